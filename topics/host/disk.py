@@ -1,0 +1,314 @@
+"""One data directory on a real file system (`kernel.ports.Disk`).
+
+Theory. Every call is a few system calls and either does all it says or raises `OSError`; nothing is retried after an
+error (storage 3). All names are resolved against a descriptor of the root, so neither a change of working directory
+nor a move of the data directory redirects a write; the last component is never followed if it is a symbolic link.
+
+Descriptors are cached by path, because a write and its sync must not pay for an open. Two rules guard the cache:
+
+- A descriptor in use is never closed: `unlink`, `rename` and `close` doom it, its last user closes it.
+- A descriptor with writes since its last successful sync is never evicted. The kernel tells a failed write-back to
+  the descriptors open at that time; a later one might see a clean file and call lost pages synced.
+
+Any thread may call at any time. The mutex covers the cache and the calls that change names; reads, writes and syncs
+run outside it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from topics.kernel.limits import ZERO_FILL_CHUNK
+
+OPEN_FILES_MAX: Final = 128
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+
+
+class _Handle:
+    """An open descriptor, its users, and whether it may be closed."""
+
+    __slots__ = ("dirty", "doomed", "fd", "users")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 0
+        self.dirty = False
+        self.doomed = False
+
+
+class OsDisk:
+    """The file system below `root`, which must exist. Raises OSError only."""
+
+    def __init__(self, root: str | os.PathLike[str], *, open_files_max: int = OPEN_FILES_MAX) -> None:
+        assert open_files_max >= 1, open_files_max
+        self.root = Path(root)
+        self._open_files_max = open_files_max
+        self._lock = threading.Lock()
+        self._handles: dict[str, _Handle] = {}  # in order of use, the coldest first
+        self._root_fd = os.open(self.root, _DIRECTORY_FLAGS)
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        assert offset >= 0, offset
+        assert size >= 0, size
+        with self._using(path) as handle:
+            data = os.pread(handle.fd, size, offset)
+            if len(data) == size or not data:
+                return data
+            return data + _read_rest(handle.fd, offset + len(data), size - len(data))
+
+    def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
+        assert offset >= 0, offset
+        size = sum(map(len, chunks))
+        with self._using(path) as handle:
+            try:
+                written = _write_once(handle.fd, offset, chunks)
+            finally:
+                handle.dirty = True  # after the call: a sync that ran meanwhile may not have covered it
+        if written != size:
+            raise OSError(errno.EIO, f"short write: {written} of {size} bytes at offset {offset}", path)
+
+    def sync_data(self, path: str) -> None:
+        with self._using(path) as handle:
+            handle.dirty = False  # before the call, for the same reason
+            try:
+                _sync_file(handle.fd)
+            except OSError:
+                handle.dirty = True
+                raise
+
+    def sync_dir(self, path: str) -> None:
+        fd = self._open_dir(path)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def create(self, path: str, size: int) -> None:
+        assert size >= 0, size
+        with self._using(path, os.O_CREAT) as handle:
+            handle.dirty = True
+            os.ftruncate(handle.fd, 0)
+            _grow(handle.fd, 0, size)
+
+    def extend(self, path: str, size: int) -> None:
+        assert size >= 0, size
+        with self._using(path) as handle:
+            before = os.fstat(handle.fd).st_size
+            if before < size:
+                handle.dirty = True
+                _grow(handle.fd, before, size)
+
+    def truncate(self, path: str, size: int) -> None:
+        assert size >= 0, size
+        with self._using(path) as handle:
+            assert size <= os.fstat(handle.fd).st_size, "truncate cuts, extend grows"
+            handle.dirty = True
+            os.ftruncate(handle.fd, size)
+
+    def rename(self, source: str, target: str) -> None:
+        _check_path(source)
+        _check_path(target)
+        assert source != target
+        with self._lock:
+            self._check_open()
+            os.replace(source, target, src_dir_fd=self._root_fd, dst_dir_fd=self._root_fd)
+            self._doom(target)
+            moved = self._handles.pop(source, None)
+            if moved is not None:
+                self._handles[target] = moved
+
+    def unlink(self, path: str) -> None:
+        _check_path(path)
+        with self._lock:
+            self._check_open()
+            with suppress(FileNotFoundError):
+                os.unlink(path, dir_fd=self._root_fd)
+            self._doom(path)
+
+    def make_dir(self, path: str) -> None:
+        _check_path(path)
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            with suppress(FileExistsError), self._lock:
+                self._check_open()
+                os.mkdir("/".join(parts[:depth]), DIRECTORY_MODE, dir_fd=self._root_fd)
+        os.close(self._open_dir(path))  # refuses a file of that name
+
+    def names(self, path: str) -> list[str]:
+        try:
+            fd = self._open_dir(path)
+        except FileNotFoundError:
+            return []
+        try:
+            return sorted(os.listdir(fd))
+        finally:
+            os.close(fd)
+
+    def size(self, path: str) -> int | None:
+        _check_path(path)
+        with self._lock:
+            self._check_open()
+            try:
+                status = os.stat(path, dir_fd=self._root_fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def free_bytes(self) -> int:
+        with self._lock:
+            self._check_open()
+            status = os.fstatvfs(self._root_fd)
+        return status.f_bavail * status.f_frsize
+
+    def close(self) -> None:
+        """Close every descriptor; those in use follow when their call ends. Syncs nothing. Twice is fine."""
+        with self._lock:
+            if self._root_fd < 0:
+                return
+            for path in list(self._handles):
+                self._doom(path)
+            os.close(self._root_fd)
+            self._root_fd = -1
+        assert not self._handles
+
+    @contextmanager
+    def _using(self, path: str, flags: int = 0) -> Iterator[_Handle]:
+        """The path's handle, kept open for the length of the block."""
+        with self._lock:
+            handle = self._find_or_open(path, flags)
+            handle.users += 1
+        try:
+            yield handle
+        finally:
+            with self._lock:
+                handle.users -= 1
+                assert handle.users >= 0
+                if handle.doomed and handle.users == 0:
+                    os.close(handle.fd)
+
+    def _find_or_open(self, path: str, flags: int) -> _Handle:
+        self._check_open()
+        handle = self._handles.pop(path, None)
+        if handle is None:
+            _check_path(path)
+            handle = _Handle(os.open(path, _OPEN_FLAGS | flags, FILE_MODE, dir_fd=self._root_fd))
+            self._evict_to(self._open_files_max - 1)
+        self._handles[path] = handle  # the warmest now
+        return handle
+
+    def _evict_to(self, count: int) -> None:
+        """Close the coldest handles that are neither in use nor dirty. Dirty ones may stay above the bound."""
+        surplus = len(self._handles) - count
+        if surplus <= 0:
+            return
+        idle = [path for path, handle in self._handles.items() if handle.users == 0 and not handle.dirty]
+        for path in idle[:surplus]:
+            self._doom(path)
+
+    def _doom(self, path: str) -> None:
+        handle = self._handles.pop(path, None)
+        if handle is None:
+            return
+        assert not handle.doomed
+        handle.doomed = True
+        if handle.users == 0:
+            os.close(handle.fd)
+
+    def _open_dir(self, path: str) -> int:
+        with self._lock:
+            self._check_open()
+            if path:
+                _check_path(path)
+            return os.open(path or ".", _DIRECTORY_FLAGS, dir_fd=self._root_fd)
+
+    def _check_open(self) -> None:
+        if self._root_fd < 0:
+            raise OSError(errno.EBADF, "the disk is closed", str(self.root))
+
+
+def _check_path(path: str) -> None:
+    """Paths are made by the program (storage 1), so a bad one is a bug."""
+    assert path, "an empty path is the data directory itself"
+    assert "\0" not in path
+    assert not any(part in ("", ".", "..") for part in path.split("/")), f"not a path below the data directory: {path!r}"
+
+
+def _read_rest(fd: int, offset: int, size: int) -> bytes:
+    """What follows a short read, up to the end of the file."""
+    parts = []
+    while size > 0:
+        data = os.pread(fd, size, offset)
+        if not data:
+            break
+        parts.append(data)
+        offset += len(data)
+        size -= len(data)
+    assert size >= 0
+    return b"".join(parts)
+
+
+def _write_once(fd: int, offset: int, chunks: Sequence[bytes]) -> int:
+    """One system call, whatever the number of chunks: a torn batch must look like one write."""
+    if len(chunks) == 1:
+        return os.pwrite(fd, chunks[0], offset)
+    if 1 < len(chunks) <= CHUNKS_PER_CALL and hasattr(os, "pwritev"):
+        return os.pwritev(fd, chunks, offset)
+    return os.pwrite(fd, b"".join(chunks), offset)
+
+
+def _sync_file(fd: int) -> None:
+    if sys.platform == "darwin":  # fsync there stops at the drive's cache
+        import fcntl
+
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def _grow(fd: int, before: int, size: int) -> None:
+    """Fill [before, size) with real zeros, or leave the file as long as it was."""
+    assert before <= size
+    try:
+        _reserve(fd, before, size - before)
+        _fill(fd, before, size)
+    except OSError:
+        with suppress(OSError):  # the first error is the one to tell; this only gives the space back
+            os.ftruncate(fd, before)
+        raise
+    assert os.fstat(fd).st_size == size
+
+
+def _reserve(fd: int, offset: int, size: int) -> None:
+    """Ask for the blocks first, where the file system can: a full disk is then known before a byte is written."""
+    if size == 0 or not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(fd, offset, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+
+
+def _fill(fd: int, start: int, stop: int) -> None:
+    """Zeros written, not only reserved: a sync then has no block to convert and no size to change."""
+    zeros = bytes(min(ZERO_FILL_CHUNK, stop - start))
+    while start < stop:
+        written = os.pwrite(fd, memoryview(zeros)[: stop - start], start)
+        if written <= 0:
+            raise OSError(errno.EIO, f"cannot fill with zeros at offset {start}")
+        start += written
+    assert start == stop
