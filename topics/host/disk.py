@@ -242,7 +242,9 @@ def _check_path(path: str) -> None:
     """Paths are made by the program (storage 1), so a bad one is a bug."""
     assert path, "an empty path is the data directory itself"
     assert "\0" not in path
-    assert not any(part in ("", ".", "..") for part in path.split("/")), f"not a path below the data directory: {path!r}"
+    assert not any(part in ("", ".", "..") for part in path.split("/")), (
+        f"outside the data directory: {path!r}"
+    )
 
 
 def _read_rest(fd: int, offset: int, size: int) -> bytes:

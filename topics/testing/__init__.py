@@ -1,1 +1,1 @@
-"""A world that can be stopped, broken and repeated: simulated clock, randomness and disk. Imports kernel and codec only."""
+"""A world that can be stopped, broken and repeated: simulated clock, randomness and disk. Imports kernel only."""

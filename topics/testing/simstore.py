@@ -1,0 +1,117 @@
+"""What a simulated disk holds, and what each call does to it when nothing goes wrong.
+
+Theory. A tree of names and files, one running order number over all changes, and a capacity. No faults and no crashes
+here: they are the machine's (`simdisk`). Calls arrive as values, so a fault can shorten or misdirect them first.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+
+from topics.testing.faults import Call
+from topics.testing.simfile import SimFile
+from topics.testing.simtree import SimDir, SimTree
+from topics.testing.survival import Shape, Survival
+
+
+class SimStore:
+    """Files below one root, synced and not."""
+
+    __slots__ = ("_inodes", "_order", "capacity", "tree")
+
+    def __init__(self, capacity: int) -> None:
+        self.tree = SimTree()
+        self.capacity = capacity
+        self._order = 0
+        self._inodes = 0
+
+    def copy(self) -> SimStore:
+        twin = SimStore(self.capacity)
+        twin.tree = self.tree.copy()
+        twin._order = self._order
+        twin._inodes = self._inodes
+        return twin
+
+    def used(self) -> int:
+        return sum(len(file.data) for file in self.tree.files())
+
+    def free(self) -> int:
+        return max(0, self.capacity - self.used())
+
+    def lose_power(self, shape: Shape, rng: random.Random) -> None:
+        survival = Survival(shape, rng, self._pending_orders())
+        self.tree.lose_power(survival.keeps_name)
+        for file in self.tree.files():
+            file.lose_power(survival)
+
+    def read(self, call: Call) -> bytes:
+        return bytes(self.tree.file(call.path).data[call.offset : call.offset + call.size])
+
+    def write(self, call: Call, data: bytes) -> None:
+        file = self.tree.file(call.path)
+        self._take(call.path, call.offset + call.size - len(file.data))
+        file.write(self._next_order(), call.offset, data[: call.size])
+
+    def create(self, call: Call) -> None:
+        node = self.tree.find(call.path)
+        if node is None:
+            self._inodes += 1
+            self.tree.link(self._next_order(), call.path, SimFile(self._inodes))
+        self.tree.file(call.path).cut(self._next_order(), 0)
+        self.extend(call)
+
+    def extend(self, call: Call) -> None:
+        file = self.tree.file(call.path)
+        self._take(call.path, call.size - len(file.data))
+        file.extend(self._next_order(), call.size)
+
+    def truncate(self, call: Call) -> None:
+        file = self.tree.file(call.path)
+        assert call.size <= len(file.data), "truncate cuts, extend grows"
+        file.cut(self._next_order(), call.size)
+
+    def make_dir(self, call: Call) -> None:
+        parts = call.path.split("/")
+        for depth in range(1, len(parts) + 1):
+            path = "/".join(parts[:depth])
+            if self.tree.find(path) is None:
+                self.tree.link(self._next_order(), path, SimDir())
+        self.tree.directory(call.path)  # refuses a file of that name
+
+    def names(self, call: Call) -> list[str]:
+        if call.path and self.tree.find(call.path) is None:
+            return []
+        return sorted(self.tree.directory(call.path).entries)
+
+    def size(self, call: Call) -> int | None:
+        node = self.tree.find(call.path)
+        return len(node.data) if isinstance(node, SimFile) else None
+
+    def rename(self, call: Call) -> None:
+        self.tree.move(self._next_order(), call.path, call.target)
+
+    def unlink(self, call: Call) -> None:
+        self.tree.unlink(self._next_order(), call.path)
+
+    def sync_data(self, call: Call) -> None:
+        self.tree.file(call.path).sync()
+
+    def sync_dir(self, call: Call) -> None:
+        self.tree.sync(call.path)
+
+    def _take(self, path: str, growth: int) -> None:
+        if growth > 0 and growth > self.free():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def _next_order(self) -> int:
+        self._order += 1
+        return self._order
+
+    def _pending_orders(self) -> list[int]:
+        """Orders of all that no sync covered. A removed file that may come back counts: its change of name does."""
+        orders = {change.order for change in self.tree.pending}
+        for file in self.tree.files():
+            orders.update(change.order for change in file.log)
+        return sorted(orders)
