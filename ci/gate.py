@@ -1,0 +1,235 @@
+"""The lanes of `ci/check`: what runs, within which time, and what counts.
+
+A lane is a list of steps, a step is a command. A step that has nothing to run on (a folder or a script that is not
+there) is left out, and a lane without steps is not printed. Every step of a lane runs even if one before it failed.
+Steps of the static lane run two at a time and show their output only when they fail; a pytest step shows it as it goes
+and leaves a report from which its tests are counted.
+
+The exit code is 0 only if every step ended as it should. A lane over its budget is said loudly and does not fail:
+machines differ, but a gate that grows slow without a word is soon not run at all. The last line is the sum over all
+pytest runs, `N passed, N failed, N skipped`, alone on its line for whoever reads it by machine; a run that broke before
+it could report counts as one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(sys.executable).parent
+NO_TESTS = 5  # pytest's exit code for "nothing collected"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    name: str
+    command: tuple[str, ...]
+    is_pytest: bool = False
+    exit_code: int = 0  # the one that is right; a canary must end with 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    title: str
+    budget_s: int
+    quick: Callable[[], list[Step]]
+    slow: Callable[[], list[Step]]
+    side_by_side: bool = False
+
+
+@dataclasses.dataclass
+class Tally:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: Tally) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of one lane."""
+
+    lane: Lane
+    took_s: float
+    tally: Tally
+    broken: list[str]
+
+    @property
+    def is_late(self) -> bool:
+        return self.lane.budget_s > 0 and self.took_s > self.lane.budget_s
+
+
+# --- the lanes
+
+SEPARATE = ("tests/crash", "tests/server")
+
+
+def static_steps() -> list[Step]:
+    python = sys.executable
+    steps = [
+        Step("mypy", (python, "-m", "mypy")),
+        Step("format", (python, "-m", "ruff", "format", "--check", ".")),
+        Step("lint", (python, "-m", "ruff", "check", ".")),
+        Step("imports", (str(BIN / "lint-imports"),)),
+    ]
+    return steps + [Step(name, (f"ci/{name}",)) for name in ("tidy", "rules") if exists(f"ci/{name}")]
+
+
+def unit_steps(*options: str) -> list[Step]:
+    ignored = [f"--ignore={folder}" for folder in SEPARATE]
+    return pytest_steps("unit and models", ["tests", "models"], *ignored, *(options or ("-m", "not slow")))
+
+
+def crash_steps(*options: str) -> list[Step]:
+    return pytest_steps("server and crash", SEPARATE, *(options or ("-m", "not slow")))
+
+
+def pytest_steps(name: str, folders: Iterable[str], *options: str) -> list[Step]:
+    there = [folder for folder in folders if exists(folder)]
+    command = (sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *options, *there)
+    return [Step(name, command, is_pytest=True)] if there else []
+
+
+def fuzz_steps() -> list[Step]:
+    return [*fuzz_step("smoke"), *fuzz_step("canary", exit_code=1)]
+
+
+def fuzz_step(verb: str, exit_code: int = 0) -> list[Step]:
+    if not exists("fuzz/run.py"):
+        return []
+    return [Step(f"fuzz {verb}", (sys.executable, "fuzz/run.py", verb), exit_code=exit_code)]
+
+
+def exists(path: str) -> bool:
+    return (ROOT / path).exists()
+
+
+SLOW = ("-m", "slow", "--hypothesis-profile=full", "--timeout=3600")
+
+LANES = {
+    "static": Lane("static", 60, static_steps, list, side_by_side=True),
+    "unit": Lane("unit and models", 240, unit_steps, lambda: unit_steps(*SLOW)),
+    "crash": Lane("server and crash", 120, crash_steps, lambda: crash_steps(*SLOW)),
+    "fuzz": Lane("fuzz", 60, fuzz_steps, lambda: fuzz_step("full")),
+}
+
+
+# --- running them
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    names = [options.lane] if options.lane else list(LANES)
+    total, outcomes = Tally(), []
+    for name in names:
+        lane = LANES[name]
+        steps = lane.slow() if options.full else lane.quick()
+        if not steps:
+            continue
+        if options.full:
+            lane = dataclasses.replace(lane, title=f"{lane.title}, slow tests", budget_s=0)
+        say(f"\n=== {lane.title}")
+        outcome = run_lane(lane, steps)
+        total.add(outcome.tally)
+        outcomes.append(outcome)
+    report(outcomes)
+    say(str(total))
+    return 1 if any(outcome.broken for outcome in outcomes) else 0
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="ci/check", description="The one gate: everything a change must pass."
+    )
+    parser.add_argument("lane", nargs="?", choices=LANES, help="run this lane only")
+    parser.add_argument("--full", action="store_true", help="run the slow tests instead of the quick ones")
+    return parser.parse_args(arguments)
+
+
+def run_lane(lane: Lane, steps: list[Step]) -> Outcome:
+    started = time.monotonic()
+    with ThreadPoolExecutor(max_workers=2 if lane.side_by_side else 1) as pool:
+        results = list(pool.map(lambda step: run_step(step, show=not lane.side_by_side), steps))
+    tally = Tally()
+    for _, counted in results:
+        tally.add(counted)
+    broken = [step.name for step, (passed, _) in zip(steps, results, strict=True) if not passed]
+    return Outcome(lane, time.monotonic() - started, tally, broken)
+
+
+def run_step(step: Step, *, show: bool) -> tuple[bool, Tally]:
+    """Run one command; return whether it ended as it should, and the tests it counted."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        junit = pathlib.Path(folder) / "junit.xml"
+        command = (*step.command, f"--junitxml={junit}") if step.is_pytest else step.command
+        streams = {} if show else {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, check=False, **streams
+        )
+        tally = counted(junit) if step.is_pytest else Tally()
+    allowed = {step.exit_code, NO_TESTS} if step.is_pytest else {step.exit_code}
+    passed = done.returncode in allowed and not tally.failed
+    if step.is_pytest and not passed and not tally.failed:
+        tally.failed = 1
+    if not show and not passed:
+        say(done.stdout.decode(errors="replace").rstrip())
+    verdict = "ok" if passed else f"FAILED (exit code {done.returncode}, not {step.exit_code})"
+    say(f"--- {step.name}: {verdict}, {time.monotonic() - started:.1f} s")
+    return passed, tally
+
+
+def environment() -> dict[str, str]:
+    """Return the caller's environment with our tools first and one hash seed, so that a run can be had again."""
+    path = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)])
+    return {**os.environ, "PATH": path, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+
+
+def counted(junit: pathlib.Path) -> Tally:
+    """Add up a pytest report; without one, nothing was counted."""
+    if not junit.exists():
+        return Tally()
+    tally = Tally()
+    for suite in ET.parse(junit).getroot().iter("testsuite"):
+        tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        tally.add(Tally(max(tests - failed - skipped, 0), failed, skipped))
+    return tally
+
+
+def report(outcomes: list[Outcome]) -> None:
+    say("")
+    for outcome in outcomes:
+        budget = f"budget {outcome.lane.budget_s:4d} s" if outcome.lane.budget_s else "no budget"
+        verdict = f"FAILED: {', '.join(outcome.broken)}" if outcome.broken else "ok"
+        say(f"{outcome.lane.title:28} {outcome.took_s:7.1f} s  {budget}  {verdict}")
+    for outcome in outcomes:
+        if outcome.is_late:
+            budget_s = outcome.lane.budget_s
+            say(f"!!! {outcome.lane.title} took {outcome.took_s:.0f} s, over its budget of {budget_s} s !!!")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,27 @@
+"""How every test run behaves: the hypothesis profiles.
+
+`gate` is the default: the same examples on every machine and every run, nothing remembered between runs, so a red gate
+is red for everyone. `full` (`ci/check --full`) looks further, and prints what reproduces a failure.
+"""
+
+from hypothesis import HealthCheck, settings
+
+SLOW_MACHINE = [HealthCheck.too_slow]  # two busy cores say nothing about the code under test
+
+settings.register_profile(
+    "gate",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=SLOW_MACHINE,
+)
+settings.register_profile(
+    "full",
+    database=None,
+    deadline=None,
+    max_examples=2000,
+    print_blob=True,
+    suppress_health_check=SLOW_MACHINE,
+)
+settings.load_profile("gate")  # pytest --hypothesis-profile=NAME overrides it

@@ -1,0 +1,122 @@
+"""The gate says red when a step is red, counts what pytest counted, and ends with the one line that machines read."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+GREEN = "def test_one():\n    assert 1 + 1 == 2\n"
+RED = "def test_two():\n    assert 1 + 1 == 3\n"
+BROKEN = "import no_such_module\n"
+SLOW = "import pytest\n\n@pytest.mark.slow\ndef test_slow():\n    assert True\n"
+SKIPPED = "import pytest\n\ndef test_skipped():\n    pytest.skip('no such system')\n"
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A checkout with the real gate and nothing else in it."""
+    (tmp_path / "ci").mkdir()
+    shutil.copy(ROOT / "ci" / "gate.py", tmp_path / "ci")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow: slow\n")
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    return tmp_path
+
+
+def plant(house: pathlib.Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (house / name).parent.mkdir(parents=True, exist_ok=True)
+        (house / name).write_text(text)
+
+
+def gate(house: pathlib.Path, *arguments: str) -> tuple[int, list[str]]:
+    command = [sys.executable, str(house / "ci" / "gate.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=house)
+    return done.returncode, (done.stdout + done.stderr).rstrip("\n").split("\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "last"),
+    [
+        ({"tests/test_a.py": GREEN, "models/test_b.py": SKIPPED}, 0, "1 passed, 0 failed, 1 skipped"),
+        ({"tests/test_a.py": GREEN, "models/test_b.py": RED}, 1, "1 passed, 1 failed"),
+        ({"tests/test_a.py": GREEN, "tests/test_b.py": BROKEN}, 1, "1 passed, 1 failed"),
+        (
+            {"tests/test_a.py": GREEN, "tests/test_b.py": SLOW, "tests/crash/test_c.py": RED},
+            0,
+            "1 passed, 0 failed",
+        ),
+        ({"tests/test_a.py": SLOW}, 0, "0 passed, 0 failed"),
+    ],
+)
+def test_unit_lane_counts_what_ran(house, files, code, last):
+    plant(house, files)
+
+    result, lines = gate(house, "unit")
+
+    assert (code, last) == (result, lines[-1])
+
+
+def test_crash_lane_runs_what_the_unit_lane_leaves_out(house):
+    plant(house, {"tests/test_a.py": RED, "tests/crash/test_b.py": GREEN})
+
+    code, lines = gate(house, "crash")
+
+    assert code == 0
+    assert lines[-1] == "1 passed, 0 failed"
+
+
+def test_full_lane_runs_the_slow_tests_only(house):
+    plant(house, {"tests/test_a.py": RED, "tests/test_b.py": SLOW})
+
+    code, lines = gate(house, "--full", "unit")
+
+    assert code == 0
+    assert lines[-1] == "1 passed, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("smoke", "canary", "code", "word"),
+    [(0, 1, 0, "ok"), (1, 1, 1, "fuzz smoke"), (0, 0, 1, "fuzz canary"), (0, 2, 1, "fuzz canary")],
+)
+def test_fuzz_lane_wants_smoke_green_and_canary_red(house, smoke, canary, code, word):
+    run = f"import sys\nsys.exit({{'smoke': {smoke}, 'canary': {canary}}}[sys.argv[1]])\n"
+    plant(house, {"fuzz/run.py": run})
+
+    result, lines = gate(house, "fuzz")
+
+    assert result == code
+    assert any(line.startswith("fuzz  ") and word in line for line in lines)
+
+
+def test_lane_with_nothing_to_run_is_not_printed(house):
+    code, lines = gate(house, "fuzz")
+
+    assert code == 0
+    assert not any(line.startswith(("===", "fuzz")) for line in lines)
+
+
+def test_unknown_lane_names_the_known_ones(house):
+    code, lines = gate(house, "spork")
+
+    assert code == 2
+    assert all(name in lines[-1] for name in ("static", "unit", "crash", "fuzz"))
+
+
+def test_every_static_part_runs_and_one_red_part_makes_the_gate_red(house):
+    plant(house, {"ci/tidy": "#!/bin/sh\necho found it\nexit 1\n", "ci/rules": "#!/bin/sh\nexit 0\n"})
+    for name in ("tidy", "rules"):
+        (house / "ci" / name).chmod(0o755)
+
+    code, lines = gate(house, "static")
+
+    assert code == 1
+    assert "found it" in lines
+    assert any(line.startswith("--- tidy: FAILED") for line in lines)
+    assert any(line.startswith("--- rules: ok") for line in lines)
+    assert any(line.startswith("--- lint: ") for line in lines)
