@@ -1,0 +1,132 @@
+"""Compression of stored payloads (semantics 9): only the data bytes, told apart by their first bytes.
+
+Theory. Compressed bytes come from a file or a peer, so their size says nothing about what they unfold to: output is
+counted while it streams, and refused before it passes the limit by more than one step. One compressed value is one
+gzip stream (members may follow each other) or one zstd frame, whole; a cut-off or followed one is `Corrupt`. The same
+data gives the same bytes (no time stamp in gzip), or an idempotent retry would not be one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final, Literal
+
+from topics.kernel.errors import Code, Corrupt, Rejected
+from topics.kernel.limits import DECOMPRESSED_MAX, MIB
+
+if TYPE_CHECKING:
+    import zstandard
+
+Compression = Literal["gzip", "zstd"]
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+GZIP_LEVEL: Final = 6
+ZSTD_LEVEL: Final = 3
+KEEP_PERCENT_MAX: Final = 95  # it must shrink by at least 5 %
+_GZIP_WBITS: Final = 31
+_OUTPUT_STEP: Final = 1 * MIB
+_INPUT_STEP: Final = 256  # a zstd block of 4 bytes may unfold to 128 KiB, so this is 8 MiB at worst
+
+
+def compress(kind: Compression, data: bytes) -> bytes:
+    """The whole of `data` as one gzip member or zstd frame."""
+    if kind == "gzip":
+        packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
+        packed = packer.compress(data) + packer.flush()
+        assert packed.startswith(GZIP_MAGIC)
+        return packed
+    assert kind == "zstd", kind
+    import zstandard
+
+    packed = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
+    assert packed.startswith(ZSTD_MAGIC)
+    return packed
+
+
+def worth(kind: Compression, minimum: int, data: bytes) -> bytes | None:
+    """The compressed bytes if `data` reaches the minimum and shrinks by at least 5 %, else None."""
+    if len(data) < minimum or len(data) > DECOMPRESSED_MAX:
+        return None
+    packed = compress(kind, data)
+    return packed if len(packed) * 100 <= len(data) * KEEP_PERCENT_MAX else None
+
+
+def decompress(data: bytes, *, size_max: int = DECOMPRESSED_MAX) -> bytes:
+    """What was compressed.
+
+    Raises Rejected(payload_too_large) if it unfolds to more than `size_max`, Corrupt if it is not whole and sound.
+    """
+    assert size_max >= 0, size_max
+    if data.startswith(GZIP_MAGIC):
+        plain = _gunzip(data, size_max)
+    elif data.startswith(ZSTD_MAGIC):
+        plain = _unzstd(data, size_max)
+    else:
+        raise Corrupt(f"neither gzip nor zstd: the data begins with {data[:4].hex() or 'nothing'}")
+    assert len(plain) <= size_max
+    return plain
+
+
+def _gunzip(data: bytes, size_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while data:
+        unpacker = zlib.decompressobj(_GZIP_WBITS)
+        done = False
+        while not done:
+            try:
+                part = unpacker.decompress(data, _OUTPUT_STEP)
+            except zlib.error as error:
+                raise Corrupt(f"damaged gzip data: {error}") from error
+            done = unpacker.eof
+            if not part and not done:
+                raise Corrupt("gzip data ends too early")
+            parts.append(part)
+            size += len(part)
+            _check(size, size_max)
+            data = unpacker.unused_data if done else unpacker.unconsumed_tail
+    return b"".join(parts)
+
+
+def _unzstd(data: bytes, size_max: int) -> bytes:
+    import zstandard
+
+    try:
+        frame = zstandard.get_frame_parameters(data)
+        if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
+            _check(frame.content_size, size_max)
+            return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+        _check(
+            frame.window_size, max(size_max, DECOMPRESSED_MAX)
+        )  # the window is allocated before the output
+        return _unzstd_stream(zstandard.ZstdDecompressor().decompressobj(), data, size_max)
+    except zstandard.ZstdError as error:
+        raise Corrupt(f"damaged zstd data: {error}") from error
+
+
+def _unzstd_stream(unpacker: zstandard.ZstdDecompressionObj, data: bytes, size_max: int) -> bytes:
+    """A frame that does not say its size: fed in small steps, so that no step can unfold to much."""
+    parts: list[bytes] = []
+    size = 0
+    for start in range(0, len(data), _INPUT_STEP):
+        if unpacker.eof:
+            raise Corrupt("bytes follow the zstd frame")
+        part = unpacker.decompress(data[start : start + _INPUT_STEP])
+        parts.append(part)
+        size += len(part)
+        _check(size, size_max)
+    if not unpacker.eof:
+        raise Corrupt("zstd data ends too early")
+    if unpacker.unused_data:
+        raise Corrupt("bytes follow the zstd frame")
+    return b"".join(parts)
+
+
+def _check(size: int, size_max: int) -> None:
+    if size > size_max:
+        raise Rejected(
+            Code.PAYLOAD_TOO_LARGE,
+            f"the compressed data unfolds to more than {size_max} bytes",
+            limit=size_max,
+        )

@@ -1,0 +1,237 @@
+"""One owner per data directory, and whether the machine restarted since its last recovery (storage 1 and 4).
+
+Theory. `LOCK` is held by flock for as long as its owner lives; the kernel lets go when the process ends, however it
+ends. Its one line also remembers: the owner's pid, and the boot id under which a recovery was last *completed*, with
+the device and inode of LOCK itself. Boot id unknown or another, LOCK copied or on another mount, new or unreadable: in
+each case un-synced bytes may be gone, so it counts as a restart. Wrong in that direction is slow, in the other it
+loses data.
+
+So the boot id changes late: `acquire` writes the new pid beside the old boot id, and only `confirm`, called when
+recovery's cuts are synced, writes the new one. The line has a fixed size and is written in place by one call, within
+one sector: a crash leaves the old line or the new one.
+
+`OwnerRecord` does no I/O; the simulated disk uses it with a boot id of its own. A forked child closes its copy of the
+descriptor, or it would keep the directory locked after its parent is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from topics.kernel.errors import CannotOpen, Unusable
+
+LOCK_NAME: Final = "LOCK"
+RECORD_SIZE: Final = 256
+BOOT_ID_CHARS_MAX: Final = 64
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_REASONS: Final = {
+    errno.ENOENT: (Unusable.MISSING, "the directory does not exist"),
+    errno.ENOTDIR: (Unusable.NOT_A_DIRECTORY, "not a directory"),
+    errno.EACCES: (Unusable.UNWRITABLE, "no permission to write here"),
+    errno.EPERM: (Unusable.UNWRITABLE, "no permission to write here"),
+    errno.EROFS: (Unusable.UNWRITABLE, "the file system is read-only"),
+    errno.ENOSPC: (Unusable.NO_SPACE, "the disk is full"),
+    errno.EDQUOT: (Unusable.NO_SPACE, "the disk quota is used up"),
+    errno.ELOOP: (Unusable.FOREIGN, "its LOCK is a symbolic link"),
+    errno.EISDIR: (Unusable.FOREIGN, "its LOCK is a directory"),
+    errno.ENOLCK: (Unusable.UNWRITABLE, "the file system cannot lock files"),
+    errno.EOPNOTSUPP: (Unusable.UNWRITABLE, "the file system cannot lock files"),
+}
+
+
+@attrs.frozen(kw_only=True)
+class OwnerRecord:
+    """The line in LOCK. `boot_id` is that of the last completed recovery, None before the first."""
+
+    pid: int
+    boot_id: str | None
+    device: int
+    inode: int
+
+    def encode(self) -> bytes:
+        """RECORD_SIZE bytes: JSON, padded with spaces, one newline at the end."""
+        line = json.dumps(attrs.asdict(self)).encode()
+        assert len(line) < RECORD_SIZE, "pid, device and inode are numbers, the boot id is bounded"
+        return line.ljust(RECORD_SIZE - 1) + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> OwnerRecord | None:
+        """None for anything that is not such a line: an unreadable owner is no owner."""
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(value, dict):
+            return None
+        pid, device, inode, boot_id = (value.get(name) for name in ("pid", "device", "inode", "boot_id"))
+        if type(pid) is not int or type(device) is not int or type(inode) is not int:
+            return None
+        if boot_id is not None and not (isinstance(boot_id, str) and len(boot_id) <= BOOT_ID_CHARS_MAX):
+            return None
+        return cls(pid=pid, boot_id=boot_id, device=device, inode=inode)
+
+
+def same_boot(previous: OwnerRecord | None, *, boot_id: str | None, device: int, inode: int) -> bool:
+    """Whether all that was written since `previous` is surely still there, synced or not."""
+    if previous is None or previous.boot_id is None or boot_id is None:
+        return False
+    return (previous.boot_id, previous.device, previous.inode) == (boot_id, device, inode)
+
+
+def machine_boot_id() -> str | None:
+    """Changes with every start of the machine; None where the system does not tell."""
+    if sys.platform == "darwin":
+        return _boot_session_uuid()
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return text if 0 < len(text) <= BOOT_ID_CHARS_MAX else None
+
+
+class DirectoryLock:
+    """Held from `acquire` to `release` or the end of the process."""
+
+    def __init__(self, fd: int, previous: OwnerRecord | None, boot_id: str | None) -> None:
+        status = os.fstat(fd)
+        self.previous = previous
+        self.machine_restarted = not same_boot(
+            previous, boot_id=boot_id, device=status.st_dev, inode=status.st_ino
+        )
+        self._fd = fd
+        self._confirmed = OwnerRecord(
+            pid=os.getpid(), boot_id=boot_id, device=status.st_dev, inode=status.st_ino
+        )
+
+    @classmethod
+    def acquire(
+        cls, root: str | os.PathLike[str], *, find_boot_id: Callable[[], str | None] = machine_boot_id
+    ) -> DirectoryLock:
+        """Become the owner. The old boot id stays in LOCK until `confirm`.
+
+        Raises CannotOpen: IN_USE with the owner's pid, or why the directory cannot be locked.
+        """
+        path = Path(root) / LOCK_NAME
+        try:
+            fd = os.open(path, _OPEN_FLAGS, 0o600)
+        except OSError as error:
+            raise _cannot_open(path, error) from error
+        try:
+            lock = cls._take(fd, path, find_boot_id())
+        except BaseException:
+            os.close(fd)
+            raise
+        _held.add(lock)
+        return lock
+
+    @classmethod
+    def _take(cls, fd: int, path: Path, boot_id: str | None) -> DirectoryLock:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            previous = _read(fd)
+            _write(fd, attrs.evolve(previous or _NOBODY, pid=os.getpid()))
+        except BlockingIOError:
+            raise _in_use(path, _read(fd)) from None
+        except OSError as error:
+            raise _cannot_open(path, error) from error
+        return cls(fd, previous, boot_id)
+
+    @property
+    def held(self) -> bool:
+        """False after `release`, and in a forked child."""
+        return self._fd >= 0
+
+    def confirm(self) -> None:
+        """Recovery is complete and synced: from now on this boot's un-synced bytes can be trusted to be there.
+
+        Raises OSError; the next opener then sees a restart, which is safe.
+        """
+        assert self.held, "confirm after release, or in a forked child"
+        _write(self._fd, self._confirmed)
+        os.fsync(self._fd)
+
+    def release(self) -> None:
+        """Let go. Twice is fine; in a forked child it does nothing."""
+        if self.held:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self._close()
+
+    def _close(self) -> None:
+        """Drop this process's descriptor. The lock itself lives on if another process shares it."""
+        fd, self._fd = self._fd, -1
+        _held.discard(self)
+        os.close(fd)
+
+
+_NOBODY: Final = OwnerRecord(pid=0, boot_id=None, device=0, inode=0)
+_held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+
+
+def read_owner(root: str | os.PathLike[str]) -> OwnerRecord | None:
+    """Who owns the directory, or did last; None if LOCK cannot tell. Takes no lock."""
+    with suppress(OSError), (Path(root) / LOCK_NAME).open("rb") as file:
+        return OwnerRecord.decode(file.read(RECORD_SIZE))
+    return None
+
+
+def _disown_in_child() -> None:
+    for lock in list(_held):
+        lock._close()  # noqa: SLF001 -- the module's own; closing leaves the parent's lock alone, unlocking would not
+
+
+os.register_at_fork(after_in_child=_disown_in_child)
+
+
+def _read(fd: int) -> OwnerRecord | None:
+    return OwnerRecord.decode(os.pread(fd, RECORD_SIZE, 0))
+
+
+def _write(fd: int, record: OwnerRecord) -> None:
+    written = os.pwrite(fd, record.encode(), 0)
+    if written != RECORD_SIZE:
+        raise OSError(errno.ENOSPC, f"short write of {LOCK_NAME}: {written} of {RECORD_SIZE} bytes")
+
+
+def _in_use(path: Path, owner: OwnerRecord | None) -> CannotOpen:
+    if owner is None:
+        who = "another process"
+    elif owner.pid == os.getpid():
+        who = f"this process ({owner.pid})"
+    else:
+        who = f"process {owner.pid}"
+    return CannotOpen(
+        Unusable.IN_USE,
+        f"{path.parent} is in use by {who}: close it there first, or open another directory",
+        path=str(path.parent),
+        owner_pid=owner.pid if owner else None,
+    )
+
+
+def _cannot_open(path: Path, error: OSError) -> CannotOpen:
+    fallback = (Unusable.UNWRITABLE, error.strerror or "it cannot be written")
+    reason, why = _REASONS.get(error.errno or 0, fallback)
+    return CannotOpen(reason, f"cannot open {path.parent}: {why}", path=str(path.parent))
+
+
+def _boot_session_uuid() -> str | None:
+    """What macOS calls the same thing."""
+    import subprocess
+
+    command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+    try:
+        answer = subprocess.run(command, capture_output=True, timeout=5, check=True, text=True)  # noqa: S603 -- fixed words
+    except (OSError, subprocess.SubprocessError):
+        return None
+    text = answer.stdout.strip()
+    return text if 0 < len(text) <= BOOT_ID_CHARS_MAX else None
