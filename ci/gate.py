@@ -190,10 +190,9 @@ def run_step(step: Step, *, show: bool) -> tuple[bool, Tally]:
     passed = done.returncode in allowed and not tally.failed
     if step.is_pytest and not passed and not tally.failed:
         tally.failed = 1
-    if not show and not passed:
-        say(done.stdout.decode(errors="replace").rstrip())
     verdict = "ok" if passed else f"FAILED (exit code {done.returncode}, not {step.exit_code})"
-    say(f"--- {step.name}: {verdict}, {time.monotonic() - started:.1f} s")
+    output = "" if show or passed else done.stdout.decode(errors="replace").rstrip() + "\n"
+    say(f"{output}--- {step.name}: {verdict}, {time.monotonic() - started:.1f} s")
     return passed, tally
 
 
