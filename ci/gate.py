@@ -181,9 +181,15 @@ def run_step(step: Step, *, show: bool) -> tuple[bool, Tally]:
     with tempfile.TemporaryDirectory() as folder:
         junit = pathlib.Path(folder) / "junit.xml"
         command = (*step.command, f"--junitxml={junit}") if step.is_pytest else step.command
-        streams = {} if show else {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        stdout, stderr = (None, None) if show else (subprocess.PIPE, subprocess.STDOUT)
         done = subprocess.run(
-            command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, check=False, **streams
+            command,
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            check=False,
         )
         tally = counted(junit) if step.is_pytest else Tally()
     allowed = {step.exit_code, NO_TESTS} if step.is_pytest else {step.exit_code}
