@@ -1,0 +1,206 @@
+"""Columns to frames. One chunk of bytes a run.
+
+The plain case (data only) is two C calls and a checksum a record, through the per-length layouts below. A write that
+needs extension 7 or a key pays for them on its first frame only; the rest stays plain.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final
+
+from topics.codec.layout import (
+    APPEND,
+    COMPRESSED,
+    DURABLE,
+    EXT,
+    EXT_HEAD,
+    FRAME_OVERHEAD,
+    LEN_OVERHEAD,
+    META,
+    NODE,
+    TAG,
+    Ext,
+    pack_exts,
+    pack_frame,
+    parse_exts,
+)  # fmt: skip
+from topics.codec.primitives import LAYOUT_BYTES_MAX, U8, U32, U64, checksum
+from topics.codec.run import Keyed, Run
+from topics.kernel.columns import RecordColumns
+from topics.kernel.limits import U64_MAX
+
+
+class _Packers(dict[int, tuple[Struct, Struct]]):
+    """Data bytes -> (what the checksum covers, the whole frame). `type` and `flags` are packed as one u16, `node_len`
+    and `tag_len`, both 0, as one u32.
+    """
+
+    def __missing__(self, size: int) -> tuple[Struct, Struct]:
+        covered = Struct(f"<HQQQII{size}s")
+        pair = (covered, Struct(f"<I{covered.size}sQ"))
+        assert pair[1].size == size + FRAME_OVERHEAD
+        if size <= LAYOUT_BYTES_MAX:
+            self[size] = pair
+        return pair
+
+
+_packers: Final = _Packers()
+
+
+def encode_run(
+    topic_id: int,
+    seq_start: int,
+    ts: int,
+    records: RecordColumns,
+    *,
+    durable: bool,
+    keyed: Keyed | None,
+    write_frames: int,
+) -> tuple[bytes, Run]:
+    """The frames of a run in one chunk, and the run.
+
+    `write_frames`: frames of the write that begins with this run's first frame; 0 if it began elsewhere (behind a
+    WriteResult). `ttl_ms` and `delay_ms` become absolute here.
+    """
+    count = len(records)
+    assert count > 0
+    assert write_frames == 0 or write_frames >= count
+    assert keyed is None or write_frames > 0
+    flag = DURABLE if durable else 0
+    sizes = array("I", map(len, records.data))
+    run = Run(
+        topic_id=topic_id, seq_start=seq_start, ts=ts, lengths=sizes, sizes=sizes, keyed=keyed, durable=durable
+    )  # fmt: skip
+    first = _exts_of_write(keyed, write_frames)
+    if records.plain:
+        chunks = _encode_plain(records.data, flag, topic_id, seq_start, ts, first)
+    else:
+        chunks = _encode_mixed(run, records, flag, first)
+    assert len(chunks) == count
+    run.lengths = array("I", map(len, chunks))
+    return b"".join(chunks), run
+
+
+def _exts_of_write(keyed: Keyed | None, write_frames: int) -> dict[int, bytes]:
+    exts: dict[int, bytes] = {}
+    if keyed is not None:
+        assert keyed.key
+        exts[Ext.IDEMPOTENCY_KEY] = keyed.key
+        exts[Ext.BODY_DIGEST] = U64.pack(keyed.digest)
+    if write_frames > 1:
+        exts[Ext.WRITE_FRAMES] = U32.pack(write_frames)
+    return exts
+
+
+def _encode_plain(
+    datas: Sequence[bytes], flag: int, topic_id: int, seq: int, ts: int, first: dict[int, bytes]
+) -> list[bytes]:
+    """One chunk a record that carries data only; `first` goes on the first."""
+    chunks: list[bytes] = []
+    if first:
+        chunks.append(
+            pack_frame(APPEND, flag, topic_id, seq, ts, datas[0], exts=pack_exts(sorted(first.items())))
+        )
+        datas, seq = datas[1:], seq + 1
+    add, digest, kind, size_before = chunks.append, checksum, APPEND | flag << 8, 0
+    covered_layout, whole_layout = _packers[0]
+    pack_covered, pack_whole = covered_layout.pack, whole_layout.pack
+    for data in datas:
+        size = len(data)
+        if size != size_before:
+            covered_layout, whole_layout = _packers[size]
+            pack_covered, pack_whole, size_before = covered_layout.pack, whole_layout.pack, size
+        covered = pack_covered(kind, topic_id, seq, ts, 0, size, data)
+        add(pack_whole(size + LEN_OVERHEAD, covered, digest(covered)))
+        seq += 1
+    return chunks
+
+
+def _encode_mixed(run: Run, records: RecordColumns, flag: int, first: dict[int, bytes]) -> list[bytes]:
+    """One chunk a record; fills the run's optional columns."""
+    count, topic_id, ts, seq = len(records), run.topic_id, run.ts, run.seq_start
+    absent = [b""] * count
+    nodes = absent if records.node is None else records.node
+    tags = absent if records.tag is None else records.tag
+    metas = absent if records.meta is None else records.meta
+    small: Iterable[bool] = [False] * count if records.compressed is None else records.compressed
+    exts = _own_exts(run, records)
+    flags = bytearray(
+        (TAG if tag else 0) | (NODE if node else 0) | (META if meta else 0) | (EXT if region else 0)
+        | (COMPRESSED if squeezed else 0)
+        for tag, node, meta, region, squeezed in zip(tags, nodes, metas, exts, small, strict=True)
+    )  # fmt: skip
+    if first:
+        exts[0] = pack_exts(sorted(((parse_exts(exts[0]) or {}) | first).items()))
+    chunks: list[bytes] = []
+    for data, node, tag, meta, region, bits in zip(
+        records.data, nodes, tags, metas, exts, flags, strict=True
+    ):
+        chunks.append(
+            pack_frame(
+                APPEND,
+                flag | bits & COMPRESSED,
+                topic_id,
+                seq,
+                ts,
+                data,
+                node=node,
+                tag=tag,
+                meta=meta,
+                exts=region,
+            )
+        )
+        seq += 1
+    run.flags = bytes(flags) if any(flags) else None
+    run.tags = list(tags) if any(tags) else None
+    run.nodes = list(nodes) if any(nodes) else None
+    if any(metas):
+        run.sizes = array(
+            "I", [len(data) + len(meta) for data, meta in zip(records.data, metas, strict=True)]
+        )
+    return chunks
+
+
+def _own_exts(run: Run, records: RecordColumns) -> list[bytes]:
+    """The extension region of each record without those of its write, types ascending; fills the run's columns."""
+    regions = [b""] * len(records)
+    run.expires = _absolute(records.ttl_ms, run.ts, absent=0)
+    run.priorities = _absolute(records.priority, 0, absent=-1)
+    run.not_before = _absolute(records.delay_ms, run.ts, absent=0)
+    _add_numbers(regions, Ext.EXPIRES_AT, run.expires, U64, absent=0)
+    _add_numbers(regions, Ext.PRIORITY, run.priorities, U8, absent=-1)
+    _add_numbers(regions, Ext.NOT_BEFORE, run.not_before, U64, absent=0)
+    _add_bytes(regions, Ext.KEY, records.key)
+    _add_bytes(regions, Ext.DEDUP_ID, records.dedup_id)
+    _add_bytes(regions, Ext.CONTENT_TYPE, records.content_type)
+    if records.dedup_id is not None and any(records.dedup_id):
+        run.dedup = [(index, dedup_id) for index, dedup_id in enumerate(records.dedup_id) if dedup_id]
+    return regions
+
+
+def _absolute(column: Sequence[int | None] | None, base: int, *, absent: int) -> list[int] | None:
+    if column is None or all(value is None for value in column):
+        return None
+    return [absent if value is None else min(base + value, U64_MAX) for value in column]
+
+
+def _add_numbers(
+    regions: list[bytes], ext: Ext, column: list[int] | None, layout: Struct, *, absent: int
+) -> None:
+    if column is None:
+        return
+    head = EXT_HEAD.pack(ext, layout.size)
+    for index, value in enumerate(column):
+        if value != absent:
+            regions[index] += head + layout.pack(value)
+
+
+def _add_bytes(regions: list[bytes], ext: Ext, column: Sequence[bytes] | None) -> None:
+    if column is None:
+        return
+    for index, value in enumerate(column):
+        if value:
+            regions[index] += EXT_HEAD.pack(ext, len(value)) + value

@@ -1,0 +1,102 @@
+"""Finding whole frames past damage, and marks wherever they lie (storage 4).
+
+A frame verifies by itself, so scanning can resume at the next offset where one does. A regular expression finds offsets
+that could be a head (a known type, no unknown flag, and numbers below 2**48: ids, seqs and milliseconds are); zeros and
+text are passed at C speed. Only then is a checksum computed.
+
+A record may hold the bytes of a frame. So where the damaged frame's head still agrees with itself and a whole frame (or
+nothing at all) follows it, its inside is not searched: what is found inside would be somebody's data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from topics.codec.control import COMMIT_MARK, MARK_CONSTANT, CommitMark, Control, control_at
+from topics.codec.layout import (
+    FRAME_HEAD,
+    FRAME_LEN_SIZE,
+    FRAME_OVERHEAD,
+    TYPE_MAX,
+    Defect,
+    FrameType,
+    check_frame,
+    check_head,
+)
+from topics.codec.primitives import Buffer, immutable
+from topics.kernel.errors import Corrupt
+
+# The head from `type` on: type, flags, then topic_id, seq and ts, whose two high bytes are zero.
+_HEAD: Final = re.compile(rb"[\x01-\x12][\x00-\x3f](?:.{6}\x00\x00){3}", re.DOTALL)
+assert TYPE_MAX == 0x12
+
+
+def find_frames(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """(offset, length) of the whole frames in [start, stop), ascending and disjoint, whatever lies between them."""
+    assert 0 <= start <= stop <= len(buffer)
+    data = immutable(buffer)
+    at: int | None = start
+    while at is not None:
+        total = check_frame(data, at, stop)
+        if not isinstance(total, Defect):
+            yield at, total
+            at += total
+        else:
+            at = _resume(data, at, stop)
+
+
+def find_marks(buffer: Buffer, file_id: bytes, start: int, stop: int) -> Iterator[Control]:
+    """The intact CommitMarks of this file in [start, stop), ascending; each Control says where it lies."""
+    assert 0 <= start <= stop <= len(buffer)
+    data = immutable(buffer)
+    magic = MARK_CONSTANT + file_id
+    at = data.find(magic, start + FRAME_HEAD.size, stop)
+    while at >= 0:
+        offset = at - FRAME_HEAD.size
+        total = check_frame(data, offset, stop)
+        if (
+            total == FRAME_OVERHEAD + COMMIT_MARK.size
+            and data[offset + FRAME_LEN_SIZE] == FrameType.COMMIT_MARK
+        ):
+            try:
+                mark = control_at(data, offset, total)
+            except Corrupt:
+                pass  # the checksum is right and the payload is not: no mark
+            else:
+                assert isinstance(mark.payload, CommitMark)
+                yield mark
+        at = data.find(magic, at + 1, stop)
+
+
+def plausible_head(buffer: Buffer, offset: int, stop: int) -> tuple[int, int, FrameType] | None:
+    """(topic id, seq, type) of the frame that the bytes at `offset` claim to be, if the head agrees with itself.
+
+    For naming what a damaged frame was. Nothing is verified.
+    """
+    claimed = check_head(buffer, offset, stop)
+    if isinstance(claimed, Defect) and claimed is not Defect.TORN:
+        return None
+    _, kind, _, topic_id, seq, _, _, _, _ = FRAME_HEAD.unpack_from(buffer, offset)
+    return topic_id, seq, FrameType(kind)
+
+
+def _resume(data: bytes, at: int, stop: int) -> int | None:
+    """Offset of the next whole frame behind the bad one at `at`."""
+    claimed = check_head(data, at, stop)
+    if not isinstance(claimed, Defect) and _frame_or_nothing(data, at + claimed, stop):
+        at += claimed - 1
+    search = _HEAD.search
+    found = search(data, at + 1 + FRAME_LEN_SIZE, stop)
+    while found is not None:
+        at = found.start() - FRAME_LEN_SIZE
+        if not isinstance(check_frame(data, at, stop), Defect):
+            return at
+        found = search(data, found.start() + 1, stop)
+    return None
+
+
+def _frame_or_nothing(data: bytes, at: int, stop: int) -> bool:
+    total = check_frame(data, at, stop)
+    return not isinstance(total, Defect) or total is Defect.ZERO

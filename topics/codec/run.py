@@ -1,0 +1,122 @@
+"""A run: consecutive appends of one topic as columns, never an object a record.
+
+A run has one ts, one durability and lies in one piece in one file, so a record's place is the sum of the lengths before
+it. Live writes make a run by `frame.encode_run`, recovery by `scan.scan`; both fill the same columns, because `apply`
+must not be able to tell them apart (I-09). Columns that no record of the run needs are None.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Keyed:
+    """An idempotent write: its key and the digest of its body (extensions 6 and 11 of its first frame)."""
+
+    key: bytes
+    digest: int
+
+
+class Run:
+    """Appends [seq_start, seq_stop) of one topic.
+
+    `lengths`: whole frames, `frame_len` field included. `sizes`: stored bytes of data + meta, what `cap_bytes` counts.
+    `offset`: of the first frame in its file, 0 until placed. `flags`: one byte a record or None if all are 0; of the
+    frame's flags those that speak of the record: TAG NODE META COMPRESSED, and EXT only if an extension is the record's
+    own, not its write's. DURABLE is the run's.
+    Absent values: `b""` in `tags` and `nodes`, 0 in `expires` and `not_before`, -1 in `priorities`. `dedup` holds
+    (index in the run, id) of the records that have one.
+    """
+
+    __slots__ = (
+        "dedup", "durable", "expires", "flags", "keyed", "lengths", "nodes", "not_before", "offset", "priorities",
+        "seq_start", "sizes", "tags", "topic_id", "ts",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        topic_id: int,
+        seq_start: int,
+        ts: int,
+        lengths: array[int],
+        sizes: array[int],
+        offset: int = 0,
+        flags: bytes | bytearray | None = None,
+        tags: list[bytes] | None = None,
+        nodes: list[bytes] | None = None,
+        expires: list[int] | None = None,
+        dedup: list[tuple[int, bytes]] | None = None,
+        priorities: list[int] | None = None,
+        not_before: list[int] | None = None,
+        keyed: Keyed | None = None,
+        durable: bool = False,
+    ) -> None:
+        assert topic_id > 0
+        assert seq_start > 0
+        assert len(lengths) > 0
+        assert len(sizes) == len(lengths)
+        self.topic_id = topic_id
+        self.seq_start = seq_start
+        self.ts = ts
+        self.lengths = lengths
+        self.sizes = sizes
+        self.offset = offset
+        self.flags = flags
+        self.tags = tags
+        self.nodes = nodes
+        self.expires = expires
+        self.dedup = dedup
+        self.priorities = priorities
+        self.not_before = not_before
+        self.keyed = keyed
+        self.durable = durable
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Run):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # a run is a mutable value
+
+    def __repr__(self) -> str:
+        seqs = f"[{self.seq_start}, {self.seq_stop})"
+        return f"Run(topic_id={self.topic_id}, seqs={seqs}, ts={self.ts}, offset={self.offset})"
+
+    @property
+    def seq_stop(self) -> int:
+        return self.seq_start + len(self.lengths)
+
+    @property
+    def length(self) -> int:
+        """Bytes of all its frames."""
+        return sum(self.lengths)
+
+    def first(self, count: int) -> Run:
+        """Its first `count` records as a run, each column None if none of them needs it."""
+        assert 0 < count <= len(self)
+        flags = None if self.flags is None else bytes(self.flags[:count])
+        return Run(
+            topic_id=self.topic_id, seq_start=self.seq_start, ts=self.ts, lengths=self.lengths[:count],
+            sizes=self.sizes[:count], offset=self.offset, flags=flags if flags is not None and any(flags) else None,
+            tags=_narrow(self.tags, count, b""), nodes=_narrow(self.nodes, count, b""),
+            expires=_narrow(self.expires, count, 0), not_before=_narrow(self.not_before, count, 0),
+            priorities=_narrow(self.priorities, count, -1), keyed=self.keyed, durable=self.durable,
+            dedup=None if self.dedup is None else [entry for entry in self.dedup if entry[0] < count] or None,
+        )  # fmt: skip
+
+
+def _narrow(column: list[T] | None, count: int, absent: T) -> list[T] | None:
+    if column is None:
+        return None
+    kept = column[:count]
+    return None if all(value == absent for value in kept) else kept
