@@ -94,7 +94,7 @@ def _unzstd(data: bytes, size_max: int) -> bytes:
 
     try:
         frame = zstandard.get_frame_parameters(data)
-        if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
+        if frame.content_size not in (0, zstandard.CONTENTSIZE_UNKNOWN):  # the library believes a 0 unread
             _check(frame.content_size, size_max)
             return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         _check(

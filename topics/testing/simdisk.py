@@ -20,7 +20,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import attrs
 
@@ -44,7 +44,7 @@ class SimSnapshot:
     boots: int
     device: int
     owner: int | None
-    random_state: tuple[Any, ...]  # as random.Random gives it
+    random_state: tuple[object, ...]  # as random.Random gives it
 
 
 class SimDisk:

@@ -45,7 +45,7 @@ class FileFate:
     size_max: int  # the file did not grow beyond it
     ghosts: bool  # pages a failed sync gave up may have reached the disk
     odds: float
-    newest: int
+    orders: list[int]
     _drawn: dict[int, int] = attrs.field(factory=dict)
 
     def horizon(self, unit: int) -> int:
@@ -60,7 +60,7 @@ class FileFate:
     def _draw(self) -> int:
         if self.random.random() < self.odds:
             return ALL
-        return 0 if self.random.random() < 0.75 else self.random.randint(0, self.newest)
+        return 0 if not self.orders or self.random.random() < 0.5 else self.random.choice(self.orders)
 
 
 class Survival:
@@ -72,7 +72,7 @@ class Survival:
         self.torn_order = -1
         self.torn_share = 0.0
         self._random = rng
-        self._newest = orders[-1] if orders else 0
+        self._orders = orders
         self._stop = {Shape.NOTHING: 0, Shape.ZEROS: 0}.get(shape, ALL)
         if shape is Shape.PREFIX:
             self._stop = rng.choice([*orders, ALL])
@@ -106,5 +106,5 @@ class Survival:
             size_max=rng.choice((0, ALL, rng.randint(0, largest))) if by_unit else ALL,
             ghosts=by_unit and rng.random() < 0.5,
             odds=rng.choice((0.1, 0.5, 0.9)) if by_unit else 1.0,
-            newest=self._newest,
+            orders=self._orders,
         )

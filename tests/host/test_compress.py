@@ -1,0 +1,129 @@
+"""Compressed payloads: told by their magic, bounded while they unfold, refused when damaged."""
+
+import contextlib
+import gzip
+import random
+import tracemalloc
+
+import pytest
+import zstandard
+
+from topics.host.compress import compress, decompress, worth
+from topics.kernel.errors import Code, Corrupt, Rejected
+from topics.kernel.limits import DECOMPRESSED_MAX, MIB
+
+TEXT = b'{"place": "Reykjanes", "magnitude": 3.1}' * 200
+NOISE = random.Random(1).randbytes(5000)
+BOTH = pytest.mark.parametrize("kind", ["gzip", "zstd"])
+
+
+@BOTH
+@pytest.mark.parametrize("data", [b"", b"x", TEXT, NOISE, bytes(5 * MIB)])
+def test_what_goes_in_comes_out(kind, data):
+    assert decompress(compress(kind, data)) == data
+
+
+def test_the_method_is_told_by_its_magic():
+    assert compress("gzip", TEXT)[:2] == bytes.fromhex("1f8b")
+    assert compress("zstd", TEXT)[:4] == bytes.fromhex("28b52ffd")
+    for data in (b"", b"plain", b"\x1f", b"\x28\xb5\x2f"):
+        with pytest.raises(Corrupt, match="neither gzip nor zstd"):
+            decompress(data)
+
+
+@BOTH
+def test_the_same_data_gives_the_same_bytes(kind):
+    assert compress(kind, TEXT) == compress(kind, TEXT)
+
+
+def test_gzip_carries_no_time():
+    assert compress("gzip", TEXT)[4:8] == bytes(4)
+    assert gzip.decompress(compress("gzip", TEXT)) == TEXT
+
+
+@pytest.mark.rule("S9.10")
+@BOTH
+def test_only_from_the_minimum_on(kind):
+    assert worth(kind, len(TEXT), TEXT) == compress(kind, TEXT)
+    assert worth(kind, len(TEXT) + 1, TEXT) is None
+
+
+@pytest.mark.rule("S9.10")
+@BOTH
+def test_only_if_it_shrinks_by_five_percent(kind):
+    assert worth(kind, 0, NOISE) is None
+    assert worth(kind, 0, b"") is None
+    kept = {size: worth(kind, 0, NOISE + bytes(size)) for size in range(0, 600, 10)}
+    for size, packed in kept.items():
+        plain = NOISE + bytes(size)
+        shrinks = len(compress(kind, plain)) <= 0.95 * len(plain)
+        assert (packed is not None) == shrinks
+    assert {packed is None for packed in kept.values()} == {True, False}
+
+
+@pytest.mark.rule("S9.11")
+@BOTH
+def test_more_than_the_limit_is_refused(kind):
+    assert decompress(compress(kind, bytes(1000)), size_max=1000) == bytes(1000)
+    with pytest.raises(Rejected, match="more than 999 bytes") as caught:
+        decompress(compress(kind, bytes(1000)), size_max=999)
+
+    assert caught.value.code is Code.PAYLOAD_TOO_LARGE
+
+
+def unsized_zstd(data: bytes) -> bytes:
+    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.rule("S9.11")
+@pytest.mark.parametrize(
+    "pack", [lambda data: compress("gzip", data), lambda data: compress("zstd", data), unsized_zstd]
+)
+def test_a_bomb_never_unfolds(pack):
+    """Memory stays near the limit asked for, whatever the data would unfold to."""
+    bomb = pack(bytes(DECOMPRESSED_MAX + 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Rejected):
+            decompress(bomb, size_max=2 * MIB)
+        assert tracemalloc.get_traced_memory()[1] < 16 * MIB
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(Rejected, match=str(DECOMPRESSED_MAX)):
+        decompress(bomb)
+
+
+def test_a_zstd_frame_may_hide_its_size():
+    assert decompress(unsized_zstd(TEXT)) == TEXT
+    assert decompress(unsized_zstd(NOISE * 100)) == NOISE * 100
+    assert decompress(unsized_zstd(b"")) == b""
+
+
+def test_gzip_members_may_follow_each_other():
+    assert decompress(compress("gzip", TEXT) + compress("gzip", NOISE)) == TEXT + NOISE
+
+
+@pytest.mark.parametrize(
+    "pack", [lambda data: compress("gzip", data), lambda data: compress("zstd", data), unsized_zstd]
+)
+@pytest.mark.parametrize("plain", [TEXT, b""])
+def test_cut_off_or_followed_data_is_corrupt(pack, plain):
+    packed = pack(plain)
+    for stop in range(4, len(packed)):
+        with pytest.raises(Corrupt):
+            decompress(packed[:stop])
+    for tail in (b"\0", b"tail", b"x" * 300):
+        with pytest.raises(Corrupt):
+            decompress(packed + tail)
+
+
+@BOTH
+def test_damage_is_corrupt_or_told_by_no_one(kind):
+    """Any flipped bit gives an error of ours or some bytes (the frame's checksum will tell), and nothing else."""
+    packed = bytearray(compress(kind, TEXT))
+    for bit in range(len(packed) * 8):
+        packed[bit >> 3] ^= 1 << (bit & 7)
+        with contextlib.suppress(Corrupt, Rejected):
+            assert len(decompress(bytes(packed))) <= DECOMPRESSED_MAX
+        packed[bit >> 3] ^= 1 << (bit & 7)

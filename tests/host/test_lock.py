@@ -1,0 +1,305 @@
+"""One owner per directory; a restart of the machine is noticed, and forgotten only after recovery is complete."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import attrs
+import pytest
+
+from topics.host.lock import (
+    BOOT_ID_CHARS_MAX,
+    RECORD_SIZE,
+    DirectoryLock,
+    OwnerRecord,
+    machine_boot_id,
+    read_owner,
+    same_boot,
+)
+from topics.kernel.errors import CannotOpen, Unusable
+from topics.testing.simdisk import SimDisk
+
+RECORD = OwnerRecord(pid=4711, boot_id="5e4f8a1c-boot", device=66, inode=1234567)
+
+HOLD = """
+import sys
+from topics.host.lock import DirectoryLock
+lock = DirectoryLock.acquire(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+TRY = """
+import sys
+from topics.host.lock import DirectoryLock
+from topics.kernel.errors import CannotOpen
+try:
+    DirectoryLock.acquire(sys.argv[1])
+    print("acquired")
+except CannotOpen as error:
+    print(error.reason.value, error.detail["owner_pid"], error)
+"""
+
+FORK = """
+import os, sys
+from topics.host.lock import DirectoryLock
+from topics.kernel.errors import CannotOpen
+lock = DirectoryLock.acquire(sys.argv[1])
+child = os.fork()
+if child == 0:
+    assert not lock.held
+    lock.release()
+    try:
+        DirectoryLock.acquire(sys.argv[1])
+        os._exit(1)
+    except CannotOpen as error:
+        os._exit(0 if error.detail["owner_pid"] == os.getppid() else 2)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+try:
+    DirectoryLock.acquire(sys.argv[1])
+except CannotOpen:
+    print("still held", flush=True)
+ready, tell = os.pipe()
+if os.fork() == 0:
+    os.close(1)
+    os.write(tell, b"!")
+    sys.stdin.read()
+    os._exit(0)
+os.read(ready, 1)
+os.kill(os.getpid(), 9)
+"""
+
+
+def python(code, root):
+    arguments = [sys.executable, "-c", code, str(root)]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def acquire(root, boot_id="boot-1"):
+    return DirectoryLock.acquire(root, find_boot_id=lambda: boot_id)
+
+
+@pytest.mark.rule("T1.2")
+def test_a_second_process_is_refused_and_told_who_owns(tmp_path):
+    with python(HOLD, tmp_path) as owner:
+        assert owner.stdout.readline() == "held\n"
+        with pytest.raises(CannotOpen, match=f"in use by process {owner.pid}: ") as caught:
+            acquire(tmp_path)
+        assert caught.value.reason is Unusable.IN_USE
+        assert caught.value.detail["owner_pid"] == owner.pid
+
+        with python(TRY, tmp_path) as third:
+            assert third.stdout.readline().startswith(f"in_use {owner.pid} ")
+        owner.kill()
+        owner.wait()
+        acquire(tmp_path).release()
+
+
+@pytest.mark.rule("T1.2")
+def test_the_same_process_is_refused(tmp_path):
+    lock = acquire(tmp_path)
+    with pytest.raises(CannotOpen, match=rf"in use by this process \({os.getpid()}\)"):
+        acquire(tmp_path)
+    lock.release()
+    lock.release()
+
+    assert not lock.held
+    acquire(tmp_path).release()
+
+
+@pytest.mark.rule("T1.2")
+def test_a_forked_child_neither_gets_the_lock_nor_keeps_it(tmp_path):
+    with python(FORK, tmp_path) as parent:
+        assert parent.stdout.readline() == "still held\n"
+        assert parent.wait() == -9
+        acquire(tmp_path).release()  # while a child of the dead owner still runs
+
+
+def test_a_refused_opener_changes_nothing(tmp_path):
+    lock = acquire(tmp_path)
+    before = (tmp_path / "LOCK").read_bytes()
+    with pytest.raises(CannotOpen):
+        acquire(tmp_path, "boot-2")
+
+    assert (tmp_path / "LOCK").read_bytes() == before
+    lock.release()
+
+
+@pytest.mark.rule("T1.1")
+def test_lock_names_owner_and_machine(tmp_path):
+    lock = acquire(tmp_path)
+    lock.confirm()
+    status = (tmp_path / "LOCK").stat()
+    expected = OwnerRecord(pid=os.getpid(), boot_id="boot-1", device=status.st_dev, inode=status.st_ino)
+
+    assert read_owner(tmp_path) == expected
+    assert (tmp_path / "LOCK").read_bytes().count(b"\n") == 1
+    lock.release()
+
+
+@pytest.mark.rule("T4.24")
+def test_a_new_directory_counts_as_a_restart(tmp_path):
+    lock = acquire(tmp_path)
+
+    assert lock.previous is None
+    assert lock.machine_restarted
+    lock.release()
+
+
+@pytest.mark.rule("T4.24")
+@pytest.mark.parametrize(
+    ("before", "now", "restarted"),
+    [
+        ("boot-1", "boot-1", False),
+        ("boot-1", "boot-2", True),
+        ("boot-1", None, True),
+        (None, "boot-1", True),
+        (None, None, True),
+    ],
+)
+def test_a_changed_or_unknown_boot_id_counts_as_a_restart(tmp_path, before, now, restarted):
+    first = acquire(tmp_path, before)
+    first.confirm()
+    first.release()
+    second = acquire(tmp_path, now)
+
+    assert second.previous.boot_id == before
+    assert second.machine_restarted == restarted
+    second.release()
+
+
+def test_the_boot_id_changes_only_when_recovery_is_confirmed(tmp_path):
+    first = acquire(tmp_path, "boot-1")
+    first.confirm()
+    first.release()
+    for _ in range(3):  # a recovery that does not get to its end
+        lock = acquire(tmp_path, "boot-2")
+        assert lock.machine_restarted
+        assert read_owner(tmp_path).boot_id == "boot-1"
+        assert read_owner(tmp_path).pid == os.getpid()
+        lock.release()
+    lock = acquire(tmp_path, "boot-2")
+    lock.confirm()
+    lock.release()
+
+    lock = acquire(tmp_path, "boot-2")
+    assert not lock.machine_restarted
+    lock.release()
+
+
+@pytest.mark.rule("T4.26")
+def test_a_copied_directory_counts_as_a_restart(tmp_path):
+    (tmp_path / "a").mkdir()
+    lock = acquire(tmp_path / "a")
+    lock.confirm()
+    lock.release()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "a").rename(tmp_path / "moved")
+    copied, moved = acquire(tmp_path / "b"), acquire(tmp_path / "moved")
+
+    assert copied.previous == moved.previous
+    assert copied.machine_restarted
+    assert not moved.machine_restarted
+    copied.release()
+    moved.release()
+
+
+@pytest.mark.rule("T4.24")
+@pytest.mark.parametrize("content", [b"", b"4711\n", b"\0" * RECORD_SIZE, b"[1]", b"\xff\xfe", b'{"pid": 1}'])
+def test_an_unreadable_lock_counts_as_a_restart(tmp_path, content):
+    (tmp_path / "LOCK").write_bytes(content)
+    lock = acquire(tmp_path)
+
+    assert lock.previous is None
+    assert lock.machine_restarted
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda root: None, Unusable.MISSING),
+        (lambda root: root.write_bytes(b""), Unusable.NOT_A_DIRECTORY),
+        (lambda root: (root / "LOCK").mkdir(parents=True), Unusable.FOREIGN),
+        (lambda root: root.mkdir() or (root / "LOCK").symlink_to("/dev/null"), Unusable.FOREIGN),
+    ],
+)
+def test_a_directory_that_cannot_be_locked_says_why(tmp_path, prepare, reason):
+    root = tmp_path / "data"
+    prepare(root)
+    with pytest.raises(CannotOpen, match=f"cannot open {root}: ") as caught:
+        acquire(root)
+
+    assert caught.value.reason is reason
+
+
+@pytest.fixture
+def no_superuser():
+    """Root may write anywhere, so a test of permissions runs as nobody."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+@pytest.mark.usefixtures("no_superuser")
+def test_an_unwritable_directory_says_so():
+    with pytest.raises(CannotOpen, match="no permission") as caught:
+        acquire("/")
+
+    assert caught.value.reason is Unusable.UNWRITABLE
+
+
+def test_a_record_has_one_size_and_comes_back():
+    long = attrs.evolve(RECORD, boot_id="x" * BOOT_ID_CHARS_MAX, pid=2**31, device=2**64, inode=2**64)
+    for record in (RECORD, long, attrs.evolve(RECORD, boot_id=None)):
+        assert len(record.encode()) == RECORD_SIZE
+        assert OwnerRecord.decode(record.encode()) == record
+
+
+@pytest.mark.parametrize("name", ["pid", "boot_id", "device", "inode"])
+@pytest.mark.parametrize("value", ["true", "1.5", '"x' + "y" * 200 + '"', "[]", "{}"])
+def test_a_record_with_a_wrong_value_is_none(name, value):
+    good = RECORD.encode().decode()
+    fields = {"pid": "4711", "boot_id": '"5e4f8a1c-boot"', "device": "66", "inode": "1234567"}
+    bad = good.replace(f'"{name}": {fields[name]}', f'"{name}": {value}')
+
+    assert bad != good
+    assert OwnerRecord.decode(bad.encode()) is None
+
+
+@pytest.mark.rule("T4.26")
+def test_only_the_same_boot_device_and_inode_are_the_same():
+    same = {"boot_id": RECORD.boot_id, "device": RECORD.device, "inode": RECORD.inode}
+
+    assert same_boot(RECORD, **same)
+    for change in ({"boot_id": "other"}, {"boot_id": None}, {"device": 1}, {"inode": 1}):
+        assert not same_boot(RECORD, **{**same, **change})
+    assert not same_boot(None, **same)
+    assert not same_boot(attrs.evolve(RECORD, boot_id=None), **{**same, "boot_id": None})
+
+
+def test_the_simulated_disk_can_run_the_same_logic():
+    disk = SimDisk()
+    disk.create("LOCK", RECORD_SIZE)
+    record = OwnerRecord(pid=1, boot_id=disk.boot_id, device=disk.device, inode=disk.inode("LOCK"))
+    disk.write("LOCK", 0, [record.encode()])
+    disk.sync_data("LOCK")
+    disk.sync_dir("")
+
+    def restarted() -> bool:
+        found = OwnerRecord.decode(disk.read("LOCK", 0, RECORD_SIZE))
+        return not same_boot(found, boot_id=disk.boot_id, device=disk.device, inode=disk.inode("LOCK"))
+
+    disk.process_death()
+    assert not restarted()
+    disk.power_loss()
+    assert restarted()
+
+
+@pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no boot id is known elsewhere")
+def test_this_machine_has_a_boot_id_that_stays():
+    assert machine_boot_id()
+    assert machine_boot_id() == machine_boot_id()

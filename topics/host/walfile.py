@@ -1,0 +1,307 @@
+"""The writer of one shard: files, offsets, frame numbers, rotation and CommitMarks (storage 2 and 3). Sans-IO.
+
+It turns a batch into disk operations and is told when they are done; who carries them out (a thread, the caller, the
+simulator) is not its business. The core owns every frame but the CommitMark.
+
+Order of operations, on which recovery rests:
+  rotation     sync old file; closing mark; sync; header into next.tmp; sync; rename; sync directory; first frame
+  batch        [mark of what was synced before] frames in one write; then one fdatasync if the batch asks for it
+A mark is due whenever the synced offset has moved since the last one, but never for a mark alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from topics.codec.control import CommitMark, encode_control
+from topics.codec.walheader import HEADER_SIZE, WalHeader
+from topics.engine.batch import WalBatch, WalPosition
+from topics.kernel.limits import WAL_FILE_FIRST, WAL_FILE_GROWTH, WAL_FILE_MAX
+from topics.kernel.ports import Disk, Entropy
+from topics.log.regions import WalFileId
+
+NEXT_FILE: Final = "next.tmp"
+CURRENT_FILE: Final = "CURRENT"
+_CURRENT_TEMPORARY: Final = "CURRENT.tmp"
+MARK_SIZE: Final = len(encode_control(CommitMark(bytes(8), 1, 1), topic_id=0, ts=0))
+
+
+@attrs.frozen
+class Create:
+    """A file of real zeros."""
+
+    path: str
+    size: int
+
+    def run(self, disk: Disk) -> None:
+        disk.create(self.path, self.size)
+
+
+@attrs.frozen
+class Extend:
+    path: str
+    size: int
+
+    def run(self, disk: Disk) -> None:
+        disk.extend(self.path, self.size)
+
+
+@attrs.frozen
+class Write:
+    path: str
+    offset: int
+    chunks: Sequence[bytes]
+
+    def run(self, disk: Disk) -> None:
+        disk.write(self.path, self.offset, self.chunks)
+
+
+@attrs.frozen
+class SyncData:
+    path: str
+
+    def run(self, disk: Disk) -> None:
+        disk.sync_data(self.path)
+
+
+@attrs.frozen
+class SyncDir:
+    path: str
+
+    def run(self, disk: Disk) -> None:
+        disk.sync_dir(self.path)
+
+
+@attrs.frozen
+class Rename:
+    source: str
+    target: str
+
+    def run(self, disk: Disk) -> None:
+        disk.rename(self.source, self.target)
+
+
+DiskOp = Create | Extend | Write | SyncData | SyncDir | Rename
+
+
+def run(disk: Disk, ops: Sequence[DiskOp]) -> None:
+    """Carry operations out, one after another. Raises what the disk raises; nothing is retried."""
+    for op in ops:
+        op.run(disk)
+
+
+def shard_dir(generation: int, shard: int) -> str:
+    return f"wal/gen-{generation}/shard-{shard:02d}"
+
+
+def wal_path(file: WalFileId) -> str:
+    """Path of a WAL file: its name is the number of its first frame, 20 digits."""
+    return f"{shard_dir(file.generation, file.shard)}/wal-{file.first_frame:020d}.log"
+
+
+@attrs.frozen
+class PlannedWrite:
+    """`write` hands the batch to the operating system, `sync` makes it durable; `at` is where its frames begin."""
+
+    write: Sequence[DiskOp]
+    sync: Sequence[DiskOp]
+    at: WalPosition
+
+
+class WalFile:
+    """One shard's log being written. At most one plan is in flight."""
+
+    __slots__ = (
+        "_busy", "_entropy", "_marked", "_next_frame", "_pending", "_reserved", "_size", "_synced", "_tail", "directory",
+        "file", "file_id", "generation", "shard",
+    )  # fmt: skip
+
+    def __init__(self, generation: int, shard: int, entropy: Entropy) -> None:
+        self.generation = generation
+        self.shard = shard
+        self.directory = shard_dir(generation, shard)
+        self._entropy = entropy
+        self.file: WalFileId | None = None
+        self.file_id = b""
+        self._size = 0
+        self._tail = 0
+        self._next_frame = 1
+        self._reserved = 0
+        self._synced: tuple[int, int] | None = None  # (file, offset) an fdatasync has returned for
+        self._marked: tuple[int, int] | None = None  # the same as the last mark says, its own bytes included
+        self._pending: tuple[int, int, int] | None = None
+        self._busy = False
+
+    def go_on(self, file: WalFileId, file_id: bytes, *, size: int, tail: int, next_frame: int) -> None:
+        """Continue a recovered file: everything before `tail` has just been synced."""
+        assert self.file is None
+        assert HEADER_SIZE <= tail <= size
+        self.file, self.file_id, self._size, self._tail, self._next_frame = (
+            file,
+            file_id,
+            size,
+            tail,
+            next_frame,
+        )
+        self._synced = (file.first_frame, tail)
+
+    # What there is room for.
+
+    def room(self) -> int:
+        """Bytes of batches that surely fit: into this file, or else into the reserved next one (storage 3)."""
+        here = self._size - self._tail - 2 * MARK_SIZE
+        there = self._reserved - HEADER_SIZE - 2 * MARK_SIZE if self._reserved else 0
+        return max(here, there, 0)
+
+    def wanted_reserve(self, needed: int = 0) -> int | None:
+        """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write."""
+        size = self._size * WAL_FILE_GROWTH if self._size else WAL_FILE_FIRST
+        size = min(max(size, WAL_FILE_FIRST), WAL_FILE_MAX)
+        size = max(size, needed + HEADER_SIZE + 2 * MARK_SIZE)
+        return None if self._reserved >= size else size
+
+    def reserve(self, size: int) -> list[DiskOp]:
+        """Take the space of the next file ahead of need, with real zeros."""
+        path = f"{self.directory}/{NEXT_FILE}"
+        return [Extend(path, size) if self._reserved else Create(path, size), SyncData(path)]
+
+    def reserved(self, size: int) -> None:
+        self._reserved = size
+
+    # Writing.
+
+    def place(self, batch: WalBatch, ts: int) -> PlannedWrite:
+        """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due."""
+        assert not self._busy
+        self._busy = True
+        ops: list[DiskOp] = []
+        if batch.size and (self.file is None or self._tail + batch.size + 2 * MARK_SIZE > self._size):
+            ops += self._rotate(batch.size, ts)
+        assert self.file is not None
+        chunks = list(batch.chunks)
+        mark = self._due_mark(ts) if batch.size else b""
+        if mark:
+            chunks.insert(0, mark)
+        size = batch.size + len(mark)
+        assert self._tail + size + MARK_SIZE <= self._size
+        path = wal_path(self.file)
+        if size:
+            ops.append(Write(path, self._tail, chunks))
+        self._pending = (size, batch.frames + (1 if mark else 0), 1 if mark else 0)
+        sync: list[DiskOp] = [SyncData(path)] if batch.sync else []
+        return PlannedWrite(ops, sync, WalPosition(self.file, self._tail + len(mark)))
+
+    def wrote(self) -> None:
+        """The write of the plan has returned."""
+        assert self._pending is not None
+        size, frames, marks = self._pending
+        if marks:
+            self._marked = self._synced
+        self._tail += size
+        self._next_frame += frames
+        self._pending = None
+
+    def synced(self) -> None:
+        """The sync of the plan has returned."""
+        assert self._pending is None and self.file is not None
+        self._synced = (self.file.first_frame, self._tail)
+
+    def done(self) -> None:
+        """The plan is finished: synced, or not to be synced."""
+        self._busy = False
+
+    # Marks.
+
+    @property
+    def mark_due(self) -> bool:
+        """True if the synced offset has moved since the last mark (beyond that mark's own bytes)."""
+        return (
+            self.file is not None
+            and not self._busy
+            and self._synced is not None
+            and self._synced != self._marked
+        )
+
+    def closing_mark(self, ts: int) -> Sequence[DiskOp]:
+        """Write and sync one more mark: the shard is idle, or shuts down. Followed by `closed`."""
+        assert self.mark_due and self.file is not None
+        self._busy = True
+        mark = self._due_mark(ts)
+        path = wal_path(self.file)
+        self._pending = (len(mark), 1, 0)
+        return [Write(path, self._tail, [mark]), SyncData(path)]
+
+    def closed(self) -> None:
+        """The closing mark is durable."""
+        self.wrote()
+        self.synced()
+        self._marked = self._synced
+        self._busy = False
+
+    def _due_mark(self, ts: int) -> bytes:
+        if self._synced is None or self._synced == self._marked:
+            return b""
+        file, offset = self._synced
+        mark = encode_control(CommitMark(self.file_id, file, offset), topic_id=0, ts=ts)
+        assert len(mark) == MARK_SIZE
+        return mark
+
+    # Rotation.
+
+    def _rotate(self, size: int, ts: int) -> list[DiskOp]:
+        ops: list[DiskOp] = []
+        if self.file is not None:
+            old = wal_path(self.file)
+            ops.append(SyncData(old))
+            self._synced = (self.file.first_frame, self._tail)
+            mark = self._due_mark(ts)
+            if mark:
+                ops += [Write(old, self._tail, [mark]), SyncData(old)]
+                self._tail += len(mark)
+                self._next_frame += 1
+                self._synced = (self.file.first_frame, self._tail)
+        ops += self._begin_file(size)
+        return ops
+
+    def _begin_file(self, size: int) -> list[DiskOp]:
+        ops: list[DiskOp] = []
+        needed = size + HEADER_SIZE + 2 * MARK_SIZE
+        if self._reserved < needed:
+            wanted = self.wanted_reserve(size) or needed
+            ops += self.reserve(wanted)
+            self._reserved = wanted
+        self.file = WalFileId(self.generation, self.shard, self._next_frame)
+        self.file_id = self._entropy.token(8)
+        header = WalHeader(
+            generation=self.generation, shard=self.shard, first_frame=self._next_frame, file_id=self.file_id
+        )
+        temporary, path = f"{self.directory}/{NEXT_FILE}", wal_path(self.file)
+        hint, hint_temporary = f"{self.directory}/{CURRENT_FILE}", f"{self.directory}/{_CURRENT_TEMPORARY}"
+        name = path.rsplit("/", 1)[1].encode()
+        ops += [
+            Write(temporary, 0, [header.encode()]),
+            SyncData(temporary),
+            Rename(temporary, path),
+            SyncDir(self.directory),
+            Create(hint_temporary, 0),
+            Write(hint_temporary, 0, [name + b"\n"]),
+            Rename(hint_temporary, hint),
+        ]
+        self._size, self._tail, self._reserved = self._reserved, HEADER_SIZE, 0
+        return ops
+
+    def begin(self) -> list[DiskOp]:
+        """Make the first file of a new shard."""
+        assert self.file is None
+        return self._begin_file(0)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "size": self._size,
+            "tail": self._tail,
+            "reserved": self._reserved,
+            "next_frame": self._next_frame,
+        }
