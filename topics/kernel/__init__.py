@@ -1,0 +1,1 @@
+"""Words everyone shares. Knows no bytes, no policy and no operating system."""

@@ -1,0 +1,35 @@
+"""The engine's time: `max(clock, highest time used, last frame's ts)` (semantics 4).
+
+A clock that steps back moves no floor back, and `ts` never decreases within a topic.
+"""
+
+from __future__ import annotations
+
+from topics.kernel.ports import Clock
+
+
+class EngineTime:
+    """A clock that never goes back. `read` is called at most once an engine call."""
+
+    __slots__ = ("_clock", "_high_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._high_ms = 0
+
+    @property
+    def high_ms(self) -> int:
+        """The highest time used so far."""
+        return self._high_ms
+
+    def read(self) -> int:
+        now_ms = self._clock.now_ms()
+        if now_ms > self._high_ms:
+            self._high_ms = now_ms
+        return self._high_ms
+
+    def witness(self, ts: int) -> None:
+        """Time seen in a frame: later calls are not earlier than it."""
+        assert ts >= 0
+        if ts > self._high_ms:
+            self._high_ms = ts

@@ -1,0 +1,81 @@
+"""What a write carries, as columns: one list a field, no object a record (performance 4).
+
+A column that no record uses is None: the plain case (data only) has its own branch everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class RecordColumns:
+    """The records of one write. `data[i]` is stored bytes: JSON text, or a payload with a content type.
+
+    Optional columns are None or as long as `data`; an absent value in one is `b""` (bytes), or None (numbers).
+    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`.
+    """
+
+    __slots__ = (
+        "compressed", "content_type", "data", "dedup_id", "delay_ms", "key", "meta", "node", "priority", "tag",
+        "ttl_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        data: Sequence[bytes],
+        *,
+        node: Sequence[bytes] | None = None,
+        tag: Sequence[bytes] | None = None,
+        key: Sequence[bytes] | None = None,
+        meta: Sequence[bytes] | None = None,
+        content_type: Sequence[bytes] | None = None,
+        dedup_id: Sequence[bytes] | None = None,
+        ttl_ms: Sequence[int | None] | None = None,
+        priority: Sequence[int | None] | None = None,
+        delay_ms: Sequence[int | None] | None = None,
+        compressed: Sequence[bool] | None = None,
+    ) -> None:
+        self.data = data
+        self.node = node
+        self.tag = tag
+        self.key = key
+        self.meta = meta
+        self.content_type = content_type
+        self.dedup_id = dedup_id
+        self.ttl_ms = ttl_ms
+        self.priority = priority
+        self.delay_ms = delay_ms
+        self.compressed = compressed
+        assert all(len(c) == len(data) for c in self.optional())
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def optional(self) -> list[Sequence[object]]:
+        """The optional columns that are there."""
+        columns = (
+            self.node, self.tag, self.key, self.meta, self.content_type, self.dedup_id,
+            self.ttl_ms, self.priority, self.delay_ms, self.compressed,
+        )  # fmt: skip
+        return [c for c in columns if c is not None]
+
+    @property
+    def plain(self) -> bool:
+        """True if the records carry data and nothing else."""
+        return not self.optional()
+
+    def take(self, kept: Sequence[int]) -> RecordColumns:
+        """The records at these indexes, in that order (used to leave duplicates out)."""
+
+        def pick(column: Sequence[T] | None) -> list[T] | None:
+            return None if column is None else [column[i] for i in kept]
+
+        return RecordColumns(
+            [self.data[i] for i in kept],
+            node=pick(self.node), tag=pick(self.tag), key=pick(self.key), meta=pick(self.meta),
+            content_type=pick(self.content_type), dedup_id=pick(self.dedup_id), ttl_ms=pick(self.ttl_ms),
+            priority=pick(self.priority), delay_ms=pick(self.delay_ms), compressed=pick(self.compressed),
+        )  # fmt: skip

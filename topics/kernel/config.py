@@ -1,0 +1,201 @@
+"""A topic's configuration: one table of fields, from which parsing, defaults and the echo follow (semantics 3).
+
+A PUT replaces the whole config, so parsing starts from the defaults every time. An unknown field or a wrong type is
+refused; a number out of range is clamped and echoed clamped. The queue fields are accepted on every topic and inert
+on a log (queues 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum, StrEnum
+from typing import Any, Final
+
+import attrs
+
+from topics.kernel.checks import clamped, flag, whole_number
+from topics.kernel.errors import invalid
+from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import DEDUP_ENTRIES_MAX, MIB, TTL_MS_MAX, U32_MAX, WINDOW_MS_MAX
+
+CAP_MAX: Final = 2**63 - 1
+
+
+class TopicType(StrEnum):
+    LOG = "log"
+    QUEUE = "queue"
+
+
+class Durability(StrEnum):
+    """What a write waits for (semantics 2.5, seed 2.3)."""
+
+    EPHEMERAL = "ephemeral"
+    MEMORY = "memory"
+    DISK = "disk"
+    FSYNC = "fsync"
+
+
+class Discard(StrEnum):
+    OLD = "old"
+    REJECT = "reject"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+@attrs.frozen(kw_only=True)
+class RetryBackoff:
+    base_ms: int
+    factor: float
+    max_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class TopicConfig:
+    """The full config of one topic, every value already checked and clamped."""
+
+    type: TopicType = TopicType.LOG
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: Discard = Discard.OLD
+    durability: Durability = Durability.DISK
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: int = 120_000
+    dedup_window_ms: int = 120_000
+    dedup_max_entries: int = 100_000
+    dedupe_node: bool = True
+    compression: Compression = Compression.NONE
+    compression_min_bytes: int = 1024
+    max_record_bytes: int = 1 * MIB
+    replicated: bool = False
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    retry_backoff: RetryBackoff | None = None
+    leases_durable: bool = False
+    starvation_ms: int = 30_000
+    max_in_flight: int = 0
+    require_lease_id: bool = False
+
+    @property
+    def durable(self) -> bool:
+        """The alias: true iff the class is `fsync`."""
+        return self.durability is Durability.FSYNC
+
+    def echo(self) -> dict[str, Any]:
+        """The config as JSON values, every field present, in the order of the table."""
+        out: dict[str, Any] = {}
+        for field in attrs.fields(TopicConfig):
+            value = getattr(self, field.name)
+            if isinstance(value, Enum):
+                value = value.value
+            elif isinstance(value, RetryBackoff):
+                value = attrs.asdict(value)
+            out[field.name] = value
+            if field.name == "durability":
+                out["durable"] = self.durable
+        return out
+
+
+def parse_config(given: Mapping[str, Any], *, record_bytes_max: int = 1 * MIB) -> TopicConfig:
+    """A config from JSON values.
+
+    Raises:
+        Rejected: invalid_request, naming the field: unknown, wrong type, or a value outside its set.
+    """
+    if not isinstance(given, Mapping):
+        raise invalid("config", f"must be an object, not {type(given).__name__}")
+    values: dict[str, Any] = {"max_record_bytes": record_bytes_max}
+    for name, value in given.items():
+        parse = _PARSERS.get(name)
+        if parse is None:
+            raise invalid(f"config.{name}", f"unknown field; known are {', '.join(sorted(_PARSERS))}")
+        values[name] = parse(f"config.{name}", value)
+    durable = values.pop("durable", None)
+    if "durability" not in values and durable is not None:
+        values["durability"] = Durability.FSYNC if durable else Durability.DISK
+    values.setdefault("dedup_window_ms", values.get("idempotency_window_ms", 120_000))
+    values["max_record_bytes"] = min(values["max_record_bytes"], record_bytes_max)
+    return TopicConfig(**values)
+
+
+def _number(low: int, high: int) -> Callable[[str, object], int]:
+    return lambda field, value: clamped(field, value, low=low, high=high)
+
+
+def _choice(options: type[Enum]) -> Callable[[str, object], Enum]:
+    def parse(field: str, value: object) -> Enum:
+        for option in options:
+            if value == option.value and isinstance(value, str):
+                return option
+        allowed = ", ".join(repr(o.value) for o in options)
+        raise invalid(field, f"must be one of {allowed}, not {value!r:.80}")
+
+    return parse
+
+
+def _priority(field: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid(field, f"must be null or a whole number from -1000 to 1000, not {type(value).__name__}")
+    return min(max(value, -1000), 1000)
+
+
+def _topic_or_null(field: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise invalid(field, f"must be null or a topic name, not {type(value).__name__}")
+    return check_topic_name(value)
+
+
+def _backoff(field: str, value: object) -> RetryBackoff | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or set(value) != {"base_ms", "factor", "max_ms"}:
+        raise invalid(field, "must be null or an object of base_ms, factor and max_ms")
+    factor = value["factor"]
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 1 <= factor <= U32_MAX:
+        raise invalid(f"{field}.factor", "must be a number of at least 1")
+    base_ms = min(whole_number(f"{field}.base_ms", value["base_ms"]), WINDOW_MS_MAX)
+    max_ms = min(whole_number(f"{field}.max_ms", value["max_ms"]), WINDOW_MS_MAX)
+    return RetryBackoff(base_ms=base_ms, factor=float(factor), max_ms=max_ms)
+
+
+_PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "type": _choice(TopicType),
+    "ttl_ms": _number(0, TTL_MS_MAX),
+    "cap_records": _number(0, CAP_MAX),
+    "cap_bytes": _number(0, CAP_MAX),
+    "discard": _choice(Discard),
+    "durability": _choice(Durability),
+    "durable": flag,
+    "priority": _priority,
+    "auto_priority": flag,
+    "auto_create": flag,
+    "idempotency_window_ms": _number(0, WINDOW_MS_MAX),
+    "dedup_window_ms": _number(0, WINDOW_MS_MAX),
+    "dedup_max_entries": _number(0, DEDUP_ENTRIES_MAX),
+    "dedupe_node": flag,
+    "compression": _choice(Compression),
+    "compression_min_bytes": _number(0, CAP_MAX),
+    "max_record_bytes": _number(1, CAP_MAX),
+    "replicated": flag,
+    "lease_ms": _number(100, 86_400_000),
+    "claim_jitter_ms": _number(0, 5000),
+    "max_deliveries": _number(0, U32_MAX),
+    "dead_letter": _topic_or_null,
+    "retry_backoff": _backoff,
+    "leases_durable": flag,
+    "starvation_ms": _number(0, WINDOW_MS_MAX),
+    "max_in_flight": _number(0, U32_MAX),
+    "require_lease_id": flag,
+}

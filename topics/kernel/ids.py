@@ -1,0 +1,32 @@
+"""Identities: topic names, numeric topic ids, and the shard a topic lives on (storage 3)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import xxhash
+
+from topics.kernel.errors import invalid
+from topics.kernel.limits import WAL_SHARDS_MAX
+
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
+
+
+def check_topic_name(name: object) -> str:
+    """The name, byte-exact. Raises `Rejected(invalid_request)`; names starting with `$` are internal (semantics 3)."""
+    if not isinstance(name, str):
+        raise invalid("topic", f"a name is a string, not {type(name).__name__}")
+    if TOPIC_NAME.fullmatch(name) is None:
+        raise invalid(
+            "topic",
+            f"{name[:64]!r} is no topic name: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
+        )
+    return name
+
+
+def shard_of(topic_id: int, shards: int) -> int:
+    """`xxh3(topic_id) % n` over the id's eight little-endian bytes."""
+    assert topic_id > 0
+    assert 1 <= shards <= WAL_SHARDS_MAX
+    return xxhash.xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % shards

@@ -1,0 +1,79 @@
+"""Every bound of the product, in one place (style 19). Sizes in bytes, times in milliseconds.
+
+`Limits` holds those a deployment may change (`TOPICS_MAX_…`); the constants above it are fixed by a format or by a
+rule of the specification.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+U16_MAX: Final = 2**16 - 1
+U32_MAX: Final = 2**32 - 1
+U64_MAX: Final = 2**64 - 1
+
+TOPIC_NAME_CHARS_MAX: Final = 255
+JSON_DEPTH_MAX: Final = 200
+DECOMPRESSED_MAX: Final = 100 * MIB
+
+# Reading (semantics 4).
+SCAN_SEQS_MAX: Final = 100_000
+SCAN_SLICE_SEQS: Final = 8192
+READ_LIMIT_DEFAULT: Final = 256
+READ_NODES_MAX: Final = 64
+FLOOR_STALENESS_MS: Final = 1000
+EXTENT_GAP_MAX: Final = 4 * KIB
+REPLANS_MAX: Final = 3
+
+# Heads that survive a crash (storage 3).
+CEILING_STEP_FIRST: Final = 64
+CEILING_STEP_MAX: Final = 65_536
+TOPIC_IDLE_MS: Final = 1000
+
+# The writer (storage 2 and 3).
+WAL_FILE_FIRST: Final = 1 * MIB
+WAL_FILE_GROWTH: Final = 4
+WAL_FILE_MAX: Final = 64 * MIB
+WAL_RESERVE: Final = 1 * MIB
+WAL_SHARDS_MAX: Final = 64
+BATCH_BYTES_MAX: Final = 8 * MIB
+BATCH_FRAMES_MAX: Final = 100_000
+SHARD_IDLE_MARK_MS: Final = 50
+ZERO_FILL_CHUNK: Final = 1 * MIB
+
+# Waiting.
+PARKED_PER_TOPIC_MAX: Final = 1024
+PENDING_BYTES_MAX: Final = 256 * MIB
+TICK_TOPICS_MAX: Final = 256
+
+# Windows (semantics 3): a year is the longest any of them may be.
+WINDOW_MS_MAX: Final = 366 * 24 * 3600 * 1000
+TTL_MS_MAX: Final = 100 * WINDOW_MS_MAX
+DEDUP_ENTRIES_MAX: Final = 10_000_000
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Bounds a deployment may change; defaults are those of http-api 1."""
+
+    records_per_write: int = 10_000
+    record_bytes: int = 1 * MIB
+    body_bytes: int = 64 * MIB
+    meta_bytes: int = 16 * KIB
+    meta_keys: int = 64
+    tag_bytes: int = 256
+    node_bytes: int = 128
+    key_bytes: int = 256
+    dedup_id_bytes: int = 256
+    content_type_bytes: int = 255
+    idempotency_key_chars: int = 256
+    read_limit: int = 1000
+    page_bytes_default: int = 1 * MIB
+    page_bytes: int = 8 * MIB
+    topics: int = 100_000
+    tags_per_topic: int = 1_000_000

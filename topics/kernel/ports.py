@@ -1,0 +1,85 @@
+"""What the core and its drivers ask of the world. `host` binds the operating system, `testing` a simulated one.
+
+Every disk path is relative to the data directory and written with `/`; no name a user gave ever becomes one
+(storage 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time. The engine reads it at most once a call (style 10)."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch. May step back; the engine clamps."""
+        ...
+
+
+class Entropy(Protocol):
+    """The only source of randomness."""
+
+    def token(self, size: int) -> bytes:
+        """`size` unpredictable bytes."""
+        ...
+
+
+class Disk(Protocol):
+    """One data directory. Calls block; each either does all it says or raises `OSError`.
+
+    Durability is as POSIX gives it: bytes by `sync_data` of their file, names by `sync_dir` of their directory.
+    """
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Bytes [offset, offset + size) of the file, shorter only at its end."""
+        ...
+
+    def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
+        """Write the chunks one after another at `offset`. A short write raises (storage 3)."""
+        ...
+
+    def sync_data(self, path: str) -> None:
+        """Fdatasync."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Fsync of a directory: makes its names durable. `""` is the data directory."""
+        ...
+
+    def create(self, path: str, size: int) -> None:
+        """Make (or empty) a file of `size` real zero bytes: space is taken, not promised."""
+        ...
+
+    def extend(self, path: str, size: int) -> None:
+        """Grow the file to `size` with real zero bytes; a file already that long is left alone."""
+        ...
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic replace within the data directory."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; an absent one is fine."""
+        ...
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory and its parents; an existing one is fine. Names become durable by `sync_dir` of parents."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """Names in a directory, ascending; an absent directory has none."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Size of the file, or None if there is none."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Free space for this process on the file system."""
+        ...
