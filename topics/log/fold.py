@@ -1,0 +1,111 @@
+"""Folding one frame into one topic: the half of `apply` that knows a topic (architecture 3.2).
+
+Live writes and recovery call the same functions with equal arguments, in the log's order; nothing else changes a
+topic. None of them can fail, none reads a clock: now is the frame's ts.
+"""
+
+from __future__ import annotations
+
+from topics.codec.control import Carried, WriteResult
+from topics.codec.frame import Run
+from topics.kernel.config import TopicConfig
+from topics.log import retention
+from topics.log.dedupe import Result
+from topics.log.floors import Reason
+from topics.log.lost import LostRange
+from topics.log.match import Match
+from topics.log.past import End
+from topics.log.regions import Source
+from topics.log.topic import Topic
+
+
+def run(topic: Topic, appended: Run, source: Source) -> None:
+    """Records arrive: time passes up to their ts, they are indexed, caps evict (semantics 6)."""
+    assert appended.topic_id == topic.topic_id
+    retention.retire(topic, appended.ts)
+    topic.index.extend(appended)
+    topic.regions.extend(appended.seq_start, source)
+    topic.last_write_ts = appended.ts
+    topic.note_deadlines(appended)
+    if appended.dedup is not None:
+        expires_at = appended.ts + topic.config.dedup_window_ms
+        for i, dedup_id in appended.dedup:
+            topic.dedup_ids.add(dedup_id, appended.seq_start + i, expires_at)
+        topic.dedup_ids.retire(appended.ts, topic.config.dedup_max_entries)
+    if appended.keyed is not None:
+        expires_at = appended.ts + topic.config.idempotency_window_ms
+        result = Result(expires_at, appended.keyed.digest, len(appended), appended.seq_start)
+        topic.results.add(appended.keyed.key, result)
+    retention.evict(topic)
+
+
+def write_result(topic: Topic, written: WriteResult, ts: int) -> None:
+    """An idempotent write that has duplicates: what it answers, ahead of the records it appends (storage 2)."""
+    expires_at = ts + topic.config.idempotency_window_ms
+    result = Result(expires_at, written.digest, written.count, written.first_seq, tuple(written.duplicates))
+    topic.results.add(written.key, result)
+
+
+def watermark(topic: Topic, ts: int) -> None:
+    """Time alone moves the floor: computed from the ts, which is all the frame carries."""
+    retention.retire(topic, ts)
+
+
+def delete(topic: Topic, *, before_seq: int | None, match: Match | None, upto: int) -> int:
+    """Voluntary removal, of nothing above `upto`; `evict_floor` stays (I-05). Returns how many records went."""
+    index = topic.index
+    stop_seq = upto + 1 if before_seq is None else min(before_seq, upto + 1)
+    count = 0
+    if match is None:
+        count = index.kill_range(index.start, index.position(stop_seq), End.DELETED)
+        topic.delete_below = max(topic.delete_below, stop_seq)
+    else:
+        for number in match.numbers(index.tags):
+            gone = [seq for seq in index.tags.seqs(number) if seq < stop_seq]
+            if gone:
+                count += index.kill_seqs(gone, End.DELETED)
+    if count:
+        index.pop_dead(topic.floors.evict_floor)
+        topic.trim()
+    return count
+
+
+def loss(topic: Topic, lost: LostRange) -> None:
+    """Seqs up to `lost.last` are lost. `restart` takes everything (ephemeral); other reasons add a lost range."""
+    if Reason(lost.reason) is Reason.RESTART:
+        last_seq = max(lost.last, topic.index.head_seq)
+        for earlier in topic.index.lost:
+            topic.floors.note(earlier.last, Reason(earlier.reason))
+        topic.index.forget_all(last_seq + 1)
+        topic.regions.clear()
+        topic.deadlines.keep(topic.index.is_live)
+        topic.floors.raise_to(last_seq, ts=lost.ts, reason=Reason.RESTART, lost=topic.index.lost)
+        return
+    assert lost.first == topic.index.head_seq + 1
+    topic.index.lost.add(lost)
+    topic.index.lose(lost.last)
+
+
+def config(topic: Topic, new: TopicConfig, ts: int) -> None:
+    """A new config, in force at once: a lowered ttl or cap evicts here; raising one never revives (semantics 6)."""
+    topic.config = new
+    retention.retire(topic, ts)
+    retention.evict(topic)
+
+
+def carry(topic: Topic, carried: Carried) -> None:
+    """An empty ephemeral topic becomes a logged one: its head and floors, which no frame had told (semantics 3)."""
+    assert topic.index.live_count == 0 or topic.index.head_seq < carried.head_seq
+    topic.index.forget_all(carried.head_seq + 1)
+    topic.regions.clear()
+    topic.deadlines.keep(topic.index.is_live)
+    floors = topic.floors
+    floors.evict_floor, floors.lost_ts = carried.evict_floor, carried.lost_ts
+    floors.reasons = {Reason(reason): last_seq for reason, last_seq in carried.reasons.items()}
+    if carried.evict_floor <= carried.head_seq:
+        topic.index.past.add(carried.evict_floor, carried.head_seq, End.DELETED)
+
+
+def ceiling(topic: Topic, ceiling_seq: int) -> None:
+    """No seq above it has been published (storage 3); the last one in the log wins."""
+    topic.ceiling = ceiling_seq

@@ -1,0 +1,255 @@
+"""The columnar index of one topic: a slot a record, an array a field, no object a record (performance 4).
+
+Slots cover exactly [base_seq, head_seq] less the lost ranges (I-02), so a seq is found by arithmetic. A slot that
+dies in the middle stays as a flag; dead slots at the front are popped at once, so `base_seq` is always the first
+live seq, or `head_seq + 1`: it is `earliest_seq`. Popping is lazy underneath: a skip count, compacted now and then.
+
+What it must never know: why a record dies (retention, delete), and what file its bytes are in (regions).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate, compress, groupby
+from typing import Final
+
+from topics.codec.frame import Run
+from topics.log.lost import LostRanges
+from topics.log.past import End, Past
+from topics.log.tags import Labels, TagIndex
+
+LIVE: Final = 1
+TAGGED: Final = 8
+NODED: Final = 16
+TIMED: Final = 32
+
+_DEAD: Final = End.DELETED | End.EXPIRED
+_LIVE_BYTE: Final = re.compile(
+    b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
+)
+_IS_LIVE: Final = bytes(i & LIVE for i in range(256))
+_KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(256)) for end in End}
+_COMPACT_MIN: Final = 4096
+
+
+class Index:
+    """Columns of the records of one topic. `position` is where a slot is now; it moves when the front is compacted."""
+
+    __slots__ = (
+        "_skip", "base_seq", "expires", "flags", "head_seq", "lengths", "live_bytes", "live_count", "lost", "node_ids",
+        "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.base_seq = 1
+        self.head_seq = 0
+        self.ts: array[int] = array("Q")
+        self.offsets: array[int] = array("I")
+        self.lengths: array[int] = array("I")
+        self.sizes: array[int] = array("I")
+        self.flags = bytearray()
+        self.tag_ids: array[int] | None = None
+        self.node_ids: array[int] | None = None
+        self.expires: array[int] | None = None
+        self._skip = 0
+        self.live_count = 0
+        self.live_bytes = 0
+        self.lost = LostRanges()
+        self.past = Past()
+        self.tags = TagIndex()
+        self.nodes = Labels()
+
+    # Where things are.
+
+    @property
+    def start(self) -> int:
+        """Position of the first slot."""
+        return self._skip
+
+    @property
+    def stop(self) -> int:
+        """Position behind the last slot."""
+        return len(self.flags)
+
+    def position(self, seq: int) -> int:
+        """Position of the first slot at or above `seq`."""
+        if seq <= self.base_seq:
+            return self._skip
+        position = self._skip + seq - self.base_seq
+        if self.lost:
+            position -= self.lost.count_below(seq) - self.lost.count_below(self.base_seq)
+        return min(position, len(self.flags))
+
+    def seq_at(self, position: int) -> int:
+        """The seq of the slot at `position`; behind the last slot, `head_seq + 1`."""
+        if position == len(self.flags):
+            return self.head_seq + 1
+        seq = self.base_seq + position - self._skip
+        for lost in self.lost:
+            if lost.first > seq:
+                break
+            if lost.first >= self.base_seq:
+                seq += lost.size
+        return seq
+
+    def is_live(self, seq: int) -> bool:
+        """True if `seq` has a live slot."""
+        if not self.base_seq <= seq <= self.head_seq or self.lost.at(seq) is not None:
+            return False
+        return bool(self.flags[self.position(seq)] & LIVE)
+
+    def all_live(self, start: int, stop: int) -> bool:
+        """True if every slot at positions [start, stop) is live."""
+        return self.flags[start:stop].translate(_IS_LIVE).count(1) == stop - start
+
+    def position_of_ts(self, ts: int) -> int:
+        """Position of the first slot whose `ts` is not below `ts`."""
+        return bisect_left(self.ts, ts, self._skip)
+
+    # Growing.
+
+    def extend(self, run: Run) -> None:
+        """Append a run behind the head. Its offset is where its first frame lies."""
+        assert run.seq_start == self.head_seq + 1
+        count = len(run)
+        assert count > 0
+        self.ts.extend(array("Q", (run.ts,)) * count)
+        offsets = array("I", accumulate(run.lengths, initial=run.offset))
+        offsets.pop()
+        self.offsets.extend(offsets)
+        self.lengths.extend(run.lengths)
+        self.sizes.extend(run.sizes)
+        if run.tags is None and run.nodes is None and run.expires is None:
+            self.flags += b"\x01" * count
+            for column in (self.tag_ids, self.node_ids, self.expires):
+                if column is not None:
+                    column.frombytes(bytes(count * column.itemsize))
+        else:
+            self._extend_labelled(run, count)
+        self.live_count += count
+        self.live_bytes += sum(run.sizes)
+        self.head_seq = run.seq_stop - 1
+
+    def _extend_labelled(self, run: Run, count: int) -> None:
+        flags = bytearray(b"\x01" * count)
+        slots_before = len(self.flags)
+        tag_ids = self.tags.extend(run.tags, run.seq_start) if run.tags is not None else [0] * count
+        node_ids = self.nodes.hold_all(run.nodes) if run.nodes is not None else [0] * count
+        expires = run.expires if run.expires is not None else [0] * count
+        if run.tags is not None and self.tag_ids is None:
+            self.tag_ids = array("I", bytes(slots_before * 4))
+        if run.nodes is not None and self.node_ids is None:
+            self.node_ids = array("I", bytes(slots_before * 4))
+        if run.expires is not None and self.expires is None:
+            self.expires = array("Q", bytes(slots_before * 8))
+        for column, values, bit in (
+            (self.tag_ids, tag_ids, TAGGED),
+            (self.node_ids, node_ids, NODED),
+            (self.expires, expires, TIMED),
+        ):
+            if column is None:
+                continue
+            column.extend(values)
+            for i, value in enumerate(values):
+                if value:
+                    flags[i] |= bit
+        self.flags += flags
+
+    def lose(self, last_seq: int) -> None:
+        """The head moves to `last_seq` without slots: the seqs up to it are lost (the caller lists them)."""
+        assert last_seq > self.head_seq
+        self.head_seq = last_seq
+        if self._skip == len(self.flags):
+            self.base_seq = last_seq + 1
+
+    # Dying.
+
+    def kill_range(self, start: int, stop: int, end: End) -> int:
+        """Every live slot at positions [start, stop) dies. Returns how many did. Pops nothing."""
+        assert self._skip <= start <= stop <= len(self.flags)
+        flags = self.flags[start:stop]
+        live = flags.translate(_IS_LIVE)
+        count = live.count(1)
+        if count == 0:
+            return 0
+        whole = count == len(flags)
+        self.live_bytes -= sum(self.sizes[start:stop] if whole else compress(self.sizes[start:stop], live))
+        self.live_count -= count
+        if self.tag_ids is not None:
+            first, behind = self.seq_at(start), self.seq_at(stop - 1) + 1
+            for number in dict.fromkeys(compress(self.tag_ids[start:stop], live)):
+                if number:
+                    self.tags.remove_range(number, first, behind)
+        if self.node_ids is not None:
+            for number, holders in Counter(compress(self.node_ids[start:stop], live)).items():
+                self.nodes.release(number, holders)
+        self.flags[start:stop] = flags.translate(_KILL[end])
+        return count
+
+    def kill_seqs(self, seqs: list[int], end: End) -> int:
+        """The live ones of these ascending seqs die. Returns how many did. Pops nothing."""
+        by_tag: dict[int, list[int]] = {}
+        count = 0
+        for seq in seqs:
+            if not self.is_live(seq):
+                continue
+            at = self.position(seq)
+            self.flags[at] = self.flags[at] & ~LIVE | end
+            self.live_bytes -= self.sizes[at]
+            count += 1
+            if self.tag_ids is not None and self.tag_ids[at]:
+                by_tag.setdefault(self.tag_ids[at], []).append(seq)
+            if self.node_ids is not None:
+                self.nodes.release(self.node_ids[at])
+        self.live_count -= count
+        for number, gone in by_tag.items():
+            self.tags.remove(number, gone)
+        return count
+
+    def pop_dead(self, evict_floor: int) -> None:
+        """Pop the dead slots at the front; what ended above `evict_floor` is remembered in `past`."""
+        found = _LIVE_BYTE.search(self.flags, self._skip)
+        alive = found.start() if found is not None else len(self.flags)
+        base_seq = self.seq_at(alive)
+        if base_seq > evict_floor:
+            self._remember(self._skip, alive, evict_floor)
+        self.past.drop_below(evict_floor)
+        self.base_seq = base_seq
+        self._skip = alive
+        if alive > _COMPACT_MIN and alive * 2 > len(self.flags):
+            for column in self._columns():
+                del column[:alive]
+            self._skip = 0
+
+    def forget_all(self, next_seq: int) -> None:
+        """Drop every slot without a word: the next record is `next_seq` (an ephemeral topic after a restart)."""
+        for column in self._columns():
+            del column[:]
+        self._skip = 0
+        self.live_count = self.live_bytes = 0
+        self.tags, self.nodes = TagIndex(), Labels()
+        self.past, self.lost = Past(), LostRanges()
+        self.base_seq = next_seq
+        self.head_seq = next_seq - 1
+
+    def _remember(self, start: int, stop: int, evict_floor: int) -> None:
+        """List the ends of the dead slots [start, stop) in `past`, from `evict_floor` up, split at lost ranges."""
+        at = start
+        for dead, group in groupby(self.flags[start:stop], key=lambda f: f & _DEAD):
+            run_stop = at + sum(1 for _ in group)
+            first, last = max(self.seq_at(at), evict_floor), self.seq_at(run_stop - 1)
+            at = run_stop
+            for lost in self.lost:
+                if first < lost.first <= last:
+                    self.past.add(first, lost.first - 1, End(dead))
+                    first = lost.last + 1
+            if first <= last:
+                self.past.add(first, last, End(dead))
+
+    def _columns(self) -> list[array[int] | bytearray]:
+        columns = (self.ts, self.offsets, self.lengths, self.sizes, self.flags)
+        optional = (self.tag_ids, self.node_ids, self.expires)
+        return [*columns, *(column for column in optional if column is not None)]

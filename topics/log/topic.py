@@ -1,0 +1,73 @@
+"""One topic's state: what folding its frames gives (architecture 3.2). `apply_*` cannot fail and reads no clock.
+
+It owns the index and floors and keeps them in step; retention and delete act on it, diff and tombstone read it. What
+it must never know: other topics, shards, tickets, or what has not been applied yet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.codec.frame import Run
+from topics.kernel.config import TopicConfig
+from topics.kernel.deadlines import Deadlines
+from topics.kernel.limits import CEILING_STEP_FIRST
+from topics.log.dedupe import DedupIds, Results
+from topics.log.floors import Floors
+from topics.log.index import Index
+from topics.log.regions import Regions
+
+_STALE_DEADLINES_MIN: Final = 4096
+
+
+class Topic:
+    """Records, floors and memory of one instance (epoch) of a name."""
+
+    __slots__ = (
+        "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "last_write_ts",
+        "name", "regions", "results", "retired_ms", "topic_id",
+    )  # fmt: skip
+
+    def __init__(self, topic_id: int, name: str, epoch: int, config: TopicConfig) -> None:
+        assert topic_id > 0
+        assert epoch > 0
+        self.topic_id = topic_id
+        self.name = name
+        self.epoch = epoch
+        self.config = config
+        self.index = Index()
+        self.floors = Floors()
+        self.regions = Regions()
+        self.results = Results()
+        self.dedup_ids = DedupIds()
+        self.deadlines = Deadlines()
+        self.delete_below = 0
+        self.ceiling = CEILING_STEP_FIRST
+        self.retired_ms = 0
+        self.last_write_ts = 0
+
+    @property
+    def head_seq(self) -> int:
+        return self.index.head_seq
+
+    @property
+    def earliest_seq(self) -> int:
+        return self.index.base_seq
+
+    @property
+    def evict_floor(self) -> int:
+        return self.floors.evict_floor
+
+    def note_deadlines(self, run: Run) -> None:
+        """List the own expiries of a run, and drop stale ones when they outnumber the live records."""
+        if run.expires is None:
+            return
+        for seq, due_ms in enumerate(run.expires, run.seq_start):
+            if due_ms:
+                self.deadlines.add(due_ms, seq)
+        if len(self.deadlines) > 4 * self.index.live_count + _STALE_DEADLINES_MIN:
+            self.deadlines.keep(self.index.is_live)
+
+    def trim(self) -> None:
+        """After the front moved: forget where gone records were."""
+        self.regions.drop_below(self.index.base_seq)
