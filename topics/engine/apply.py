@@ -1,0 +1,99 @@
+"""`apply`: one frame (or run of frames) folded into the state. Live writes, recovery and the simulator all end here.
+
+It cannot fail and reads no clock: now is the frame's ts (architecture 3.2). It is indifferent to allocators.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.codec.control import (
+    ConfigUpdate,
+    Control,
+    Delete,
+    EvictWatermark,
+    HeadWatermark,
+    LossRange,
+    TopicCreate,
+    TopicDelete,
+    WriteResult,
+)
+from topics.codec.frame import Run
+from topics.kernel.config import parse_config
+from topics.kernel.limits import U64_MAX
+from topics.log import fold
+from topics.log.lost import LostRange
+from topics.log.match import parse_match
+from topics.log.regions import Source
+from topics.log.topic import Topic
+
+
+class Catalog:
+    """Every topic by id, and the names, past and present, with their epochs."""
+
+    __slots__ = ("epochs", "high_ts", "next_topic_id", "topic_ids", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[int, Topic] = {}
+        self.topic_ids: dict[str, int] = {}
+        self.epochs: dict[str, int] = {}
+        self.next_topic_id = 1
+        self.high_ts = 0
+
+    def find(self, name: str) -> Topic | None:
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+
+def apply(catalog: Catalog, item: Run | Control, source: Source) -> int:
+    """Fold one item. Frames of a topic that has been deleted do nothing. Returns how many records a delete took."""
+    catalog.high_ts = max(catalog.high_ts, item.ts)
+    if isinstance(item, Run):
+        topic = catalog.topics.get(item.topic_id)
+        if topic is not None:
+            fold.run(topic, item, source)
+        return 0
+    if isinstance(item.payload, TopicCreate):
+        _create(catalog, item.topic_id, item.payload)
+        return 0
+    topic = catalog.topics.get(item.topic_id)
+    if topic is None:
+        return 0
+    return _apply_control(catalog, topic, item)
+
+
+def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
+    match item.payload:
+        case Delete(before_seq=before_seq, match=given, upto=upto):
+            match_ = None if given is None else parse_match(msgspec.json.decode(given), tag_bytes_max=U64_MAX)
+            return fold.delete(topic, before_seq=before_seq, match=match_, upto=upto)
+        case EvictWatermark():
+            fold.watermark(topic, item.ts)
+        case HeadWatermark(ceiling=ceiling):
+            fold.ceiling(topic, ceiling)
+        case WriteResult() as written:
+            fold.write_result(topic, written, item.ts)
+        case ConfigUpdate(config=config, carried=carried):
+            if carried is not None:
+                fold.carry(topic, carried)
+            fold.config(topic, parse_config(config, record_bytes_max=U64_MAX), item.ts)
+        case LossRange(first=first, last=last, reason=reason):
+            fold.loss(topic, LostRange(first, last, reason, item.ts))
+        case TopicDelete():
+            del catalog.topics[topic.topic_id]
+            del catalog.topic_ids[topic.name]
+        case _:
+            raise AssertionError(f"no rule for {item.payload!r}")
+    return 0
+
+
+def _create(catalog: Catalog, topic_id: int, created: TopicCreate) -> None:
+    assert topic_id not in catalog.topics
+    assert created.name not in catalog.topic_ids
+    config = parse_config(created.config, record_bytes_max=U64_MAX)
+    topic = Topic(topic_id, created.name, created.epoch, config)
+    topic.ceiling = created.ceiling
+    catalog.topics[topic_id] = topic
+    catalog.topic_ids[created.name] = topic_id
+    catalog.epochs[created.name] = created.epoch
+    catalog.next_topic_id = max(catalog.next_topic_id, topic_id + 1)

@@ -1,0 +1,157 @@
+"""What one shard hands to its writer, and how a shard's frames go from assigned to written to synced (storage 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from topics.codec.control import Control
+from topics.codec.frame import Run
+from topics.engine.lane import Lane
+from topics.engine.replies import Reply
+from topics.engine.tickets import Ticket
+from topics.kernel.errors import Fatal
+from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
+from topics.log.regions import WalFileId
+
+Item = Run | Control
+
+
+@attrs.frozen
+class WalPosition:
+    """Where the first byte of a batch's frames was written."""
+
+    file: WalFileId
+    offset: int
+
+
+class Entry:
+    """Frames that belong together: one write, or one control step, of one topic.
+
+    `staged` entries apply when synced, the others when written. `memory` is the chunk of an ephemeral run, which
+    passes through the batch for its order only and adds no byte to it. `release` gives back the reservations, on
+    apply and on failure alike; `settle` runs right after apply, with the outcome of the last item; `reply` builds the
+    answer when the ticket is due.
+    """
+
+    __slots__ = (
+        "chunks", "frames", "items", "lane", "memory", "must_sync", "ordered", "release", "reply", "settle", "size",
+        "staged", "ticket",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        lane: Lane | None,
+        items: Sequence[Item],
+        chunks: Sequence[bytes],
+        *,
+        frames: int,
+        staged: bool,
+        must_sync: bool,
+        ticket: Ticket | None = None,
+        ordered: bool = True,
+        memory: bytes | None = None,
+    ) -> None:
+        self.lane = lane
+        self.items = items
+        self.chunks = chunks
+        self.size = sum(map(len, chunks))
+        self.frames = frames
+        self.staged = staged
+        self.must_sync = must_sync
+        self.ticket = ticket
+        self.ordered = ordered
+        self.memory = memory
+        self.release: Callable[[], None] | None = None
+        self.settle: Callable[[int], None] | None = None
+        self.reply: Callable[[], Reply] | None = None
+        assert not staged or must_sync
+        assert memory is None or not chunks
+
+
+@attrs.frozen(eq=False)
+class WalBatch:
+    """The chunks of one shard in order, whether they must be synced, and whose they are."""
+
+    shard: int
+    chunks: tuple[bytes, ...]
+    size: int
+    frames: int
+    sync: bool
+    entries: tuple[Entry, ...]
+
+
+class Shard:
+    """The queue of one shard: what waits, what is in flight, what is written but not synced."""
+
+    __slots__ = (
+        "in_flight", "number", "pending", "pending_bytes", "read_only", "space_left", "synced_ms", "unsynced",
+        "unsynced_lanes", "written",
+    )  # fmt: skip
+
+    def __init__(self, number: int, now_ms: int) -> None:
+        self.number = number
+        self.pending: list[Entry] = []
+        self.pending_bytes = 0
+        self.in_flight: WalBatch | None = None
+        self.written = False
+        self.unsynced = False
+        self.unsynced_lanes: dict[int, tuple[Lane, int]] = {}
+        self.synced_ms = now_ms
+        self.space_left = 0
+        self.read_only: Fatal | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """True if nothing waits and nothing is in flight."""
+        return not self.pending and self.in_flight is None
+
+    def add(self, entry: Entry) -> None:
+        assert self.read_only is None
+        self.pending.append(entry)
+        self.pending_bytes += entry.size
+
+    def take(self, now_ms: int, sync_interval_ms: int) -> WalBatch | None:
+        """The next batch: what waits, up to a bound; or an empty one if only a timed sync is due."""
+        if self.in_flight is not None or self.read_only is not None:
+            return None
+        timed = self.unsynced and now_ms - self.synced_ms >= sync_interval_ms
+        entries = self._cut()
+        if not entries and not timed:
+            return None
+        sync = _order_stages(entries) or timed
+        chunks = tuple(chunk for entry in entries for chunk in entry.chunks)
+        size = sum(entry.size for entry in entries)
+        self.pending_bytes -= size
+        self.in_flight = WalBatch(
+            self.number, chunks, size, sum(entry.frames for entry in entries), sync, tuple(entries)
+        )  # fmt: skip
+        self.written = False
+        return self.in_flight
+
+    def _cut(self) -> list[Entry]:
+        size = frames = count = 0
+        for entry in self.pending:
+            if count and (size + entry.size > BATCH_BYTES_MAX or frames + entry.frames > BATCH_FRAMES_MAX):
+                break
+            size += entry.size
+            frames += entry.frames
+            count += 1
+        entries = self.pending[:count]
+        del self.pending[:count]
+        return entries
+
+
+def _order_stages(entries: Sequence[Entry]) -> bool:
+    """Entries of a topic apply in order: behind a staged one, the topic's next ones wait too. Returns: any sync?"""
+    staged: set[int] = set()
+    sync = False
+    for entry in entries:
+        if entry.lane is not None and entry.ordered:
+            if entry.staged:
+                staged.add(entry.lane.topic_id)
+            elif entry.lane.topic_id in staged:
+                entry.staged = entry.must_sync = True
+        sync = sync or entry.must_sync
+    return sync

@@ -1,0 +1,302 @@
+"""Proposing everything but a write: put and delete a topic, delete records, let time pass, sync.
+
+Changes of a topic are barriers: they wait until the topic's frames in flight are applied, and later commands of that
+topic wait behind them, in order (architecture 3.3).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from topics.codec.control import (
+    Carried,
+    ConfigUpdate,
+    Delete,
+    EvictWatermark,
+    HeadWatermark,
+    LossRange,
+    Payload,
+    TopicCreate,
+    TopicDelete,
+)
+from topics.engine.batch import Entry
+from topics.engine.commands import DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
+from topics.engine.lane import Lane
+from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
+from topics.engine.state import EngineState
+from topics.engine.tickets import Ticket
+from topics.kernel.config import Durability, TopicConfig
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.limits import CEILING_STEP_FIRST
+from topics.log import retention
+from topics.log.floors import Reason
+from topics.log.topic import Topic
+
+
+def propose_create(
+    state: EngineState, name: str, config: TopicConfig, ticket: Ticket | None, now_ms: int
+) -> Lane:
+    """Create a name: a synced frame on shard 0 before anything else of the topic (storage 3).
+
+    `ticket` is answered when the topic stands; None if the command goes on afterwards (a write that creates).
+    """
+    state.check_writable(0)
+    limit = state.limits.topics
+    if limit and len(state.lanes) >= limit:
+        raise Rejected(Code.THROTTLED, f"the store has its {limit} topics", limit="topics", max=limit)
+    topic_id = state.next_topic_id
+    epoch = state.catalog.epochs.get(name, 0) + 1
+    payload = TopicCreate(name, epoch, config.echo(), CEILING_STEP_FIRST)
+    lane = Lane(name, topic_id, 0)
+    control, chunk = state.control(lane, payload, now_ms)
+    state.check_space(0, len(chunk), keep_reserve=True)
+    state.next_topic_id += 1
+    lane = state.new_lane(name, topic_id)
+    entry = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True, ticket=ticket)
+
+    def settle(_: int) -> None:
+        lane.adopt(state.catalog.topics[topic_id])
+
+    entry.settle = settle
+    entry.reply = lambda: TopicPut(topic=name, created=True, config=config)
+    state.enqueue(0, entry)
+    return lane
+
+
+def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """Replace the config of a topic that stands."""
+    command, topic = ticket.command, lane.topic
+    assert isinstance(command, PutTopic)
+    assert topic is not None
+    assert not lane.blocked
+    old, new = topic.config, command.config
+    if new.type is not old.type:
+        raise Rejected(
+            Code.TOPIC_EXISTS_INCOMPATIBLE,
+            f"topic {topic.name!r} is a {old.type.value}; a type never changes",
+            reason="type",
+        )
+    if new == old:
+        state.finish(ticket, TopicPut(topic=topic.name, created=False, config=old))
+        return
+    if lane.in_flight:
+        state.park(lane, ticket)
+        return
+    crosses = (new.durability is Durability.EPHEMERAL) is not (old.durability is Durability.EPHEMERAL)
+    if crosses and topic.index.live_count:
+        raise Rejected(
+            Code.TOPIC_NOT_EMPTY,
+            f"topic {topic.name!r} has records: durability changes to or from ephemeral only while it is empty",
+            reason="durability",
+        )
+    state.check_writable(lane.shard)
+    carried = _carry(topic) if crosses and old.durability is Durability.EPHEMERAL else None
+    payloads: list[Payload] = [] if carried is not None else _time_first(topic, now_ms)
+    payloads.append(ConfigUpdate(new.echo(), carried))
+    entry = _barrier(state, lane, ticket, payloads, now_ms, shard=lane.shard)
+    entry.reply = lambda: TopicPut(topic=topic.name, created=False, config=new)
+
+    def settle(_: int) -> None:
+        if carried is not None:
+            lane.written_seq = lane.durable_seq = topic.head_seq
+        if new.durability is Durability.EPHEMERAL:
+            lane.written_seq = lane.durable_seq = 0
+
+    entry.settle = settle
+    state.enqueue(lane.shard, entry)
+
+
+def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """Delete a topic that stands, once nothing of it is in flight."""
+    command, topic = ticket.command, lane.topic
+    assert isinstance(command, DeleteTopic)
+    assert topic is not None
+    assert not lane.blocked
+    if lane.in_flight:
+        state.park(lane, ticket)
+        return
+    if command.if_empty and topic.index.live_count:
+        raise Rejected(
+            Code.TOPIC_NOT_EMPTY,
+            f"topic {topic.name!r} has {topic.index.live_count} records, and if_empty was asked",
+            count=topic.index.live_count,
+        )
+    state.check_writable(0)
+    entry = _barrier(state, lane, ticket, [TopicDelete()], now_ms, shard=0)
+    entry.reply = lambda: TopicDeleted(topic=topic.name, deleted=True)
+
+    def settle(_: int) -> None:
+        state.ready.extend(lane.parked)
+        lane.parked.clear()
+        state.drop_lane(lane)
+
+    entry.settle = settle
+    state.enqueue(0, entry)
+
+
+def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """Delete by selector, of nothing above the head published now (semantics 5)."""
+    command, topic = ticket.command, lane.topic
+    assert isinstance(command, DeleteRecords)
+    assert topic is not None
+    assert not lane.blocked
+    if command.before_seq is None and command.match is None:
+        raise invalid("before_seq", "give before_seq, match or both")
+    state.check_writable(lane.shard)
+    upto = topic.head_seq
+    before_seq = None if command.before_seq is None else min(command.before_seq, upto + 1)
+    given = None if command.match is None else msgspec.json.encode(command.match.wire())
+    payloads = [*_time_first(topic, now_ms), Delete(before_seq, given, upto)]
+    entry = _in_class(state, lane, topic, ticket, payloads, now_ms)
+    deleted = 0
+
+    def settle(count: int) -> None:
+        nonlocal deleted
+        deleted = count
+
+    entry.settle = settle
+    entry.reply = lambda: RecordsDeleted(
+        topic=topic.name,
+        deleted=deleted,
+        earliest_seq=topic.earliest_seq,
+        head_seq=topic.head_seq,
+        count=topic.index.live_count,
+        bytes=topic.index.live_bytes,
+    )
+    state.enqueue(lane.shard, entry)
+
+
+def propose_retire(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """Log an EvictWatermark if time alone would move something; else answer at once."""
+    assert isinstance(ticket.command, Retire)
+    topic = lane.topic
+    assert topic is not None
+    if lane.retiring is not None:
+        state.ride(ticket, [lane.retiring])
+        return
+    payloads = _time_first(topic, now_ms)
+    if not payloads:
+        state.finish(ticket, Retired())
+        return
+    state.check_writable(lane.shard)
+    entry = _in_class(state, lane, topic, ticket, payloads, now_ms)
+
+    def release() -> None:
+        lane.retiring = None
+
+    entry.release = release
+    entry.reply = Retired
+    lane.retiring = ticket
+    state.enqueue(lane.shard, entry)
+
+
+def propose_sync(state: EngineState, ticket: Ticket) -> None:
+    """An entry without frames: its batch syncs, and with it everything before it."""
+    assert isinstance(ticket.command, Sync)
+    shard = ticket.command.shard
+    state.check_writable(shard)
+    entry = Entry(None, [], [], frames=0, staged=True, must_sync=True, ticket=ticket)
+    entry.reply = Synced
+    state.enqueue(shard, entry)
+
+
+def exact_head(state: EngineState, lane: Lane, now_ms: int) -> Entry:
+    """The entry that logs a rested topic's exact head, so that a crash loses it no seq (storage 3)."""
+    lane.lower_ceiling()
+    control, chunk = state.control(lane, HeadWatermark(lane.ceiling), now_ms)
+    return Entry(lane, [control], [chunk], frames=1, staged=False, must_sync=False)
+
+
+def after_restart(state: EngineState, lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry | None:
+    """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6).
+
+    An ephemeral topic has lost everything, and its head goes to the ceiling. After a machine restart the seqs of an
+    un-synced class from the last kept one to the ceiling may have been seen: they are a `crash` range.
+    """
+    topic = lane.topic
+    assert topic is not None
+    head_seq, ceiling = topic.head_seq, topic.ceiling
+    if topic.config.durability is Durability.EPHEMERAL:
+        last_seq = max(head_seq, ceiling)
+        if topic.evict_floor > last_seq:
+            return None
+        payload = LossRange(topic.evict_floor, last_seq, Reason.RESTART.value)
+    elif topic.config.durability is Durability.FSYNC or not machine_restarted or ceiling <= head_seq:
+        return None
+    else:
+        payload = LossRange(head_seq + 1, ceiling, Reason.CRASH.value)
+    control, chunk = state.control(lane, payload, now_ms)
+    entry = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True)
+
+    def settle(_: int) -> None:
+        lane.next_seq = topic.head_seq + 1
+        lane.ceiling = lane.ceiling_asked = topic.head_seq
+        lane.written_seq = lane.durable_seq = 0 if is_ephemeral(topic) else topic.head_seq
+
+    entry.settle = settle
+    return entry
+
+
+def is_ephemeral(topic: Topic) -> bool:
+    return topic.config.durability is Durability.EPHEMERAL
+
+
+def _time_first(topic: Topic, now_ms: int) -> list[Payload]:
+    """The EvictWatermark that goes before any frame but an append, if it would move anything (semantics 6)."""
+    due_ms = retention.next_due_ms(topic)
+    return [EvictWatermark()] if due_ms is not None and due_ms <= now_ms else []
+
+
+def _in_class(
+    state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, payloads: list[Payload], now_ms: int
+) -> Entry:  # fmt: skip
+    """Control frames published as the topic's class is; in memory only for an ephemeral one."""
+    durability = topic.config.durability
+    ephemeral = durability is Durability.EPHEMERAL
+    framed = [state.control(lane, payload, now_ms) for payload in payloads]
+    chunks = [chunk for _, chunk in framed]
+    if not ephemeral:
+        state.check_space(lane.shard, sum(map(len, chunks)), keep_reserve=False)
+    staged = durability is Durability.FSYNC
+    return Entry(
+        lane,
+        [control for control, _ in framed],
+        [] if ephemeral else chunks,
+        frames=0 if ephemeral else len(chunks),
+        staged=staged,
+        must_sync=staged or (ticket.sync and not ephemeral),
+        ticket=ticket,
+        memory=b"" if ephemeral else None,
+    )
+
+
+def _barrier(
+    state: EngineState, lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int, *, shard: int
+) -> Entry:  # fmt: skip
+    """Synced control frames with the topic to themselves."""
+    framed = [state.control(lane, payload, now_ms) for payload in payloads]
+    chunks = [chunk for _, chunk in framed]
+    state.check_space(shard, sum(map(len, chunks)), keep_reserve=False)
+    lane.barrier = ticket
+    entry = Entry(
+        lane,
+        [control for control, _ in framed],
+        chunks,
+        frames=len(chunks),
+        staged=True,
+        must_sync=True,
+        ticket=ticket,
+    )
+
+    def release() -> None:
+        lane.barrier = None
+
+    entry.release = release
+    return entry
+
+
+def _carry(topic: Topic) -> Carried:
+    """What an ephemeral topic's config change must log, because its records never were (semantics 3)."""
+    floors = topic.floors
+    reasons = {reason.value: last_seq for reason, last_seq in sorted(floors.reasons.items())}
+    return Carried(topic.head_seq, floors.evict_floor, floors.lost_ts, reasons)

@@ -1,0 +1,63 @@
+"""Wishes. A command is checked against the state and becomes frames, or is rejected (architecture 2)."""
+
+from __future__ import annotations
+
+import attrs
+
+from topics.kernel.columns import RecordColumns
+from topics.kernel.config import TopicConfig
+from topics.log.match import Match
+
+
+@attrs.frozen(kw_only=True)
+class Append:
+    """Append records, all or nothing. `config` is used only if this write creates the topic."""
+
+    topic: str
+    records: RecordColumns
+    idempotency_key: bytes | None = None
+    expected_head: int | None = None
+    create: bool = True
+    config: TopicConfig = attrs.field(factory=TopicConfig)
+
+
+@attrs.frozen(kw_only=True)
+class PutTopic:
+    """Create a topic, or replace its whole config."""
+
+    topic: str
+    config: TopicConfig
+
+
+@attrs.frozen(kw_only=True)
+class DeleteTopic:
+    """Delete a topic with everything in it."""
+
+    topic: str
+    if_empty: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class DeleteRecords:
+    """Delete records of a published prefix and/or a tag; at least one selector."""
+
+    topic: str
+    before_seq: int | None = None
+    match: Match | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Retire:
+    """Log that time has passed, so that a read may report the floor it moved (semantics 4)."""
+
+    topic: str
+
+
+@attrs.frozen(kw_only=True)
+class Sync:
+    """Everything written on this shard so far becomes durable."""
+
+    shard: int
+
+
+Command = Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync

@@ -1,0 +1,356 @@
+"""The engine: many topics, many shards, no I/O (architecture 3).
+
+A driver calls it and carries out what it answers: `propose` a command, `take_batch` to write, `written`, `synced` or
+`failed` when it is, `take_effects` for whom to tell. Nothing awaits, nothing blocks; each call reads the injected
+Clock at most once and ends in `_settle`.
+
+Under `checking` every call ends with `verify.check_state`, which asserts the numbered invariants.
+"""
+
+from __future__ import annotations
+
+from topics.codec.frame import Run
+from topics.engine import verify
+from topics.engine.append import check_limits, propose_append
+from topics.engine.apply import Catalog
+from topics.engine.batch import Entry, Shard, WalBatch, WalPosition
+from topics.engine.change import (
+    after_restart,
+    exact_head,
+    propose_create,
+    propose_delete_records,
+    propose_delete_topic,
+    propose_put,
+    propose_retire,
+    propose_sync,
+)
+from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
+from topics.engine.lane import Lane
+from topics.engine.replies import TopicDeleted, TopicState
+from topics.engine.state import Effects, EngineState
+from topics.engine.tickets import Stage, Ticket
+from topics.kernel.clock import EngineTime
+from topics.kernel.config import Durability
+from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX, TOPIC_IDLE_MS, Limits
+from topics.kernel.ports import Clock
+from topics.log import diff, retention
+
+SYNC_INTERVAL_MS = 1000
+
+
+class Engine:
+    """The façade of the core."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        shards: int = 1,
+        catalog: Catalog | None = None,
+        limits: Limits | None = None,
+        sync_interval_ms: int = SYNC_INTERVAL_MS,
+        checking: bool = False,
+    ) -> None:
+        self._state = EngineState(catalog or Catalog(), EngineTime(clock), shards, limits or Limits())
+        self._sync_interval_ms = sync_interval_ms
+        self._checking = checking
+
+    @property
+    def state(self) -> EngineState:
+        """For `verify` and the models; drivers have no business here."""
+        return self._state
+
+    @property
+    def limits(self) -> Limits:
+        return self._state.limits
+
+    def resume(self, *, machine_restarted: bool) -> None:
+        """After recovery: log what the restart took, before anything else is proposed (storage 4)."""
+        now_ms = self._state.time.read()
+        for lane in list(self._state.lanes.values()):
+            entry = after_restart(self._state, lane, now_ms, machine_restarted=machine_restarted)
+            if entry is not None:
+                self._state.enqueue(lane.shard, entry)
+            elif lane.ceiling > lane.next_seq - 1:
+                self._state.touch(lane, now_ms)  # it rests, so its exact head is due
+        self._settle()
+
+    def make_read_only(self, why: str) -> None:
+        """Refuse every write on every shard: the log is damaged and not repaired (storage 4)."""
+        for shard in self._state.shards:
+            assert shard.quiet
+            shard.read_only = Fatal(why)
+
+    # Commands.
+
+    def propose(self, command: Command, *, sync: bool = False) -> Ticket:
+        """Check a command and assign what it needs. `sync`: answered only after the fdatasync that covers it.
+
+        Raises:
+            Rejected: nothing was assigned or written.
+        """
+        ticket = Ticket(command, sync=sync)
+        self._propose(ticket, self._state.time.read())
+        self._settle()
+        return ticket
+
+    # The writer's side.
+
+    def take_batch(self, shard: int) -> WalBatch | None:
+        """What to write next on a shard; None while a batch is in flight or there is nothing to do."""
+        return self._state.shards[shard].take(self._state.time.read(), self._sync_interval_ms)
+
+    def written(self, batch: WalBatch, at: WalPosition) -> None:
+        """The batch was handed to the operating system. Frames that need no sync are published."""
+        state, shard = self._state, self._shard_of(batch)
+        assert not shard.written
+        shard.written = True
+        offset = at.offset
+        for entry in batch.entries:
+            _place(entry, offset)
+            offset += entry.size
+        assert offset == at.offset + batch.size
+        shard.unsynced = shard.unsynced or batch.size > 0
+        for entry in batch.entries:
+            if not entry.staged:
+                self._apply(shard, entry, at)
+                if not (entry.ticket is not None and entry.ticket.sync and entry.must_sync):
+                    state.finish_entry(entry)
+        if not batch.sync:
+            shard.in_flight = None
+        self._settle()
+
+    def synced(self, batch: WalBatch, at: WalPosition) -> None:
+        """The batch, and everything written before it, is durable."""
+        state, shard = self._state, self._shard_of(batch)
+        assert shard.written
+        assert batch.sync
+        for entry in batch.entries:
+            if entry.staged:
+                self._apply(shard, entry, at)
+        for lane, written_seq in shard.unsynced_lanes.values():
+            lane.durable_seq = max(lane.durable_seq, written_seq)
+        shard.unsynced_lanes.clear()
+        shard.unsynced = False
+        shard.synced_ms = state.time.read()
+        shard.in_flight = None
+        for entry in batch.entries:
+            state.finish_entry(entry)
+        self._settle()
+
+    def failed(self, batch: WalBatch, error: Fatal) -> None:
+        """The write or the sync failed: the shard is read-only until restart, the outcome unknown (storage 3)."""
+        shard = self._shard_of(batch)
+        left = [e for e in batch.entries if not shard.written or e.staged]
+        answered = [e for e in batch.entries if shard.written and not e.staged]
+        shard.in_flight = None
+        for entry in answered:
+            if entry.ticket is not None and not entry.ticket.done:
+                self._state.fail(entry.ticket, error)
+        self._state.fail_shard(shard, error, left)
+        self._settle()
+
+    def space(self, shard: int, bytes_left: int) -> None:
+        """How many bytes the shard's files surely take; told before propose, so that 507 comes before any seq."""
+        self._state.shards[shard].space_left = bytes_left
+
+    # Time.
+
+    def tick(self) -> None:
+        """What time alone brings: floors that TTL moved, exact heads of rested topics. Bounded work a call."""
+        state = self._state
+        now_ms = state.time.read()
+        for topic_id in state.expiry.take_due(now_ms, TICK_TOPICS_MAX):
+            self._retire_by_tick(state.lanes[topic_id], now_ms)
+        for lane in self._rested(now_ms):
+            self._log_exact_head(lane, now_ms)
+        self._settle()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` or `take_batch` next has something to do by time alone; None if nothing is due ever."""
+        state = self._state
+        due = [shard.synced_ms + self._sync_interval_ms for shard in state.shards if shard.unsynced]
+        due.extend(lane.touched_ms + TOPIC_IDLE_MS for lane in list(state.touched.values())[:1])
+        if (first := state.expiry.first_ms()) is not None:
+            due.append(first)
+        return min(due, default=None)
+
+    def log_exact_heads(self) -> None:
+        """Clean shutdown: every topic's exact head goes to the log (storage 4)."""
+        now_ms = self._state.time.read()
+        for lane in list(self._state.lanes.values()):
+            if lane.topic is not None:
+                self._log_exact_head(lane, now_ms)
+        self._settle()
+
+    # Reading.
+
+    def read_due(self, name: str) -> Retire | None:
+        """The command to propose before a read may report a floor that time alone has moved; None if none is due."""
+        lane, topic = self._state.topic(name)
+        due_ms = retention.next_due_ms(topic)
+        now_ms = self._state.time.read()
+        if due_ms is None or due_ms > now_ms or self._state.shards[lane.shard].read_only is not None:
+            return None
+        return Retire(topic=name) if now_ms - topic.retired_ms >= FLOOR_STALENESS_MS else None
+
+    def plan_diff(self, query: diff.DiffQuery) -> diff.DiffPlan:
+        """Plan a read; touches nothing but the time of last reading.
+
+        Raises:
+            Rejected: topic_not_found.
+        """
+        lane, topic = self._state.topic(query.topic)
+        now_ms = self._state.time.read()
+        lane.last_read_ms = now_ms
+        return diff.plan(topic, query, now_ms=now_ms, durable_seq=lane.durable_seq)
+
+    def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
+        """The state of a topic as published.
+
+        Raises:
+            Rejected: topic_not_found.
+        """
+        lane, topic = self._state.topic(name)
+        if touch:
+            lane.last_read_ms = self._state.time.read()
+        return TopicState(
+            topic=name,
+            type=topic.config.type.value,
+            epoch=topic.epoch,
+            head_seq=topic.head_seq,
+            durable_seq=lane.durable_seq,
+            earliest_seq=topic.earliest_seq,
+            evict_floor=topic.evict_floor,
+            next_seq=topic.head_seq + 1,
+            count=topic.index.live_count,
+            bytes=topic.index.live_bytes,
+            config=topic.config,
+            last_write_ts=topic.last_write_ts or None,
+            last_read_ts=lane.last_read_ms or None,
+        )
+
+    def names(self, prefix: str = "", after: str = "") -> list[str]:
+        """Names of the topics, ascending, that start with `prefix` and come after `after`."""
+        return sorted(
+            name for name in self._state.catalog.topic_ids if name.startswith(prefix) and name > after
+        )
+
+    def take_effects(self) -> Effects:
+        """The one outbox: what ended and what changed since the last call."""
+        effects = self._state.effects
+        self._state.effects = Effects()
+        return effects
+
+    # Inside.
+
+    def _propose(self, ticket: Ticket, now_ms: int) -> None:
+        command = ticket.command
+        state = self._state
+        if isinstance(command, Sync):
+            propose_sync(state, ticket)
+            return
+        name = check_topic_name(command.topic)
+        if isinstance(command, Append):
+            check_limits(command.records, state.limits)
+        lane = state.lanes_by_name.get(name)
+        if lane is None:
+            self._propose_on_absent(ticket, command, now_ms)
+            return
+        if lane.blocked:
+            state.park(lane, ticket)
+            return
+        match command:
+            case Append():
+                propose_append(state, lane, ticket, now_ms)
+            case PutTopic():
+                propose_put(state, lane, ticket, now_ms)
+            case DeleteTopic():
+                propose_delete_topic(state, lane, ticket, now_ms)
+            case DeleteRecords():
+                propose_delete_records(state, lane, ticket, now_ms)
+            case Retire():
+                propose_retire(state, lane, ticket, now_ms)
+
+    def _propose_on_absent(self, ticket: Ticket, command: Command, now_ms: int) -> None:
+        state = self._state
+        match command:
+            case PutTopic(topic=name, config=config):
+                propose_create(state, name, config, ticket, now_ms)
+            case DeleteTopic(topic=name):
+                state.finish(ticket, TopicDeleted(topic=name, deleted=False))
+            case Append(topic=name, create=True, expected_head=None | 0, config=config):
+                lane = propose_create(state, name, config, None, now_ms)
+                ticket.created = True
+                state.park(lane, ticket)
+            case Append(topic=name, create=True):
+                raise Rejected(
+                    Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", head_seq=0
+                )
+            case Append(topic=name) | DeleteRecords(topic=name) | Retire(topic=name):
+                raise Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
+
+    def _shard_of(self, batch: WalBatch) -> Shard:
+        shard = self._state.shards[batch.shard]
+        assert shard.in_flight is batch
+        return shard
+
+    def _apply(self, shard: Shard, entry: Entry, at: WalPosition) -> None:
+        self._state.apply_entry(entry, at.file)
+        lane = entry.lane
+        if lane is not None and lane.written_seq > lane.durable_seq:
+            shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
+
+    def _retire_by_tick(self, lane: Lane, now_ms: int) -> None:
+        topic, state = lane.topic, self._state
+        if topic is None:
+            return
+        if lane.blocked or lane.retiring is not None or now_ms - topic.retired_ms < FLOOR_STALENESS_MS:
+            state.expiry.set(lane.topic_id, max(topic.retired_ms, now_ms) + FLOOR_STALENESS_MS)
+            return
+        try:
+            propose_retire(state, lane, Ticket(Retire(topic=lane.name)), now_ms)
+        except Rejected:  # no space, or read-only: nothing is lost by trying later
+            state.expiry.set(lane.topic_id, now_ms + FLOOR_STALENESS_MS)
+
+    def _rested(self, now_ms: int) -> list[Lane]:
+        rested: list[Lane] = []
+        for lane in self._state.touched.values():
+            if len(rested) == TICK_TOPICS_MAX or now_ms - lane.touched_ms < TOPIC_IDLE_MS:
+                break
+            rested.append(lane)
+        return rested
+
+    def _log_exact_head(self, lane: Lane, now_ms: int) -> None:
+        state, topic = self._state, lane.topic
+        assert topic is not None
+        state.touched.pop(lane.topic_id, None)
+        if topic.config.durability is Durability.FSYNC or not lane.idle or lane.ceiling == lane.next_seq - 1:
+            return
+        if state.shards[lane.shard].read_only is None:
+            state.enqueue(lane.shard, exact_head(state, lane, now_ms))
+
+    def _settle(self) -> None:
+        """Propose again what was woken, then (under test) check every invariant."""
+        state = self._state
+        while state.ready:
+            woken, state.ready = state.ready, []
+            now_ms = state.time.high_ms
+            for ticket in woken:
+                ticket.move(Stage.NEW)
+                try:
+                    self._propose(ticket, now_ms)
+                except Rejected as refused:
+                    state.fail(ticket, refused)
+        if self._checking:
+            verify.check_state(self)
+
+
+def _place(entry: Entry, offset: int) -> None:
+    """Offsets within the entry become offsets within the file."""
+    if entry.memory is None:
+        for item in entry.items:
+            if isinstance(item, Run):
+                item.offset += offset

@@ -1,0 +1,252 @@
+"""Torn tail or corruption? The decision of storage 4, pure, for one shard of one generation.
+
+A frame is known durable iff an intact later mark covers it, or a later file of the shard holds an intact frame. At the
+first place that is not whole: known durable means acknowledged data is damaged; otherwise everything from there on is
+the un-synced tail, intact later frames included. With the boot id unchanged a tail can only be short, so a bad frame
+followed by an intact one is damage too.
+
+`look` reads one file; `judge` compares the files of a shard. Neither changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+import attrs
+
+from topics.codec.control import CommitMark, Control
+from topics.codec.frame import Run
+from topics.codec.resync import find_frames, find_marks, plausible_head
+from topics.codec.scan import scan, scan_frame
+from topics.codec.walheader import HEADER_SIZE, decode_header
+from topics.kernel.errors import Corrupt
+from topics.log.regions import WalFileId
+
+Item = Run | Control
+Broken = tuple[int, tuple[int, int] | None]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class FileLook:
+    """What one WAL file holds.
+
+    `end`: behind the last complete write. `stopped_at`: the first frame not whole. `clean`: only zeros from there
+    on, and no write left open. `stop`: behind the last byte that is not zero. `beyond`: intact items behind `end`, of
+    whole writes or not; `followed`: one lies past the first bad frame. `marks`: (file, offset) covered. `broken`: where
+    damaged frames are, and the (topic id, seq) they still claim.
+    """
+
+    file: WalFileId
+    size: int
+    header_defect: str
+    blank: bool
+    file_id: bytes
+    items: Sequence[Item]
+    frames: int
+    end: int
+    stopped_at: int
+    clean: bool
+    defect: str
+    stop: int
+    beyond: Sequence[Item]
+    followed: bool
+    marks: Sequence[tuple[int, int]]
+    broken: Sequence[Broken]
+
+    @property
+    def intact(self) -> bool:
+        """True if it holds an intact frame anywhere."""
+        return self.frames > 0 or bool(self.beyond)
+
+
+def look(file: WalFileId, buffer: bytes) -> FileLook:
+    """Read one file. Never raises: what is wrong is a value."""
+    stop = len(buffer.rstrip(b"\0"))
+    try:
+        header = decode_header(buffer)
+    except Corrupt as error:
+        return _headless(file, buffer, stop, error.message)
+    if (header.generation, header.shard, header.first_frame) != file:
+        return _headless(file, buffer, stop, "the header is that of another file")
+    seen = scan(buffer, HEADER_SIZE, len(buffer))
+    clean = stop <= seen.stopped_at and seen.incomplete_from is None
+    beyond: list[Item] = []
+    broken: list[Broken] = []
+    marks = _marks(seen.items, header.file_id)
+    if not clean:
+        beyond, broken, _ = _salvage(buffer, seen.end, stop)
+        marks += [
+            (mark.payload.covered_file, mark.payload.covered_offset)
+            for mark in find_marks(buffer, header.file_id, seen.stopped_at, stop)
+            if isinstance(mark.payload, CommitMark)
+        ]
+    return FileLook(
+        file=file, size=len(buffer), header_defect="", blank=False, file_id=header.file_id, items=seen.items,
+        frames=seen.frames, end=seen.end, stopped_at=seen.stopped_at, clean=clean, defect=seen.defect, stop=stop,
+        beyond=beyond, followed=any(item.offset > seen.stopped_at for item in beyond), marks=marks, broken=broken,
+    )  # fmt: skip
+
+
+class State(Enum):
+    CLEAN = "clean"
+    TORN = "torn"
+    CORRUPT = "corrupt"
+
+
+@attrs.frozen
+class Damage:
+    """Acknowledged bytes that are wrong: where, why, and what the broken frame was if its head still says so."""
+
+    file: WalFileId
+    offset: int
+    why: str
+    plausible: tuple[int, int] | None
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """One shard's log.
+
+    `tail`: the file to go on in, behind its last kept write. `drop`: files behind a cut. `lost_bytes`: what it takes.
+    `beyond`: the items that could still be parsed in it.
+    """
+
+    state: State
+    looks: Sequence[FileLook]
+    tail: FileLook | None
+    drop: Sequence[FileLook] = ()
+    lost_bytes: int = 0
+    beyond: Sequence[Item] = ()
+    damages: Sequence[Damage] = ()
+
+    def items(self) -> Iterator[tuple[Item, WalFileId]]:
+        """What is kept, in the log's order: intact frames, past damage too if the shard is corrupt."""
+        for seen in self.looks:
+            if seen in self.drop:
+                continue
+            for item in seen.items:
+                yield item, seen.file
+            if self.state is State.CORRUPT:
+                for item in seen.beyond:
+                    yield item, seen.file
+
+    def rewrite(self) -> list[tuple[WalFileId, int, int]]:
+        """Kept bytes after the last covered offset: the tail file's, and the one's before if the tail is empty."""
+        kept = [seen for seen in self.looks if seen not in self.drop]
+        spans = []
+        for i, seen in enumerate(reversed(kept)):
+            if i and kept[-i].intact:
+                break
+            covered = max((o for k in kept for n, o in k.marks if n == seen.file.first_frame), default=0)
+            if max(covered, HEADER_SIZE) < seen.end:
+                spans.append((seen.file, max(covered, HEADER_SIZE), seen.end))
+        return spans
+
+
+def judge(looks: Sequence[FileLook], *, same_boot: bool) -> Verdict:
+    """Decide about the files of one shard, given in order."""
+    damages = _misnumbered(looks)
+    covered: dict[int, int] = {}
+    for seen in looks:
+        for number, offset in seen.marks:
+            covered[number] = max(covered.get(number, 0), offset)
+    for i, seen in enumerate(looks):
+        later = looks[i + 1 :]
+        later_intact = any(other.intact for other in later)
+        if seen.blank and not later_intact:
+            continue
+        if seen.header_defect:
+            damages.append(Damage(seen.file, 0, seen.header_defect, None))
+            continue
+        marked = covered.get(seen.file.first_frame, 0) > seen.stopped_at
+        if seen.clean:
+            if marked:
+                damages.append(
+                    Damage(seen.file, seen.stopped_at, "zeros where a mark says there was data", None)
+                )
+            continue
+        headless = any(other.header_defect and not other.blank for other in later)
+        if marked or later_intact or headless or damages or (same_boot and seen.followed):
+            damages += [Damage(seen.file, offset, seen.defect, head) for offset, head in seen.broken]
+            if not seen.broken:
+                damages.append(
+                    Damage(seen.file, seen.stopped_at, "a write that was synced is not whole", None)
+                )
+            continue
+        return _torn(looks, i)
+    last = max((i for i, seen in enumerate(looks) if not seen.blank), default=-1)
+    return Verdict(
+        state=State.CORRUPT if damages else State.CLEAN,
+        looks=looks,
+        tail=looks[last] if last >= 0 else None,
+        drop=looks[last + 1 :],
+        damages=damages,
+    )
+
+
+def _torn(looks: Sequence[FileLook], i: int) -> Verdict:
+    seen, later = looks[i], looks[i + 1 :]
+    return Verdict(
+        state=State.TORN,
+        looks=looks,
+        tail=seen,
+        drop=later,
+        lost_bytes=max(seen.stop - seen.end, 0) + sum(max(other.stop - HEADER_SIZE, 0) for other in later),
+        beyond=[*seen.beyond, *(item for other in later for item in (*other.items, *other.beyond))],
+    )
+
+
+def _misnumbered(looks: Sequence[FileLook]) -> list[Damage]:
+    """Files are named by their first frame and frames count from 1, so a missing file shows in the next one's name."""
+    expected = 1
+    damages = []
+    for seen in looks:
+        if seen.file.first_frame != expected and not seen.header_defect and expected:
+            why = f"the file that begins with frame {expected} is missing before this one"
+            damages.append(Damage(seen.file, 0, why, None))
+        expected = seen.file.first_frame + seen.frames if seen.clean else 0
+    return damages
+
+
+def _headless(file: WalFileId, buffer: bytes, stop: int, why: str) -> FileLook:
+    beyond, _, _ = _salvage(buffer, min(HEADER_SIZE, stop), stop)
+    return FileLook(
+        file=file, size=len(buffer), header_defect=why, blank=stop == 0, file_id=b"", items=[], frames=0, end=0,
+        stopped_at=0, clean=False, defect=why, stop=stop, beyond=beyond, followed=bool(beyond), marks=[], broken=[],
+    )  # fmt: skip
+
+
+def _marks(items: Sequence[Item], file_id: bytes) -> list[tuple[int, int]]:
+    return [
+        (item.payload.covered_file, item.payload.covered_offset)
+        for item in items
+        if isinstance(item, Control)
+        and isinstance(item.payload, CommitMark)
+        and item.payload.file_id == file_id
+    ]
+
+
+def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Broken], int]:
+    """Every intact frame in [start, stop), of whole writes or not, and where the damaged ones are."""
+    items: list[Item] = []
+    broken: list[Broken] = []
+    frames, at = 0, start
+    for offset, length in find_frames(buffer, start, stop):
+        if offset > at:
+            broken.append((at, _head(buffer, at)))
+        item = scan_frame(buffer, offset, length)
+        if item is None:
+            broken.append((offset, _head(buffer, offset)))
+        else:
+            items.append(item)
+            frames += 1
+        at = offset + length
+    if at < stop:
+        broken.append((at, _head(buffer, at)))
+    return items, broken, frames
+
+
+def _head(buffer: bytes, offset: int) -> tuple[int, int] | None:
+    head = plausible_head(buffer, offset, len(buffer))
+    return None if head is None or head[1] == 0 else (head[0], head[1])

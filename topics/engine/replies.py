@@ -1,0 +1,84 @@
+"""Answers, one a command (http-api 3, 4, 6 name the same fields)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from topics.kernel.config import TopicConfig
+
+
+@attrs.frozen(kw_only=True)
+class Appended:
+    """`seqs` has one entry an input record; `first_seq`/`last_seq` are the appended ones, None if there are none.
+
+    `same_body` is None unless an earlier write with the same idempotency key answers: then whether the bodies agree.
+    """
+
+    topic: str
+    first_seq: int | None
+    last_seq: int | None
+    seqs: Sequence[int]
+    head_seq: int
+    durable_seq: int
+    count: int
+    duplicates: int
+    created: bool
+    deduped: bool
+    same_body: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TopicPut:
+    topic: str
+    created: bool
+    config: TopicConfig
+
+
+@attrs.frozen(kw_only=True)
+class TopicDeleted:
+    topic: str
+    deleted: bool
+
+
+@attrs.frozen(kw_only=True)
+class RecordsDeleted:
+    topic: str
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class TopicState:
+    """What a topic is now (http-api 3). ts are None if never."""
+
+    topic: str
+    type: str
+    epoch: int
+    head_seq: int
+    durable_seq: int
+    earliest_seq: int
+    evict_floor: int
+    next_seq: int
+    count: int
+    bytes: int
+    config: TopicConfig
+    last_write_ts: int | None
+    last_read_ts: int | None
+
+
+@attrs.frozen
+class Retired:
+    """Time has passed."""
+
+
+@attrs.frozen
+class Synced:
+    """The shard is durable up to what was written when this was asked."""
+
+
+Reply = Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced

@@ -1,0 +1,281 @@
+"""Everything the engine holds, and the few moves every command is made of: enqueue, park, ride, finish, fail.
+
+No policy of any single command is here (propose has it) and no rule of the log (apply has it).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from topics.codec.control import TYPES, Control, Payload, encode_control
+from topics.engine.apply import Catalog, apply
+from topics.engine.batch import Entry, Shard
+from topics.engine.lane import Lane
+from topics.engine.replies import Reply
+from topics.engine.tickets import Stage, Ticket
+from topics.kernel.clock import EngineTime
+from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
+from topics.kernel.ids import shard_of
+from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, WAL_RESERVE, Limits
+from topics.log import retention
+from topics.log.regions import Source, WalFileId
+from topics.log.topic import Topic
+
+NOWHERE = WalFileId(0, 0, 0)
+
+
+class Effects:
+    """What a call brought about: tickets that are done, and topics with news for their readers."""
+
+    __slots__ = ("dirty", "finished")
+
+    def __init__(self) -> None:
+        self.finished: list[Ticket] = []
+        self.dirty: dict[str, None] = {}
+
+
+class ExpiryWatch:
+    """When time alone next retires a record, by topic: a heap with the stale entries skipped."""
+
+    __slots__ = ("_due", "_heap")
+
+    def __init__(self) -> None:
+        self._due: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def set(self, topic_id: int, due_ms: int | None) -> None:
+        if due_ms is None:
+            self._due.pop(topic_id, None)
+        elif self._due.get(topic_id) != due_ms:
+            self._due[topic_id] = due_ms
+            heapq.heappush(self._heap, (due_ms, topic_id))
+
+    def first_ms(self) -> int | None:
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now_ms: int, topics_max: int) -> list[int]:
+        """Take the topics that are due; whoever takes one sets its next instant."""
+        taken: list[int] = []
+        while len(taken) < topics_max and (first := self.first_ms()) is not None and first <= now_ms:
+            topic_id = heapq.heappop(self._heap)[1]
+            del self._due[topic_id]
+            taken.append(topic_id)
+        return taken
+
+
+class EngineState:
+    """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
+
+    __slots__ = (
+        "catalog", "effects", "expiry", "lanes", "lanes_by_name", "limits", "next_topic_id", "ready", "shards", "time",
+        "touched",
+    )  # fmt: skip
+
+    def __init__(self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits) -> None:
+        self.catalog = catalog
+        self.time = time
+        self.limits = limits
+        time.witness(catalog.high_ts)
+        now_ms = time.read()
+        self.shards = [Shard(number, now_ms) for number in range(shards)]
+        self.next_topic_id = catalog.next_topic_id
+        self.lanes: dict[int, Lane] = {}
+        self.lanes_by_name: dict[str, Lane] = {}
+        self.touched: dict[int, Lane] = {}
+        self.expiry = ExpiryWatch()
+        self.effects = Effects()
+        self.ready: list[Ticket] = []
+        for topic in catalog.topics.values():
+            lane = self.new_lane(topic.name, topic.topic_id)
+            lane.adopt(topic)
+            self.watch_expiry(lane)
+
+    # Lanes.
+
+    def new_lane(self, name: str, topic_id: int) -> Lane:
+        lane = Lane(name, topic_id, shard_of(topic_id, len(self.shards)))
+        self.lanes[topic_id] = lane
+        self.lanes_by_name[name] = lane
+        return lane
+
+    def drop_lane(self, lane: Lane) -> None:
+        del self.lanes[lane.topic_id]
+        if self.lanes_by_name.get(lane.name) is lane:
+            del self.lanes_by_name[lane.name]
+        self.touched.pop(lane.topic_id, None)
+        self.expiry.set(lane.topic_id, None)
+
+    def topic(self, name: str) -> tuple[Lane, Topic]:
+        """The published topic of that name, or 404."""
+        lane = self.lanes_by_name.get(name)
+        if lane is None or lane.topic is None:
+            raise Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
+        return lane, lane.topic
+
+    def watch_expiry(self, lane: Lane) -> None:
+        """Note when time alone will next retire a record of this topic."""
+        assert lane.topic is not None
+        self.expiry.set(lane.topic_id, retention.next_due_ms(lane.topic))
+
+    def touch(self, lane: Lane, now_ms: int) -> None:
+        """The topic was written: its exact head is due once it has rested."""
+        lane.touched_ms = now_ms
+        self.touched.pop(lane.topic_id, None)
+        self.touched[lane.topic_id] = lane
+
+    # Refusals.
+
+    def check_writable(self, shard: int) -> None:
+        fatal = self.shards[shard].read_only
+        if fatal is not None:
+            raise Rejected(
+                Code.STORAGE_READ_ONLY,
+                f"shard {shard} is read-only since a write failed ({fatal.message}); reads go on, restart to recover",
+                shard=shard,
+            )
+
+    def check_space(self, shard_number: int, size: int, *, keep_reserve: bool) -> None:
+        """Room for `size` more bytes, before any seq: appends and creations leave the reserve alone (storage 3)."""
+        shard = self.shards[shard_number]
+        needed = shard.pending_bytes + size + (WAL_RESERVE if keep_reserve else 0)
+        if needed > shard.space_left:
+            raise Rejected(
+                Code.DISK_LOW,
+                f"not enough disk space for {size} bytes: nothing was written; free space or delete records",
+                needed_bytes=needed,
+                shard=shard_number,
+            )
+        if shard.pending_bytes + size > PENDING_BYTES_MAX:
+            raise Rejected(
+                Code.THROTTLED,
+                f"{shard.pending_bytes} bytes wait to be written; retry",
+                limit=PENDING_BYTES_MAX,
+            )
+
+    # Moves.
+
+    def control(self, lane: Lane, payload: Payload, ts: int) -> tuple[Control, bytes]:
+        """A control frame as the value apply takes and as bytes."""
+        chunk = encode_control(payload, topic_id=lane.topic_id, ts=ts)
+        return control_value(payload, topic_id=lane.topic_id, ts=ts, chunk=chunk), chunk
+
+    def enqueue(self, shard: int, entry: Entry) -> None:
+        """Hand frames to a shard. An ephemeral entry with nothing before it applies at once."""
+        lane = entry.lane
+        if entry.ticket is not None:
+            entry.ticket.move(Stage.PENDING)
+        if entry.memory is not None and not entry.staged and lane is not None and lane.in_flight == 0:
+            lane.in_flight += 1
+            self.apply_entry(entry, NOWHERE)
+            self.finish_entry(entry)
+            return
+        self.shards[shard].add(entry)
+        if lane is not None:
+            lane.in_flight += 1
+
+    def park(self, lane: Lane, ticket: Ticket) -> None:
+        if len(lane.parked) >= PARKED_PER_TOPIC_MAX:
+            raise Rejected(
+                Code.THROTTLED,
+                f"topic {lane.name!r}: {len(lane.parked)} commands wait behind a change of the topic; retry",
+                limit=PARKED_PER_TOPIC_MAX,
+            )
+        ticket.move(Stage.PARKED)
+        lane.parked.append(ticket)
+
+    def ride(self, ticket: Ticket, others: list[Ticket]) -> None:
+        """Await the end of every one of these tickets, then be proposed again."""
+        assert others
+        ticket.move(Stage.RIDING)
+        ticket.awaited = len(others)
+        for other in others:
+            other.riders.append(ticket)
+
+    def finish(self, ticket: Ticket, reply: Reply) -> None:
+        ticket.move(Stage.DONE)
+        ticket.reply = reply
+        self._ended(ticket)
+
+    def fail(self, ticket: Ticket, error: TopicsError) -> None:
+        ticket.move(Stage.DONE)
+        ticket.error = error
+        self._ended(ticket)
+
+    def apply_entry(self, entry: Entry, at: Source) -> None:
+        """Fold the entry's items; its reservations end here, its lane may be free again."""
+        source = entry.memory if entry.memory is not None else at
+        outcome = 0
+        for item in entry.items:
+            outcome = apply(self.catalog, item, source)
+        if entry.release is not None:
+            entry.release()
+        if entry.settle is not None:
+            entry.settle(outcome)
+        lane = entry.lane
+        if lane is None:
+            return
+        lane.in_flight -= 1
+        if lane.topic is not None and lane.topic_id in self.catalog.topics:
+            self.watch_expiry(lane)
+            self.effects.dirty[lane.name] = None
+        self.wake(lane)
+
+    def finish_entry(self, entry: Entry) -> None:
+        """Answer the entry's ticket, unless its command has answered already."""
+        ticket = entry.ticket
+        if ticket is not None and not ticket.done:
+            assert entry.reply is not None
+            self.finish(ticket, entry.reply())
+
+    def wake(self, lane: Lane) -> None:
+        """Propose parked commands again once nothing is in flight (they park again behind the next barrier)."""
+        if lane.in_flight == 0 and lane.barrier is None and lane.topic is not None:
+            self.ready.extend(lane.parked)
+            lane.parked.clear()
+
+    def fail_shard(self, shard: Shard, error: Fatal, entries: list[Entry]) -> None:
+        """Everything of the shard on its way fails; it is read-only until restart (storage 3)."""
+        shard.read_only = error
+        failed = entries + shard.pending
+        shard.pending = []
+        shard.pending_bytes = 0
+        for entry in failed:
+            if entry.release is not None:
+                entry.release()
+            if entry.lane is not None:
+                entry.lane.in_flight -= 1
+                if entry.lane.shard != shard.number:
+                    self.wake(entry.lane)
+            if entry.ticket is not None and not entry.ticket.done:
+                self.fail(entry.ticket, error)
+        for lane in list(self.lanes.values()):
+            if lane.shard == shard.number or lane.topic is None:
+                self._fail_parked(lane, error, shard.number)
+
+    def _fail_parked(self, lane: Lane, error: Fatal, shard: int) -> None:
+        if lane.topic is None and shard != 0:
+            return
+        parked = list(lane.parked)
+        lane.parked.clear()
+        for ticket in parked:
+            self.fail(ticket, error)
+        if lane.topic is None:
+            self.drop_lane(lane)
+
+    def _ended(self, ticket: Ticket) -> None:
+        self.effects.finished.append(ticket)
+        for rider in ticket.riders:
+            rider.awaited -= 1
+            if rider.awaited == 0 and rider.stage is Stage.RIDING:
+                if isinstance(ticket.error, Fatal):
+                    self.fail(rider, ticket.error)
+                else:
+                    self.ready.append(rider)
+        ticket.riders.clear()
+
+
+def control_value(payload: Payload, *, topic_id: int, ts: int, chunk: bytes) -> Control:
+    """A control frame just encoded, as apply takes it; where it lies in the file is nobody's business."""
+    return Control(TYPES[type(payload)], topic_id, ts, payload, 0, len(chunk), durable=False)

@@ -1,0 +1,168 @@
+"""The numbered invariants as assertions, and the canonical digest of the state (reliability 1, storage 4).
+
+`check_state` runs at the end of every engine call under test. `digest` is what "byte-identical state" means: the
+state as one canonical encoding, without file ids and offsets, so that two recoveries of one log compare equal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import xxhash
+
+from topics.engine.apply import Catalog
+from topics.engine.lane import Lane
+from topics.kernel.config import Durability
+from topics.log.index import LIVE, NODED, TAGGED, TIMED
+from topics.log.topic import Topic
+
+if TYPE_CHECKING:
+    from topics.engine.engine import Engine
+
+
+def check_state(engine: Engine) -> None:
+    """Assert what must hold between any two calls."""
+    state = engine.state
+    for topic in state.catalog.topics.values():
+        check_topic(topic)
+    for lane in state.lanes.values():
+        check_lane(lane)
+    for shard in state.shards:
+        waiting = {id(lane) for entry in shard.pending for lane in (entry.lane,)}
+        assert shard.pending_bytes == sum(entry.size for entry in shard.pending)
+        if shard.quiet:
+            for lane in state.lanes.values():
+                if lane.shard == shard.number and lane.topic is not None and id(lane) not in waiting:
+                    _check_nothing_reserved(lane)
+
+
+def check_topic(topic: Topic) -> None:
+    """I-01 … I-05 for one topic."""
+    index, floors = topic.index, topic.floors
+    assert 1 <= floors.evict_floor <= index.base_seq <= index.head_seq + 1  # I-01
+    slots = index.stop - index.start
+    lost_above = index.lost.count_below(index.head_seq + 1) - index.lost.count_below(index.base_seq)
+    assert slots == index.head_seq + 1 - index.base_seq - lost_above  # I-02
+    for column in (index.ts, index.offsets, index.lengths, index.sizes):
+        assert len(column) == index.stop  # I-02
+    for optional in (index.tag_ids, index.node_ids, index.expires):
+        assert optional is None or len(optional) == index.stop  # I-02
+    live = [at for at in range(index.start, index.stop) if index.flags[at] & LIVE]
+    assert not slots or index.flags[index.start] & LIVE  # dead slots at the front are popped
+    assert index.live_count == len(live)  # I-03
+    assert index.live_bytes == sum(index.sizes[at] for at in live)  # I-03
+    _check_tags(topic, live)
+    for lost in index.lost:
+        assert (
+            lost.last >= floors.evict_floor
+        )  # I-05: a range the floor has passed is folded into the reasons
+    assert all(last_seq < max(floors.evict_floor, 2) for last_seq in floors.reasons.values())  # I-05
+    assert (floors.evict_floor == 1) == (not floors.reasons)  # I-05
+
+
+def check_lane(lane: Lane) -> None:
+    """The allocator against the topic."""
+    topic = lane.topic
+    if topic is None:
+        return
+    assert (
+        lane.next_seq == topic.head_seq + 1 + lane.reserved_records
+    )  # I-08: assigned = published + reserved
+    assert lane.durable_seq <= lane.written_seq <= max(topic.head_seq, lane.written_seq)
+    if topic.config.durability != Durability.FSYNC:
+        assert lane.ceiling <= lane.ceiling_asked  # I-08
+    if topic.config.durability is Durability.EPHEMERAL:
+        assert lane.durable_seq == 0
+
+
+def digest(catalog: Catalog) -> str:
+    """XXH3-128 of the canonical encoding, in hex."""
+    return xxhash.xxh3_128_hexdigest(canonical(catalog))
+
+
+def canonical(catalog: Catalog) -> bytes:
+    """The state as bytes: equal states give equal bytes, and the reverse."""
+    topics = [_topic(topic) for _, topic in sorted(catalog.topics.items())]
+    return msgspec.msgpack.encode(
+        {
+            "next_topic_id": catalog.next_topic_id,
+            "epochs": sorted(catalog.epochs.items()),
+            "names": sorted(catalog.topic_ids.items()),
+            "topics": topics,
+        }
+    )
+
+
+def _topic(topic: Topic) -> dict[str, object]:
+    index, floors = topic.index, topic.floors
+    span = slice(index.start, index.stop)
+    return {
+        "id": topic.topic_id,
+        "name": topic.name,
+        "epoch": topic.epoch,
+        "config": topic.config.echo(),
+        "head_seq": index.head_seq,
+        "base_seq": index.base_seq,
+        "evict_floor": floors.evict_floor,
+        "lost_ts": floors.lost_ts,
+        "reasons": sorted((reason.value, seq) for reason, seq in floors.reasons.items()),
+        "lost": [tuple(lost) for lost in index.lost],
+        "past": index.past.ranges(),
+        "delete_below": topic.delete_below,
+        "ceiling": topic.ceiling,
+        "retired_ms": topic.retired_ms,
+        "last_write_ts": topic.last_write_ts,
+        "live": (index.live_count, index.live_bytes),
+        "ts": index.ts[span].tobytes(),
+        "lengths": index.lengths[span].tobytes(),
+        "sizes": index.sizes[span].tobytes(),
+        "flags": bytes(index.flags[span]),
+        "tags": [(name, index.tags.seqs(number).tolist()) for name, number, _ in index.tags.labels.items()],
+        "nodes": _nodes(topic),
+        "expires": [] if index.expires is None else _sparse(index.expires[span].tolist()),
+        "results": [(key, tuple(_result(result))) for key, result in topic.results.items()],
+        "dedup_ids": topic.dedup_ids.items(),
+    }
+
+
+def _result(result: object) -> tuple[object, ...]:
+    return tuple(
+        getattr(result, name) for name in ("expires_at", "digest", "count", "first_seq", "duplicates")
+    )
+
+
+def _nodes(topic: Topic) -> list[tuple[int, bytes]]:
+    index = topic.index
+    if index.node_ids is None:
+        return []
+    live = (at for at in range(index.start, index.stop) if index.flags[at] & LIVE and index.flags[at] & NODED)
+    return [(at - index.start, index.nodes.name(index.node_ids[at])) for at in live]
+
+
+def _sparse(values: list[int]) -> list[tuple[int, int]]:
+    return [(i, value) for i, value in enumerate(values) if value]
+
+
+def _check_tags(topic: Topic, live: list[int]) -> None:
+    index = topic.index
+    by_tag: dict[int, list[int]] = {}
+    nodes: dict[int, int] = {}
+    for at in live:
+        flags = index.flags[at]
+        if flags & TAGGED:
+            assert index.tag_ids is not None
+            by_tag.setdefault(index.tag_ids[at], []).append(index.seq_at(at))
+        if flags & NODED:
+            assert index.node_ids is not None
+            nodes[index.node_ids[at]] = nodes.get(index.node_ids[at], 0) + 1
+        assert not flags & TIMED or (index.expires is not None and index.expires[at])
+    held = {number: index.tags.seqs(number).tolist() for _, number, _ in index.tags.labels.items()}
+    assert held == by_tag  # I-04
+    assert {number: holders for _, number, holders in index.nodes.items()} == nodes  # I-03, for nodes
+
+
+def _check_nothing_reserved(lane: Lane) -> None:
+    reserved = lane.reservations()
+    assert not any(reserved.values()), (lane.name, reserved)
+    assert lane.in_flight == 0
