@@ -115,8 +115,8 @@ class WalFile:
     """One shard's log being written. At most one plan is in flight."""
 
     __slots__ = (
-        "_busy", "_entropy", "_marked", "_next_frame", "_pending", "_reserved", "_size", "_synced", "_tail", "directory",
-        "file", "file_id", "generation", "shard",
+        "_busy", "_entropy", "_marked", "_next_frame", "_pending", "_reserved", "_size", "_synced", "_tail",
+        "directory", "file", "file_id", "generation", "shard",
     )  # fmt: skip
 
     def __init__(self, generation: int, shard: int, entropy: Entropy) -> None:
@@ -206,7 +206,8 @@ class WalFile:
 
     def synced(self) -> None:
         """The sync of the plan has returned."""
-        assert self._pending is None and self.file is not None
+        assert self._pending is None
+        assert self.file is not None
         self._synced = (self.file.first_frame, self._tail)
 
     def done(self) -> None:
@@ -227,7 +228,8 @@ class WalFile:
 
     def closing_mark(self, ts: int) -> Sequence[DiskOp]:
         """Write and sync one more mark: the shard is idle, or shuts down. Followed by `closed`."""
-        assert self.mark_due and self.file is not None
+        assert self.mark_due
+        assert self.file is not None
         self._busy = True
         mark = self._due_mark(ts)
         path = wal_path(self.file)

@@ -1,0 +1,113 @@
+"""What a data directory holds beside the log: FORMAT, and which directories the log lies in (storage 1)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import attrs
+import msgspec
+
+from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
+from topics.kernel.errors import CannotOpen, Unusable
+from topics.kernel.limits import WAL_SHARDS_MAX
+from topics.kernel.ports import Disk
+from topics.log.regions import WalFileId
+
+FORMAT_VERSION: Final = 1
+FORMAT_FILE: Final = "FORMAT"
+_FORMAT_TEMPORARY: Final = "FORMAT.tmp"
+_OWN_NAMES: Final = frozenset({"LOCK", FORMAT_FILE, _FORMAT_TEMPORARY})
+_GENERATION: Final = re.compile(r"gen-(0|[1-9][0-9]{0,8})", re.ASCII)
+_SHARD: Final = re.compile(r"shard-([0-9]{2})", re.ASCII)
+_WAL_NAME: Final = re.compile(r"wal-([0-9]{20})\.log", re.ASCII)
+
+
+@attrs.frozen
+class Format:
+    """The FORMAT file: version, and how many shards the current generation of the WAL has."""
+
+    shards: int
+    generation: int
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(
+            {"format": FORMAT_VERSION, "shards": self.shards, "generation": self.generation}
+        )
+
+
+def read_format(disk: Disk, where: str) -> Format | None:
+    """The directory's FORMAT, None if it is empty and may become a store.
+
+    Raises:
+        CannotOpen: not a store's directory, or one of a newer version.
+    """
+    size = disk.size(FORMAT_FILE)
+    if size is None:
+        others = sorted(set(disk.names("")) - _OWN_NAMES)
+        if others:
+            raise CannotOpen(
+                Unusable.FOREIGN,
+                f"{where} is no topics directory: it has no FORMAT, but holds {', '.join(others[:3])}; choose another",
+                path=where,
+            )
+        return None
+    try:
+        found = msgspec.json.decode(disk.read(FORMAT_FILE, 0, min(size, 4096)), type=dict[str, int])
+        version = found["format"]
+    except (msgspec.MsgspecError, KeyError):
+        raise CannotOpen(
+            Unusable.FOREIGN, f"{where}/FORMAT is not a FORMAT file of topics", path=where
+        ) from None
+    if version > FORMAT_VERSION:
+        raise CannotOpen(
+            Unusable.NEWER_FORMAT,
+            f"{where} has format {version}; this version of topics reads up to {FORMAT_VERSION}: use a newer topics",
+            path=where,
+            format=version,
+        )
+    shards, generation = found.get("shards", 0), found.get("generation", -1)
+    if version != FORMAT_VERSION or not 1 <= shards <= WAL_SHARDS_MAX or generation < 0:
+        raise CannotOpen(Unusable.FOREIGN, f"{where}/FORMAT is not a FORMAT file of topics", path=where)
+    return Format(shards, generation)
+
+
+def write_format(disk: Disk, form: Format) -> None:
+    """Replace FORMAT atomically and durably."""
+    data = form.encode()
+    disk.create(_FORMAT_TEMPORARY, 0)
+    disk.write(_FORMAT_TEMPORARY, 0, [data])
+    disk.sync_data(_FORMAT_TEMPORARY)
+    disk.rename(_FORMAT_TEMPORARY, FORMAT_FILE)
+    disk.sync_dir("")
+
+
+def find_shards(disk: Disk) -> list[tuple[int, int]]:
+    """(generation, shard) of every log directory, ascending."""
+    found = []
+    for generation_name in disk.names("wal"):
+        generation = _GENERATION.fullmatch(generation_name)
+        if generation is None:
+            continue
+        for shard_name in disk.names(f"wal/{generation_name}"):
+            shard = _SHARD.fullmatch(shard_name)
+            if shard is not None:
+                found.append((int(generation[1]), int(shard[1])))
+    return sorted(found)
+
+
+def find_wal_files(disk: Disk, generation: int, shard: int) -> list[WalFileId]:
+    """The WAL files of one shard, ascending; temporary files and the hint are not among them."""
+    names = disk.names(shard_dir(generation, shard))
+    numbers = sorted(int(match[1]) for name in names if (match := _WAL_NAME.fullmatch(name)) is not None)
+    return [WalFileId(generation, shard, number) for number in numbers]
+
+
+def make_shard_dir(disk: Disk, generation: int, shard: int) -> None:
+    """A log directory and its parents, durably; what a crash left half-made in it is removed."""
+    directory = shard_dir(generation, shard)
+    disk.make_dir(directory)
+    for parent in (f"wal/gen-{generation}", "wal", ""):
+        disk.sync_dir(parent)
+    for leftover in (NEXT_FILE, f"{CURRENT_FILE}.tmp"):
+        disk.unlink(f"{directory}/{leftover}")

@@ -1,0 +1,187 @@
+"""Opening a data directory: read, judge, recover, repair the tail, go on (storage 4). One procedure for every driver.
+
+Nothing is changed before all of the log has been read and judged. A damaged log is opened read-only, and not a byte
+of it is touched. Otherwise, in this order: kept bytes that no mark covers are written again and synced, un-synced
+tails are zeroed and synced, the restart's LossRanges are logged and synced, and only then does the caller's `confirm`
+let the new boot id into LOCK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from topics.engine.engine import SYNC_INTERVAL_MS, Engine
+from topics.engine.judge import State, Verdict, judge, look
+from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
+from topics.host.layout import Format, find_shards, find_wal_files, make_shard_dir, read_format, write_format
+from topics.host.walfile import WalFile, run, wal_path
+from topics.host.writer import ShardWriter
+from topics.kernel.limits import MIB, ZERO_FILL_CHUNK, Limits
+from topics.kernel.ports import Clock, Disk, Entropy
+
+
+@attrs.frozen(kw_only=True)
+class StoreOptions:
+    """How a store runs. `shards`: None keeps what FORMAT says (1 at first)."""
+
+    shards: int | None = None
+    sync_interval_ms: int = SYNC_INTERVAL_MS
+    min_free_bytes: int = 100 * MIB
+    limits: Limits = attrs.field(factory=Limits)
+    checking: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Opened:
+    """A recovered store ready to be driven. A damaged one has no writers: `damages` says what is wrong."""
+
+    engine: Engine
+    writers: Sequence[ShardWriter]
+    generation: int
+    damages: Sequence[DamageReport]
+    cuts: Sequence[CutReport]
+
+    @property
+    def read_only(self) -> bool:
+        return bool(self.damages)
+
+
+def open_store(
+    disk: Disk,
+    clock: Clock,
+    entropy: Entropy,
+    *,
+    where: str,
+    machine_restarted: bool,
+    confirm: Callable[[], None],
+    options: StoreOptions | None = None,
+) -> Opened:
+    """Recover the directory and make its engine. `where`: its name in messages.
+
+    Raises:
+        CannotOpen: foreign or newer directory.
+        OSError: the disk failed while reading or repairing; nothing acknowledged is lost by trying again.
+    """
+    options = options or StoreOptions()
+    form = read_format(disk, where)
+    if form is None:
+        form = Format(options.shards or 1, 0)
+        write_format(disk, form)
+    verdicts = {
+        (generation, shard): _judge_shard(disk, generation, shard, same_boot=not machine_restarted)
+        for generation, shard in find_shards(disk)
+    }
+    recovered = recover(verdicts)
+    if recovered.read_only:
+        return _damaged(clock, form, recovered, options)
+    for verdict in verdicts.values():
+        _repair_tail(disk, verdict)
+    form = _choose_generation(disk, form, verdicts, options, clock)
+    wals = [_go_on(disk, entropy, form.generation, shard, verdicts) for shard in range(form.shards)]
+    engine = Engine(
+        clock,
+        shards=form.shards,
+        catalog=recovered.catalog,
+        limits=options.limits,
+        sync_interval_ms=options.sync_interval_ms,
+        checking=options.checking,
+    )
+    writers = [ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes) for wal in wals]
+    for writer in writers:
+        writer.keep_reserve()
+    engine.resume(machine_restarted=machine_restarted)
+    for writer in writers:
+        writer.drain()
+        if writer.failed is not None:
+            raise writer.failed
+    confirm()
+    return Opened(
+        engine=engine,
+        writers=writers,
+        generation=form.generation,
+        damages=recovered.damages,
+        cuts=recovered.cuts,
+    )
+
+
+def _judge_shard(disk: Disk, generation: int, shard: int, *, same_boot: bool) -> Verdict:
+    looks = []
+    for file in find_wal_files(disk, generation, shard):
+        path = wal_path(file)
+        looks.append(look(file, disk.read(path, 0, disk.size(path) or 0)))
+    return judge(looks, same_boot=same_boot)
+
+
+def _damaged(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
+    engine = Engine(clock, shards=form.shards, catalog=recovered.catalog, limits=options.limits)
+    engine.make_read_only(f"the log is damaged: {recovered.damages[0]}")
+    return Opened(
+        engine=engine, writers=[], generation=form.generation, damages=recovered.damages, cuts=recovered.cuts
+    )
+
+
+def _repair_tail(disk: Disk, verdict: Verdict) -> None:
+    """Make kept bytes durable before any mark may cover them, and the un-synced tail zeros again."""
+    for file, start, stop in verdict.rewrite():
+        path = wal_path(file)
+        for at in range(start, stop, ZERO_FILL_CHUNK):
+            kept = disk.read(path, at, min(ZERO_FILL_CHUNK, stop - at))
+            disk.write(path, at, [kept])
+        disk.sync_data(path)
+    tail = verdict.tail
+    if tail is not None and verdict.state is State.TORN:
+        path = wal_path(tail.file)
+        for at in range(tail.end, tail.stop, ZERO_FILL_CHUNK):
+            disk.write(path, at, [bytes(min(ZERO_FILL_CHUNK, tail.stop - at))])
+        disk.sync_data(path)
+    for dropped in verdict.drop:
+        path = wal_path(dropped.file)
+        disk.unlink(path)
+        disk.sync_dir(path.rsplit("/", 1)[0])
+
+
+def _choose_generation(
+    disk: Disk, form: Format, verdicts: Mapping[ShardKey, Verdict], options: StoreOptions, clock: Clock
+) -> Format:
+    """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3)."""
+    if options.shards is None or options.shards == form.shards:
+        return form
+    for (generation, shard), verdict in verdicts.items():
+        wal = WalFile(generation, shard, _NoEntropy())
+        if verdict.tail is not None:
+            _resume(wal, verdict)
+            if wal.mark_due:
+                run(disk, wal.closing_mark(clock.now_ms()))
+    new = Format(options.shards, max(form.generation, *(generation for generation, _ in verdicts), 0) + 1)
+    write_format(disk, new)
+    return new
+
+
+def _go_on(
+    disk: Disk, entropy: Entropy, generation: int, shard: int, verdicts: Mapping[ShardKey, Verdict]
+) -> WalFile:
+    """The writer of one shard: in its recovered file, or in a first one."""
+    make_shard_dir(disk, generation, shard)
+    wal = WalFile(generation, shard, entropy)
+    verdict = verdicts.get((generation, shard))
+    if verdict is not None and verdict.tail is not None:
+        _resume(wal, verdict)
+    else:
+        run(disk, wal.begin())
+    return wal
+
+
+def _resume(wal: WalFile, verdict: Verdict) -> None:
+    tail = verdict.tail
+    assert tail is not None
+    next_frame = tail.file.first_frame + tail.frames
+    wal.go_on(tail.file, tail.file_id, size=tail.size, tail=tail.end, next_frame=next_frame)
+
+
+class _NoEntropy:
+    """An old generation gets no new file, so no new file id either."""
+
+    def token(self, size: int) -> bytes:
+        raise AssertionError(f"an old generation asks for {size} random bytes")

@@ -1,0 +1,133 @@
+"""Carrying one shard's batches to the disk, blocking. Shared by the embedded store's driver and the simulator.
+
+Any error of a write or sync fails the batch and makes the shard read-only: it is never papered over and never tried
+again on the same pages (storage 3). The steps of a batch are separate methods, so that a driver may hold its lock
+around the engine's calls and let go of it around the disk's.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from topics.engine.batch import WalBatch
+from topics.engine.engine import Engine
+from topics.host.walfile import DiskOp, PlannedWrite, WalFile, run
+from topics.kernel.errors import Fatal
+from topics.kernel.limits import WAL_RESERVE
+from topics.kernel.ports import Disk
+
+
+class ShardWriter:
+    """One shard's engine side, file and disk."""
+
+    def __init__(self, engine: Engine, wal: WalFile, disk: Disk, *, min_free_bytes: int) -> None:
+        self.engine = engine
+        self.wal = wal
+        self.disk = disk
+        self.failed: Fatal | None = None
+        self.disk_low = False
+        self._min_free_bytes = min_free_bytes
+
+    @property
+    def shard(self) -> int:
+        return self.wal.shard
+
+    # A batch in one go.
+
+    def drain(self) -> None:
+        """Write until nothing is left."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """One batch, all its stages. False if there was none."""
+        batch = self.engine.take_batch(self.shard)
+        if batch is None:
+            return False
+        plan = self.place(batch)
+        error = self.write(plan)
+        if error is None:
+            self.after_write(batch, plan)
+            if batch.sync:
+                error = self.sync(plan)
+                if error is None:
+                    self.after_sync(batch, plan)
+        if error is not None:
+            self.fail(batch, error)
+        return True
+
+    # Its stages. `write` and `sync` are the system calls; the others are the engine's and belong under a lock.
+
+    def place(self, batch: WalBatch) -> PlannedWrite:
+        return self.wal.place(batch, self.engine.state.time.high_ms)
+
+    def write(self, plan: PlannedWrite) -> OSError | None:
+        """Hand the batch to the operating system. An error is a value: the caller fails the batch."""
+        return self._run(plan.write)
+
+    def sync(self, plan: PlannedWrite) -> OSError | None:
+        return self._run(plan.sync)
+
+    def after_write(self, batch: WalBatch, plan: PlannedWrite) -> None:
+        self.wal.wrote()
+        self.tell_space()
+        self.engine.written(batch, plan.at)
+        if not batch.sync:
+            self.wal.done()
+
+    def after_sync(self, batch: WalBatch, plan: PlannedWrite) -> None:
+        self.wal.synced()
+        self.wal.done()
+        self.engine.synced(batch, plan.at)
+
+    def fail(self, batch: WalBatch, error: OSError) -> None:
+        """The shard ends here until the next recovery."""
+        self.failed = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)
+        self.failed.__cause__ = error
+        self.engine.failed(batch, self.failed)
+
+    # Marks and space.
+
+    def mark(self) -> None:
+        """The closing mark of an idle shard, if one is due."""
+        if self.failed is not None or not self.wal.mark_due:
+            return
+        error = self._run(self.wal.closing_mark(self.engine.state.time.high_ms))
+        if error is None:
+            self.wal.closed()
+            self.tell_space()
+        else:
+            self.failed = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)
+            self.engine.state.fail_shard(self.engine.state.shards[self.shard], self.failed, [])
+
+    def keep_reserve(self, needed: int = 0) -> bool:
+        """Reserve the next file ahead of need, for one write of `needed` bytes too. False if there is no space."""
+        size = self.wal.wanted_reserve(needed)
+        low = self.disk.free_bytes() < self._min_free_bytes + (size or 0)
+        if size is not None and not low:
+            error = self._run(self.wal.reserve(size))
+            if error is None:
+                self.wal.reserved(size)
+            elif error.errno in _NO_SPACE:
+                low = True
+            else:
+                raise error
+        self.disk_low = low
+        self.tell_space()
+        return not low
+
+    def tell_space(self) -> None:
+        """Appends need more than the reserve, so on a low disk they are refused and deletes are not (storage 3)."""
+        room = self.wal.room()
+        self.engine.space(self.shard, min(room, WAL_RESERVE) if self.disk_low else room)
+
+    def _run(self, ops: Sequence[DiskOp]) -> OSError | None:
+        try:
+            run(self.disk, ops)
+        except OSError as error:
+            return error
+        return None
+
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
