@@ -363,6 +363,35 @@ class TestOperatingSystem:
         assert open_descriptors() - before <= 1 + 2
         disk.close()
 
+    @pytest.mark.skipif(not hasattr(os, "fdatasync"), reason="this system syncs by another call")
+    def test_a_failed_sync_keeps_the_descriptor(self, tmp_path, monkeypatch):
+        disk = OsDisk(tmp_path, open_files_max=1)
+        disk.create("a", 1)
+        before = open_descriptors()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", lambda fd: os.close(-1))
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                disk.sync_data("a")
+        for n in range(5):
+            disk.create(f"{n}", 1)
+            disk.sync_data(f"{n}")
+
+        assert open_descriptors() == before + 1
+        disk.close()
+
+    def test_a_rename_hides_the_file_it_replaced(self, tmp_path):
+        """Also where the old file was open and the new one was not."""
+        for name in ("new", "old"):
+            (tmp_path / name).write_bytes(name.encode())
+        disk = OsDisk(tmp_path)
+        before = open_descriptors()
+        assert disk.read("old", 0, 3) == b"old"
+        disk.rename("new", "old")
+
+        assert open_descriptors() == before
+        assert disk.read("old", 0, 3) == b"new"
+        disk.close()
+
     def test_a_closed_disk_refuses(self, tmp_path):
         disk = OsDisk(tmp_path)
         disk.create("a", 1)

@@ -188,6 +188,16 @@ def test_the_boot_id_changes_only_when_recovery_is_confirmed(tmp_path):
     lock.release()
 
 
+def test_a_confirmation_that_cannot_be_synced_is_none(tmp_path, monkeypatch):
+    lock = acquire(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: os.close(-1))
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            lock.confirm()
+    lock.confirm()
+    lock.release()
+
+
 @pytest.mark.rule("T4.26")
 def test_a_copied_directory_counts_as_a_restart(tmp_path):
     (tmp_path / "a").mkdir()

@@ -254,6 +254,19 @@ class TestNames:
             if "from" in synced:
                 assert there == ["to/b"]
 
+    def test_the_old_name_of_a_move_goes_with_the_sync_of_its_directory(self):
+        disk = SimDisk()
+        for path in ("from", "to"):
+            disk.make_dir(path)
+        disk.create("from/a", 0)
+        for path in ("", "from"):
+            disk.sync_dir(path)
+        disk.rename("from/a", "to/b")
+        disk.sync_dir("to")
+        seen = {(*after.names("from"), *after.names("to")) for after in crashes(disk, Shape.RANDOM_PAGES)}
+
+        assert seen == {("a", "b"), ("b",)}
+
 
 class TestFailedSync:
     def test_a_second_sync_does_not_save_the_pages(self):
@@ -305,6 +318,21 @@ class TestFailedSync:
         disk.sync_data(PATH)
         for shape in Shape:
             assert outcomes(disk, shape) == {b"z" * PAGE_SIZE}
+
+    def test_a_page_written_again_is_its_own_master(self):
+        """Only the page that was not written again may still hold what the failed sync gave up."""
+        disk = with_file(b"o" * 2 * PAGE_SIZE)
+        disk.write(PATH, 0, [b"n" * 2 * PAGE_SIZE])
+        disk.inject("sync_data", FaultKind.DROPS_PAGES)
+        with pytest.raises(OSError, match="Input/output error"):
+            disk.sync_data(PATH)
+        disk.write(PATH, 0, [b"z" * PAGE_SIZE])
+        disk.sync_data(PATH)
+
+        assert (disk.is_durable(PATH, 0, PAGE_SIZE), disk.is_durable(PATH, 0, PAGE_SIZE + 1)) == (True, False)
+        assert outcomes(disk, Shape.RANDOM_PAGES) == {
+            b"z" * PAGE_SIZE + rest * PAGE_SIZE for rest in (b"o", b"n")
+        }
 
     def test_given_up_pages_may_leave_the_cache(self):
         disk = with_file(b"old")

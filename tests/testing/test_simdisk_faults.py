@@ -299,14 +299,16 @@ class TestWatching:
         disk.create("b", 5)
         before = disk.snapshot()
         for _ in range(2):
-            disk.write("b", 0, [b"xyz"])
-            disk.sync_data("b")
+            for name in ("a", "b"):
+                disk.write(name, 0, [b"xyz"])
+                disk.sync_data(name)
             disk.rename("b", "c")
             disk.sync_dir("")
             disk.power_loss(Shape.EVERYTHING)
             disk.restore(before)
 
             assert state(disk) == {"a": b"old content", "b": bytes(5)}
+            assert disk.synced_bytes("a") == b"old content"
             assert disk.synced_bytes("b") == b""
             assert disk.boot_id == "boot-0-0"
 
