@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from topics.host.disk import OsDisk
+from topics.host.disk import OsDisk, SystemCalls
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Disk
 from topics.testing.simdisk import SimDisk
@@ -280,29 +280,29 @@ class TestOperatingSystem:
         assert caught.value.errno == errno.EIO
         assert disk.size("a") == 8192
 
-    @pytest.mark.skipif(not hasattr(os, "fdatasync"), reason="this system syncs by another call")
-    @pytest.mark.parametrize(("call", "sync"), [("fdatasync", "sync_data"), ("fsync", "sync_dir")])
-    def test_a_sync_asks_the_kernel_once_and_tells_its_error(self, disk, monkeypatch, call, sync):
-        """The descriptor stays, so that whoever syncs again is told again."""
-        disk.create("a", 1)
-        disk.make_dir("d")
-        descriptors, asked = open_descriptors(), []
+    @pytest.mark.parametrize("call", ["sync_data", "sync_dir"])
+    def test_a_sync_asks_the_kernel_once_and_tells_its_error(self, tmp_path, call):
+        asked = []
 
         def fail(fd: int) -> None:
-            asked.append(fd)
+            asked.append(os.fstat(fd).st_ino)
             raise OSError(errno.EIO, "planted")
 
-        monkeypatch.setattr(os, call, fail)
+        disk = OsDisk(tmp_path, calls=SystemCalls(**{call: fail}))
+        disk.make_dir("d")
+        disk.create("d/d", 1)
+        before = open_descriptors()
         with pytest.raises(OSError, match="planted"):
-            getattr(disk, sync)("a" if sync == "sync_data" else "d")
+            getattr(disk, call)("d/d" if call == "sync_data" else "d")
 
-        assert len(asked) == 1
-        assert open_descriptors() == descriptors
+        expected = tmp_path / ("d/d" if call == "sync_data" else "d")
+        assert asked == [expected.stat().st_ino]
+        assert open_descriptors() == before
+        disk.close()
 
-    @pytest.mark.parametrize("fallocate", [True, False])
-    def test_growth_that_fails_gives_the_space_back(self, disk, file_size_limit, monkeypatch, fallocate):
-        if not fallocate:
-            monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    @pytest.mark.parametrize("calls", [SystemCalls(), SystemCalls(reserve=lambda fd, offset, size: None)])
+    def test_growth_that_fails_gives_the_space_back(self, tmp_path, file_size_limit, calls):
+        disk = OsDisk(tmp_path, calls=calls)
         disk.create("a", 100)
         file_size_limit(ZERO_FILL_CHUNK + 1)
 
@@ -312,6 +312,7 @@ class TestOperatingSystem:
             disk.create("b", 3 * ZERO_FILL_CHUNK)
         assert (extended.value.errno, created.value.errno) == (errno.EFBIG, errno.EFBIG)
         assert (disk.size("a"), disk.size("b")) == (100, 0)
+        disk.close()
 
     def test_a_link_is_not_followed(self, disk, tmp_path):
         outside = tmp_path.parent / f"{tmp_path.name}-outside"
@@ -363,15 +364,20 @@ class TestOperatingSystem:
         assert open_descriptors() - before <= 1 + 2
         disk.close()
 
-    @pytest.mark.skipif(not hasattr(os, "fdatasync"), reason="this system syncs by another call")
-    def test_a_failed_sync_keeps_the_descriptor(self, tmp_path, monkeypatch):
-        disk = OsDisk(tmp_path, open_files_max=1)
+    def test_a_failed_sync_keeps_the_descriptor(self, tmp_path):
+        """Whoever syncs again must be told again, and only this descriptor is sure to be."""
+        failures = [OSError(errno.EIO, "planted")]
+
+        def fail_once(fd: int) -> None:
+            if failures:
+                raise failures.pop()
+            os.fsync(fd)
+
+        disk = OsDisk(tmp_path, open_files_max=1, calls=SystemCalls(sync_data=fail_once))
         disk.create("a", 1)
         before = open_descriptors()
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fdatasync", lambda fd: os.close(-1))
-            with pytest.raises(OSError, match="Bad file descriptor"):
-                disk.sync_data("a")
+        with pytest.raises(OSError, match="planted"):
+            disk.sync_data("a")
         for n in range(5):
             disk.create(f"{n}", 1)
             disk.sync_data(f"{n}")

@@ -188,12 +188,10 @@ def test_the_boot_id_changes_only_when_recovery_is_confirmed(tmp_path):
     lock.release()
 
 
-def test_a_confirmation_that_cannot_be_synced_is_none(tmp_path, monkeypatch):
+def test_a_confirmation_that_cannot_be_synced_says_so(tmp_path):
     lock = acquire(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", lambda fd: os.close(-1))
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            lock.confirm()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        lock.confirm(sync=lambda _: os.close(-1))
     lock.confirm()
     lock.release()
 

@@ -21,10 +21,12 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+import attrs
 
 from topics.kernel.limits import ZERO_FILL_CHUNK
 
@@ -34,6 +36,37 @@ DIRECTORY_MODE: Final = 0o700
 CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+
+
+def _sync_file(fd: int) -> None:
+    if sys.platform == "darwin":  # fsync there stops at the drive's cache
+        import fcntl
+
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def _reserve(fd: int, offset: int, size: int) -> None:
+    """Ask for the blocks first, where the file system can: a full disk is then known before a byte is written."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(fd, offset, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+
+
+@attrs.frozen
+class SystemCalls:
+    """The calls whose errors matter most, each by descriptor."""
+
+    sync_data: Callable[[int], None] = _sync_file
+    sync_dir: Callable[[int], None] = os.fsync
+    reserve: Callable[[int, int, int], None] = _reserve
 
 
 class _Handle:
@@ -49,12 +82,19 @@ class _Handle:
 
 
 class OsDisk:
-    """The file system below `root`, which must exist. Raises OSError only."""
+    """The file system below `root`, which must exist. Raises OSError only. `calls` is for tests of its errors."""
 
-    def __init__(self, root: str | os.PathLike[str], *, open_files_max: int = OPEN_FILES_MAX) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        open_files_max: int = OPEN_FILES_MAX,
+        calls: SystemCalls | None = None,
+    ) -> None:
         assert open_files_max >= 1, open_files_max
         self.root = Path(root)
         self._open_files_max = open_files_max
+        self._calls = calls or SystemCalls()
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}  # in order of use, the coldest first
         self._root_fd = os.open(self.root, _DIRECTORY_FLAGS)
@@ -83,7 +123,7 @@ class OsDisk:
         with self._using(path) as handle:
             handle.dirty = False  # before the call, for the same reason
             try:
-                _sync_file(handle.fd)
+                self._calls.sync_data(handle.fd)
             except OSError:
                 handle.dirty = True
                 raise
@@ -91,7 +131,7 @@ class OsDisk:
     def sync_dir(self, path: str) -> None:
         fd = self._open_dir(path)
         try:
-            os.fsync(fd)
+            self._calls.sync_dir(fd)
         finally:
             os.close(fd)
 
@@ -100,7 +140,7 @@ class OsDisk:
         with self._using(path, os.O_CREAT) as handle:
             handle.dirty = True
             os.ftruncate(handle.fd, 0)
-            _grow(handle.fd, 0, size)
+            self._grow(handle.fd, 0, size)
 
     def extend(self, path: str, size: int) -> None:
         assert size >= 0, size
@@ -108,7 +148,7 @@ class OsDisk:
             before = os.fstat(handle.fd).st_size
             if before < size:
                 handle.dirty = True
-                _grow(handle.fd, before, size)
+                self._grow(handle.fd, before, size)
 
     def truncate(self, path: str, size: int) -> None:
         assert size >= 0, size
@@ -226,6 +266,19 @@ class OsDisk:
         if handle.users == 0:
             os.close(handle.fd)
 
+    def _grow(self, fd: int, before: int, size: int) -> None:
+        """Fill [before, size) with real zeros, or leave the file as long as it was."""
+        assert before <= size
+        try:
+            if before < size:
+                self._calls.reserve(fd, before, size - before)
+            _fill(fd, before, size)
+        except OSError:
+            with suppress(OSError):  # the first error is the one to tell; this only gives the space back
+                os.ftruncate(fd, before)
+            raise
+        assert os.fstat(fd).st_size == size
+
     def _open_dir(self, path: str) -> int:
         with self._lock:
             self._check_open()
@@ -268,41 +321,6 @@ def _write_once(fd: int, offset: int, chunks: Sequence[bytes]) -> int:
     if 1 < len(chunks) <= CHUNKS_PER_CALL and hasattr(os, "pwritev"):
         return os.pwritev(fd, chunks, offset)
     return os.pwrite(fd, b"".join(chunks), offset)
-
-
-def _sync_file(fd: int) -> None:
-    if sys.platform == "darwin":  # fsync there stops at the drive's cache
-        import fcntl
-
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    elif hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
-    else:
-        os.fsync(fd)
-
-
-def _grow(fd: int, before: int, size: int) -> None:
-    """Fill [before, size) with real zeros, or leave the file as long as it was."""
-    assert before <= size
-    try:
-        _reserve(fd, before, size - before)
-        _fill(fd, before, size)
-    except OSError:
-        with suppress(OSError):  # the first error is the one to tell; this only gives the space back
-            os.ftruncate(fd, before)
-        raise
-    assert os.fstat(fd).st_size == size
-
-
-def _reserve(fd: int, offset: int, size: int) -> None:
-    """Ask for the blocks first, where the file system can: a full disk is then known before a byte is written."""
-    if size == 0 or not hasattr(os, "posix_fallocate"):
-        return
-    try:
-        os.posix_fallocate(fd, offset, size)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-            raise
 
 
 def _fill(fd: int, start: int, stop: int) -> None:

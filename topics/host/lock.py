@@ -152,14 +152,14 @@ class DirectoryLock:
         """False after `release`, and in a forked child."""
         return self._fd >= 0
 
-    def confirm(self) -> None:
+    def confirm(self, *, sync: Callable[[int], None] = os.fsync) -> None:
         """Recovery is complete and synced: from now on this boot's un-synced bytes can be trusted to be there.
 
         Raises OSError; the next opener then sees a restart, which is safe.
         """
         assert self.held, "confirm after release, or in a forked child"
         _write(self._fd, self._confirmed)
-        os.fsync(self._fd)
+        sync(self._fd)
 
     def release(self) -> None:
         """Let go. Twice is fine; in a forked child it does nothing."""
