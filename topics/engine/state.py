@@ -16,7 +16,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of
-from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, WAL_RESERVE, Limits
+from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, Limits
 from topics.log import retention
 from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
@@ -139,7 +139,7 @@ class EngineState:
     def check_space(self, shard_number: int, size: int, *, keep_reserve: bool) -> None:
         """Room for `size` more bytes, before any seq: appends and creations leave the reserve alone (storage 3)."""
         shard = self.shards[shard_number]
-        needed = shard.pending_bytes + size + (WAL_RESERVE if keep_reserve else 0)
+        needed = shard.pending_bytes + size + (self.limits.wal_reserve if keep_reserve else 0)
         if needed > shard.space_left:
             raise Rejected(
                 Code.DISK_LOW,

@@ -79,7 +79,10 @@ def open_store(
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
     form = _choose_generation(disk, form, verdicts, options, clock)
-    wals = [_go_on(disk, entropy, form.generation, shard, verdicts) for shard in range(form.shards)]
+    wals = [
+        _go_on(disk, entropy, form.generation, shard, verdicts, options.limits)
+        for shard in range(form.shards)
+    ]
     engine = Engine(
         clock,
         shards=form.shards,
@@ -160,11 +163,16 @@ def _choose_generation(
 
 
 def _go_on(
-    disk: Disk, entropy: Entropy, generation: int, shard: int, verdicts: Mapping[ShardKey, Verdict]
+    disk: Disk,
+    entropy: Entropy,
+    generation: int,
+    shard: int,
+    verdicts: Mapping[ShardKey, Verdict],
+    limits: Limits,
 ) -> WalFile:
     """The writer of one shard: in its recovered file, or in a first one."""
     make_shard_dir(disk, generation, shard)
-    wal = WalFile(generation, shard, entropy)
+    wal = WalFile(generation, shard, entropy, limits)
     verdict = verdicts.get((generation, shard))
     if verdict is not None and verdict.tail is not None:
         _resume(wal, verdict)

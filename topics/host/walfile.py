@@ -19,7 +19,7 @@ import attrs
 from topics.codec.control import CommitMark, encode_control
 from topics.codec.walheader import HEADER_SIZE, WalHeader
 from topics.engine.batch import WalBatch, WalPosition
-from topics.kernel.limits import WAL_FILE_FIRST, WAL_FILE_GROWTH, WAL_FILE_MAX
+from topics.kernel.limits import WAL_FILE_GROWTH, Limits
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import WalFileId
 
@@ -115,15 +115,16 @@ class WalFile:
     """One shard's log being written. At most one plan is in flight."""
 
     __slots__ = (
-        "_busy", "_entropy", "_marked", "_next_frame", "_pending", "_reserved", "_size", "_synced", "_tail",
+        "_busy", "_entropy", "_limits", "_marked", "_next_frame", "_pending", "_reserved", "_size", "_synced", "_tail",
         "directory", "file", "file_id", "generation", "shard",
     )  # fmt: skip
 
-    def __init__(self, generation: int, shard: int, entropy: Entropy) -> None:
+    def __init__(self, generation: int, shard: int, entropy: Entropy, limits: Limits | None = None) -> None:
         self.generation = generation
         self.shard = shard
         self.directory = shard_dir(generation, shard)
         self._entropy = entropy
+        self._limits = limits or Limits()
         self.file: WalFileId | None = None
         self.file_id = b""
         self._size = 0
@@ -158,8 +159,8 @@ class WalFile:
 
     def wanted_reserve(self, needed: int = 0) -> int | None:
         """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write."""
-        size = self._size * WAL_FILE_GROWTH if self._size else WAL_FILE_FIRST
-        size = min(max(size, WAL_FILE_FIRST), WAL_FILE_MAX)
+        first, largest = self._limits.wal_file_first, self._limits.wal_file_max
+        size = min(max(self._size * WAL_FILE_GROWTH, first), largest)
         size = max(size, needed + HEADER_SIZE + 2 * MARK_SIZE)
         return None if self._reserved >= size else size
 

@@ -77,3 +77,6 @@ class Limits:
     page_bytes: int = 8 * MIB
     topics: int = 100_000
     tags_per_topic: int = 1_000_000
+    wal_file_first: int = WAL_FILE_FIRST
+    wal_file_max: int = WAL_FILE_MAX
+    wal_reserve: int = WAL_RESERVE
