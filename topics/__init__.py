@@ -1,1 +1,72 @@
-"""topics: a durable event log and job queue that one machine can run and that people trust."""
+"""topics: a durable event log and job queue that one machine can run and that people trust.
+
+    import topics
+
+    with topics.open("./data") as store:
+        store.topic("quakes").put({"mag": 4.2}, tag="us")
+        for item in store.topic("quakes").records():
+            print(item)
+
+Public names are imported when first used, so that `import topics` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from topics.embed.page import Page, Record
+    from topics.embed.store import Store, open
+    from topics.embed.topic import Topic
+    from topics.engine.replies import Appended, RecordsDeleted, TopicState
+    from topics.host.opening import StoreOptions
+    from topics.kernel.config import TopicConfig
+    from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected, TopicsError
+    from topics.kernel.limits import Limits
+    from topics.log.diff import Account
+    from topics.log.floors import Gap
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Account": "topics.log.diff",
+    "Appended": "topics.engine.replies",
+    "CannotOpen": "topics.kernel.errors",
+    "Corrupt": "topics.kernel.errors",
+    "Fatal": "topics.kernel.errors",
+    "Gap": "topics.log.floors",
+    "Limits": "topics.kernel.limits",
+    "Page": "topics.embed.page",
+    "Raw": "msgspec",
+    "Record": "topics.embed.page",
+    "RecordsDeleted": "topics.engine.replies",
+    "Rejected": "topics.kernel.errors",
+    "Store": "topics.embed.store",
+    "StoreOptions": "topics.host.opening",
+    "Topic": "topics.embed.topic",
+    "TopicConfig": "topics.kernel.config",
+    "TopicState": "topics.engine.replies",
+    "TopicsError": "topics.kernel.errors",
+    "open": "topics.embed.store",
+}
+
+__all__ = [
+    "Account", "Appended", "CannotOpen", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Raw", "Record",
+    "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState", "TopicsError",
+    "__version__", "open",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    module = _WHERE.get(name)
+    if module is None:
+        raise AttributeError(f"module 'topics' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

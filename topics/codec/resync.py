@@ -29,7 +29,7 @@ from topics.codec.primitives import Buffer, immutable
 from topics.kernel.errors import Corrupt
 
 # The head from `type` on: type, flags, then topic_id, seq and ts, whose two high bytes are zero.
-_HEAD: Final = re.compile(rb"[\x01-\x12][\x00-\x3f](?:.{6}\x00\x00){3}", re.DOTALL)
+HEAD_PATTERN: Final = re.compile(rb"[\x01-\x12][\x00-\x3f](?:.{6}\x00\x00){3}", re.DOTALL)
 assert TYPE_MAX == 0x12
 
 
@@ -87,7 +87,7 @@ def _resume(data: bytes, at: int, stop: int) -> int | None:
     claimed = check_head(data, at, stop)
     if not isinstance(claimed, Defect) and _frame_or_nothing(data, at + claimed, stop):
         at += claimed - 1
-    search = _HEAD.search
+    search = HEAD_PATTERN.search
     found = search(data, at + 1 + FRAME_LEN_SIZE, stop)
     while found is not None:
         at = found.start() - FRAME_LEN_SIZE

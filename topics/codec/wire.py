@@ -1,9 +1,10 @@
 """JSON at the edge: what is accepted as JSON, and answers spliced from stored bytes.
 
-A payload is stored and returned byte for byte, so it is checked once, on the way in: UTF-8, the grammar of RFC 8259 (no
-NaN, no Infinity, no raw control character in a string) and nesting of at most JSON_DEPTH_MAX. The grammar is checked by
-decoding to `msgspec.Raw`, which walks the text and builds nothing; it looks at neither UTF-8 nor depth, so those are
-checked here, on the whole body at C speed. Many separate texts are checked as one list.
+A payload is stored and returned byte for byte, so it is checked once, on the way in: UTF-8, the grammar of RFC 8259
+(no NaN, no Infinity, no raw control character in a string), no half of a surrogate pair, and nesting of at most
+JSON_DEPTH_MAX. The grammar is checked by decoding to `msgspec.Raw`, which walks the text and builds nothing; it looks
+at neither UTF-8 nor depth, so those are checked here, on the whole body at C speed. Many separate texts are checked as
+one list.
 
 A payload of the embedded store that is bytes goes out as `{"$bytes": BASE64}` beside `"$content_type"`.
 """

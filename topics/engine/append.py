@@ -55,7 +55,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     _check_topic_limits(topic, command.records, state.limits)
     digest = 0
     if command.idempotency_key is not None:
-        digest = body_digest(command.records)
+        digest = body_digest(command.records) if command.digest is None else command.digest
         if _answer_by_key(state, lane, topic, ticket, digest, now_ms):
             return
     if command.expected_head is not None and not ticket.head_checked:

@@ -11,11 +11,15 @@ from topics.log.match import Match
 
 @attrs.frozen(kw_only=True)
 class Append:
-    """Append records, all or nothing. `config` is used only if this write creates the topic."""
+    """Append records, all or nothing. `config` is used only if this write creates the topic.
+
+    `digest`: of the body before compression, for an idempotent write; None if nothing was compressed.
+    """
 
     topic: str
     records: RecordColumns
     idempotency_key: bytes | None = None
+    digest: int | None = None
     expected_head: int | None = None
     create: bool = True
     config: TopicConfig = attrs.field(factory=TopicConfig)

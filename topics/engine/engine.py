@@ -102,6 +102,11 @@ class Engine:
         """What to write next on a shard; None while a batch is in flight or there is nothing to do."""
         return self._state.shards[shard].take(self._state.time.read(), self._sync_interval_ms)
 
+    def wants_write(self, shard: int) -> bool:
+        """True if `take_batch` would have frames or a ticket to give (timed syncs come by `next_deadline_ms`)."""
+        queue = self._state.shards[shard]
+        return bool(queue.pending) and queue.in_flight is None and queue.read_only is None
+
     def written(self, batch: WalBatch, at: WalPosition) -> None:
         """The batch was handed to the operating system. Frames that need no sync are published."""
         state, shard = self._state, self._shard_of(batch)
@@ -152,11 +157,31 @@ class Engine:
         self._state.fail_shard(shard, error, left)
         self._settle()
 
+    def shard_failed(self, shard: int, error: Fatal) -> None:
+        """A write or sync outside a batch (a mark) failed: the same as for a batch."""
+        self._state.fail_shard(self._state.shards[shard], error, [])
+        self._settle()
+
+    def request_sync(self, shard: int) -> Ticket | None:
+        """Have everything written on the shard synced by the next batch; None if it is read-only."""
+        if self._state.shards[shard].read_only is not None:
+            return None
+        return self.propose(Sync(shard=shard))
+
+    def rested(self, shard: int, idle_ms: int) -> bool:
+        """True if nothing has waited or been synced on the shard for so long."""
+        queue = self._state.shards[shard]
+        return queue.quiet and self._state.time.read() - queue.synced_ms >= idle_ms
+
     def space(self, shard: int, bytes_left: int) -> None:
         """How many bytes the shard's files surely take; told before propose, so that 507 comes before any seq."""
         self._state.shards[shard].space_left = bytes_left
 
     # Time.
+
+    def now_ms(self) -> int:
+        """The engine's time."""
+        return self._state.time.read()
 
     def tick(self) -> None:
         """What time alone brings: floors that TTL moved, exact heads of rested topics. Bounded work a call."""

@@ -14,7 +14,6 @@ from topics.engine.batch import WalBatch
 from topics.engine.engine import Engine
 from topics.host.walfile import DiskOp, PlannedWrite, WalFile, run
 from topics.kernel.errors import Fatal
-from topics.kernel.limits import WAL_RESERVE
 from topics.kernel.ports import Disk
 
 
@@ -60,7 +59,7 @@ class ShardWriter:
     # Its stages. `write` and `sync` are the system calls; the others are the engine's and belong under a lock.
 
     def place(self, batch: WalBatch) -> PlannedWrite:
-        return self.wal.place(batch, self.engine.state.time.high_ms)
+        return self.wal.place(batch, self.engine.now_ms())
 
     def write(self, plan: PlannedWrite) -> OSError | None:
         """Hand the batch to the operating system. An error is a value: the caller fails the batch."""
@@ -83,44 +82,61 @@ class ShardWriter:
 
     def fail(self, batch: WalBatch, error: OSError) -> None:
         """The shard ends here until the next recovery."""
-        self.failed = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)
-        self.failed.__cause__ = error
+        self.failed = self._fatal(error)
         self.engine.failed(batch, self.failed)
 
     # Marks and space.
 
     def mark(self) -> None:
         """The closing mark of an idle shard, if one is due."""
-        if self.failed is not None or not self.wal.mark_due:
-            return
-        error = self._run(self.wal.closing_mark(self.engine.state.time.high_ms))
+        if self.failed is None and self.wal.mark_due:
+            self.end_mark(self._run(self.begin_mark()))
+
+    def begin_mark(self) -> Sequence[DiskOp]:
+        return self.wal.closing_mark(self.engine.now_ms())
+
+    def end_mark(self, error: OSError | None) -> None:
         if error is None:
             self.wal.closed()
             self.tell_space()
         else:
-            self.failed = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)
-            self.engine.state.fail_shard(self.engine.state.shards[self.shard], self.failed, [])
+            self.failed = self._fatal(error)
+            self.engine.shard_failed(self.shard, self.failed)
 
     def keep_reserve(self, needed: int = 0) -> bool:
         """Reserve the next file ahead of need, for one write of `needed` bytes too. False if there is no space."""
+        size = self.wanted_reserve(needed)
+        if size is None:
+            return not self.disk_low
+        return self.end_reserve(size, self._run(self.wal.reserve(size)))
+
+    def wanted_reserve(self, needed: int = 0) -> int | None:
+        """Size to reserve the next file with; None if there is nothing to do, or no space to do it in."""
         size = self.wal.wanted_reserve(needed)
-        low = self.disk.free_bytes() < self._min_free_bytes + (size or 0)
-        if size is not None and not low:
-            error = self._run(self.wal.reserve(size))
-            if error is None:
-                self.wal.reserved(size)
-            elif error.errno in _NO_SPACE:
-                low = True
-            else:
-                raise error
-        self.disk_low = low
+        self.disk_low = self.disk.free_bytes() < self._min_free_bytes + (size or 0)
         self.tell_space()
-        return not low
+        return None if self.disk_low else size
+
+    def end_reserve(self, size: int, error: OSError | None) -> bool:
+        """The reserve is there, or there was no space for it. Another error of the disk is raised."""
+        if error is None:
+            self.wal.reserved(size)
+        elif error.errno in _NO_SPACE:
+            self.disk_low = True
+        else:
+            raise error
+        self.tell_space()
+        return error is None
 
     def tell_space(self) -> None:
         """Appends need more than the reserve, so on a low disk they are refused and deletes are not (storage 3)."""
         room = self.wal.room()
-        self.engine.space(self.shard, min(room, WAL_RESERVE) if self.disk_low else room)
+        self.engine.space(self.shard, min(room, self.engine.limits.wal_reserve) if self.disk_low else room)
+
+    def _fatal(self, error: OSError) -> Fatal:
+        fatal = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)
+        fatal.__cause__ = error
+        return fatal
 
     def _run(self, ops: Sequence[DiskOp]) -> OSError | None:
         try:

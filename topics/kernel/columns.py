@@ -67,6 +67,14 @@ class RecordColumns:
         """True if the records carry data and nothing else."""
         return not self.optional()
 
+    def with_data(self, data: Sequence[bytes], *, compressed: Sequence[bool]) -> RecordColumns:
+        """The same records with other stored bytes."""
+        return RecordColumns(
+            data, node=self.node, tag=self.tag, key=self.key, meta=self.meta, content_type=self.content_type,
+            dedup_id=self.dedup_id, ttl_ms=self.ttl_ms, priority=self.priority, delay_ms=self.delay_ms,
+            compressed=compressed,
+        )  # fmt: skip
+
     def take(self, kept: Sequence[int]) -> RecordColumns:
         """The records at these indexes, in that order (used to leave duplicates out)."""
 

@@ -1,0 +1,206 @@
+"""What a caller gives, as the columns the core takes: the one place where Python values become stored bytes.
+
+A record is a mapping `{"data": …, "tag": …, …}`, or its bare payload: `bytes` (stored as they are, with a content
+type) or `topics.Raw` (JSON text already encoded, checked and stored byte for byte). Everything is checked before the
+engine sees it; each refusal names the record and the field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from topics.codec.wire import check_json_many, depth_fits
+from topics.kernel.checks import text_bytes, whole_number
+from topics.kernel.columns import RecordColumns
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, Limits
+
+BYTES_CONTENT_TYPE: Final = b"application/octet-stream"
+_FIELDS: Final = frozenset(
+    {"data", "tag", "node", "key", "meta", "ttl_ms", "priority", "delay_ms", "dedup_id", "content_type"}
+)
+_RESERVED_META: Final = ("$", "_topics")
+_RESERVED_DEDUP: Final = (b"dl:", b"sched:")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) -> RecordColumns:
+    """The columns of one write. `node` is the default origin of every record.
+
+    Raises:
+        Rejected: naming `records[i].field`, or the limit.
+    """
+    if isinstance(records, (str, bytes, Mapping)):
+        raise invalid("records", f"must be a list of records, not one {type(records).__name__}")
+    given = records if isinstance(records, list) else list(records)
+    if len(given) > limits.records_per_write:
+        raise Rejected(
+            Code.BATCH_TOO_LARGE,
+            f"records: {len(given)} records are more than the limit of {limits.records_per_write} a write",
+            limit=limits.records_per_write,
+        )
+    default_node = None if node is None else text_bytes("node", node, bytes_max=limits.node_bytes)
+    if given and all(type(record) is msgspec.Raw for record in given):
+        columns = RecordColumns([bytes(record) for record in given])
+        check_json_many(columns.data)
+    else:
+        columns = _Intake(given, limits).columns()
+    if default_node is not None:
+        own = columns.node or [b""] * len(columns)
+        columns.node = [name or default_node for name in own]
+    _check_sizes(columns, limits)
+    return columns
+
+
+def encode_json(field: str, value: object) -> bytes:
+    """A Python value as JSON text.
+
+    Raises:
+        Rejected: what JSON cannot say (NaN, Infinity, lone surrogates, other types), or nesting above 200.
+    """
+    if type(value) is msgspec.Raw:
+        text = bytes(value)
+        check_json_many([text], field=field)
+        return text
+    try:
+        text = _encode(value)
+    except RecursionError:
+        raise invalid(field, f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise invalid(field, f"is not JSON: {error}") from None
+    if b"null" in text and not _finite(value):
+        raise invalid(field, "NaN and Infinity are not JSON")
+    if not depth_fits(text, JSON_DEPTH_MAX):
+        raise invalid(field, f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
+    return text
+
+
+class _Intake:
+    """Records of any form, one after another into columns."""
+
+    def __init__(self, given: Sequence[Any], limits: Limits) -> None:
+        self.given = given
+        self.limits = limits
+        self.data: list[bytes] = []
+        self.optional: dict[str, list[Any]] = {}
+
+    def columns(self) -> RecordColumns:
+        raw: list[bytes] = []
+        for i, record in enumerate(self.given):
+            if isinstance(record, Mapping):
+                self._add_mapping(i, record)
+            elif isinstance(record, (bytes, bytearray, memoryview)):
+                self.data.append(bytes(record))
+                self._set(i, "content_type", BYTES_CONTENT_TYPE, b"")
+            elif type(record) is msgspec.Raw:
+                raw.append(bytes(record))
+                self.data.append(raw[-1])
+            else:
+                raise invalid(
+                    f"records[{i}]",
+                    f"must be a mapping with `data`, bytes or topics.Raw, not {type(record).__name__}",
+                )
+        check_json_many(raw)
+        return RecordColumns(self.data, **{name: self._whole(name) for name in self.optional})
+
+    def _add_mapping(self, i: int, record: Mapping[str, Any]) -> None:
+        if "data" not in record:
+            raise invalid(f"records[{i}].data", "is missing")
+        unknown = [name for name in record if name not in _FIELDS]
+        if unknown:
+            raise invalid(
+                f"records[{i}]", f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_FIELDS))}"
+            )
+        data, content_type = record["data"], record.get("content_type")
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            self.data.append(bytes(data))
+            if content_type is None:
+                self._set(i, "content_type", BYTES_CONTENT_TYPE, b"")
+        else:
+            if content_type is not None:
+                raise invalid(f"records[{i}].content_type", "goes with a bytes payload only")
+            self.data.append(encode_json(f"records[{i}].data", data))
+        for name, value in record.items():
+            if name != "data" and value is not None:
+                self._add_field(i, name, value)
+
+    def _add_field(self, i: int, name: str, value: object) -> None:
+        field, limits = f"records[{i}].{name}", self.limits
+        match name:
+            case "tag" | "node" | "key" | "content_type":
+                bytes_max = getattr(limits, f"{name}_bytes")
+                self._set(i, name, text_bytes(field, value, bytes_max=bytes_max), b"")
+            case "dedup_id":
+                dedup_id = text_bytes(field, value, bytes_max=limits.dedup_id_bytes)
+                if dedup_id.startswith(_RESERVED_DEDUP):
+                    raise invalid(field, "ids that start with `dl:` or `sched:` are reserved")
+                self._set(i, name, dedup_id, b"")
+            case "meta":
+                self._set(i, name, encode_meta(field, value, limits), b"")
+            case "priority":
+                self._set(i, name, min(whole_number(field, value), 9), None)
+            case _:
+                self._set(i, name, min(whole_number(field, value), TTL_MS_MAX), None)
+
+    def _set(self, i: int, name: str, value: object, absent: object) -> None:
+        column = self.optional.setdefault(name, [])
+        column.extend([absent] * (i - len(column)))
+        column.append(value)
+
+    def _whole(self, name: str) -> list[Any]:
+        column = self.optional[name]
+        absent = None if name in ("ttl_ms", "priority", "delay_ms") else b""
+        return column + [absent] * (len(self.data) - len(column))
+
+
+def encode_meta(field: str, value: object, limits: Limits) -> bytes:
+    """`meta` as JSON text: an object of strings, within its limits, no reserved key."""
+    if not isinstance(value, Mapping):
+        raise invalid(field, f"must be an object of strings, not {type(value).__name__}")
+    if len(value) > limits.meta_keys:
+        raise invalid(
+            field, f"{len(value)} keys are more than the limit of {limits.meta_keys}", limit=limits.meta_keys
+        )
+    for name, text in value.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise invalid(field, "every key and every value must be a string")
+        if name.startswith(_RESERVED_META):
+            raise invalid(field, f"key {name[:64]!r} is reserved: keys do not start with `$` or `_topics`")
+    encoded = encode_json(field, dict(value))
+    if len(encoded) > limits.meta_bytes:
+        raise invalid(
+            field,
+            f"{len(encoded)} bytes are more than the limit of {limits.meta_bytes}",
+            limit=limits.meta_bytes,
+        )
+    return encoded if value else b""
+
+
+def _check_sizes(columns: RecordColumns, limits: Limits) -> None:
+    meta = columns.meta
+    for i, data in enumerate(columns.data):
+        size = len(data) + (len(meta[i]) if meta is not None else 0)
+        if size > limits.record_bytes:
+            raise Rejected(
+                Code.RECORD_TOO_LARGE,
+                f"records[{i}]: {size} bytes of data and meta are more than the limit of {limits.record_bytes}",
+                limit=limits.record_bytes,
+            )
+
+
+def _finite(value: object) -> bool:
+    """False if a NaN or an Infinity hides anywhere in the value."""
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return False
+        if isinstance(item, Mapping):
+            todo.extend(item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            todo.extend(item)
+    return True

@@ -1,0 +1,305 @@
+"""`open` and `Store`: a data directory in the caller's process. Thread-safe; group commit across threads.
+
+`put*`, `create`, `configure` and `delete` return when their class says so: `fsync` after the sync that covers them,
+`disk` and `memory` when the operating system has the bytes. Every refusal is `topics.Rejected` with nothing written;
+`topics.Fatal` means the outcome is unknown until the store is opened again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+
+from topics.codec.digest import body_digest
+from topics.codec.frame import FrameView
+from topics.embed.driver import LocalEngine
+from topics.embed.page import Page, make_page
+from topics.embed.topic import Topic
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
+from topics.engine.recover import CutReport, DamageReport
+from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
+from topics.host import compress
+from topics.host.clock import SystemClock
+from topics.host.disk import OsDisk
+from topics.host.entropy import SystemEntropy
+from topics.host.layout import read_format
+from topics.host.lock import DirectoryLock
+from topics.host.opening import Opened, StoreOptions, open_store
+from topics.host.walfile import wal_path
+from topics.kernel.checks import flag
+from topics.kernel.config import Compression, TopicConfig, parse_config
+from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable
+from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import Limits
+from topics.kernel.ports import Clock, Disk
+from topics.log.diff import DiffPlan, DiffQuery, assemble
+
+
+def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gzip.open`
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    clock: Clock | None = None,
+    options: StoreOptions | None = None,
+) -> Store:
+    """Open a data directory, recovering it; make it if it is not there and `create` is true.
+
+    One process owns a directory at a time. A damaged log opens read-only: see `Store.damages`.
+
+    Raises:
+        CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
+    """
+    root = Path(path)
+    _prepare(root, create=create)
+    disk = OsDisk(root)
+    lock: DirectoryLock | None = None
+    try:
+        read_format(disk, str(root))  # before LOCK is made: a foreign directory is not touched
+        lock = DirectoryLock.acquire(root)
+        opened = open_store(
+            disk,
+            clock or SystemClock(),
+            SystemEntropy(),
+            where=str(root),
+            machine_restarted=lock.machine_restarted,
+            confirm=lock.confirm,
+            options=options,
+        )
+    except BaseException as error:
+        disk.close()
+        if lock is not None:
+            lock.release()
+        if isinstance(error, OSError):
+            raise _cannot_open(root, error) from error
+        raise
+    return Store(opened, disk, lock=lock, where=str(root))
+
+
+class Store:
+    """An open data directory. Use it as a context manager, or call `close`."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        disk: Disk,
+        *,
+        lock: DirectoryLock | None = None,
+        where: str = "",
+        housekeeping: bool = True,
+    ) -> None:
+        self.where = where
+        self._opened = opened
+        self._disk = disk
+        self._lock = lock
+        self._local = LocalEngine(opened.engine, opened.writers, housekeeping=housekeeping)
+
+    @property
+    def read_only(self) -> bool:
+        """True if the log is damaged: reads serve what is intact, writes are refused."""
+        return self._opened.read_only
+
+    @property
+    def damages(self) -> Sequence[DamageReport]:
+        """Acknowledged data found damaged when the store was opened: file, offset, topic and seqs."""
+        return self._opened.damages
+
+    @property
+    def cuts(self) -> Sequence[CutReport]:
+        """Un-synced tails cut when the store was opened: how many bytes, which topics and seqs were in them."""
+        return self._opened.cuts
+
+    @property
+    def limits(self) -> Limits:
+        return self._opened.engine.limits
+
+    def create(self, name: str, **config: Any) -> Topic:
+        """Create a topic, or replace the whole config of an existing one: omitted fields take their defaults.
+
+        Raises:
+            Rejected: a bad name or config; 409 if the type differs, or the class crosses `ephemeral` while not empty.
+        """
+        check_topic_name(name)
+        parsed = parse_config(config, record_bytes_max=self.limits.record_bytes)
+        self._local.call(PutTopic(topic=name, config=parsed))
+        return self.topic(name)
+
+    def topic(self, name: str) -> Topic:
+        """A handle. The topic need not exist: a write creates it, a read says that it is not there."""
+        return Topic(self, check_topic_name(name))
+
+    def list(self, prefix: str = "") -> Sequence[TopicState]:
+        """The state of every topic whose name starts so, ascending by name."""
+        self._local.check_open()
+        with self._local.lock:
+            engine = self._opened.engine
+            return [engine.topic_state(name) for name in engine.names(prefix)]
+
+    def delete(self, name: str, *, if_empty: bool = False) -> bool:
+        """Delete a topic with everything in it. False if there was none."""
+        reply = self._local.call(DeleteTopic(topic=name, if_empty=flag("if_empty", if_empty)))
+        assert isinstance(reply, TopicDeleted)
+        return reply.deleted
+
+    def sync(self) -> None:
+        """Return when everything written so far, in any class that is logged, is on stable storage."""
+        self._local.sync()
+
+    def close(self) -> None:
+        """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
+        self._local.close()
+        if self._lock is not None and self._lock.held:
+            if isinstance(self._disk, OsDisk):
+                self._disk.close()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({self.where!r})"
+
+    # For Topic.
+
+    def append(self, command: Append, *, sync: bool = False) -> Appended:
+        """Compress as the topic says, then append."""
+        command = self._compressed(command)
+        reply = self._local.call(command, sync=sync)
+        assert isinstance(reply, Appended)
+        return reply
+
+    def call(self, command: PutTopic | DeleteRecords) -> TopicPut | RecordsDeleted:
+        reply = self._local.call(command)
+        assert isinstance(reply, TopicPut | RecordsDeleted)
+        return reply
+
+    def state(self, name: str) -> TopicState:
+        self._local.check_open()
+        self._local.let_time_pass(name)
+        with self._local.lock:
+            return self._opened.engine.topic_state(name, touch=True)
+
+    def config(self, name: str) -> TopicConfig | None:
+        """The published config, None if there is no such topic."""
+        with self._local.lock:
+            try:
+                return self._opened.engine.topic_state(name).config
+            except Rejected:
+                return None
+
+    def read(self, query: DiffQuery, *, account: bool) -> Page:
+        """Plan, fetch, assemble (architecture 3.5)."""
+        self._local.check_open()
+        self._local.let_time_pass(query.topic)
+        while True:
+            with self._local.lock:
+                plan = self._opened.engine.plan_diff(query)
+            views = [self._plain(view, plan.topic) for view in self._fetch(plan)]
+            fitting = _fitting(views, query.bytes_max)
+            if fitting == len(views):
+                return make_page(plan, views, account=account)
+            query = attrs.evolve(query, limit=fitting)  # decompressed, the page is over its budget
+
+    def _fetch(self, plan: DiffPlan) -> Sequence[FrameView]:
+        buffers = []
+        for extent in plan.extents:
+            source = extent.source
+            if isinstance(source, bytes):
+                buffers.append(source[extent.offset : extent.offset + extent.size])
+            else:
+                buffers.append(self._disk.read(wal_path(source), extent.offset, extent.size))
+        try:
+            return assemble(plan, buffers)
+        except Corrupt as damage:
+            files = sorted({wal_path(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
+            raise Corrupt(
+                f"topic {plan.topic!r} seq {damage.detail.get('seq')}: a stored record is damaged in {', '.join(files)}"
+                f" ({damage.detail.get('reason')})",
+                topic=plan.topic,
+                seq=damage.detail.get("seq"),
+                files=files,
+            ) from damage
+
+    def _plain(self, view: FrameView, topic: str) -> FrameView:
+        if not view.compressed:
+            return view
+        try:
+            return view.with_data(compress.decompress(view.data))
+        except Corrupt as damage:
+            raise Corrupt(
+                f"topic {topic!r} seq {view.seq}: {damage.message}", topic=topic, seq=view.seq
+            ) from damage
+
+    def _compressed(self, command: Append) -> Append:
+        config = self.config(command.topic) or command.config
+        if config.compression is Compression.NONE:
+            return command
+        records = command.records
+        kind: compress.Compression = "gzip" if config.compression is Compression.GZIP else "zstd"
+        for i, data in enumerate(records.data):
+            if len(data) > config.max_record_bytes:
+                raise Rejected(
+                    Code.RECORD_TOO_LARGE,
+                    f"records[{i}]: {len(data)} bytes are above the topic's max_record_bytes {config.max_record_bytes}",
+                    limit=config.max_record_bytes,
+                )
+        packed = [
+            compress.worth(config.compression.value, config.compression_min_bytes, data)
+            for data in records.data
+        ]
+        if all(data is None for data in packed):
+            return command
+        digest = body_digest(records) if command.idempotency_key is not None else None
+        stored = records.with_data(
+            [records.data[i] if data is None else data for i, data in enumerate(packed)],
+            compressed=[data is not None for data in packed],
+        )
+        return attrs.evolve(command, records=stored, digest=digest)
+
+
+def _prepare(root: Path, *, create: bool) -> None:
+    try:
+        if create:
+            root.mkdir(parents=True, exist_ok=True)
+        elif not root.exists():
+            raise CannotOpen(
+                Unusable.MISSING, f"{root} does not exist; nothing has been stored there yet", path=str(root)
+            )
+    except FileExistsError:
+        pass  # said better by the next check
+    except OSError as error:
+        raise _cannot_open(root, error) from error
+    if not root.is_dir():
+        raise CannotOpen(Unusable.NOT_A_DIRECTORY, f"{root} is not a directory", path=str(root))
+
+
+def _cannot_open(root: Path, error: OSError) -> CannotOpen:
+    if isinstance(error, PermissionError):
+        return CannotOpen(
+            Unusable.UNWRITABLE, f"{root} cannot be written by this user ({error.strerror})", path=str(root)
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CannotOpen(
+            Unusable.NO_SPACE, f"{root}: no space left on the device; free some", path=str(root)
+        )
+    return CannotOpen(Unusable.UNWRITABLE, f"{root} cannot be opened: {error}", path=str(root))
+
+
+def _fitting(views: Sequence[FrameView], bytes_max: int) -> int:
+    """How many of the records fit the budget as they are; at least one."""
+    room = bytes_max
+    for i, view in enumerate(views):
+        room -= len(view.data)
+        if room < 0 and i and view.compressed:
+            return i
+    return len(views)

@@ -1,0 +1,220 @@
+"""`Topic`: a handle by name. Same method names as the HTTP client's, so code moves by changing one line.
+
+It checks and shapes what the caller gives; the store carries it out. The topic need not exist: a write creates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from topics.embed.intake import take_records
+from topics.embed.page import Page, Record
+from topics.engine.commands import Append, DeleteRecords, PutTopic
+from topics.engine.replies import Appended, RecordsDeleted, TopicPut, TopicState
+from topics.kernel.checks import flag, seq_number, text_bytes, whole_number
+from topics.kernel.config import TopicConfig, parse_config
+from topics.kernel.errors import invalid
+from topics.kernel.limits import READ_LIMIT_DEFAULT, READ_NODES_MAX, Limits
+from topics.log.diff import DiffQuery
+from topics.log.floors import Gap
+from topics.log.match import parse_match
+
+if TYPE_CHECKING:
+    from topics.embed.store import Store
+
+
+class Topic:
+    """A handle of one topic of a store."""
+
+    __slots__ = ("_store", "name")
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self.name = name
+
+    def put(
+        self,
+        data: Any,
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        key: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        ttl_ms: int | None = None,
+        dedup_id: str | None = None,
+        content_type: str | None = None,
+        priority: int | None = None,
+        delay_ms: int | None = None,
+        idempotency_key: str | None = None,
+        expected_head: int | None = None,
+        create: bool = True,
+        sync: bool = False,
+    ) -> Appended:
+        """Append one record: any JSON value, `topics.Raw` JSON text, or bytes. See `put_many`."""
+        record: dict[str, Any] = {
+            "data": data, "tag": tag, "node": node, "key": key, "meta": meta, "ttl_ms": ttl_ms, "dedup_id": dedup_id,
+            "content_type": content_type, "priority": priority, "delay_ms": delay_ms,
+        }  # fmt: skip
+        return self.put_many(
+            [record], idempotency_key=idempotency_key, expected_head=expected_head, create=create, sync=sync
+        )
+
+    def put_many(
+        self,
+        records: Iterable[Any],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        expected_head: int | None = None,
+        create: bool = True,
+        sync: bool = False,
+    ) -> Appended:
+        """Append records, all or nothing: mappings `{"data": …, "tag": …}`, bytes, or `topics.Raw` JSON texts.
+
+        `create`: make the topic if it is not there. `sync`: return only when this write is on stable storage,
+        whatever the topic's class.
+
+        Raises:
+            Rejected: nothing was written. `topic_full`, `seq_mismatch`, `disk_low`, `record_too_large` …
+            Fatal: the write or sync failed; whether it is there is known after the next opening.
+        """
+        store = self._store
+        command = Append(
+            topic=self.name,
+            records=take_records(records, node=node, limits=store.limits),
+            idempotency_key=_key(idempotency_key, store.limits),
+            expected_head=None if expected_head is None else seq_number("expected_head", expected_head),
+            create=flag("create", create),
+        )
+        return store.append(command, sync=flag("sync", sync))
+
+    def read(
+        self,
+        *,
+        from_seq: int = 0,
+        from_ts: int | None = None,
+        limit: int = 0,
+        match: str | Sequence[str] | None = None,
+        node: str | Iterable[str] | None = None,
+        account: bool = False,
+        epoch: int | None = None,
+        max_bytes: int = 0,
+    ) -> Page:
+        """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
+
+        `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or a match tuple. `node`: the reader's own
+        names, whose records it does not get. `epoch`: of the page the cursor came from.
+
+        Raises:
+            Rejected: topic_not_found, invalid_request.
+            Corrupt: a stored record fails its checksum.
+        """
+        limits = self._store.limits
+        if from_ts is not None and from_seq:
+            raise invalid("from_ts", "give from_seq or from_ts, not both")
+        query = DiffQuery(
+            topic=self.name,
+            from_seq=seq_number("from_seq", from_seq),
+            from_ts=None if from_ts is None else seq_number("from_ts", from_ts),
+            epoch=None if epoch is None else whole_number("epoch", epoch),
+            limit=min(whole_number("limit", limit) or READ_LIMIT_DEFAULT, limits.read_limit),
+            nodes=_nodes(node, limits),
+            match=None if match is None else parse_match(match, tag_bytes_max=limits.tag_bytes),
+            bytes_max=min(
+                whole_number("max_bytes", max_bytes) or limits.page_bytes_default, limits.page_bytes
+            ),
+        )
+        return self._store.read(query, account=flag("account", account))
+
+    def records(
+        self,
+        *,
+        from_seq: int = 0,
+        from_ts: int | None = None,
+        match: str | Sequence[str] | None = None,
+        node: str | Iterable[str] | None = None,
+    ) -> Iterator[Record | Gap]:
+        """Every record up to the head as it is when reached, and a `Gap` wherever records were lost."""
+        nodes = [node] if isinstance(node, str) else node if node is None else list(node)
+        page = self.read(
+            from_seq=from_seq, from_ts=from_ts, limit=self._store.limits.read_limit, match=match, node=nodes
+        )
+        while True:
+            if page.tombstone is not None:
+                yield page.tombstone
+            yield from page.records
+            if page.caught_up:
+                return
+            page = self.read(
+                from_seq=page.next_from_seq,
+                limit=self._store.limits.read_limit,
+                match=match,
+                node=nodes,
+                epoch=page.epoch,
+            )
+
+    def delete(
+        self, *, before_seq: int | None = None, match: str | Sequence[str] | None = None
+    ) -> RecordsDeleted:
+        """Delete records for good: below `before_seq`, with a matching tag, or both. Nothing above the present head.
+
+        Raises:
+            Rejected: no selector, a bad match, topic_not_found.
+        """
+        command = DeleteRecords(
+            topic=self.name,
+            before_seq=None if before_seq is None else seq_number("before_seq", before_seq),
+            match=None if match is None else parse_match(match, tag_bytes_max=self._store.limits.tag_bytes),
+        )
+        reply = self._store.call(command)
+        assert isinstance(reply, RecordsDeleted)
+        return reply
+
+    def configure(self, **config: Any) -> TopicConfig:
+        """Replace the whole config, creating the topic if it is not there: omitted fields take their defaults.
+
+        Only `type` is kept, because it never changes.
+        """
+        present = self._store.config(self.name)
+        if present is not None:
+            config.setdefault("type", present.type.value)
+        parsed = parse_config(config, record_bytes_max=self._store.limits.record_bytes)
+        reply = self._store.call(PutTopic(topic=self.name, config=parsed))
+        assert isinstance(reply, TopicPut)
+        return reply.config
+
+    def state(self) -> TopicState:
+        """Heads, floors, counts and config as published.
+
+        Raises:
+            Rejected: topic_not_found.
+        """
+        return self._store.state(self.name)
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r})"
+
+
+def _key(key: str | None, limits: Limits) -> bytes | None:
+    if key is None:
+        return None
+    encoded = text_bytes("idempotency_key", key, bytes_max=4 * limits.idempotency_key_chars)
+    if len(key) > limits.idempotency_key_chars:
+        raise invalid(
+            "idempotency_key",
+            f"{len(key)} characters are more than the limit of {limits.idempotency_key_chars}",
+            limit=limits.idempotency_key_chars,
+        )
+    return encoded
+
+
+def _nodes(node: str | Iterable[str] | None, limits: Limits) -> frozenset[bytes]:
+    if node is None:
+        return frozenset()
+    names = [node] if isinstance(node, str) else list(node)
+    if len(names) > READ_NODES_MAX:
+        raise invalid(
+            "node", f"{len(names)} nodes are more than the limit of {READ_NODES_MAX}", limit=READ_NODES_MAX
+        )
+    return frozenset(text_bytes("node", name, bytes_max=limits.node_bytes) for name in names)
