@@ -1,0 +1,54 @@
+"""docs/formats.md is what the codec says, and enough to write a reader from."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import re
+import struct
+
+import pytest
+import xxhash
+
+from topics.codec.layout import Ext, Flag, FrameType
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+
+def generator():
+    loader = importlib.machinery.SourceFileLoader("formats_page", str(ROOT / "ci" / "formats"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.rule("T0.4")
+def test_the_page_is_what_the_codec_says():
+    assert (ROOT / "docs" / "formats.md").read_text(encoding="utf-8") == generator().page(), "run ci/formats"
+
+
+@pytest.mark.rule("T0.4")
+def test_the_page_names_every_type_flag_and_extension():
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    for member in (*FrameType, *Flag, *Ext):
+        assert f"| {member.value} | {member.name} |" in text
+
+
+@pytest.mark.rule("T0.1", "T0.4")
+def test_a_stranger_reads_the_example_with_the_page_alone():
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    dumped = re.search(r"### wal-file\.bin.*?```\n(.*?)\n```", text, re.DOTALL)[1]
+    body = bytes.fromhex("".join(line[6:53] for line in dumped.splitlines()))
+    forms = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| (u\d+) \|", text.split("## Frame\n")[1], re.MULTILINE)
+    head = struct.Struct("<" + "".join(forms[form] for _, _, _, form in rows))
+    names = [name for _, _, name, _ in rows]
+    at, seen = 48, []
+    while struct.unpack_from("<I", body, at)[0]:
+        frame = dict(zip(names, head.unpack_from(body, at), strict=True))
+        end = at + 4 + frame["frame_len"]
+        assert struct.unpack_from("<Q", body, end - 8)[0] == xxhash.xxh3_64_intdigest(body[at + 4 : end - 8])
+        seen.append((frame["type"], frame["seq"]))
+        at = end
+
+    assert not any(body[at:])
+    assert seen == [(2, 0), (1, 1), (1, 2), (1, 3), (12, 0), (1, 4), (18, 0), (1, 5), (6, 0), (11, 0)]

@@ -1,0 +1,145 @@
+"""Golden files: bytes that every later version reads as this one does, and this one writes as it did.
+
+A file here is never rewritten. A format that changes gets a new version and new files beside these.
+"""
+
+import pathlib
+
+import pytest
+
+from tests.codec.samples import flat_items
+from topics.codec.control import (
+    CommitMark,
+    ConfigUpdate,
+    Delete,
+    EvictWatermark,
+    HeadWatermark,
+    LossRange,
+    TopicCreate,
+    TopicDelete,
+    WriteResult,
+    decode_control,
+    encode_control,
+)
+from topics.codec.encode import encode_run
+from topics.codec.frame import Keyed, decode_frame
+from topics.codec.scan import Stop, scan
+from topics.codec.walheader import HEADER_SIZE, WalHeader
+from topics.kernel.columns import RecordColumns
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
+TS = 1_700_000_000_000
+FILE_ID = bytes.fromhex("0123456789abcdef")
+HEADER = WalHeader(generation=0, shard=1, first_frame=42, file_id=FILE_ID)
+KEYED = Keyed(b"order-1", 0x1122334455667788)
+FULL = RecordColumns(
+    [b'{"n": 1}'],
+    node=[b"node-a"],
+    tag=[b"blue"],
+    key=[b"k1"],
+    meta=[b'{"trace":"t1"}'],
+    content_type=[b"application/json"],
+    dedup_id=[b"d1"],
+    ttl_ms=[60_000],
+    priority=[9],
+    delay_ms=[1_000],
+)
+PAYLOADS = {
+    "topic_create": TopicCreate("orders", 1, {"type": "log", "cap_records": 10}, 64),
+    "topic_delete": TopicDelete(),
+    "delete": Delete(6, b'["tag","Eq","blue"]', 9),
+    "evict_watermark": EvictWatermark(),
+    "config_update": ConfigUpdate({"type": "log", "ttl_ms": 5}),
+    "head_watermark": HeadWatermark(128),
+    "commit_mark": CommitMark(FILE_ID, 1, 4096),
+    "loss_range": LossRange(10, 64, "crash"),
+    "write_result": WriteResult(b"order-1", 0x1122334455667788, 3, 5, [(1, 2), (2, 4)]),
+}
+
+
+def control(name, **extra):
+    payload = PAYLOADS[name]
+    topic_id = 0 if isinstance(payload, CommitMark) else 7
+    return encode_control(payload, topic_id=topic_id, ts=TS, **extra)
+
+
+def appended(records, *, seq, frames, keyed=None, durable=False):
+    return encode_run(7, seq, TS, records, durable=durable, keyed=keyed, write_frames=frames)[0]
+
+
+def wal_body():
+    """One write of each kind, as a file holds them."""
+    return b"".join(
+        (
+            control("topic_create", durable=True),
+            appended(RecordColumns([b"1", b"22", b'"three"']), seq=1, frames=3),
+            control("commit_mark"),
+            appended(FULL, seq=4, frames=1, keyed=KEYED, durable=True),
+            control("write_result", write_frames=2),
+            appended(RecordColumns([b"5"]), seq=5, frames=0),
+            control("delete"),
+            control("head_watermark"),
+        )
+    )
+
+
+def written():
+    files = {f"frame-{name}": control(name) for name in PAYLOADS}
+    files["frame-append-plain"] = appended(RecordColumns([b'{"n": 1}']), seq=1, frames=1)
+    files["frame-append-full"] = appended(FULL, seq=1, frames=2, keyed=KEYED, durable=True)
+    files["wal-header"] = HEADER.encode()
+    files["wal-file"] = HEADER.encode() + wal_body() + bytes(64)
+    return files
+
+
+def golden(name):
+    return (GOLDEN / f"{name}.bin").read_bytes()
+
+
+@pytest.mark.rule("T0.3")
+@pytest.mark.parametrize("name", sorted(written()))
+def test_this_version_writes_the_golden_bytes(name):
+    assert written()[name].hex() == golden(name).hex()
+
+
+@pytest.mark.rule("T0.3")
+def test_every_golden_file_has_its_test():
+    names = {path.stem for path in GOLDEN.glob("frame-*.bin")} | {
+        path.stem for path in GOLDEN.glob("wal-*.bin")
+    }
+
+    assert names == set(written())
+
+
+@pytest.mark.rule("T0.3", "T2.16")
+@pytest.mark.parametrize("name", sorted(PAYLOADS))
+def test_golden_control_frames_are_read(name):
+    frame = golden(f"frame-{name}")
+    read = decode_control(frame)
+
+    assert (read.payload, read.ts, read.length) == (PAYLOADS[name], TS, len(frame))
+
+
+@pytest.mark.rule("T0.3", "T2.11", "T2.12", "T2.15")
+def test_golden_append_frames_are_read():
+    plain, full = decode_frame(golden("frame-append-plain"), 0), decode_frame(golden("frame-append-full"), 0)
+
+    assert (plain.topic_id, plain.seq, plain.ts, plain.flags, plain.data) == (7, 1, TS, 0, b'{"n": 1}')
+    assert (full.node, full.tag, full.meta, full.data) == (b"node-a", b"blue", b'{"trace":"t1"}', b'{"n": 1}')
+    assert (full.key, full.dedup_id, full.content_type) == (b"k1", b"d1", b"application/json")
+    assert (full.expires_at, full.priority, full.not_before) == (TS + 60_000, 9, TS + 1_000)
+    assert (full.keyed, full.write_frames, full.durable) == (KEYED, 2, True)
+
+
+@pytest.mark.rule("T0.2", "T0.3", "T2.1")
+def test_the_golden_file_is_read():
+    body = golden("wal-file")
+    found = scan(body, HEADER_SIZE, len(body))
+
+    assert WalHeader.decode(golden("wal-header")) == WalHeader.decode(body) == HEADER
+    assert (found.stop, found.end, found.frames) == (Stop.ZERO, HEADER_SIZE + len(wal_body()), 10)
+    payloads = [entry[1] for entry in flat_items(found.items) if entry[0] == "control"]
+    assert payloads == [
+        PAYLOADS[name] for name in ("topic_create", "commit_mark", "write_result", "delete", "head_watermark")
+    ]
+    assert [entry[1] for entry in flat_items(found.items) if entry[0] != "control"] == [1, 2, 3, 4, 5]
