@@ -1,0 +1,92 @@
+"""Opening a store on a simulated disk as a driver would, and reading what is on a disk without changing it.
+
+LOCK is an ordinary file here: its line is that of `host.lock`, written in place before recovery (who owns) and synced
+by `confirm` behind it (which boot was recovered), so its own torn states are part of the simulation.
+"""
+
+from __future__ import annotations
+
+from topics.engine.engine import Engine
+from topics.engine.judge import judge, look
+from topics.engine.recover import Recovered, recover
+from topics.host.layout import find_shards, find_wal_files
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
+from topics.host.opening import Opened, StoreOptions, open_store
+from topics.host.walfile import wal_path
+from topics.kernel.ports import Clock, Disk, Entropy
+from topics.log.diff import DiffPlan, DiffQuery, assemble
+from topics.log.regions import WalFileId
+from topics.codec.frame import FrameView
+from topics.testing.simdisk import SimDisk
+
+_PID = 1
+_INODE = 1
+
+
+def restarted(disk: SimDisk) -> bool:
+    """What LOCK says: has the machine restarted since the last completed recovery?"""
+    return not same_boot(_owner(disk), boot_id=disk.boot_id, device=disk.device, inode=_INODE)
+
+
+def open_simulated(
+    disk: SimDisk, clock: Clock, entropy: Entropy, options: StoreOptions, *, port: Disk | None = None
+) -> Opened:
+    """Take the lock, recover, confirm. `port`: what the store sees instead of the disk itself.
+
+    Raises:
+        OSError, Fatal: the disk failed; open again.
+        SimCrash: it crashed.
+    """
+    port = port or disk
+    machine_restarted = restarted(disk)
+    if port.size(LOCK_NAME) is None:
+        port.create(LOCK_NAME, RECORD_SIZE)
+        port.sync_data(LOCK_NAME)
+        port.sync_dir("")
+
+    def confirm() -> None:
+        record = OwnerRecord(pid=_PID, boot_id=disk.boot_id, device=disk.device, inode=_INODE)
+        port.write(LOCK_NAME, 0, [record.encode()])
+        port.sync_data(LOCK_NAME)
+
+    return open_store(
+        port,
+        clock,
+        entropy,
+        where="simulated",
+        machine_restarted=machine_restarted,
+        confirm=confirm,
+        options=options,
+    )
+
+
+def peek(disk: SimDisk) -> Recovered:
+    """What recovery would read on the disk as it is now; on a copy, so that nothing is changed or counted."""
+    twin = SimDisk()
+    twin.restore(disk.snapshot())
+    same = not restarted(disk)
+    verdicts = {}
+    for generation, shard in find_shards(twin):
+        files = find_wal_files(twin, generation, shard)
+        looks = [look(file, twin.content(wal_path(file))) for file in files]
+        verdicts[generation, shard] = judge(looks, same_boot=same)
+    return recover(verdicts)
+
+
+def read_page(engine: Engine, disk: Disk, query: DiffQuery) -> tuple[DiffPlan, list[FrameView]]:
+    """Plan, fetch, assemble. Raises OSError, Rejected."""
+    plan = engine.plan_diff(query)
+    buffers = []
+    for extent in plan.extents:
+        source = extent.source
+        if isinstance(source, WalFileId):
+            buffers.append(disk.read(wal_path(source), extent.offset, extent.size))
+        else:
+            buffers.append(source[extent.offset : extent.offset + extent.size])
+    return plan, assemble(plan, buffers)
+
+
+def _owner(disk: SimDisk) -> OwnerRecord | None:
+    if disk.size(LOCK_NAME) is None:
+        return None
+    return OwnerRecord.decode(disk.content(LOCK_NAME)[:RECORD_SIZE])
