@@ -44,6 +44,7 @@ class Optional:
     def add(self, index: int, flags: int, node: bytes, tag: bytes, exts: dict[int, bytes]) -> None:
         """The columns of record `index` of the run."""
         self.pad(index)
+        assert len(self.flags) == index
         self.flags.append(flags)
         self.tags.append(tag)
         self.nodes.append(node)
@@ -81,6 +82,8 @@ class OpenRun:
 
     def close(self) -> Run:
         count, mixed = len(self.lengths), self.mixed
+        assert len(self.sizes) == count
+        assert self.seq_next > count  # the first seq is at least 1
         run = Run(
             topic_id=self.topic_id, seq_start=self.seq_next - count, ts=self.ts, offset=self.offset,
             durable=self.durable, keyed=self.keyed, lengths=array("I", self.lengths), sizes=array("I", self.sizes),

@@ -31,6 +31,7 @@ def body_digest(records: RecordColumns) -> int:
         ),
         *(_numbers(column, len(records)) for column in (records.ttl_ms, records.priority, records.delay_ms)),
     ]
+    assert len(columns) == 9
     if records.content_type is not None:
         columns.append([pack(len(kind)) + kind if kind else b"" for kind in records.content_type])
     return checksum(b"".join([b"".join(fields) for fields in zip(*columns, strict=True)]))

@@ -166,6 +166,7 @@ def _encode_mixed(run: Run, records: RecordColumns, flag: int, first: dict[int, 
 
 def _own_exts(run: Run, records: RecordColumns) -> list[bytes]:
     """The extension region of each record without those of its write, types ascending; fills the run's columns."""
+    assert run.dedup is None  # a run is encoded once
     regions = [b""] * len(records)
     run.expires = _absolute(records.ttl_ms, run.ts, absent=0)
     run.priorities = _absolute(records.priority, 0, absent=-1)

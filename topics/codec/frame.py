@@ -115,6 +115,7 @@ class FrameView(msgspec.Struct, gc=False, frozen=True):
 
     def with_data(self, data: bytes) -> FrameView:
         """The same record with its payload decompressed."""
+        assert self.compressed
         return FrameView(
             self.seq,
             self.ts,

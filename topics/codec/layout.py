@@ -188,6 +188,7 @@ def parse_exts(region: bytes) -> dict[int, bytes] | None:
         exts[kind] = region[at : at + size]
         at += size
         before = kind
+    assert at == stop
     frames = exts.get(Ext.WRITE_FRAMES)
     if frames is not None and U32.unpack(frames)[0] < 2:
         return None
@@ -219,6 +220,7 @@ def parse_region(region: bytes, flags: int) -> tuple[bytes, dict[int, bytes], by
             return None
         exts = parsed
         at += size
+    assert at <= stop
     return meta, exts, region[at:]
 
 

@@ -84,6 +84,7 @@ def plausible_head(buffer: Buffer, offset: int, stop: int) -> tuple[int, int, Fr
 
 def _resume(data: bytes, at: int, stop: int) -> int | None:
     """Offset of the next whole frame behind the bad one at `at`."""
+    assert at <= stop
     claimed = check_head(data, at, stop)
     if not isinstance(claimed, Defect) and _frame_or_nothing(data, at + claimed, stop):
         at += claimed - 1

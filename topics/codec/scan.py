@@ -131,6 +131,8 @@ class _Scanner:
     def result(self) -> Scan:
         self._close()
         incomplete = self.left > 0
+        assert self.at <= self.stop
+        assert not incomplete or self.write_at <= self.at
         if incomplete:
             self._drop(self.seen)
         return Scan(
@@ -204,6 +206,7 @@ class _Scanner:
 
     def _open_write(self, frames: int) -> None:
         assert self.left == 0
+        assert frames >= 1
         self.write_at = self.at
         self.left = frames
         self.seen = 0
