@@ -12,7 +12,7 @@ from topics.codec.frame import Keyed, check_frame, encode_run
 from topics.codec.layout import Defect, Ext, pack_exts, pack_frame
 from topics.codec.primitives import U32
 from topics.codec.run import Run
-from topics.codec.scan import Stop, scan
+from topics.codec.scan import Stop, find_frames, scan, scan_frame
 from topics.kernel.columns import RecordColumns
 
 MARK = CommitMark(b"12345678", 1, 4096)
@@ -251,3 +251,20 @@ def test_recovery_sees_the_run_that_was_applied_live(records, durable, keyed):
 
     assert again == run
     assert flat(again) == flat(run)
+
+
+@given(logs())
+def test_frame_by_frame_the_same_records_come_out(log):
+    body = log.bytes
+    items = [scan_frame(body, offset, length) for offset, length in find_frames(body, 0, len(body))]
+
+    assert flat_items(items) == log.records
+    assert [item.offset + item.length for item in items] == [item.offset for item in items[1:]] + [
+        len(body)
+    ] * bool(items)
+
+
+def test_a_frame_by_itself_is_refused_if_it_is_not_understood():
+    frame = pack_frame(10, 0, 1, 0, TS, b"")
+
+    assert scan_frame(frame, 0, len(frame)) is None

@@ -44,7 +44,7 @@ from topics.codec.resync import find_frames, find_marks, plausible_head
 from topics.codec.run import Keyed, Run
 from topics.kernel.errors import Corrupt
 
-__all__ = ["Scan", "Stop", "find_frames", "find_marks", "plausible_head", "scan"]
+__all__ = ["Scan", "Stop", "find_frames", "find_marks", "plausible_head", "scan", "scan_frame"]
 
 
 class Stop(Enum):
@@ -79,6 +79,16 @@ def scan(buffer: Buffer, start: int, stop: int) -> Scan:
     while scanner.step():
         pass
     return scanner.result()
+
+
+def scan_frame(buffer: Buffer, offset: int, length: int) -> Run | Control | None:
+    """The item of one whole frame by itself, whatever write it belongs to; None if it is not understood."""
+    scanner = _Scanner(immutable(buffer), offset, offset + length)
+    scanner.step()
+    scanner.left = 0  # the rest of its write is not asked for
+    items = scanner.result().items
+    assert len(items) <= 1
+    return items[0] if items else None
 
 
 # The checksum of one frame and the head of the next, which follows it. A head's parts are taken together where they are
@@ -357,12 +367,3 @@ def _simple_append(buffer: bytes, at: int, stop: int) -> int:
     if checksum(buffer[at + FRAME_LEN_SIZE : end]) != U64.unpack_from(buffer, end)[0]:
         return 0
     return end + CHECKSUM_SIZE - at
-
-
-def scan_frame(buffer: Buffer, offset: int, length: int) -> Run | Control | None:
-    """The item of one whole frame by itself, whatever write it belongs to; None if its payload is not understood."""
-    scanner = _Scanner(immutable(buffer), offset, offset + length)
-    scanner.step()
-    scanner.left = 0
-    items = scanner.result().items
-    return items[0] if items else None
