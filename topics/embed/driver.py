@@ -57,6 +57,7 @@ class LocalEngine:
         """
         self.check_open()
         with self.lock:
+            self.check_open()  # again: `close` may have been faster
             ticket = self._propose(command, sync=sync)
             try:
                 while not ticket.done:

@@ -194,13 +194,13 @@ def _check_sizes(columns: RecordColumns, limits: Limits) -> None:
 
 def _finite(value: object) -> bool:
     """False if a NaN or an Infinity hides anywhere in the value."""
-    todo = [value]
-    while todo:
-        item = todo.pop()
+    unseen = [value]
+    while unseen:
+        item = unseen.pop()
         if isinstance(item, float) and not math.isfinite(item):
             return False
         if isinstance(item, Mapping):
-            todo.extend(item.values())
+            unseen.extend(item.values())
         elif isinstance(item, (list, tuple, set, frozenset)):
-            todo.extend(item)
+            unseen.extend(item)
     return True

@@ -253,10 +253,7 @@ class Store:
                     f"records[{i}]: {len(data)} bytes are above the topic's max_record_bytes {config.max_record_bytes}",
                     limit=config.max_record_bytes,
                 )
-        packed = [
-            compress.worth(config.compression.value, config.compression_min_bytes, data)
-            for data in records.data
-        ]
+        packed = [compress.worth(kind, config.compression_min_bytes, data) for data in records.data]
         if all(data is None for data in packed):
             return command
         digest = body_digest(records) if command.idempotency_key is not None else None

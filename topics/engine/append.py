@@ -45,6 +45,13 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
         )
 
 
+def check_creation(command: Append, limits: Limits) -> None:
+    """What the topic would refuse once it is there is refused before it is made: a refusal leaves nothing behind."""
+    topic = Topic(1, command.topic, 1, command.config)
+    _check_topic_limits(topic, command.records, limits)
+    _check_whole_cap(topic, command.records)
+
+
 def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
     """Propose onto a published, unblocked topic. Raises `Rejected` with nothing changed."""
     command = ticket.command
@@ -91,6 +98,8 @@ class _Write:
         self.first_seq = lane.next_seq
         self.last_seq = lane.next_seq + self.count - 1
         self.size = stored_size(records)
+        assert lane.topic is topic
+        assert len(self.duplicates) + self.count == len(self.command.records)
 
     def enqueue(self) -> None:
         state, lane, topic = self.state, self.lane, self.topic
@@ -182,6 +191,8 @@ class _Write:
         lane = self.lane
         lane.reserved_records -= self.count
         lane.reserved_bytes -= self.size
+        assert lane.reserved_records >= 0
+        assert lane.reserved_bytes >= 0
         if self.command.idempotency_key is not None:
             del lane.keys[self.command.idempotency_key]
         if self.records.dedup_id is not None:
@@ -195,6 +206,7 @@ class _Write:
             lane.written_seq = max(lane.written_seq, self.last_seq)
 
     def _reply(self) -> Reply:
+        assert self.topic.head_seq >= self.last_seq
         names = interleave(self.count + len(self.duplicates), self.first_seq, self.duplicates)
         return Appended(
             topic=self.topic.name,
@@ -350,14 +362,8 @@ def _check_caps(lane: Lane, topic: Topic, records: RecordColumns, now_ms: int) -
     config = topic.config
     if config.discard is not Discard.REJECT or not len(records):
         return
+    _check_whole_cap(topic, records)
     count, size = len(records), stored_size(records)
-    if (config.cap_records and count > config.cap_records) or (config.cap_bytes and size > config.cap_bytes):
-        raise Rejected(
-            Code.RECORD_TOO_LARGE,
-            f"topic {topic.name!r}: a write of {count} records, {size} bytes is above its whole cap",
-            cap_records=config.cap_records,
-            cap_bytes=config.cap_bytes,
-        )
     if not retention.fits(
         topic, records=lane.reserved_records + count, size=lane.reserved_bytes + size, now_ms=now_ms
     ):  # fmt: skip
@@ -368,4 +374,18 @@ def _check_caps(lane: Lane, topic: Topic, records: RecordColumns, now_ms: int) -
             cap_bytes=config.cap_bytes,
             head_seq=topic.head_seq,
             earliest_seq=topic.earliest_seq,
+        )
+
+
+def _check_whole_cap(topic: Topic, records: RecordColumns) -> None:
+    config, count, size = topic.config, len(records), stored_size(records)
+    above = (config.cap_records and count > config.cap_records) or (
+        config.cap_bytes and size > config.cap_bytes
+    )
+    if config.discard is Discard.REJECT and above:
+        raise Rejected(
+            Code.RECORD_TOO_LARGE,
+            f"topic {topic.name!r}: a write of {count} records, {size} bytes is above its whole cap",
+            cap_records=config.cap_records,
+            cap_bytes=config.cap_bytes,
         )

@@ -124,6 +124,8 @@ class Shard:
         chunks = tuple(chunk for entry in entries for chunk in entry.chunks)
         size = sum(entry.size for entry in entries)
         self.pending_bytes -= size
+        assert self.pending_bytes >= 0
+        assert size == sum(map(len, chunks))
         self.in_flight = WalBatch(
             self.number, chunks, size, sum(entry.frames for entry in entries), sync, tuple(entries)
         )  # fmt: skip
@@ -138,6 +140,7 @@ class Shard:
             size += entry.size
             frames += entry.frames
             count += 1
+        assert count == len(self.pending) or count > 0
         entries = self.pending[:count]
         del self.pending[:count]
         return entries

@@ -229,6 +229,7 @@ def after_restart(state: EngineState, lane: Lane, now_ms: int, *, machine_restar
     entry = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True)
 
     def settle(_: int) -> None:
+        assert topic.head_seq >= head_seq
         lane.next_seq = topic.head_seq + 1
         lane.ceiling = lane.ceiling_asked = topic.head_seq
         lane.written_seq = lane.durable_seq = 0 if is_ephemeral(topic) else topic.head_seq
@@ -298,5 +299,6 @@ def _barrier(
 def _carry(topic: Topic) -> Carried:
     """What an ephemeral topic's config change must log, because its records never were (semantics 3)."""
     floors = topic.floors
+    assert topic.index.live_count == 0
     reasons = {reason.value: last_seq for reason, last_seq in sorted(floors.reasons.items())}
     return Carried(topic.head_seq, floors.evict_floor, floors.lost_ts, reasons)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from topics.codec.frame import Run
 from topics.engine import verify
-from topics.engine.append import check_limits, propose_append
+from topics.engine.append import check_creation, check_limits, propose_append
 from topics.engine.apply import Catalog
 from topics.engine.batch import Entry, Shard, WalBatch, WalPosition
 from topics.engine.change import (
@@ -307,6 +307,7 @@ class Engine:
             case DeleteTopic(topic=name):
                 state.finish(ticket, TopicDeleted(topic=name, deleted=False))
             case Append(topic=name, create=True, expected_head=None | 0, config=config):
+                check_creation(command, state.limits)
                 lane = propose_create(state, name, config, None, now_ms)
                 ticket.created = True
                 state.park(lane, ticket)

@@ -187,6 +187,8 @@ def judge(looks: Sequence[FileLook], *, same_boot: bool) -> Verdict:
 
 def _torn(looks: Sequence[FileLook], i: int) -> Verdict:
     seen, later = looks[i], looks[i + 1 :]
+    assert not seen.header_defect
+    assert seen.end <= seen.stopped_at
     return Verdict(
         state=State.TORN,
         looks=looks,

@@ -79,6 +79,7 @@ class Lane:
     def raise_ceiling(self) -> None:
         """The raise is durable."""
         assert self.topic is not None
+        assert self.topic.ceiling <= self.ceiling_asked
         self.ceiling = self.topic.ceiling
 
     def lower_ceiling(self) -> None:

@@ -167,6 +167,7 @@ def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
 def _cut(catalog: Catalog, verdict: Verdict) -> CutReport | None:
     """What a cut takes; None if there is nothing to cut but zeros."""
     assert verdict.tail is not None
+    assert verdict.state is State.TORN
     if verdict.lost_bytes == 0:
         return None
     seqs: dict[str, int] = {}

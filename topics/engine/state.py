@@ -121,6 +121,7 @@ class EngineState:
 
     def touch(self, lane: Lane, now_ms: int) -> None:
         """The topic was written: its exact head is due once it has rested."""
+        assert now_ms >= lane.touched_ms
         lane.touched_ms = now_ms
         self.touched.pop(lane.topic_id, None)
         self.touched[lane.topic_id] = lane
@@ -189,6 +190,7 @@ class EngineState:
         """Await the end of every one of these tickets, then be proposed again."""
         assert others
         ticket.move(Stage.RIDING)
+        assert ticket not in others
         ticket.awaited = len(others)
         for other in others:
             other.riders.append(ticket)
@@ -217,6 +219,7 @@ class EngineState:
         if lane is None:
             return
         lane.in_flight -= 1
+        assert lane.in_flight >= 0
         if lane.topic is not None and lane.topic_id in self.catalog.topics:
             self.watch_expiry(lane)
             self.effects.dirty[lane.name] = None
@@ -237,6 +240,7 @@ class EngineState:
 
     def fail_shard(self, shard: Shard, error: Fatal, entries: list[Entry]) -> None:
         """Everything of the shard on its way fails; it is read-only until restart (storage 3)."""
+        assert shard.in_flight is None
         shard.read_only = error
         failed = entries + shard.pending
         shard.pending = []

@@ -7,7 +7,6 @@ around the engine's calls and let go of it around the disk's.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 
 from topics.engine.batch import WalBatch
@@ -118,13 +117,11 @@ class ShardWriter:
         return None if self.disk_low else size
 
     def end_reserve(self, size: int, error: OSError | None) -> bool:
-        """The reserve is there, or there was no space for it. Another error of the disk is raised."""
+        """The reserve is there, or it could not be had: then appends are refused until it can (storage 3)."""
         if error is None:
             self.wal.reserved(size)
-        elif error.errno in _NO_SPACE:
-            self.disk_low = True
         else:
-            raise error
+            self.disk_low = True
         self.tell_space()
         return error is None
 
@@ -144,6 +141,3 @@ class ShardWriter:
         except OSError as error:
             return error
         return None
-
-
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

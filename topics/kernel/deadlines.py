@@ -9,9 +9,30 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from topics.kernel.limits import U64_MAX
 
 BUCKET_BITS = 10
+
+
+class _Bucket:
+    """The (due, seq) pairs of about a second."""
+
+    __slots__ = ("dues", "first_ms", "seqs")
+
+    def __init__(self) -> None:
+        self.dues: array[int] = array("Q")
+        self.seqs: array[int] = array("Q")
+        self.first_ms = U64_MAX
+
+    def add(self, due_ms: int, seq: int) -> None:
+        self.dues.append(due_ms)
+        self.seqs.append(seq)
+        self.first_ms = min(self.first_ms, due_ms)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        return zip(self.dues, self.seqs, strict=True)
 
 
 class Deadlines:
@@ -21,7 +42,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._count = 0
-        self._buckets: dict[int, tuple[array[int], array[int]]] = {}
+        self._buckets: dict[int, _Bucket] = {}
         self._heap: list[int] = []
 
     def __len__(self) -> int:
@@ -31,46 +52,48 @@ class Deadlines:
         number = due_ms >> BUCKET_BITS
         bucket = self._buckets.get(number)
         if bucket is None:
-            bucket = self._buckets[number] = (array("Q"), array("Q"))
+            bucket = self._buckets[number] = _Bucket()
             heapq.heappush(self._heap, number)
-        bucket[0].append(due_ms)
-        bucket[1].append(seq)
+        bucket.add(due_ms, seq)
         self._count += 1
 
     def first_ms(self) -> int | None:
         """The earliest due time, or None."""
-        return min(self._buckets[self._heap[0]][0]) if self._heap else None
+        return self._buckets[self._heap[0]].first_ms if self._heap else None
 
     def due(self, now_ms: int) -> list[int]:
         """Seqs with `due_ms < now_ms`, without taking them; in no particular order."""
-        found: list[int] = []
-        for number, (dues, seqs) in self._buckets.items():
-            if number <= now_ms >> BUCKET_BITS:
-                found += [seq for due_ms, seq in zip(dues, seqs, strict=True) if due_ms < now_ms]
-        return found
+        return [
+            seq
+            for number, bucket in self._buckets.items()
+            if number <= now_ms >> BUCKET_BITS
+            for due_ms, seq in bucket.pairs()
+            if due_ms < now_ms
+        ]
 
     def take_due(self, now_ms: int) -> list[int]:
         """Take the seqs with `due_ms < now_ms`, ascending."""
         taken: list[int] = []
-        while self._heap and self._heap[0] <= now_ms >> BUCKET_BITS:
-            number = self._heap[0]
-            dues, seqs = self._buckets[number]
-            kept = [(d, s) for d, s in zip(dues, seqs, strict=True) if d >= now_ms]
-            taken += [s for d, s in zip(dues, seqs, strict=True) if d < now_ms]
-            if kept:
-                self._buckets[number] = (array("Q", (d for d, _ in kept)), array("Q", (s for _, s in kept)))
-                break
-            del self._buckets[number]
-            heapq.heappop(self._heap)
-        self._count -= len(taken)
+        while self._heap and self._buckets[self._heap[0]].first_ms < now_ms:
+            bucket = self._buckets.pop(heapq.heappop(self._heap))
+            self._count -= len(bucket.seqs)
+            for due_ms, seq in bucket.pairs():
+                if due_ms < now_ms:
+                    taken.append(seq)
+                else:
+                    self.add(due_ms, seq)
         return sorted(taken)
 
     def keep(self, wanted: Callable[[int], bool]) -> None:
         """Drop every seq that is not `wanted`."""
-        buckets = self._buckets.values()
-        entries = [(d, s) for dues, seqs in buckets for d, s in zip(dues, seqs, strict=True) if wanted(s)]
+        kept = [
+            (due_ms, seq)
+            for bucket in self._buckets.values()
+            for due_ms, seq in bucket.pairs()
+            if wanted(seq)
+        ]
         self._buckets.clear()
         self._heap.clear()
         self._count = 0
-        for due_ms, seq in entries:
+        for due_ms, seq in kept:
             self.add(due_ms, seq)

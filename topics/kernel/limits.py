@@ -55,6 +55,7 @@ TICK_TOPICS_MAX: Final = 256
 WINDOW_MS_MAX: Final = 366 * 24 * 3600 * 1000
 TTL_MS_MAX: Final = 100 * WINDOW_MS_MAX
 DEDUP_ENTRIES_MAX: Final = 10_000_000
+RESULTS_PER_TOPIC_MAX: Final = 1_000_000
 
 
 @attrs.frozen(kw_only=True)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 import attrs
 
+from topics.kernel.limits import RESULTS_PER_TOPIC_MAX
+
 
 @attrs.frozen
 class Result:
@@ -37,6 +39,7 @@ class Result:
 def interleave(count: int, first_seq: int, duplicates: Iterable[tuple[int, int]]) -> list[int]:
     """Seqs by input index: duplicates at theirs, the appended ones ascending from `first_seq` in between."""
     named = dict(duplicates)
+    assert all(0 <= i < count for i in named)
     seqs = []
     for i in range(count):
         if i in named:
@@ -48,7 +51,7 @@ def interleave(count: int, first_seq: int, duplicates: Iterable[tuple[int, int]]
 
 
 class Results:
-    """Idempotency key -> `Result`."""
+    """Idempotency key -> `Result`, at most `RESULTS_PER_TOPIC_MAX`; the earliest expiry goes first."""
 
     __slots__ = ("_by_key", "_expiries")
 
@@ -68,8 +71,8 @@ class Results:
         heapq.heappush(self._expiries, (result.expires_at, key))
 
     def retire(self, ts: int) -> None:
-        """Forget what expired before `ts`."""
-        while self._expiries and self._expiries[0][0] < ts:
+        """Forget what expired before `ts`, then the earliest expiries above the bound."""
+        while self._expiries and (self._expiries[0][0] < ts or len(self._by_key) > RESULTS_PER_TOPIC_MAX):
             expires_at, key = heapq.heappop(self._expiries)
             if (found := self._by_key.get(key)) is not None and found.expires_at == expires_at:
                 del self._by_key[key]

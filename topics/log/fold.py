@@ -54,6 +54,8 @@ def watermark(topic: Topic, ts: int) -> None:
 def delete(topic: Topic, *, before_seq: int | None, match: Match | None, upto: int) -> int:
     """Voluntary removal, of nothing above `upto`; `evict_floor` stays (I-05). Returns how many records went."""
     index = topic.index
+    floor_before = topic.evict_floor
+    assert upto <= index.head_seq
     stop_seq = upto + 1 if before_seq is None else min(before_seq, upto + 1)
     count = 0
     if match is None:
@@ -67,6 +69,7 @@ def delete(topic: Topic, *, before_seq: int | None, match: Match | None, upto: i
     if count:
         index.pop_dead(topic.floors.evict_floor)
         topic.trim()
+    assert topic.evict_floor == floor_before  # I-05: deletion is voluntary
     return count
 
 
@@ -84,6 +87,7 @@ def loss(topic: Topic, lost: LostRange) -> None:
     assert lost.first == topic.index.head_seq + 1
     topic.index.lost.add(lost)
     topic.index.lose(lost.last)
+    assert topic.head_seq == lost.last
 
 
 def config(topic: Topic, new: TopicConfig, ts: int) -> None:

@@ -132,6 +132,7 @@ class Index:
         self.live_count += count
         self.live_bytes += sum(run.sizes)
         self.head_seq = run.seq_stop - 1
+        assert len(self.flags) == len(self.ts) == len(self.offsets) == len(self.sizes)  # I-02
 
     def _extend_labelled(self, run: Run, count: int) -> None:
         flags = bytearray(b"\x01" * count)
@@ -178,6 +179,8 @@ class Index:
         whole = count == len(flags)
         self.live_bytes -= sum(self.sizes[start:stop] if whole else compress(self.sizes[start:stop], live))
         self.live_count -= count
+        assert self.live_count >= 0
+        assert self.live_bytes >= 0
         if self.tag_ids is not None:
             first, behind = self.seq_at(start), self.seq_at(stop - 1) + 1
             for number in dict.fromkeys(compress(self.tag_ids[start:stop], live)):
@@ -214,6 +217,7 @@ class Index:
         found = _LIVE_BYTE.search(self.flags, self._skip)
         alive = found.start() if found is not None else len(self.flags)
         base_seq = self.seq_at(alive)
+        assert self.base_seq <= base_seq <= self.head_seq + 1  # I-01: never backwards
         if base_seq > evict_floor:
             self._remember(self._skip, alive, evict_floor)
         self.past.drop_below(evict_floor)

@@ -19,6 +19,7 @@ from topics.log.topic import Topic
 
 def retire(topic: Topic, ts: int) -> None:
     """Let time pass up to `ts`: own TTL, topic TTL, remembered keys."""
+    assert ts >= 0
     topic.retired_ms = max(topic.retired_ms, ts)
     topic.results.retire(ts)
     topic.dedup_ids.retire(ts, topic.config.dedup_max_entries)
@@ -40,6 +41,8 @@ def evict(topic: Topic) -> None:
     else:
         stop = _sparse_stop(topic, over_count, over_bytes)
     _lose_front(topic, stop, Reason.CAP)
+    assert not config.cap_records or index.live_count <= config.cap_records
+    assert not config.cap_bytes or index.live_bytes <= config.cap_bytes
 
 
 def fits(topic: Topic, *, records: int, size: int, now_ms: int) -> bool:
@@ -116,16 +119,20 @@ def _lose_front(topic: Topic, stop: int, reason: Reason) -> None:
     if stop == index.start:
         return
     assert index.flags[stop - 1] & LIVE
+    assert index.start < stop <= index.stop
     last_seq, last_ts = index.seq_at(stop - 1), index.ts[stop - 1]
     index.kill_range(index.start, stop, End.DELETED)
     topic.floors.raise_to(last_seq, ts=last_ts, reason=reason, lost=index.lost)
     index.pop_dead(topic.floors.evict_floor)
     topic.trim()
+    assert topic.evict_floor == last_seq + 1
+    assert topic.evict_floor <= topic.earliest_seq  # I-01
 
 
 def _dense_stop(topic: Topic, over_count: int, over_bytes: int) -> int:
     """Position behind the last record to evict when every slot is live."""
     index = topic.index
+    assert index.live_count == index.stop - index.start
     stop = index.start + max(over_count, 0)
     if over_bytes > 0:
         for at, freed in enumerate(

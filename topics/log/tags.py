@@ -82,6 +82,8 @@ class Labels:
         return ((name, self._ids[name], self._counts[self._ids[name]]) for name in sorted(self._ids))
 
     def _new(self, name: bytes) -> int:
+        assert name
+        assert name not in self._ids
         if self._free:
             number = self._free.pop()
             self._names[number] = name
@@ -105,6 +107,7 @@ class TagIndex:
 
     def extend(self, names: Sequence[bytes], seq_start: int) -> list[int]:
         """Index one run: `names[i]` is the tag of `seq_start + i`, `b""` for none. Returns the numbers."""
+        assert seq_start > 0
         numbers = self.labels.hold_all(names)
         seqs = self._seqs
         for seq, number in enumerate(numbers, seq_start):
@@ -135,6 +138,7 @@ class TagIndex:
 
     def remove_range(self, number: int, start: int, stop: int) -> None:
         """Take out every seq in [start, stop) with this tag."""
+        assert start <= stop
         held = self._seqs[number]
         lo, hi = bisect_left(held, start), bisect_left(held, stop)
         del held[lo:hi]

@@ -26,6 +26,7 @@ def classify(index: Index, floors: Floors, from_seq: int, *, same_epoch: bool) -
     if same_epoch and from_seq <= index.head_seq:
         return _classify_here(index, floors, from_seq)
     here = _classify_here(index, floors, 0)
+    assert here.from_seq == 0
     gap = Gap(
         gap_from=1,
         gap_to=index.head_seq,
