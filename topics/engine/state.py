@@ -257,6 +257,8 @@ class EngineState:
         for lane in list(self.lanes.values()):
             if lane.shard == shard.number or lane.topic is None:
                 self._fail_parked(lane, error, shard.number)
+            if lane.shard == shard.number and lane.topic is not None:
+                lane.next_seq = lane.topic.head_seq + 1  # what failed was assigned and never published
 
     def _fail_parked(self, lane: Lane, error: Fatal, shard: int) -> None:
         if lane.topic is None and shard != 0:
