@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
+
 from topics.codec.control import HeadWatermark, WriteResult, encode_control
 from topics.codec.digest import body_digest
 from topics.codec.frame import Keyed, encode_run
@@ -264,7 +266,7 @@ def _answer_by_key(
     assert command.idempotency_key is not None
     first = lane.keys.get(command.idempotency_key)
     if first is not None:
-        state.ride(ticket, [first])
+        _ride_write(state, lane, topic, ticket, first, digest)
         return True
     found = topic.results.find(command.idempotency_key, now_ms)
     if found is None:
@@ -273,6 +275,24 @@ def _answer_by_key(
     highest = max(found.seqs(), default=0)
     _answer_when_durable(state, lane, ticket, reply, highest)
     return True
+
+
+def _ride_write(
+    state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, first: Ticket, digest: int
+) -> None:  # fmt: skip
+    """Await the write with the same key and end as it does, whatever becomes of window and topic meanwhile."""
+    assert isinstance(first.command, Append)
+    same_body = digest == body_digest(first.command.records)
+
+    def answer() -> None:
+        assert isinstance(first.reply, Appended)
+        reply = attrs.evolve(
+            first.reply, head_seq=topic.head_seq, durable_seq=lane.durable_seq,
+            created=False, deduped=True, same_body=same_body,
+        )  # fmt: skip
+        _answer_when_durable(state, lane, ticket, reply, max(reply.seqs))
+
+    state.ride(ticket, [first], answer)
 
 
 def _reply_again(lane: Lane, topic: Topic, found: Result, digest: int) -> Appended:
@@ -323,23 +343,28 @@ def _answer_duplicates(
     """Nothing to append: answer with the first seqs, no earlier than the writes they come from (semantics 7)."""
     assert lane.topic is not None
     assert records.dedup_id is not None
+    topic, seqs = lane.topic, [seq for _, seq in duplicates]
+
+    def answer() -> None:
+        reply = Appended(
+            topic=topic.name,
+            first_seq=None,
+            last_seq=None,
+            seqs=seqs,
+            head_seq=topic.head_seq,
+            durable_seq=lane.durable_seq,
+            count=len(seqs),
+            duplicates=len(seqs),
+            created=ticket.created,
+            deduped=True,
+        )
+        _answer_when_durable(state, lane, ticket, reply, max(seqs))
+
     in_flight = {id(t): t for d in records.dedup_id if d in lane.dedup_ids for t in (lane.dedup_ids[d][1],)}
     if in_flight:
-        state.ride(ticket, list(in_flight.values()))
-        return
-    reply = Appended(
-        topic=lane.name,
-        first_seq=None,
-        last_seq=None,
-        seqs=[seq for _, seq in duplicates],
-        head_seq=lane.topic.head_seq,
-        durable_seq=lane.durable_seq,
-        count=len(duplicates),
-        duplicates=len(duplicates),
-        created=ticket.created,
-        deduped=True,
-    )
-    _answer_when_durable(state, lane, ticket, reply, max(seq for _, seq in duplicates))
+        state.ride(ticket, list(in_flight.values()), answer)
+    else:
+        answer()
 
 
 def _answer_when_durable(

@@ -136,7 +136,8 @@ class Engine:
             if entry.staged:
                 self._apply(shard, entry, at)
         for lane, written_seq in shard.unsynced_lanes.values():
-            lane.durable_seq = max(lane.durable_seq, written_seq)
+            # A topic that went over to ephemeral meanwhile has nothing on the disk any more.
+            lane.durable_seq = max(lane.durable_seq, min(written_seq, lane.written_seq))
         shard.unsynced_lanes.clear()
         shard.unsynced = False
         shard.synced_ms = state.time.read()
@@ -367,7 +368,10 @@ class Engine:
             for ticket in woken:
                 ticket.move(Stage.NEW)
                 try:
-                    self._propose(ticket, now_ms)
+                    if ticket.answer is not None:
+                        ticket.answer()
+                    else:
+                        self._propose(ticket, now_ms)
                 except Rejected as refused:
                     state.fail(ticket, refused)
         if self._checking:

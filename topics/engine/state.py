@@ -6,6 +6,7 @@ No policy of any single command is here (propose has it) and no rule of the log 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
 from topics.codec.control import TYPES, Control, Payload, encode_control
 from topics.engine.apply import Catalog, apply
@@ -186,10 +187,13 @@ class EngineState:
         ticket.move(Stage.PARKED)
         lane.parked.append(ticket)
 
-    def ride(self, ticket: Ticket, others: list[Ticket]) -> None:
-        """Await the end of every one of these tickets, then be proposed again."""
+    def ride(
+        self, ticket: Ticket, others: list[Ticket], answer: Callable[[], None] | None = None
+    ) -> None:
+        """Await the end of every one of these tickets, then `answer`, or be proposed again."""
         assert others
         ticket.move(Stage.RIDING)
+        ticket.answer = answer
         assert ticket not in others
         ticket.awaited = len(others)
         for other in others:
@@ -274,6 +278,8 @@ class EngineState:
         self.effects.finished.append(ticket)
         for rider in ticket.riders:
             rider.awaited -= 1
+            if ticket.error is not None:
+                rider.answer = None
             if rider.awaited == 0 and rider.stage is Stage.RIDING:
                 if isinstance(ticket.error, Fatal):
                     self.fail(rider, ticket.error)

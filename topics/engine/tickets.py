@@ -5,6 +5,7 @@ pending -> done, or riding (another ticket's end is awaited) -> done, or parked 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
@@ -32,10 +33,12 @@ TRANSITIONS: Final = {
 
 class Ticket:
     """`waiter` belongs to the driver. `created`: the topic was made for this command. `head_checked`: its
-    `expected_head` held when it was first proposed, and is not looked at again.
+    `expected_head` held when it was first proposed, and is not looked at again. `answer`: what the good end of
+    those it rides brings; None if it is then proposed again.
     """
 
     __slots__ = (
+        "answer",
         "awaited",
         "command",
         "created",
@@ -58,6 +61,7 @@ class Ticket:
         self.head_checked = False
         self.riders: list[Ticket] = []
         self.awaited = 0
+        self.answer: Callable[[], None] | None = None
         self.waiter: object = None
 
     @property
