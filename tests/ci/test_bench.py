@@ -1,0 +1,72 @@
+"""`ci/bench --quick`: every group runs to its end, says what it measured beside what, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from ci.benchmarks.command import GROUPS
+from ci.benchmarks.figure import Figure
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXPECTED = {
+    "b9": "B9 fsync/FULL, 1 thread: Raw / TEXT",
+    "b10": "B10 SIGKILL to ready, whole process",
+    "b14": "B14 python -c 'import topics'",
+    "cpu": "cpu: append, batch 100",
+    "floors": "floor: pwrite+fdatasync of 256 B, p50",
+}
+
+
+def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "ci/bench", "--quick", "--runs", "1", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_every_group_has_a_smoke() -> None:
+    assert sorted(GROUPS) == sorted(EXPECTED)
+
+
+@pytest.mark.parametrize("group", sorted(EXPECTED))
+def test_a_group_runs_and_cleans_up(group: str, tmp_path: pathlib.Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    report = tmp_path / "report.json"
+    ended = run_bench(group, "--dir", str(scratch), "--json", str(report))
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    figures = json.loads(report.read_text(encoding="utf-8"))["figures"]
+    assert EXPECTED[group] in [figure["name"] for figure in figures]
+    assert all(figure["value"] > 0 for figure in figures)
+    assert all(figure["verdict"] == "" for figure in figures)
+    assert list(scratch.iterdir()) == []
+    for fact in ("machine:", "python:", "versions:", "file system:"):
+        assert fact in ended.stdout
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    ended = run_bench("b99")
+
+    assert ended.returncode == 2
+    assert "b99" in ended.stderr
+    assert all(name in ended.stderr for name in GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("value", "less", "verdict"),
+    [
+        (0.9, False, "MISS"),
+        (1.0, False, "ok, below aim"),
+        (1.6, False, "ok"),
+        (1.7, True, "MISS"),
+        (0.5, True, "ok"),
+    ],
+)
+def test_a_verdict_names_what_is_not_met(value: float, less: bool, verdict: str) -> None:
+    bounds = (1.6, 1.0) if less else (1.0, 1.6)
+
+    assert verdict == Figure("x", value, "x", must=bounds[0], aim=bounds[1], less=less).verdict
