@@ -34,7 +34,7 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
     Raises:
         Rejected: naming `records[i].field`, or the limit.
     """
-    if isinstance(records, (str, bytes, Mapping)):
+    if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise invalid("records", f"must be a list of records, not one {type(records).__name__}")
     given = records if isinstance(records, list) else list(records)
     if len(given) > limits.records_per_write:

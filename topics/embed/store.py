@@ -204,7 +204,10 @@ class Store:
         while True:
             with self._local.lock:
                 plan = self._opened.engine.plan_diff(query)
-            views = [self._plain(view, plan.topic) for view in self._fetch(plan)]
+            stored = self._fetch(plan)
+            if not any(view.compressed for view in stored):
+                return make_page(plan, stored, account=account)
+            views = [self._plain(view, plan.topic) for view in stored]
             fitting = _fitting(views, query.bytes_max)
             if fitting == len(views):
                 return make_page(plan, views, account=account)
@@ -297,6 +300,6 @@ def _fitting(views: Sequence[FrameView], bytes_max: int) -> int:
     room = bytes_max
     for i, view in enumerate(views):
         room -= len(view.data)
-        if room < 0 and i and view.compressed:
+        if room < 0 and i:
             return i
     return len(views)

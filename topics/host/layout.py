@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
+from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, shard_dir
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
@@ -109,5 +109,6 @@ def make_shard_dir(disk: Disk, generation: int, shard: int) -> None:
     disk.make_dir(directory)
     for parent in (f"wal/gen-{generation}", "wal", ""):
         disk.sync_dir(parent)
-    for leftover in (NEXT_FILE, f"{CURRENT_FILE}.tmp"):
-        disk.unlink(f"{directory}/{leftover}")
+    disk.unlink(f"{directory}/{NEXT_FILE}")
+    if disk.size(f"{directory}/{CURRENT_FILE}") != CURRENT_SIZE:
+        disk.create(f"{directory}/{CURRENT_FILE}", CURRENT_SIZE)

@@ -25,7 +25,7 @@ from topics.log.regions import WalFileId
 
 NEXT_FILE: Final = "next.tmp"
 CURRENT_FILE: Final = "CURRENT"
-_CURRENT_TEMPORARY: Final = "CURRENT.tmp"
+CURRENT_SIZE: Final = len("wal-.log") + 20 + 1
 MARK_SIZE: Final = len(encode_control(CommitMark(bytes(8), 1, 1), topic_id=0, ts=0))
 
 
@@ -282,16 +282,14 @@ class WalFile:
             generation=self.generation, shard=self.shard, first_frame=self._next_frame, file_id=self.file_id
         )
         temporary, path = f"{self.directory}/{NEXT_FILE}", wal_path(self.file)
-        hint, hint_temporary = f"{self.directory}/{CURRENT_FILE}", f"{self.directory}/{_CURRENT_TEMPORARY}"
         name = path.rsplit("/", 1)[1].encode()
         ops += [
             Write(temporary, 0, [header.encode()]),
             SyncData(temporary),
             Rename(temporary, path),
             SyncDir(self.directory),
-            Create(hint_temporary, 0),
-            Write(hint_temporary, 0, [name + b"\n"]),
-            Rename(hint_temporary, hint),
+            # In place: the hint is as long as ever, so a full disk cannot fail it and with it the shard.
+            Write(f"{self.directory}/{CURRENT_FILE}", 0, [name + b"\n"]),
         ]
         self._size, self._tail, self._reserved = self._reserved, HEADER_SIZE, 0
         return ops
