@@ -98,16 +98,26 @@ def config(topic: Topic, new: TopicConfig, ts: int) -> None:
 
 
 def carry(topic: Topic, carried: Carried) -> None:
-    """An empty ephemeral topic becomes a logged one: its head and floors, which no frame had told (semantics 3)."""
+    """An empty ephemeral topic becomes a logged one: its head and floors, which no frame had told (semantics 3).
+
+    Lost ranges are older than its time as an ephemeral one, so the log has told of them; those above the floor stay.
+    """
     assert topic.index.live_count == 0 or topic.index.head_seq < carried.head_seq
+    kept = [lost for lost in topic.index.lost if lost.last >= carried.evict_floor]
     topic.index.forget_all(carried.head_seq + 1)
     topic.regions.clear()
     topic.deadlines.keep(topic.index.is_live)
     floors = topic.floors
     floors.evict_floor, floors.lost_ts = carried.evict_floor, carried.lost_ts
     floors.reasons = {Reason(reason): last_seq for reason, last_seq in carried.reasons.items()}
-    if carried.evict_floor <= carried.head_seq:
-        topic.index.past.add(carried.evict_floor, carried.head_seq, End.DELETED)
+    first = carried.evict_floor
+    for lost in kept:
+        topic.index.lost.add(lost)
+        if first < lost.first:
+            topic.index.past.add(first, lost.first - 1, End.DELETED)
+        first = lost.last + 1
+    if first <= carried.head_seq:
+        topic.index.past.add(first, carried.head_seq, End.DELETED)
 
 
 def ceiling(topic: Topic, ceiling_seq: int) -> None:

@@ -1,0 +1,258 @@
+"""What clients were told and saw, and whether it still holds. Knows commands, replies and pages; nothing of the engine.
+
+Three ledgers a topic: what was acknowledged (seq -> record), what was observed (every seq a page or a reply named),
+and what is gone (deleted, acknowledged). A page is held against all three and against its own account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from topics.codec.frame import FrameView
+from topics.engine.commands import Append, DeleteRecords
+from topics.engine.replies import Appended, TopicState
+from topics.kernel.config import TopicConfig
+from topics.kernel.columns import RecordColumns
+from topics.log.diff import DiffPlan, DiffQuery
+from topics.simulation.oracle import Facts, Violation
+
+Place = tuple[int, int]  # (shard, how many of its writes must survive)
+DURABLE: Final = (0, 0)
+
+
+@attrs.frozen
+class Told:
+    """One acknowledged record."""
+
+    data: bytes
+    tag: bytes
+    node: bytes
+    timed: bool
+    place: Place
+
+
+class TopicClaims:
+    """Of one topic instance. `plain`: it never had a cap or a TTL, so only deletes take its records."""
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.acked: dict[int, Told] = {}
+        self.seen: dict[int, bytes] = {}
+        self.seen_head = 0
+        self.floors = (1, 1)
+        self.gone: dict[int, Place] = {}
+        self.perhaps_gone: dict[int, tuple[DeleteRecords, int | None]] = {}  # with the head behind its reply
+        self.lost: list[tuple[int, int, str]] = []
+        self.results: dict[bytes, tuple[Sequence[int], int, Place]] = {}
+        self.dedup_ids: dict[bytes, tuple[int, int, Place]] = {}
+        self.plain = True
+        self.note_config(config)
+
+    def note_config(self, config: TopicConfig) -> None:
+        self.plain = self.plain and not (config.ttl_ms or config.cap_records or config.cap_bytes)
+        self.ephemeral = config.durability.value == "ephemeral"
+
+    # Acknowledgements.
+
+    def appended(
+        self, command: Append, reply: Appended, config: TopicConfig, *, asked_ms: int, now_ms: int, place: Place
+    ) -> None:
+        """A write was acknowledged: its seqs are new, unless it says they are not. Windows count from `asked_ms`."""
+        records = command.records
+        if len(reply.seqs) != len(records) or reply.count != len(records):
+            raise Violation(f"{len(records)} records, yet the answer names {reply.seqs!r}")
+        self._check_repeat(command, reply, now_ms)
+        self.seen_head = max(self.seen_head, reply.head_seq, *reply.seqs)
+        fresh = set() if reply.first_seq is None or reply.deduped else _between(reply)
+        for i, seq in enumerate(reply.seqs):
+            if seq in fresh:  # the first that names it brought it; the others are its duplicates
+                fresh.discard(seq)
+                self._append(seq, told_of(records, i, place))
+        if command.idempotency_key is not None and not (reply.deduped and reply.same_body is not None):
+            expires = asked_ms + config.idempotency_window_ms
+            self.results[command.idempotency_key] = (list(reply.seqs), expires, place)
+        if records.dedup_id is not None:
+            for dedup_id, seq in zip(records.dedup_id, reply.seqs, strict=True):
+                if dedup_id and reply.first_seq is not None and seq >= reply.first_seq:
+                    self.dedup_ids[dedup_id] = (seq, asked_ms + config.dedup_window_ms, place)
+
+    def _append(self, seq: int, told: Told) -> None:
+        before = self.acked.get(seq)
+        if before is not None and before.data != told.data:
+            raise Violation(f"seq {seq} was acknowledged for {before.data!r}, and now for {told.data!r}")
+        seen = self.seen.get(seq)
+        if seen is not None and seen != told.data:
+            raise Violation(f"seq {seq} was read as {seen!r}, and is now acknowledged for {told.data!r}")
+        self.acked[seq] = told
+
+    def _check_repeat(self, command: Append, reply: Appended, now_ms: int) -> None:
+        """Within the window a key, or a dedup id, names the first seqs again (semantics 7)."""
+        key = command.idempotency_key
+        if key is not None and key in self.results:
+            seqs, expires, _ = self.results[key]
+            if now_ms <= expires and list(reply.seqs) != list(seqs):
+                raise Violation(f"key {key!r} gave {seqs}, and within its window {reply.seqs!r}")
+            if now_ms > expires:
+                del self.results[key]
+        elif (key is None or not reply.deduped) and command.records.dedup_id is not None:
+            for dedup_id, seq in zip(command.records.dedup_id, reply.seqs, strict=True):
+                known = self.dedup_ids.get(dedup_id)
+                if dedup_id and known is not None and now_ms <= known[1] and known[0] != seq:
+                    raise Violation(f"dedup id {dedup_id!r} is seq {known[0]}, and within its window {seq}")
+
+    def deleting(self, command: DeleteRecords) -> None:
+        """A delete was asked for: from now on what it selects may be gone."""
+        self.perhaps_gone[id(command)] = (command, None)
+
+    def deleted(self, command: DeleteRecords, head_seq: int, seqs_before: Iterable[int], place: Place) -> None:
+        """It was acknowledged: everything it selects that had been acknowledged when it was asked for is gone."""
+        self.perhaps_gone[id(command)] = (command, head_seq)
+        for seq in seqs_before:
+            if seq in self.acked and selects(command, seq, self.acked[seq].tag):
+                self.gone.setdefault(seq, place)
+
+    # Observations.
+
+    def state(self, state: TopicState) -> None:
+        """Floors never fall (semantics 2.3)."""
+        floors = (state.evict_floor, state.earliest_seq)
+        if not 1 <= state.evict_floor <= state.earliest_seq <= state.head_seq + 1:
+            raise Violation(f"floors out of order: {state!r}")
+        if floors[0] < self.floors[0] or floors[1] < self.floors[1] or state.head_seq < self.seen_head:
+            raise Violation(f"floors {self.floors}, head {self.seen_head} moved back: {state!r}")
+        self.floors = floors
+        self.seen_head = state.head_seq
+
+    def page(self, query: DiffQuery, plan: DiffPlan, records: list[FrameView], state: TopicState) -> None:
+        """A page was read, and the state at the same instant."""
+        recreated = (query.epoch not in (None, plan.epoch)) or query.from_seq > plan.head_seq
+        start = 0 if recreated else plan.from_seq
+        self._check_account(plan, records, start)
+        self._check_gap(plan, state, recreated=recreated)
+        behind = plan.gap.gap_to if plan.gap is not None and not recreated else start
+        previous = start
+        for record in records:
+            if not previous < record.seq <= plan.next_from_seq:
+                raise Violation(f"seq {record.seq} behind {previous} in a page up to {plan.next_from_seq}")
+            previous = record.seq
+            self._check_record(record, query)
+        if not recreated:
+            self._check_nothing_missing(query, behind, plan.next_from_seq, {r.seq for r in records})
+        self.seen_head = max(self.seen_head, plan.head_seq)
+
+    def _check_account(self, plan: DiffPlan, records: list[FrameView], start: int) -> None:
+        account = plan.account
+        if account.delivered != len(records) or account.total != plan.next_from_seq - start:
+            raise Violation(f"the account does not add up over ({start}, {plan.next_from_seq}]: {account}")
+        if plan.caught_up != (plan.next_from_seq == plan.head_seq):
+            raise Violation("caught_up is not next_from_seq == head_seq")
+
+    def _check_gap(self, plan: DiffPlan, state: TopicState, *, recreated: bool) -> None:
+        """A tombstone iff the read starts below the floor, at a lost range or in another epoch (I-06)."""
+        first = plan.from_seq + 1
+        lost = next((r for r in self.lost if r[0] <= first <= r[1]), None)
+        due = recreated or first < state.evict_floor or lost is not None
+        if due != (plan.gap is not None):
+            raise Violation(f"from_seq {plan.from_seq}, floor {state.evict_floor}, lost {self.lost}: {plan.gap!r}")
+        if plan.gap is None:
+            return
+        if recreated:
+            expected = (1, state.head_seq)
+        elif first < state.evict_floor:
+            expected = (first, state.earliest_seq - 1)
+        else:
+            assert lost is not None
+            expected = (first, lost[1])
+        if (plan.gap.gap_from, plan.gap.gap_to) != expected:
+            raise Violation(f"a tombstone over {expected} is due: {plan.gap!r}")
+
+    def _check_record(self, record: FrameView, query: DiffQuery) -> None:
+        seq, data = record.seq, record.data
+        if (acked := self.acked.get(seq)) is not None and acked.data != data:
+            raise Violation(f"seq {seq} was acknowledged for {acked.data!r} and reads as {data!r}")
+        if self.seen.setdefault(seq, data) != data:
+            raise Violation(f"seq {seq} was read as {self.seen[seq]!r} and reads as {data!r} (I-08)")
+        if seq in self.gone:
+            raise Violation(f"seq {seq} was deleted and is back")
+        if any(first <= seq <= last for first, last, _ in self.lost):
+            raise Violation(f"seq {seq} is delivered out of a lost range")
+        if query.match is not None and not query.match.accepts(record.tag):
+            raise Violation(f"seq {seq} with tag {record.tag!r} passed the filter {query.match}")
+
+    def _check_nothing_missing(self, query: DiffQuery, after: int, upto: int, delivered: set[int]) -> None:
+        """In a plain topic an acknowledged record is delivered, unless a delete, a filter or its own TTL took it."""
+        if not self.plain or self.ephemeral:
+            return
+        for seq in range(after + 1, upto + 1):
+            told = self.acked.get(seq)
+            if told is None or seq in delivered or seq in self.gone or told.timed:
+                continue
+            if told.node and told.node in query.nodes:
+                continue
+            if query.match is not None and not query.match.accepts(told.tag):
+                continue
+            if any(selects(c, seq, told.tag, upto) for c, upto in self.perhaps_gone.values()):
+                continue
+            raise Violation(f"acknowledged seq {seq} is neither delivered nor accounted for in ({after}, {upto}]")
+
+    # Restarts.
+
+    def void(self, shard: int, kept: int) -> None:
+        """A crash left `kept` writes of a shard: claims whose writes it took are void. What was seen stays seen."""
+
+        def survives(place: Place) -> bool:
+            return place[0] != shard or place[1] <= kept
+
+        self.acked = {seq: told for seq, told in self.acked.items() if survives(told.place)}
+        self.gone = {seq: place for seq, place in self.gone.items() if survives(place)}
+        self.results = {key: result for key, result in self.results.items() if survives(result[2])}
+        self.dedup_ids = {key: entry for key, entry in self.dedup_ids.items() if survives(entry[2])}
+
+    def restarted(self, topic: Facts, *, whole: bool) -> None:
+        """A recovery is complete, and all that is left is durable: nothing seen is above the head.
+
+        `whole`: nothing was taken, so the floors have not moved back either (semantics 2.7).
+        """
+        head_seq, floors = topic["head_seq"], (topic["evict_floor"], topic["base_seq"])
+        if head_seq < self.seen_head:
+            raise Violation(f"seq {self.seen_head} was seen and the head is {head_seq}: it comes again (I-08)")
+        if whole and (floors[0] < self.floors[0] or floors[1] < self.floors[1]):
+            raise Violation(f"floors moved back from {self.floors} to {floors} without a loss")
+        if self.ephemeral:
+            for ledger in (self.acked, self.gone, self.results, self.dedup_ids):
+                ledger.clear()
+        self.acked = {seq: attrs.evolve(told, place=DURABLE) for seq, told in self.acked.items()}
+        self.gone = dict.fromkeys(self.gone, DURABLE)
+        self.results = {key: (seqs, expires, DURABLE) for key, (seqs, expires, _) in self.results.items()}
+        self.dedup_ids = {key: (seq, expires, DURABLE) for key, (seq, expires, _) in self.dedup_ids.items()}
+        self.floors, self.seen_head = floors, head_seq
+        self.lost = [(first, last, reason) for first, last, reason, _ in topic["lost"]]
+        for key, (command, upto) in self.perhaps_gone.items():
+            self.perhaps_gone[key] = (command, head_seq if upto is None else upto)
+
+
+def told_of(records: RecordColumns, i: int, place: Place) -> Told:
+    return Told(
+        data=records.data[i],
+        tag=b"" if records.tag is None else records.tag[i],
+        node=b"" if records.node is None else records.node[i],
+        timed=records.ttl_ms is not None and records.ttl_ms[i] is not None,
+        place=place,
+    )
+
+
+def selects(command: DeleteRecords, seq: int, tag: bytes, upto: int | None = None) -> bool:
+    """Whether a delete takes this record, if it was published before."""
+    if upto is not None and seq > upto:
+        return False
+    if command.before_seq is not None and seq >= command.before_seq:
+        return False
+    return command.match is None or command.match.accepts(tag)
+
+
+def _between(reply: Appended) -> set[int]:
+    assert reply.first_seq is not None
+    assert reply.last_seq is not None
+    return set(range(reply.first_seq, reply.last_seq + 1))

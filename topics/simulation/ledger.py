@@ -1,0 +1,234 @@
+"""Everything the checkers of one World know: what went to each shard's log, what a sync has covered, what clients hold.
+
+The World tells it of each batch placed and written, each answer, each page, each crash and each recovery; it raises
+`Violation` when a promise is broken. It looks at the engine only where a client could: at states, pages and replies
+(and, for the digests of I-09 and I-10, at the catalog).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from topics.codec.frame import FrameView, Run
+from topics.engine.apply import Catalog
+from topics.engine.batch import WalBatch, WalPosition
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.engine import Engine
+from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
+from topics.engine.tickets import Ticket
+from topics.kernel.config import Durability
+from topics.log.diff import DiffPlan, DiffQuery
+from topics.simulation.claims import DURABLE, Place, TopicClaims
+from topics.simulation.machine import peek, restarted
+from topics.simulation.oracle import (
+    Facts,
+    ShardLog,
+    Violation,
+    check_losses,
+    difference,
+    facts,
+    find_prefixes,
+)
+from topics.simulation.watch import SyncWatch
+from topics.testing.simdisk import SimDisk
+
+
+class Ledger:
+    """The checkers of one run. `base`: the state behind the last recovery; `logs`: what was written since."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.disk = disk
+        self.watch = SyncWatch()
+        disk.monitor = self.watch.observe
+        self.base = Catalog()
+        self.logs: list[ShardLog] = []
+        self.claims: dict[int, TopicClaims] = {}
+        self.refused: set[bytes] = set()
+        self._places: dict[int, Place] = {}
+        self._runs: dict[int, list[tuple[int, Place]]] = {}
+        self._whole = True
+        self._opening = False
+        self._losses = False
+        self._found: Facts = facts(self.base)
+
+    # Writing.
+
+    def placed(self, batch: WalBatch, at: WalPosition) -> None:
+        """A batch goes to the disk; from now on a crash may leave any prefix of its writes."""
+        for entry, count in zip(batch.entries, self.logs[batch.shard].place(batch, at), strict=True):
+            place = (batch.shard, count)
+            if entry.ticket is not None:
+                self._places[id(entry.ticket)] = place
+            for item in entry.items:
+                if isinstance(item, Run) and entry.memory is None:
+                    self._runs.setdefault(item.topic_id, []).append((item.seq_start, place))
+
+    def written(self, shard: int) -> None:
+        log = self.logs[shard]
+        log.written = len(log.units)
+
+    # Answers.
+
+    def answered(self, engine: Engine, ticket: Ticket, acked_before: Iterable[int], *, asked_ms: int) -> None:
+        """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""
+        command, reply = ticket.command, ticket.result()
+        place = self._places.pop(id(ticket), DURABLE)
+        if isinstance(command, Sync) or (isinstance(reply, TopicPut | TopicDeleted) and place != DURABLE):
+            self._check_durable(place, ticket)
+        if isinstance(command, Sync | DeleteTopic | PutTopic):
+            return
+        lane = engine.state.lanes_by_name.get(command.topic)
+        if lane is None or lane.topic is None:
+            return
+        claims, config = self._claims(engine, lane.topic_id), lane.topic.config
+        if isinstance(reply, Appended):
+            assert isinstance(command, Append)
+            if config.durability is not Durability.EPHEMERAL:
+                place = max([place, *self._places_of(lane.topic_id, reply.seqs)], key=lambda p: p[1])
+            now_ms = engine.state.time.high_ms
+            claims.appended(command, reply, config, asked_ms=asked_ms, now_ms=now_ms, place=place)
+            self.check_durable_seq(lane.topic_id, reply.durable_seq)
+        elif isinstance(reply, RecordsDeleted):
+            assert isinstance(command, DeleteRecords)
+            claims.deleted(command, reply.head_seq, acked_before, place)
+        if config.durability is Durability.FSYNC or (ticket.sync and not claims.ephemeral):
+            self._check_durable(place, ticket)
+        elif self.logs[place[0]].written < place[1]:
+            raise Violation(f"answered before it was written: {command!r:.200}")
+
+    def _check_durable(self, place: Place, ticket: Ticket) -> None:
+        """I-17: no ack before the sync that covers it, by the disk's calls and by the disk itself."""
+        shard, count = place
+        log = self.logs[shard]
+        if log.durable(self.watch) < count:
+            raise Violation(f"answered before the sync that covers it (I-17): {ticket.command!r:.200}")
+        if count:
+            unit = log.units[count - 1]
+            if not self.disk.is_durable(unit.path, 0, unit.stop):
+                raise Violation(f"answered, and a power cut now would take it (I-17): {ticket.command!r:.200}")
+
+    def check_durable_seq(self, topic_id: int, durable_seq: int) -> None:
+        """What a power cut now would leave of a topic is not less than `durable_seq`."""
+        place = max(
+            (p for first, p in self._runs.get(topic_id, ()) if first <= durable_seq),
+            key=lambda p: p[1],
+            default=DURABLE,
+        )
+        if self.logs[place[0]].durable(self.watch) < place[1]:
+            raise Violation(f"durable_seq {durable_seq} of topic id {topic_id} is not durable")
+
+    def _places_of(self, topic_id: int, seqs: Sequence[int]) -> list[Place]:
+        """Where the writes that brought these seqs lie, of those since the last recovery."""
+        runs = self._runs.get(topic_id, [])
+        places = []
+        for seq in {min(seqs), max(seqs)}:
+            places += [place for first, place in runs if first <= seq][-1:]
+        return places
+
+    # Reading.
+
+    def read(
+        self, engine: Engine, query: DiffQuery, plan: DiffPlan, records: list[FrameView], state: TopicState
+    ) -> None:
+        claims = self._claims(engine, plan.topic_id)
+        for record in records:
+            if record.data in self.refused:
+                raise Violation(f"seq {record.seq} is of a write that was refused: {record.data!r} (S2.16)")
+        claims.page(query, plan, records, state)
+        claims.state(state)
+        self.check_durable_seq(plan.topic_id, state.durable_seq)
+
+    def looked(self, engine: Engine) -> None:
+        """Topics come and go, and their configs change: claims follow."""
+        topics = engine.state.catalog.topics
+        for topic_id in [gone for gone in self.claims if gone not in topics]:
+            del self.claims[topic_id]
+        for topic_id, topic in topics.items():
+            self._claims(engine, topic_id).note_config(topic.config)
+
+    def _claims(self, engine: Engine, topic_id: int) -> TopicClaims:
+        if topic_id not in self.claims:
+            self.claims[topic_id] = TopicClaims(engine.state.catalog.topics[topic_id].config)
+        return self.claims[topic_id]
+
+    # Ends and beginnings.
+
+    def crashing(self, *, power: bool) -> list[int]:
+        """Just before the end: how many writes of each shard must be found."""
+        if power:
+            return [log.durable(self.watch) for log in self.logs]
+        return [log.written for log in self.logs]
+
+    def crashed(self, at_least: Sequence[int], *, power: bool) -> None:
+        """Just after it: what the disk holds is one of the states the oracle allows."""
+        if power:
+            self.watch = SyncWatch()  # what survived has reached the platter
+            self.disk.monitor = self.watch.observe
+        recovered = peek(self.disk)
+        if recovered.damages:
+            raise Violation(f"a crash was taken for damage: {recovered.damages[0]}")
+        self._losses = self._losses or restarted(self.disk)
+        found = facts(recovered.catalog)
+        kept = find_prefixes(
+            self.base,
+            self.logs,
+            found,
+            at_least=at_least,
+            losses=self._opening,
+            machine_restarted=self._losses,
+        )
+        for shard, (log, count) in enumerate(zip(self.logs, kept, strict=True)):
+            self._whole = self._whole and count == len(log.units)
+            del log.units[count:]
+            log.written = count
+            for claims in self.claims.values():
+                claims.void(shard, count)
+        self._found = found
+
+    def opening(self) -> bool:
+        """A recovery begins. Returns whether it is one after a restart of the machine."""
+        self._opening = True
+        self._losses = self._losses or restarted(self.disk)
+        return restarted(self.disk)
+
+    def opened(self, engine: Engine, *, machine_restarted: bool) -> None:
+        """A recovery is complete: it has changed nothing but what a restart must log, and all of it is durable."""
+        recovered = peek(self.disk)
+        now = facts(recovered.catalog)
+        self.compare(now, facts(engine.state.catalog), "the log folded again is not the state that opened (I-09)")
+        if self._found["topics"].keys() != now["topics"].keys() or self._found["names"] != now["names"]:
+            raise Violation("recovery changed which topics there are")
+        for topic_id, topic in now["topics"].items():
+            before = self._found["topics"][topic_id]
+            if wrong := check_losses(before, topic, machine_restarted=machine_restarted):
+                raise Violation(f"topic {topic['name']!r} after recovery: {wrong}")
+        self.base = recovered.catalog
+        self.logs = [ShardLog() for _ in engine.state.shards]
+        self._places.clear()
+        self._runs.clear()
+        for topic_id in [gone for gone in self.claims if gone not in now["topics"]]:
+            del self.claims[topic_id]
+        for topic_id, topic in now["topics"].items():
+            self._claims(engine, topic_id).restarted(topic, whole=self._whole)
+        self._whole, self._opening, self._losses = True, False, False
+        self._found = now
+
+    def quiet(self, engine: Engine) -> None:
+        """Nothing is in flight: folding the log from empty gives the live state (I-09), ephemeral contents aside."""
+        live, folded = facts(engine.state.catalog), facts(peek(self.disk).catalog)
+        for state in (live, folded):
+            for topic in state["topics"].values():
+                if topic["config"]["durability"] == "ephemeral":
+                    kept = {name: topic[name] for name in ("id", "name", "epoch", "config", "ceiling")}
+                    topic.clear()
+                    topic.update(kept)
+        self.compare(folded, live, "folding the log from empty is not the live state (I-09)")
+
+    def compare(self, one: Facts, other: Facts, what: str) -> None:
+        """Two states are one, or it is told where they part."""
+        if one == other:
+            return
+        for topic_id, topic in one["topics"].items():
+            if topic != other["topics"].get(topic_id):
+                raise Violation(f"{what}: {difference(topic, other['topics'].get(topic_id, topic))}")
+        raise Violation(f"{what}: {one!r:.300} != {other!r:.300}")

@@ -1,0 +1,182 @@
+"""Which states a crash may leave: for each shard any prefix of its writes that is not shorter than the synced one.
+
+The oracle keeps the bytes of each write in the order they were handed to the disk and folds them itself, so it knows
+nothing of files, marks or recovery. States are compared as `verify.canonical` writes them, topic by topic, because a
+topic lives on one shard; names and epochs belong to shard 0.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import msgspec
+
+from topics.codec.control import WriteResult
+from topics.codec.scan import scan
+from topics.engine.apply import Catalog, apply
+from topics.engine.batch import WalBatch, WalPosition
+from topics.engine.verify import canonical
+from topics.host.walfile import wal_path
+from topics.kernel.ids import shard_of
+from topics.log.regions import WalFileId
+from topics.simulation.watch import SyncWatch
+
+Facts = dict[str, Any]  # a topic, or the whole state, as msgpack gives it back
+_NOWHERE = WalFileId(0, 0, 0)
+
+
+class Violation(AssertionError):
+    """A promise was broken. Says which, with what was expected and what was found."""
+
+
+@attrs.frozen
+class Unit:
+    """One write, all or nothing, and where it was to go: bytes of `path` up to `stop`."""
+
+    data: bytes
+    path: str
+    stop: int
+
+
+class ShardLog:
+    """The writes of one shard since the last recovery. The first `written` of them were handed over whole."""
+
+    __slots__ = ("units", "written")
+
+    def __init__(self) -> None:
+        self.units: list[Unit] = []
+        self.written = 0
+
+    def place(self, batch: WalBatch, at: WalPosition) -> list[int]:
+        """A batch is on its way. Returns, entry by entry, how many units there are behind it."""
+        offset, counts = at.offset, []
+        path = wal_path(at.file)
+        for entry in batch.entries:
+            whole = bool(entry.items) and isinstance(getattr(entry.items[0], "payload", None), WriteResult)
+            for data in [b"".join(entry.chunks)] if whole else entry.chunks:
+                offset += len(data)
+                self.units.append(Unit(data, path, offset))
+            counts.append(len(self.units))
+        assert offset == at.offset + batch.size
+        return counts
+
+    def durable(self, watch: SyncWatch) -> int:
+        """How many of the first units a power cut now would leave for sure."""
+        for count, unit in enumerate(self.units[: self.written]):
+            if not watch.covers(unit.path, unit.stop):
+                return count
+        return self.written
+
+
+def facts(catalog: Catalog) -> Facts:
+    """The state as plain values; `topics` by id."""
+    state: Facts = msgspec.msgpack.decode(canonical(catalog))
+    state["topics"] = {topic["id"]: topic for topic in state["topics"]}
+    return state
+
+
+def fold(catalog: Catalog, data: bytes) -> None:
+    """Apply the frames of one write."""
+    seen = scan(data, 0, len(data))
+    assert seen.end == len(data), seen.defect
+    for item in seen.items:
+        apply(catalog, item, _NOWHERE)
+
+
+def find_prefixes(
+    base: Catalog,
+    logs: Sequence[ShardLog],
+    found: Facts,
+    *,
+    at_least: Sequence[int],
+    losses: bool,
+    machine_restarted: bool,
+) -> list[int]:
+    """How much of each shard survived. `losses`: an interrupted recovery may have logged some already.
+
+    Raises Violation if the state found is not one that a crash may leave.
+    """
+    state = copy.deepcopy(base)
+    kept = []
+    for shard, log in enumerate(logs):
+        for unit in log.units[: at_least[shard]]:
+            fold(state, unit.data)
+        count = at_least[shard]
+        while differs := _difference(facts(state), found, shard, len(logs), losses, machine_restarted):
+            if count == len(log.units):
+                raise Violation(
+                    f"shard {shard}: no prefix of {at_least[shard]}..{count} writes gives this state: {differs}"
+                )
+            fold(state, log.units[count].data)
+            count += 1
+        kept.append(count)
+    return kept
+
+
+def _difference(
+    expected: Facts, found: Facts, shard: int, shards: int, losses: bool, machine_restarted: bool
+) -> str:
+    """What makes one shard's part of two states differ; empty if nothing does."""
+    if shard == 0:
+        for name in ("next_topic_id", "epochs", "names"):
+            if expected[name] != found[name]:
+                return f"{name} {expected[name]!r:.200} != {found[name]!r:.200}"
+    for topic_id, topic in found["topics"].items():
+        if shard_of(topic_id, shards) != shard:
+            continue
+        want = expected["topics"].get(topic_id)
+        if want is None:
+            return f"topic id {topic_id} is there and should not be"
+        if differs := difference(want, topic):
+            if not losses or check_losses(want, topic, machine_restarted=machine_restarted):
+                return differs
+    return ""
+
+
+def difference(want: Facts, topic: Facts) -> str:
+    """The fields in which two topics differ, in words; empty if none."""
+    fields = [name for name in want if want[name] != topic[name]]
+    return "; ".join(
+        f"topic {want['name']!r} {name}: {want[name]!r:.120} != {topic[name]!r:.120}" for name in fields
+    )
+
+
+_LOSS_FIELDS = frozenset(("head_seq", "base_seq", "lost", "evict_floor", "lost_ts", "reasons", "past"))
+
+
+def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str:
+    """What a restart must have logged of a topic, and nothing else (semantics 2.6). Empty if it is so."""
+    changed = {name for name in before if before[name] != after[name]}
+    if changed - _LOSS_FIELDS:
+        return f"recovery changed {sorted(changed - _LOSS_FIELDS)}: {difference(before, after)}"
+    head, ceiling = before["head_seq"], before["ceiling"]
+    durability = before["config"]["durability"]
+    if durability == "ephemeral":
+        last = max(head, ceiling)
+        if before["evict_floor"] > last:
+            return f"nothing to lose, yet {difference(before, after)}" if changed else ""
+        reasons = dict(after["reasons"])
+        good = (
+            after["head_seq"] == last
+            and after["evict_floor"] == after["base_seq"] == last + 1
+            and reasons.get("restart") == last
+            and after["lost"] == []
+        )
+        return "" if good else f"ephemeral, yet not all is told as lost: {difference(before, after)}"
+    if durability == "fsync" or not machine_restarted or ceiling <= head:
+        return f"nothing was lost, yet {difference(before, after)}" if changed else ""
+    expected = merged([tuple(r[:3]) for r in before["lost"]], (head + 1, ceiling, "crash"))
+    found = [tuple(r[:3]) for r in after["lost"]]
+    if expected != found or after["head_seq"] != ceiling or after["evict_floor"] != before["evict_floor"]:
+        return f"expected lost ranges {expected}, head {ceiling}: {difference(before, after)}"
+    return ""
+
+
+def merged(ranges: list[tuple[int, int, str]], new: tuple[int, int, str]) -> list[tuple[int, int, str]]:
+    """Lost ranges with one more behind them; adjoining ones of one reason are one (semantics 2.6)."""
+    if ranges and ranges[-1][1] + 1 == new[0] and ranges[-1][2] == new[2]:
+        return [*ranges[:-1], (ranges[-1][0], new[1], new[2])]
+    return [*ranges, new]

@@ -1,0 +1,436 @@
+"""One seed, one run: engine, shard writers, clients, disk, clock and chance on one thread (reliability 3).
+
+Everything interleaves at the stages of a batch (place, write, told, sync, told), so clients propose, time jumps and the
+disk fails between any two of them. A round ends in a crash, a kill or a clean shutdown; then what the disk holds is
+held against the oracle, opened by the same `open_store` as everywhere, and held against it again. Clients' claims go
+on across rounds.
+
+The trace is every step and every disk call; one seed gives the same trace, byte for byte.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from enum import Enum
+
+import attrs
+import xxhash
+
+from topics.engine.batch import WalBatch
+from topics.engine.commands import Append, Command, DeleteRecords, Sync
+from topics.engine.engine import Engine
+from topics.engine.tickets import Ticket
+from topics.host.opening import Opened, StoreOptions
+from topics.host.walfile import PlannedWrite
+from topics.host.writer import ShardWriter
+from topics.kernel.errors import Fatal, Rejected
+from topics.kernel.limits import Limits
+from topics.kernel.ports import Disk
+from topics.log.diff import DiffQuery
+from topics.simulation.ledger import Ledger
+from topics.simulation.machine import open_simulated, read_page
+from topics.simulation.oracle import Violation, check_losses, facts
+from topics.simulation.workload import NAMES, Workload
+from topics.testing.clock import ManualClock
+from topics.testing.entropy import SeededEntropy
+from topics.testing.faults import Call, FaultKind, Landed, SimCrash
+from topics.testing.simdisk import CAPACITY, SimDisk
+from topics.testing.survival import Shape
+
+_SIZES = ((4096, 16_384, 512), (8192, 65_536, 1024), (16_384, 32_768, 2048))
+_FAULTS = (
+    ("sync_data", FaultKind.EIO), ("sync_data", FaultKind.DROPS_PAGES), ("write", FaultKind.EIO),
+    ("write", FaultKind.SHORT), ("write", FaultKind.ENOSPC), ("create", FaultKind.ENOSPC),
+    ("extend", FaultKind.SHORT), ("read", FaultKind.EIO),
+)  # fmt: skip
+_TRACE_KEPT = 400
+_OPENS_MAX = 40
+_CLIENTS_IN_FLIGHT = 12
+_MIN_FREE = 4096
+
+
+class Stage(Enum):
+    """How far a shard's batch is."""
+
+    IDLE = "idle"
+    PLACED = "placed"
+    WRITTEN = "written"
+    TOLD = "told"
+    SYNCED = "synced"
+
+
+class Pen:
+    """One shard's writer and the batch under it."""
+
+    def __init__(self, writer: ShardWriter) -> None:
+        self.writer = writer
+        self.stage = Stage.IDLE
+        self.batch: WalBatch | None = None
+        self.plan: PlannedWrite | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """What one run did. `trace` is the hash of its every step."""
+
+    seed: int
+    trace: str
+    counts: dict[str, int]
+
+
+class World:
+    """One run. `port`: what the store sees in place of the disk (for planting faults the checkers must find)."""
+
+    def __init__(
+        self, seed: int, *, rounds: int = 6, steps: int = 220, port: Callable[[SimDisk], Disk] | None = None
+    ) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.clock = ManualClock()
+        self.entropy = SeededEntropy(seed)
+        self.disk = SimDisk(seed)
+        self.port: Disk = port(self.disk) if port is not None else self.disk
+        self.ledger = Ledger(self.disk)
+        self.counts: Counter[str] = Counter()
+        self.lines: deque[str] = deque(maxlen=_TRACE_KEPT)
+        self._trace = xxhash.xxh3_128()
+        self._rounds, self._steps = rounds, steps
+        first, largest, reserve = self.random.choice(_SIZES)
+        limits = Limits(wal_file_first=first, wal_file_max=largest, wal_reserve=reserve)
+        self._options = StoreOptions(
+            shards=self.random.choice((None, 1, 2, 3)),
+            min_free_bytes=_MIN_FREE,
+            limits=limits,
+            checking=True,
+            sync_interval_ms=self.random.choice((20, 1000)),
+        )
+        self.workload = Workload(self.random)
+        self.opened: Opened | None = None
+        self.pens: list[Pen] = []
+        self.asked: dict[int, tuple[Ticket, int, list[int]]] = {}
+
+    def run(self) -> Report:
+        """All rounds. Raises Violation (or the assertion that broke), with the end of the trace in a note."""
+        try:
+            for number in range(self._rounds):
+                self._note(f"round {number}")
+                self._open()
+                self._round()
+            self._open()
+            self._read_everything()
+        except Exception as error:
+            tail = "\n".join(list(self.lines)[-60:])
+            error.add_note(f"World(seed={self.seed}, rounds={self._rounds}, steps={self._steps})\n{tail}")
+            raise
+        return Report(seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts))
+
+    @property
+    def engine(self) -> Engine:
+        assert self.opened is not None
+        return self.opened.engine
+
+    # A round.
+
+    def _open(self) -> None:
+        """Recover, however often it takes: recovery itself crashes and fails too."""
+        for _ in range(_OPENS_MAX):
+            self._watch_calls()
+            if self.random.random() < 0.3:
+                self.disk.crash_at(self.random.randrange(60), self.random.choice(list(Landed)))
+            elif self.random.random() < 0.15:
+                self._inject()
+            if self.random.random() < 0.15:
+                self._options = attrs.evolve(self._options, shards=self.random.choice((1, 2, 3)))
+            machine_restarted = self.ledger.opening()
+            try:
+                opened = open_simulated(self.disk, self.clock, self.entropy, self._options, port=self.port)
+            except SimCrash:
+                self._crash()
+                continue
+            except (OSError, Fatal) as error:
+                self._note(f"open failed: {error}")
+                self.disk.heal()
+                continue
+            self.disk.heal()
+            self.disk.drop_caches()
+            if opened.read_only:
+                raise Violation(f"a crash was taken for damage: {opened.damages[0]}")
+            self.opened = opened
+            self.ledger.opened(opened.engine, machine_restarted=machine_restarted)
+            self._open_again()
+            self.pens = [Pen(writer) for writer in opened.writers]
+            self.workload.shards = len(self.pens)
+            self.counts["opened"] += 1
+            return
+        raise Violation("the store does not open any more")
+
+    def _open_again(self) -> None:
+        """I-10: a second recovery right behind the first gives the same state, even behind another power cut."""
+        twin = SimDisk(self.seed)
+        twin.restore(self.disk.snapshot())
+        power = self.random.random() < 0.5
+        if power:
+            twin.power_loss(self.random.choice(list(Shape)))
+        else:
+            twin.process_death()
+        again = open_simulated(twin, ManualClock(self.clock.now_ms()), SeededEntropy(0), self._options)
+        one, other = facts(self.engine.state.catalog), facts(again.engine.state.catalog)
+        if not power:
+            self.ledger.compare(one, other, "recovery run twice gives another state (I-10)")
+        for topic_id, topic in one["topics"].items():
+            if wrong := check_losses(topic, other["topics"][topic_id], machine_restarted=power):
+                raise Violation(f"recovery behind a recovery: {wrong}")
+
+    def _round(self) -> None:
+        armed = self.random.random() < 0.6
+        if armed:
+            self.disk.crash_at(self.random.randrange(120), self.random.choice(list(Landed)))
+        try:
+            for _ in range(self._steps):
+                self._step()
+            if not armed and self.random.random() < 0.4:
+                self._shut_down()
+        except SimCrash:
+            self.counts["crashed in a call"] += 1
+        self.disk.heal()
+        self.disk.free = CAPACITY
+        self._crash()
+
+    def _crash(self) -> None:
+        """The process or the machine ends; what is left is held against the oracle."""
+        power = self.random.random() < 0.6
+        shape = self.random.choice(list(Shape))
+        at_least = self.ledger.crashing(power=power)
+        self._note(f"end: {'power ' + shape.value if power else 'process'}")
+        if power:
+            self.disk.power_loss(shape)
+        else:
+            self.disk.process_death()
+        self.ledger.crashed(at_least, power=power)
+        self.counts["power losses" if power else "process deaths"] += 1
+        self.opened, self.pens = None, []
+        self.asked.clear()
+
+    def _shut_down(self) -> None:
+        """A clean end: exact heads, everything synced, closing marks (storage 4)."""
+        self.counts["clean ends"] += 1
+        for _ in range(4 * _CLIENTS_IN_FLIGHT):
+            for pen in self.pens:
+                self._drain(pen)
+        self.engine.log_exact_heads()
+        for pen in self.pens:
+            if pen.writer.failed is None:
+                self.engine.propose(Sync(shard=pen.writer.shard))
+                self._drain(pen)
+                pen.writer.mark()
+        if all(pen.writer.failed is None for pen in self.pens):
+            self.ledger.quiet(self.engine)
+
+    def _drain(self, pen: Pen) -> None:
+        self._advance(pen)
+        while pen.stage is not Stage.IDLE:
+            self._advance(pen)
+
+    # A step.
+
+    def _step(self) -> None:
+        kind = self.random.choices(
+            ("propose", "write", "read", "time", "tick", "mark", "reserve", "fault", "space", "quiet"),
+            (30, 45, 12, 10, 4, 3, 5, 0.6, 0.6, 1),
+        )[0]
+        match kind:
+            case "propose":
+                self._propose()
+            case "write":
+                self._advance(self.random.choice(self.pens))
+            case "read":
+                self._read(self.random.choice(NAMES))
+            case "time":
+                self._pass_time()
+            case "tick":
+                self._note("tick")
+                self.engine.tick()
+                self._after_call()
+            case "mark" | "reserve":
+                self._keep_house(self.random.choice(self.pens), kind)
+            case "fault":
+                self._inject()
+            case "space":
+                self.disk.free = self.random.choice((0, CAPACITY, CAPACITY))
+            case "quiet":
+                if all(pen.stage is Stage.IDLE and pen.writer.failed is None for pen in self.pens):
+                    if all(shard.quiet for shard in self.engine.state.shards):
+                        self.ledger.quiet(self.engine)
+                        self.counts["folds from empty"] += 1
+
+    def _propose(self) -> None:
+        if len(self.asked) >= _CLIENTS_IN_FLIGHT:
+            return
+        heads = {name: self.engine.topic_state(name).head_seq for name in self.engine.names()}
+        self._ask(self.workload.command(heads), sync=self.random.random() < 0.15)
+
+    def _ask(self, command: Command, *, sync: bool = False) -> None:
+        self._note(f"propose {type(command).__name__} {getattr(command, 'topic', '')} sync={sync}")
+        acked: list[int] = []
+        if isinstance(command, DeleteRecords):
+            lane = self.engine.state.lanes_by_name.get(command.topic)
+            claims = None if lane is None else self.ledger.claims.get(lane.topic_id)
+            if claims is not None:
+                claims.deleting(command)
+                acked = list(claims.acked)
+        asked_ms = self.engine.state.time.high_ms
+        try:
+            ticket = self.engine.propose(command, sync=sync)
+        except Rejected as refused:
+            self._refused(command, refused)
+        else:
+            self.asked[id(ticket)] = (ticket, asked_ms, acked)
+        self._after_call()
+
+    def _refused(self, command: Command, refused: Rejected) -> None:
+        """Nothing of a refused write may ever be read."""
+        self.counts[f"refused {refused.code}"] += 1
+        self._note(f"refused {refused.code}")
+        if isinstance(command, Append) and command.idempotency_key is None:
+            self.ledger.refused.update(command.records.data)
+
+    def _advance(self, pen: Pen) -> None:
+        """The next stage of a shard's batch."""
+        writer, log = pen.writer, pen.writer.shard
+        if pen.stage is Stage.IDLE:
+            batch = None if writer.failed is not None else self.engine.take_batch(writer.shard)
+            if batch is None:
+                return
+            pen.batch, pen.plan, pen.stage = batch, writer.place(batch), Stage.PLACED
+            self.ledger.placed(batch, pen.plan.at)
+            return
+        batch, plan = pen.batch, pen.plan
+        assert batch is not None
+        assert plan is not None
+        match pen.stage:
+            case Stage.PLACED:
+                error = writer.write(plan)
+                pen.stage = Stage.WRITTEN
+                if error is not None:
+                    self._fail(pen, batch, error)
+                    return
+                self.ledger.written(log)
+            case Stage.WRITTEN:
+                pen.stage = Stage.TOLD if batch.sync else Stage.IDLE
+                writer.after_write(batch, plan)
+            case Stage.TOLD:
+                error = writer.sync(plan)
+                pen.stage = Stage.SYNCED
+                if error is not None:
+                    self._fail(pen, batch, error)
+                    return
+            case Stage.SYNCED:
+                pen.stage = Stage.IDLE
+                writer.after_sync(batch, plan)
+        self._note(f"shard {log} {pen.stage.value}")
+        self._after_call()
+
+    def _fail(self, pen: Pen, batch: WalBatch, error: OSError) -> None:
+        self._note(f"shard {pen.writer.shard} failed: {error}")
+        self.counts["shards failed"] += 1
+        pen.stage = Stage.IDLE
+        pen.writer.fail(batch, error)
+        self._after_call()
+
+    def _keep_house(self, pen: Pen, kind: str) -> None:
+        """The housekeeper never works on a shard whose batch is under way."""
+        if pen.stage is not Stage.IDLE or pen.writer.failed is not None:
+            return
+        self._note(f"shard {pen.writer.shard} {kind}")
+        if kind == "mark":
+            pen.writer.mark()
+        else:
+            try:
+                pen.writer.keep_reserve()
+            except OSError as error:
+                self._note(f"reserve: {error}")
+        self._after_call()
+
+    def _pass_time(self) -> None:
+        kind = self.random.choices(("little", "second", "minutes", "back"), (80, 12, 3, 5))[0]
+        now_ms = self.clock.now_ms()
+        ahead = {
+            "little": self.random.randrange(30),
+            "second": self.random.randrange(800, 3000),
+            "minutes": self.random.randrange(60_000, 200_000),
+            "back": -self.random.randrange(10_000),
+        }[kind]
+        self.clock.set(now_ms + ahead)
+        self._note(f"clock {ahead}")
+
+    def _inject(self) -> None:
+        op, kind = self.random.choice(_FAULTS)
+        self._note(f"fault {op} {kind.value}")
+        self.disk.inject(op, kind)
+        self.counts["faults"] += 1
+
+    # Reading.
+
+    def _read(self, name: str) -> None:
+        try:
+            state = self.engine.topic_state(name)
+            due = self.engine.read_due(name)
+        except Rejected:
+            return
+        if due is not None:
+            self._ask(due)
+            state = self.engine.topic_state(name)
+        self._read_page(self.workload.query(name, state.head_seq, state.epoch))
+
+    def _read_page(self, query: DiffQuery) -> int:
+        """One page, checked. Returns where the next one starts."""
+        state = self.engine.topic_state(query.topic)
+        try:
+            plan, records = read_page(self.engine, self.port, query)
+        except OSError as error:
+            self._note(f"read: {error}")
+            return state.head_seq
+        self._note(f"page of {query.topic} from {query.from_seq}: {len(records)} records, {plan.gap!r}")
+        self.ledger.read(self.engine, query, plan, records, state)
+        self.counts["pages"] += 1
+        return plan.next_from_seq
+
+    def _read_everything(self) -> None:
+        for name in self.engine.names():
+            from_seq, head_seq = 0, self.engine.topic_state(name).head_seq
+            while from_seq < head_seq:
+                after = self._read_page(DiffQuery(topic=name, from_seq=from_seq, limit=50))
+                assert after > from_seq
+                from_seq = after
+
+    # After every call of the engine.
+
+    def _after_call(self) -> None:
+        self.ledger.looked(self.engine)
+        for ticket in self.engine.take_effects().finished:
+            asked = self.asked.pop(id(ticket), None)
+            if ticket.error is not None:
+                if isinstance(ticket.error, Rejected):
+                    self._refused(ticket.command, ticket.error)
+                continue
+            _, asked_ms, acked = asked if asked is not None else (ticket, 0, [])
+            self._note(f"answered {ticket.result()!r:.160}")
+            self.counts["answers"] += 1
+            self.ledger.answered(self.engine, ticket, acked, asked_ms=asked_ms)
+
+    def _watch_calls(self) -> None:
+        """Every disk call goes into the trace, and to the watch."""
+        watch = self.ledger.watch
+
+        def monitor(call: Call) -> None:
+            watch.observe(call)
+            self._note(f"  {call.op} {call.path} {call.offset} {call.size} {call.target}")
+
+        self.disk.monitor = monitor
+
+    def _note(self, line: str) -> None:
+        self.lines.append(line)
+        self._trace.update(line.encode())
+        self._trace.update(b"\n")
