@@ -38,7 +38,7 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
             f"records: {len(records)} records are more than the limit of {limits.records_per_write} a write",
             limit=limits.records_per_write,
         )
-    total = sum(map(len, records.data))
+    total = sum(records.sizes)
     if total > limits.body_bytes:
         raise Rejected(
             Code.PAYLOAD_TOO_LARGE,
@@ -64,7 +64,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     _check_topic_limits(topic, command.records, state.limits)
     digest = 0
     if command.idempotency_key is not None:
-        digest = body_digest(command.records) if command.digest is None else command.digest
+        digest = _digest(command)
         if _answer_by_key(state, lane, topic, ticket, digest, now_ms):
             return
     if command.expected_head is not None and not ticket.head_checked:
@@ -209,12 +209,14 @@ class _Write:
 
     def _reply(self) -> Reply:
         assert self.topic.head_seq >= self.last_seq
-        names = interleave(self.count + len(self.duplicates), self.first_seq, self.duplicates)
+        seqs: Sequence[int] = range(self.first_seq, self.last_seq + 1)
+        if self.duplicates:
+            seqs = interleave(self.count + len(self.duplicates), self.first_seq, self.duplicates)
         return Appended(
             topic=self.topic.name,
             first_seq=self.first_seq if self.count else None,
             last_seq=self.last_seq if self.count else None,
-            seqs=names if self.duplicates else range(self.first_seq, self.last_seq + 1),
+            seqs=seqs,
             head_seq=self.topic.head_seq,
             durable_seq=self.lane.durable_seq,
             count=self.count + len(self.duplicates),
@@ -226,14 +228,14 @@ class _Write:
 
 def stored_size(records: RecordColumns) -> int:
     """Stored bytes of `data` + `meta`, which is what `cap_bytes` counts."""
-    return sum(map(len, records.data)) + (sum(map(len, records.meta)) if records.meta is not None else 0)
+    return sum(records.sizes) + (sum(map(len, records.meta)) if records.meta is not None else 0)
 
 
 def _check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> None:
     config = topic.config
-    longest = max(map(len, records.data))
+    longest = max(records.sizes)
     if records.meta is not None:
-        longest = max(len(d) + len(m) for d, m in zip(records.data, records.meta, strict=True))
+        longest = max(size + len(meta) for size, meta in zip(records.sizes, records.meta, strict=True))
     if longest > config.max_record_bytes:
         raise Rejected(
             Code.RECORD_TOO_LARGE,
@@ -277,12 +279,17 @@ def _answer_by_key(
     return True
 
 
+def _digest(command: Append) -> int:
+    """The digest of the body as the caller gave it, before compression."""
+    return body_digest(command.records) if command.digest is None else command.digest
+
+
 def _ride_write(
     state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, first: Ticket, digest: int
 ) -> None:  # fmt: skip
     """Await the write with the same key and end as it does, whatever becomes of window and topic meanwhile."""
     assert isinstance(first.command, Append)
-    same_body = digest == body_digest(first.command.records)
+    same_body = digest == _digest(first.command)
 
     def answer() -> None:
         assert isinstance(first.reply, Appended)
