@@ -70,7 +70,7 @@ def encode_run(
     assert write_frames == 0 or write_frames >= count
     assert keyed is None or write_frames > 0
     flag = DURABLE if durable else 0
-    sizes = array("I", map(len, records.data))
+    sizes = array("I", records.sizes)
     run = Run(
         topic_id=topic_id, seq_start=seq_start, ts=ts, lengths=sizes, sizes=sizes, keyed=keyed, durable=durable
     )  # fmt: skip
@@ -158,9 +158,7 @@ def _encode_mixed(run: Run, records: RecordColumns, flag: int, first: dict[int, 
     run.tags = list(tags) if any(tags) else None
     run.nodes = list(nodes) if any(nodes) else None
     if any(metas):
-        run.sizes = array(
-            "I", [len(data) + len(meta) for data, meta in zip(records.data, metas, strict=True)]
-        )
+        run.sizes = array("I", [size + len(meta) for size, meta in zip(records.sizes, metas, strict=True)])
     return chunks
 
 

@@ -69,7 +69,7 @@ def check_json_many(pieces: Sequence[bytes], *, field: str = "data") -> None:
     try:
         joined.decode()
         # Equal counts and lengths put each text exactly where its piece is: joined texts fill the list without a gap.
-        whole = list(map(len, map(bytes, _texts.decode(joined)))) == list(map(len, pieces))
+        whole = list(map(len, _texts.decode(joined))) == list(map(len, pieces))
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         whole = False
     if whole and depth_fits(joined, JSON_DEPTH_MAX + 1):

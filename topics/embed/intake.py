@@ -25,6 +25,7 @@ _FIELDS: Final = frozenset(
 )
 _RESERVED_META: Final = ("$", "_topics")
 _RESERVED_DEDUP: Final = (b"dl:", b"sched:")
+_ONLY_RAW: Final = {msgspec.Raw}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -44,8 +45,8 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
             limit=limits.records_per_write,
         )
     default_node = None if node is None else text_bytes("node", node, bytes_max=limits.node_bytes)
-    if given and all(type(record) is msgspec.Raw for record in given):
-        columns = RecordColumns([bytes(record) for record in given])
+    if set(map(type, given)) == _ONLY_RAW:
+        columns = RecordColumns(list(map(bytes, given)))
         check_json_many(columns.data)
     else:
         columns = _Intake(given, limits).columns()
@@ -181,9 +182,12 @@ def encode_meta(field: str, value: object, limits: Limits) -> bytes:
 
 
 def _check_sizes(columns: RecordColumns, limits: Limits) -> None:
-    meta = columns.meta
-    for i, data in enumerate(columns.data):
-        size = len(data) + (len(meta[i]) if meta is not None else 0)
+    sizes = columns.sizes
+    if columns.meta is not None:
+        sizes = [size + len(meta) for size, meta in zip(sizes, columns.meta, strict=True)]
+    if max(sizes, default=0) <= limits.record_bytes:
+        return
+    for i, size in enumerate(sizes):
         if size > limits.record_bytes:
             raise Rejected(
                 Code.RECORD_TOO_LARGE,

@@ -15,11 +15,12 @@ class RecordColumns:
     """The records of one write. `data[i]` is stored bytes: JSON text, or a payload with a content type.
 
     Optional columns are None or as long as `data`; an absent value in one is `b""` (bytes), or None (numbers).
-    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`.
+    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`. `sizes[i]` is `len(data[i])`,
+    walked once for the many checks and columns that need it.
     """
 
     __slots__ = (
-        "compressed", "content_type", "data", "dedup_id", "delay_ms", "key", "meta", "node", "priority", "tag",
+        "compressed", "content_type", "data", "dedup_id", "delay_ms", "key", "meta", "node", "priority", "sizes", "tag",
         "ttl_ms",
     )  # fmt: skip
 
@@ -39,6 +40,7 @@ class RecordColumns:
         compressed: Sequence[bool] | None = None,
     ) -> None:
         self.data = data
+        self.sizes = list(map(len, data))
         self.node = node
         self.tag = tag
         self.key = key
