@@ -13,6 +13,7 @@ import attrs
 from topics.codec.control import HeadWatermark, WriteResult, encode_control
 from topics.codec.digest import body_digest
 from topics.codec.frame import Keyed, encode_run
+from topics.engine.admit import check_caps, check_topic_limits, stored_size
 from topics.engine.batch import Entry, Item
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
@@ -20,38 +21,10 @@ from topics.engine.replies import Appended, Reply
 from topics.engine.state import EngineState, control_value
 from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import Discard, Durability, TopicType
-from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import Limits
-from topics.log import retention
+from topics.kernel.config import Durability
+from topics.kernel.errors import Code, Rejected
 from topics.log.dedupe import Result, interleave
 from topics.log.topic import Topic
-
-
-def check_limits(records: RecordColumns, limits: Limits) -> None:
-    """The bounds every topic has. Raises `Rejected` naming the record and the limit."""
-    if not len(records):
-        raise invalid("records", "a write has at least one record")
-    if len(records) > limits.records_per_write:
-        raise Rejected(
-            Code.BATCH_TOO_LARGE,
-            f"records: {len(records)} records are more than the limit of {limits.records_per_write} a write",
-            limit=limits.records_per_write,
-        )
-    total = sum(records.sizes)
-    if total > limits.body_bytes:
-        raise Rejected(
-            Code.PAYLOAD_TOO_LARGE,
-            f"records: {total} bytes are more than the limit of {limits.body_bytes} a write",
-            limit=limits.body_bytes,
-        )
-
-
-def check_creation(command: Append, limits: Limits) -> None:
-    """What the topic would refuse once it is there is refused before it is made: a refusal leaves nothing behind."""
-    topic = Topic(1, command.topic, 1, command.config)
-    _check_topic_limits(topic, command.records, limits)
-    _check_whole_cap(topic, command.records)
 
 
 def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -61,7 +34,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     topic = lane.topic
     assert topic is not None
     assert not lane.blocked
-    _check_topic_limits(topic, command.records, state.limits)
+    check_topic_limits(topic, command.records, state.limits)
     digest = 0
     if command.idempotency_key is not None:
         digest = _digest(command)
@@ -81,7 +54,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         return
     records = command.records if not duplicates else command.records.take(kept)
     state.check_writable(lane.shard)
-    _check_caps(lane, topic, records, now_ms)
+    check_caps(lane, topic, records, now_ms)
     _Write(state, lane, topic, ticket, records, tuple(duplicates), digest, now_ms).enqueue()
 
 
@@ -226,39 +199,6 @@ class _Write:
         )
 
 
-def stored_size(records: RecordColumns) -> int:
-    """Stored bytes of `data` + `meta`, which is what `cap_bytes` counts."""
-    return sum(records.sizes) + (sum(map(len, records.meta)) if records.meta is not None else 0)
-
-
-def _check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> None:
-    config = topic.config
-    longest = max(records.sizes)
-    if records.meta is not None:
-        longest = max(size + len(meta) for size, meta in zip(records.sizes, records.meta, strict=True))
-    if longest > config.max_record_bytes:
-        raise Rejected(
-            Code.RECORD_TOO_LARGE,
-            f"topic {topic.name!r}: a record of {longest} bytes is above max_record_bytes {config.max_record_bytes}",
-            limit=config.max_record_bytes,
-        )
-    if config.type is TopicType.LOG:
-        for field, column in (("priority", records.priority), ("delay_ms", records.delay_ms)):
-            if column is not None and any(value is not None for value in column):
-                raise invalid(field, f"topic {topic.name!r} is a log; only a queue takes {field}")
-    if records.tag is not None and limits.tags_per_topic:
-        labels = topic.index.tags.labels
-        if len(labels) + len(records.tag) > limits.tags_per_topic:
-            new = {tag for tag in records.tag if tag and tag not in labels}
-            if len(labels) + len(new) > limits.tags_per_topic:
-                raise Rejected(
-                    Code.THROTTLED,
-                    f"topic {topic.name!r}: more than {limits.tags_per_topic} distinct tags",
-                    limit="tags_per_topic",
-                    max=limits.tags_per_topic,
-                )
-
-
 def _answer_by_key(
     state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, digest: int, now_ms: int
 ) -> bool:  # fmt: skip
@@ -387,37 +327,3 @@ def _answer_when_durable(
     entry = Entry(lane, [], [], frames=0, staged=True, must_sync=True, ticket=ticket)
     entry.reply = lambda: reply
     state.enqueue(lane.shard, entry)
-
-
-def _check_caps(lane: Lane, topic: Topic, records: RecordColumns, now_ms: int) -> None:
-    """`discard: reject` refuses here, before any seq: never ack-then-drop."""
-    config = topic.config
-    if config.discard is not Discard.REJECT or not len(records):
-        return
-    _check_whole_cap(topic, records)
-    count, size = len(records), stored_size(records)
-    if not retention.fits(
-        topic, records=lane.reserved_records + count, size=lane.reserved_bytes + size, now_ms=now_ms
-    ):  # fmt: skip
-        raise Rejected(
-            Code.TOPIC_FULL,
-            f"topic {topic.name!r} is full (discard: reject); delete records or raise its cap",
-            cap_records=config.cap_records,
-            cap_bytes=config.cap_bytes,
-            head_seq=topic.head_seq,
-            earliest_seq=topic.earliest_seq,
-        )
-
-
-def _check_whole_cap(topic: Topic, records: RecordColumns) -> None:
-    config, count, size = topic.config, len(records), stored_size(records)
-    above = (config.cap_records and count > config.cap_records) or (
-        config.cap_bytes and size > config.cap_bytes
-    )
-    if config.discard is Discard.REJECT and above:
-        raise Rejected(
-            Code.RECORD_TOO_LARGE,
-            f"topic {topic.name!r}: a write of {count} records, {size} bytes is above its whole cap",
-            cap_records=config.cap_records,
-            cap_bytes=config.cap_bytes,
-        )

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from topics.codec.frame import Run
 from topics.engine import verify
-from topics.engine.append import check_creation, check_limits, propose_append
+from topics.engine.admit import check_creation, check_limits
+from topics.engine.append import propose_append
 from topics.engine.apply import Catalog
 from topics.engine.batch import Entry, Shard, WalBatch, WalPosition
 from topics.engine.change import (
@@ -375,7 +376,7 @@ class Engine:
                 except Rejected as refused:
                     state.fail(ticket, refused)
         if self._checking:
-            verify.check_state(self)
+            verify.check_state(self._state)
 
 
 def _place(entry: Entry, offset: int) -> None:

@@ -187,9 +187,7 @@ class EngineState:
         ticket.move(Stage.PARKED)
         lane.parked.append(ticket)
 
-    def ride(
-        self, ticket: Ticket, others: list[Ticket], answer: Callable[[], None] | None = None
-    ) -> None:
+    def ride(self, ticket: Ticket, others: list[Ticket], answer: Callable[[], None] | None = None) -> None:
         """Await the end of every one of these tickets, then `answer`, or be proposed again."""
         assert others
         ticket.move(Stage.RIDING)

@@ -6,24 +6,19 @@ state as one canonical encoding, without file ids and offsets, so that two recov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import xxhash
 
 from topics.engine.apply import Catalog
 from topics.engine.lane import Lane
+from topics.engine.state import EngineState
 from topics.kernel.config import Durability
 from topics.log.index import LIVE, NODED, TAGGED, TIMED
 from topics.log.topic import Topic
 
-if TYPE_CHECKING:
-    from topics.engine.engine import Engine
 
-
-def check_state(engine: Engine) -> None:
+def check_state(state: EngineState) -> None:
     """Assert what must hold between any two calls."""
-    state = engine.state
     for topic in state.catalog.topics.values():
         check_topic(topic)
     for lane in state.lanes.values():
