@@ -126,7 +126,9 @@ def _damaged(clock: Clock, form: Format, recovered: Recovered, options: StoreOpt
 
 
 def _repair_tail(disk: Disk, verdict: Verdict) -> None:
-    """Make kept bytes durable before any mark may cover them, and the un-synced tail zeros again."""
+    """Make kept bytes and names durable before any mark may cover them, and the un-synced tail zeros again."""
+    if verdict.tail is not None:  # a process that died in a rotation left a name that no sync had covered
+        disk.sync_dir(wal_path(verdict.tail.file).rsplit("/", 1)[0])
     for file, start, stop in verdict.rewrite():
         path = wal_path(file)
         for at in range(start, stop, ZERO_FILL_CHUNK):
