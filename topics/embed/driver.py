@@ -186,6 +186,8 @@ class LocalEngine:
                 self._changed.notify_all()
 
     def _write(self, writer: ShardWriter, batch: WalBatch) -> None:
+        while writer.shard in self._reserving and writer.wal.rotates(batch):
+            self._changed.wait()  # the file it goes into is being made
         plan = writer.place(batch)
         try:
             error = self._unlocked(writer, plan.write)
@@ -262,6 +264,8 @@ class LocalEngine:
         with self.lock:
             while not self._closing:
                 wait_ms = self._keep_once()
+                if self._leaderless() is not None:
+                    continue  # left to this thread while it was in a system call
                 self._keeper_rests = wait_ms > SHARD_IDLE_MARK_MS
                 self._changed.wait(wait_ms / 1000)
                 self._keeper_rests = False

@@ -174,12 +174,16 @@ class WalFile:
 
     # Writing.
 
+    def rotates(self, batch: WalBatch) -> bool:
+        """True if the batch will not go into the present file: then the next one must not be changing."""
+        return batch.size > 0 and (self.file is None or self._tail + batch.size + 2 * MARK_SIZE > self._size)
+
     def place(self, batch: WalBatch, ts: int) -> PlannedWrite:
         """The operations of one batch. It goes into one file; a mark of what was synced goes first if one is due."""
         assert not self._busy
         self._busy = True
         ops: list[DiskOp] = []
-        if batch.size and (self.file is None or self._tail + batch.size + 2 * MARK_SIZE > self._size):
+        if self.rotates(batch):
             ops += self._rotate(batch.size, ts)
         assert self.file is not None
         chunks = list(batch.chunks)
