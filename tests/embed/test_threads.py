@@ -131,6 +131,8 @@ def test_a_failed_sync_makes_the_shard_read_only_and_reads_go_on(tmp_path: Path)
         topic.put("refused")
 
     assert refused.value.code == "storage_read_only"
+    assert store.read_only
+    assert "planted" in store.failures[0].message
     assert [record.data for record in topic.read().records] == ["kept"]
     store.close()
     disk.close()

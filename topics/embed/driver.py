@@ -38,7 +38,8 @@ class LocalEngine:
         self.lock = threading.Lock()
         self._writers = writers
         self._led: set[int] = set()
-        self._reserving: set[int] = set()
+        self._reserving: set[int] = set()  # shards whose next file is being made,
+        self._rotating: set[int] = set()  # or begun: never both at once, it is one file
         self._changed = threading.Condition(self.lock)
         self._closing = False
         self._keeper_rests = False
@@ -142,14 +143,18 @@ class LocalEngine:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
         assert isinstance(needed, int)
-        if shard in self._reserving:
-            while shard in self._reserving:
+        if self._next_file_changes(shard):
+            while self._next_file_changes(shard):
                 self._changed.wait()
             return True
         return self._reserve(self._writers[shard], needed)
 
+    def _next_file_changes(self, shard: int) -> bool:
+        return shard in self._reserving or shard in self._rotating
+
     def _reserve(self, writer: ShardWriter, needed: int = 0) -> bool:
         """Reserve the next file, off the lock. False if there is no space, or nothing to do."""
+        assert not self._next_file_changes(writer.shard)
         size = writer.wanted_reserve(needed)
         if size is None:
             return False
@@ -186,11 +191,12 @@ class LocalEngine:
                 self._changed.notify_all()
 
     def _write(self, writer: ShardWriter, batch: WalBatch) -> None:
-        while writer.shard in self._reserving and writer.wal.rotates(batch):
+        rotates = writer.wal.rotates(batch)
+        while rotates and writer.shard in self._reserving:
             self._changed.wait()  # the file it goes into is being made
         plan = writer.place(batch)
         try:
-            error = self._unlocked(writer, plan.write)
+            error = self._rotate(writer, plan.write) if rotates else self._unlocked(writer, plan.write)
             if error is None:
                 writer.after_write(batch, plan)
                 self._tell()
@@ -207,6 +213,15 @@ class LocalEngine:
         if error is not None:
             writer.fail(batch, error)
         self._tell()
+
+    def _rotate(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
+        """The write that begins the next file: nobody reserves another under its name meanwhile."""
+        self._rotating.add(writer.shard)
+        try:
+            return self._unlocked(writer, ops)
+        finally:
+            self._rotating.discard(writer.shard)
+            self._changed.notify_all()
 
     def _unlocked(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
         """System calls, without the lock. An `OSError` is a value."""
@@ -237,6 +252,8 @@ class LocalEngine:
 
     def _tell(self) -> None:
         """Wake the callers whose tickets are done."""
+        if not self.engine.has_finished:
+            return
         for ticket in self.engine.take_effects().finished:
             if isinstance(ticket.waiter, threading.Event):
                 ticket.waiter.set()
@@ -256,7 +273,7 @@ class LocalEngine:
 
     def _call_keeper(self) -> None:
         """Wake the housekeeping thread if it rests and there will be something for it: at most once a rest."""
-        if self._keeper_rests and any(writer.wal.mark_due for writer in self._writers):
+        if self._keeper_rests and any(writer.wants_keeper for writer in self._writers):
             self._keeper_rests = False
             self._changed.notify_all()
 
@@ -278,13 +295,15 @@ class LocalEngine:
             self.engine.tick()
         wait_ms = _IDLE_WAIT_MS
         for writer in self._writers:
-            if writer.shard in self._led or writer.failed is not None:
+            if writer.failed is not None:
                 continue
-            self._lead(writer.shard, until=None)
-            self._mark_if_idle(writer)
-            if writer.shard not in self._reserving:
+            if writer.shard not in self._led:
+                self._lead(writer.shard, until=None)
+            if writer.shard not in self._led:
+                self._mark_if_idle(writer)
+            if not self._next_file_changes(writer.shard):
                 self._reserve(writer)
-            if writer.wal.mark_due:
+            if writer.wal.mark_due or writer.shard in self._led:
                 wait_ms = min(wait_ms, SHARD_IDLE_MARK_MS)
         self._tell()
         due_ms = self.engine.next_deadline_ms()

@@ -34,11 +34,11 @@ from topics.host.opening import Opened, StoreOptions, open_store
 from topics.host.walfile import wal_path
 from topics.kernel.checks import flag
 from topics.kernel.config import Compression, TopicConfig, parse_config
-from topics.kernel.errors import CannotOpen, Code, Corrupt, Rejected, Unusable
+from topics.kernel.errors import CannotOpen, Code, Corrupt, Fatal, Rejected, Unusable
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffPlan, DiffQuery, assemble
+from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
 
 
 def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gzip.open`
@@ -101,8 +101,13 @@ class Store:
 
     @property
     def read_only(self) -> bool:
-        """True if the log is damaged: reads serve what is intact, writes are refused."""
-        return self._opened.read_only
+        """True if writes are refused: the log was found damaged, or a write failed (see `damages`, `failures`)."""
+        return self._opened.read_only or bool(self.failures)
+
+    @property
+    def failures(self) -> Sequence[Fatal]:
+        """One a shard whose write or sync failed since the store was opened; reopening recovers it."""
+        return [writer.failed for writer in self._opened.writers if writer.failed is not None]
 
     @property
     def damages(self) -> Sequence[DamageReport]:
@@ -192,10 +197,7 @@ class Store:
     def config(self, name: str) -> TopicConfig | None:
         """The published config, None if there is no such topic."""
         with self._local.lock:
-            try:
-                return self._opened.engine.topic_state(name).config
-            except Rejected:
-                return None
+            return self._opened.engine.topic_config(name)
 
     def read(self, query: DiffQuery, *, account: bool) -> Page:
         """Plan, fetch, assemble (architecture 3.5)."""
@@ -214,24 +216,19 @@ class Store:
             query = attrs.evolve(query, limit=fitting)  # decompressed, the page is over its budget
 
     def _fetch(self, plan: DiffPlan) -> Sequence[FrameView]:
-        buffers = []
-        for extent in plan.extents:
-            source = extent.source
-            if isinstance(source, bytes):
-                buffers.append(source[extent.offset : extent.offset + extent.size])
-            else:
-                buffers.append(self._disk.read(wal_path(source), extent.offset, extent.size))
         try:
-            return assemble(plan, buffers)
+            return assemble(plan, [self._bytes(extent) for extent in plan.extents])
         except Corrupt as damage:
-            files = sorted({wal_path(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
-            raise Corrupt(
-                f"topic {plan.topic!r} seq {damage.detail.get('seq')}: a stored record is damaged in {', '.join(files)}"
-                f" ({damage.detail.get('reason')})",
-                topic=plan.topic,
-                seq=damage.detail.get("seq"),
-                files=files,
-            ) from damage
+            seq, why = damage.detail.get("seq"), str(damage.detail.get("reason"))
+            raise _damaged(plan, seq, why) from damage
+        except OSError as error:
+            raise _damaged(plan, None, str(error)) from error
+
+    def _bytes(self, extent: Extent) -> bytes:
+        source = extent.source
+        if isinstance(source, bytes):
+            return source[extent.offset : extent.offset + extent.size]
+        return self._disk.read(wal_path(source), extent.offset, extent.size)
 
     def _plain(self, view: FrameView, topic: str) -> FrameView:
         if not view.compressed:
@@ -265,6 +262,17 @@ class Store:
             compressed=[data is not None for data in packed],
         )
         return attrs.evolve(command, records=stored, digest=digest)
+
+
+def _damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
+    files = sorted({wal_path(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
+    what = f"seqs {plan.seqs[0]}-{plan.seqs[-1]}" if seq is None else f"seq {seq}"
+    return Corrupt(
+        f"topic {plan.topic!r} {what}: cannot be read from {', '.join(files)} ({why})",
+        topic=plan.topic,
+        seq=seq,
+        files=files,
+    )
 
 
 def _prepare(root: Path, *, create: bool) -> None:
