@@ -9,7 +9,7 @@ import attrs
 import msgspec
 
 from topics.codec.frame import FrameView
-from topics.codec.wire import page_json
+from topics.codec.wire import page_json, records_json
 from topics.log.diff import Account, DiffPlan
 from topics.log.floors import Gap
 
@@ -65,6 +65,10 @@ class Record:
     def expires_at(self) -> int | None:
         """The record's own expiry in ms, None if it has none."""
         return self._view.expires_at
+
+    def json(self) -> bytes:
+        """The record as the wire writes it (http-api 5), tags and meta too, the payload byte for byte."""
+        return records_json([self._view], include_tags=True)[1:-1]
 
     def __repr__(self) -> str:
         return f"Record(seq={self.seq}, ts={self.ts}, data={self.raw[:60]!r}, tag={self.tag!r})"
