@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
 from topics.log.match import Match
+
+DEFAULT_CONFIG: Final = TopicConfig()
 
 
 @attrs.frozen(kw_only=True)
@@ -22,7 +26,7 @@ class Append:
     digest: int | None = None
     expected_head: int | None = None
     create: bool = True
-    config: TopicConfig = attrs.field(factory=TopicConfig)
+    config: TopicConfig = DEFAULT_CONFIG
 
 
 @attrs.frozen(kw_only=True)

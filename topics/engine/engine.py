@@ -31,7 +31,7 @@ from topics.engine.replies import TopicDeleted, TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
-from topics.kernel.config import Durability
+from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX, TOPIC_IDLE_MS, Limits
@@ -259,11 +259,21 @@ class Engine:
             last_read_ts=lane.last_read_ms or None,
         )
 
+    def topic_config(self, name: str) -> TopicConfig | None:
+        """The published config of a topic; None if there is no such topic."""
+        topic = self._state.catalog.find(name)
+        return None if topic is None else topic.config
+
     def names(self, prefix: str = "", after: str = "") -> list[str]:
         """Names of the topics, ascending, that start with `prefix` and come after `after`."""
         return sorted(
             name for name in self._state.catalog.topic_ids if name.startswith(prefix) and name > after
         )
+
+    @property
+    def has_finished(self) -> bool:
+        """True if tickets have ended since `take_effects`."""
+        return bool(self._state.effects.finished)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""

@@ -21,10 +21,10 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import attrs
 
@@ -72,13 +72,24 @@ class SystemCalls:
 class _Handle:
     """An open descriptor, its users, and whether it may be closed."""
 
-    __slots__ = ("dirty", "doomed", "fd", "users")
+    __slots__ = ("dirty", "doomed", "fd", "lock", "users")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, lock: threading.Lock) -> None:
         self.fd = fd
+        self.lock = lock  # of the disk's cache
         self.users = 0
         self.dirty = False
         self.doomed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            assert self.users >= 0
+            if self.doomed and self.users == 0:
+                os.close(self.fd)
 
 
 class OsDisk:
@@ -223,27 +234,20 @@ class OsDisk:
             self._root_fd = -1
         assert not self._handles
 
-    @contextmanager
-    def _using(self, path: str, flags: int = 0) -> Iterator[_Handle]:
-        """The path's handle, kept open for the length of the block."""
+    def _using(self, path: str, flags: int = 0) -> _Handle:
+        """The path's handle, kept open until its `with` block ends."""
         with self._lock:
             handle = self._find_or_open(path, flags)
             handle.users += 1
-        try:
-            yield handle
-        finally:
-            with self._lock:
-                handle.users -= 1
-                assert handle.users >= 0
-                if handle.doomed and handle.users == 0:
-                    os.close(handle.fd)
+        return handle
 
     def _find_or_open(self, path: str, flags: int) -> _Handle:
         self._check_open()
         handle = self._handles.pop(path, None)
         if handle is None:
             _check_path(path)
-            handle = _Handle(os.open(path, _OPEN_FLAGS | flags, FILE_MODE, dir_fd=self._root_fd))
+            fd = os.open(path, _OPEN_FLAGS | flags, FILE_MODE, dir_fd=self._root_fd)
+            handle = _Handle(fd, self._lock)
             self._evict_to(self._open_files_max - 1)
         self._handles[path] = handle  # the warmest now
         return handle

@@ -157,6 +157,10 @@ class WalFile:
         there = self._reserved - HEADER_SIZE - 2 * MARK_SIZE if self._reserved else 0
         return max(here, there, 0)
 
+    @property
+    def lacks_reserve(self) -> bool:
+        return self._reserved == 0
+
     def wanted_reserve(self, needed: int = 0) -> int | None:
         """Size the next file should be reserved with now; None if the reserve is good. `needed`: of one write."""
         first, largest = self._limits.wal_file_first, self._limits.wal_file_max

@@ -31,6 +31,11 @@ class ShardWriter:
     def shard(self) -> int:
         return self.wal.shard
 
+    @property
+    def wants_keeper(self) -> bool:
+        """True if a mark will be due once the shard rests, or the next file is to be reserved."""
+        return self.wal.mark_due or (self.wal.lacks_reserve and not self.disk_low)
+
     # A batch in one go.
 
     def drain(self) -> None:
