@@ -49,7 +49,7 @@ def test_a_lost_range_is_told_after_the_topic_was_ephemeral_for_a_while():
     topic = with_a_loss(TopicConfig())
     fold.delete(topic, before_seq=None, match=None, upto=6)
     fold.config(topic, TopicConfig(durability=Durability.EPHEMERAL), 1000)
-    fold.carry(topic, Carried(topic.head_seq, topic.evict_floor, 0, {}))
+    fold.carry(topic, Carried(topic.head_seq, topic.evict_floor, 0, {}, 0))
     fold.config(topic, TopicConfig(), 1000)
 
     page = diff.plan(topic, diff.DiffQuery(topic="t", from_seq=0), now_ms=1000, durable_seq=0)

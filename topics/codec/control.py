@@ -67,14 +67,15 @@ class TopicDelete(_Payload, frozen=True):
 
 
 class Carried(_Payload, frozen=True):
-    """What no frame has told of an ephemeral topic when it becomes a logged one: its head and floors (semantics 3).
-    `reasons`: the highest seq lost for each reason.
+    """What no frame has told of an ephemeral topic when it becomes a logged one: its head, its floors and when it was
+    last written (semantics 3). `reasons`: the highest seq lost for each reason.
     """
 
     head_seq: int
     evict_floor: int
     lost_ts: int
     reasons: dict[str, int]
+    last_write_ts: int
 
 
 class ConfigUpdate(_Payload, frozen=True, omit_defaults=True):

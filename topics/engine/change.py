@@ -301,4 +301,4 @@ def _carry(topic: Topic) -> Carried:
     floors = topic.floors
     assert topic.index.live_count == 0
     reasons = {reason.value: last_seq for reason, last_seq in sorted(floors.reasons.items())}
-    return Carried(topic.head_seq, floors.evict_floor, floors.lost_ts, reasons)
+    return Carried(topic.head_seq, floors.evict_floor, floors.lost_ts, reasons, topic.last_write_ts)

@@ -10,7 +10,7 @@ from topics.codec.control import Carried, WriteResult
 from topics.codec.frame import Run
 from topics.kernel.config import TopicConfig
 from topics.log import retention
-from topics.log.dedupe import Result
+from topics.log.dedupe import DedupIds, Result, Results
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
 from topics.log.match import Match
@@ -101,6 +101,7 @@ def carry(topic: Topic, carried: Carried) -> None:
     """An empty ephemeral topic becomes a logged one: its head and floors, which no frame had told (semantics 3).
 
     Lost ranges are older than its time as an ephemeral one, so the log has told of them; those above the floor stay.
+    Keys and dedup ids of ephemeral records were never logged and end with them, or a replay would differ (I-09).
     """
     assert topic.index.live_count == 0 or topic.index.head_seq < carried.head_seq
     kept = [lost for lost in topic.index.lost if lost.last >= carried.evict_floor]
@@ -109,6 +110,8 @@ def carry(topic: Topic, carried: Carried) -> None:
     topic.deadlines.keep(topic.index.is_live)
     floors = topic.floors
     floors.evict_floor, floors.lost_ts = carried.evict_floor, carried.lost_ts
+    topic.last_write_ts = carried.last_write_ts
+    topic.results, topic.dedup_ids = Results(), DedupIds()
     floors.reasons = {Reason(reason): last_seq for reason, last_seq in carried.reasons.items()}
     first = carried.evict_floor
     for lost in kept:

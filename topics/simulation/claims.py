@@ -14,13 +14,14 @@ import attrs
 from topics.codec.frame import FrameView
 from topics.engine.commands import Append, DeleteRecords
 from topics.engine.replies import Appended, TopicState
-from topics.kernel.config import TopicConfig
+from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.columns import RecordColumns
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.simulation.oracle import Facts, Violation
 
 Place = tuple[int, int]  # (shard, how many of its writes must survive)
 DURABLE: Final = (0, 0)
+PerhapsGone = dict[int, tuple[DeleteRecords, int | None]]  # deletes of a name, with the head behind their reply
 
 
 @attrs.frozen
@@ -37,22 +38,26 @@ class Told:
 class TopicClaims:
     """Of one topic instance. `plain`: it never had a cap or a TTL, so only deletes take its records."""
 
-    def __init__(self, config: TopicConfig) -> None:
+    def __init__(self, config: TopicConfig, perhaps_gone: PerhapsGone) -> None:
         self.acked: dict[int, Told] = {}
         self.seen: dict[int, bytes] = {}
         self.seen_head = 0
         self.floors = (1, 1)
         self.gone: dict[int, Place] = {}
-        self.perhaps_gone: dict[int, tuple[DeleteRecords, int | None]] = {}  # with the head behind its reply
+        self.perhaps_gone = perhaps_gone
         self.lost: list[tuple[int, int, str]] = []
         self.results: dict[bytes, tuple[Sequence[int], int, Place]] = {}
         self.dedup_ids: dict[bytes, tuple[int, int, Place]] = {}
-        self.plain = True
+        self.plain, self.ephemeral = True, False
         self.note_config(config)
 
     def note_config(self, config: TopicConfig) -> None:
         self.plain = self.plain and not (config.ttl_ms or config.cap_records or config.cap_bytes)
-        self.ephemeral = config.durability.value == "ephemeral"
+        ephemeral = config.durability is Durability.EPHEMERAL
+        if self.ephemeral and not ephemeral:  # what a topic without a log remembered ends with it
+            self.results.clear()
+            self.dedup_ids.clear()
+        self.ephemeral = ephemeral
 
     # Acknowledgements.
 
@@ -101,10 +106,6 @@ class TopicClaims:
                 known = self.dedup_ids.get(dedup_id)
                 if dedup_id and known is not None and now_ms <= known[1] and known[0] != seq:
                     raise Violation(f"dedup id {dedup_id!r} is seq {known[0]}, and within its window {seq}")
-
-    def deleting(self, command: DeleteRecords) -> None:
-        """A delete was asked for: from now on what it selects may be gone."""
-        self.perhaps_gone[id(command)] = (command, None)
 
     def deleted(self, command: DeleteRecords, head_seq: int, seqs_before: Iterable[int], place: Place) -> None:
         """It was acknowledged: everything it selects that had been acknowledged when it was asked for is gone."""

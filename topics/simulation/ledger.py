@@ -18,7 +18,7 @@ from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicP
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.log.diff import DiffPlan, DiffQuery
-from topics.simulation.claims import DURABLE, Place, TopicClaims
+from topics.simulation.claims import DURABLE, PerhapsGone, Place, TopicClaims
 from topics.simulation.machine import peek, restarted
 from topics.simulation.oracle import (
     Facts,
@@ -44,7 +44,9 @@ class Ledger:
         self.logs: list[ShardLog] = []
         self.claims: dict[int, TopicClaims] = {}
         self.refused: set[bytes] = set()
+        self._deletes: dict[str, PerhapsGone] = {}
         self._places: dict[int, Place] = {}
+        self._deleting: dict[int, tuple[DeleteRecords, TopicClaims | None]] = {}
         self._runs: dict[int, list[tuple[int, Place]]] = {}
         self._whole = True
         self._opening = False
@@ -69,6 +71,14 @@ class Ledger:
 
     # Answers.
 
+    def asking(self, engine: Engine, command: DeleteRecords) -> list[int]:
+        """A delete is asked for: from now on what it selects may be gone. Returns the seqs acknowledged before."""
+        self._deletes.setdefault(command.topic, {})[id(command)] = (command, None)
+        lane = engine.state.lanes_by_name.get(command.topic)
+        claims = None if lane is None else self.claims.get(lane.topic_id)
+        self._deleting[id(command)] = command, claims
+        return [] if claims is None else list(claims.acked)
+
     def answered(self, engine: Engine, ticket: Ticket, acked_before: Iterable[int], *, asked_ms: int) -> None:
         """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""
         command, reply = ticket.command, ticket.result()
@@ -90,7 +100,8 @@ class Ledger:
             self.check_durable_seq(lane.topic_id, reply.durable_seq)
         elif isinstance(reply, RecordsDeleted):
             assert isinstance(command, DeleteRecords)
-            claims.deleted(command, reply.head_seq, acked_before, place)
+            same = self._deleting.pop(id(command))[1] is claims  # the name may be another topic by now
+            claims.deleted(command, reply.head_seq, acked_before if same else (), place)
         if config.durability is Durability.FSYNC or (ticket.sync and not claims.ephemeral):
             self._check_durable(place, ticket)
         elif self.logs[place[0]].written < place[1]:
@@ -104,7 +115,7 @@ class Ledger:
             raise Violation(f"answered before the sync that covers it (I-17): {ticket.command!r:.200}")
         if count:
             unit = log.units[count - 1]
-            if not self.disk.is_durable(unit.path, 0, unit.stop):
+            if not self.disk.synced_bytes(unit.path)[: unit.stop].endswith(unit.data):
                 raise Violation(f"answered, and a power cut now would take it (I-17): {ticket.command!r:.200}")
 
     def check_durable_seq(self, topic_id: int, durable_seq: int) -> None:
@@ -148,7 +159,8 @@ class Ledger:
 
     def _claims(self, engine: Engine, topic_id: int) -> TopicClaims:
         if topic_id not in self.claims:
-            self.claims[topic_id] = TopicClaims(engine.state.catalog.topics[topic_id].config)
+            topic = engine.state.catalog.topics[topic_id]
+            self.claims[topic_id] = TopicClaims(topic.config, self._deletes.setdefault(topic.name, {}))
         return self.claims[topic_id]
 
     # Ends and beginnings.

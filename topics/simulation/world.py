@@ -275,11 +275,7 @@ class World:
         self._note(f"propose {type(command).__name__} {getattr(command, 'topic', '')} sync={sync}")
         acked: list[int] = []
         if isinstance(command, DeleteRecords):
-            lane = self.engine.state.lanes_by_name.get(command.topic)
-            claims = None if lane is None else self.ledger.claims.get(lane.topic_id)
-            if claims is not None:
-                claims.deleting(command)
-                acked = list(claims.acked)
+            acked = self.ledger.asking(self.engine, command)
         asked_ms = self.engine.state.time.high_ms
         try:
             ticket = self.engine.propose(command, sync=sync)
