@@ -1,0 +1,18 @@
+"""The command line, on a directory: one module a command group.
+
+What the operating system, click and rich do stays in this package. A command is imported when it is called, so that
+`topics --help` costs an interpreter and click, and nothing else.
+
+| module | what it holds |
+|---|---|
+| `main` | the table of commands, `main()`, exit codes |
+| `failure` | errors as one line, standard streams that may be closed |
+| `invocation` | what one call was given: flags, settings, the store it opens |
+| `settings` | flags > environment > topics.toml > defaults |
+| `write`, `feed`, `source` | `put`: files, formats, bytes |
+| `terminal`, `quantities` | colours, tables, progress; sizes, times, durations as people write them |
+| `read`, `lines` | `get`, `tail`, and how a record looks |
+| `manage` | `create`, `configure`, `state`, `ls`, `rm`, `delete` |
+| `about` | `config show`, `version`, `completion` |
+| `demo`, `crash`, `proof` | the guided main job |
+"""

@@ -1,0 +1,90 @@
+"""What is set, which version this is, and completion for the shell."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+import click
+
+import topics
+from topics.cli.failure import Failed
+from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.terminal import print_table
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.group()
+def config() -> None:
+    """The settings of this machine and directory."""
+
+
+@config.command()
+@json_option
+@common_options
+@pass_invocation
+def show(invocation: Invocation, as_json: bool) -> None:
+    """Print each setting, its value, and where it came from.
+
+    A flag is stronger than TOPICS_* in the environment, that than topics.toml, that than the default.
+    """
+    import msgspec
+
+    from topics.cli.settings import TABLE
+
+    settings = invocation.settings
+    if as_json:
+        shown = {
+            key: {"value": value.value, "source": value.source} for key, value in settings.values.items()
+        }
+        sys.stdout.buffer.write(msgspec.json.encode(shown) + b"\n")
+        return
+    rows = [
+        (
+            key,
+            "as in the directory" if value.value is None else str(value.value),
+            value.source,
+            TABLE[key].variable,
+        )
+        for key, value in settings.values.items()
+    ]
+    print_table(("setting", "value", "from", "variable"), rows)
+
+
+@click.command()
+@json_option
+@common_options
+def version(as_json: bool) -> None:
+    """Print the version."""
+    if as_json:
+        import msgspec
+
+        fields = {
+            "topics": topics.__version__,
+            "python": platform.python_version(),
+            "system": platform.system(),
+        }
+        sys.stdout.buffer.write(msgspec.json.encode(fields) + b"\n")
+        return
+    click.echo(f"topics {topics.__version__} (Python {platform.python_version()}, {platform.system()})")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print a completion script.
+
+    \b
+      bash: topics completion bash > ~/.local/share/bash-completion/completions/topics
+      zsh:  topics completion zsh > ~/.zfunc/_topics   (a directory of $fpath)
+      fish: topics completion fish > ~/.config/fish/completions/topics.fish
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    from click.shell_completion import get_completion_class
+
+    from topics.cli.main import cli
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise Failed(f"click has no completion for {shell}")
+    click.echo(found(cli, {}, "topics", "_TOPICS_COMPLETE").source())

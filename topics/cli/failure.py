@@ -1,0 +1,112 @@
+"""What can go wrong in a call of `topics`, said in one line on stderr; and standard streams that are not there.
+
+`Failed` is the command line's own error. Errors of the store say in their own words what to do. A traceback is shown
+only with `--debug`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final, TextIO
+
+import click
+
+from topics.cli.terminal import is_coloured, safe
+
+USAGE: Final = 2
+
+
+class Failed(Exception):
+    """It cannot be done; the message says what to do. `quiet`: the user knows already, so only the code is told."""
+
+    def __init__(self, message: str, *, code: int = 1, quiet: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.quiet = quiet
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, or nothing."""
+    found = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def tell_failure(error: Exception | Failed, debug: bool) -> int:
+    """One line on stderr; the exit code."""
+    line, code = _described(error)
+    if debug:
+        traceback.print_exception(error)
+    if not (isinstance(error, Failed) and error.quiet):
+        say(line, "topics: ", colour="red")
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return code
+    quieted(sys.stdout)
+    return code
+
+
+def say(line: str, prefix: str = "", *, colour: str = "yellow") -> None:
+    """A line on stderr. Nobody there to read it is no reason to fail."""
+    with suppress(OSError, ValueError):
+        if prefix and is_coloured(sys.stderr):
+            prefix = click.style(prefix, fg=colour, bold=True)
+        sys.stderr.write(f"{prefix}{safe(line)}\n")
+        sys.stderr.flush()
+
+
+def _described(error: Exception) -> tuple[str, int]:
+    from topics.kernel.errors import Code, TopicsError
+
+    match error:
+        case Failed():
+            return str(error), error.code
+        case click.UsageError():
+            return _usage(error), USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case TopicsError():
+            return error.message, USAGE if error.code is Code.INVALID_REQUEST else 1
+        case OSError():
+            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+            return f"{where}{error.strerror or error}", 1
+        case MemoryError():
+            return "out of memory", 1
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"this is a fault of topics itself ({why}); run it again with --debug and report what it prints", 1
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    path = error.ctx.command_path if error.ctx is not None else "topics"
+    return f"{message} (see {path} --help)"
+
+
+def occupy_standard_streams() -> None:
+    """Descriptors 0 to 2 that were closed point to nothing: no data file may ever get such a number."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != fd:
+                os.dup2(opened, fd)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def quieted(stream: TextIO) -> None:
+    """Point the stream to nothing, so that what is left in its buffer makes no noise when the interpreter ends."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -1,0 +1,123 @@
+"""The table of commands, and `main`: one call of `topics`.
+
+Exit codes: 0 done · 1 it could not be done · 2 it was asked wrongly (usage, names, settings) · 130 stopped by Ctrl-C.
+A reader of our output that goes away (`topics get … | head`) is no error.
+
+Modules of commands are imported when called; the table carries their one-line help, so that `--help` needs none of
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+import click
+
+import topics
+from topics.cli.failure import Failed, near, occupy_standard_streams, quieted, tell_failure
+from topics.cli.invocation import Invocation, common_options
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "demo": ("demo", "The guided tour, with a crash and its proof."),
+    "put": ("write", "Append JSON lines, text or CSV to a topic."),
+    "get": ("read", "Print the records of a topic, by seq, time, tag."),
+    "tail": ("read", "Print the latest records of one or more topics."),
+    "ls": ("manage", "List the topics."),
+    "state": ("manage", "Show a topic: head, floors, counts, config."),
+    "create": ("manage", "Create a topic with its config."),
+    "configure": ("manage", "Change the config of a topic."),
+    "delete": ("manage", "Delete records, by seq or tag, for good."),
+    "rm": ("manage", "Delete topics with everything in them."),
+    "config": ("about", "Show the settings and where each came from."),
+    "version": ("about", "Print the version."),
+    "completion": ("about", "Print a completion script for bash, zsh or fish."),
+}
+STOPPED: Final = 130
+_COMPLETING: Final = "_TOPICS_COMPLETE"
+_EPILOG: Final = "Try it: topics demo"
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return list(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 -- click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"topics.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            meant = near(args[0], COMMANDS)
+            raise click.UsageError(f"there is no command {args[0]!r}{meant}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 -- click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in COMMANDS.items()])
+
+
+@click.group(
+    cls=Commands,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    no_args_is_help=False,
+    invoke_without_command=True,
+)
+@click.version_option(topics.__version__, message="topics %(version)s")
+@common_options
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """topics: a durable event log.
+
+    Works on a data directory: --data DIR, or TOPICS_DATA_DIR, or `data` in topics.toml, or ./topics-data.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """One call of `topics`; returns the exit code."""
+    occupy_standard_streams()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if os.environ.get(_COMPLETING):
+        cli.main(given, prog_name="topics", complete_var=_COMPLETING)
+    invocation = Invocation()
+    try:
+        code = _run(given, invocation)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        quieted(sys.stdout)
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return tell_failure(Failed("stopped", code=STOPPED, quiet=True), invocation.debug)
+    except Exception as error:  # noqa: BLE001 -- the one place where every error becomes a line and a code
+        return tell_failure(error, invocation.debug)
+    return code
+
+
+def _run(arguments: list[str], invocation: Invocation) -> int:
+    try:
+        with cli.make_context("topics", arguments, obj=invocation) as ctx:
+            cli.invoke(ctx)
+    except click.exceptions.Exit as asked:
+        return asked.exit_code
+    return 0

@@ -1,0 +1,256 @@
+"""Topics themselves: `create`, `configure`, `state`, `ls`, `rm`, and `delete` for their records.
+
+A config is given as `field=value`; times may be written `5m`, sizes `10MiB`. `configure` changes the fields it is given
+and keeps the rest (the call underneath replaces the whole config; on a command line that would be a trap).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from topics.cli.failure import USAGE, Failed
+from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.quantities import counted, moment, parse_duration_ms, parse_size, size
+from topics.cli.read import parse_match
+from topics.cli.terminal import is_terminal, print_table
+
+if TYPE_CHECKING:
+    from topics.engine.replies import TopicState
+    from topics.kernel.config import TopicConfig
+
+fields_argument = click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
+
+
+@click.command()
+@click.argument("topic")
+@fields_argument
+@json_option
+@common_options
+@pass_invocation
+def create(invocation: Invocation, topic: str, fields: tuple[str, ...], as_json: bool) -> None:
+    """Create a topic. (`put` makes one too, with the default config.)
+
+    \b
+      topics create quakes durability=fsync cap_records=10000
+      topics create sessions ttl_ms=1d compression=zstd
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    config = _parse_fields(fields)
+    with invocation.writing() as store:
+        handle = store.topic(topic)
+        if store.config(topic) is not None:
+            raise Failed(
+                f"topic {topic!r} is there already; to change its config: topics configure {topic} FIELD=VALUE"
+            )
+        _print_config(topic, handle.configure(**config), "created", as_json=as_json)
+
+
+@click.command()
+@click.argument("topic")
+@fields_argument
+@click.option("--replace", is_flag=True, help="Set every field that is not given back to its default.")
+@json_option
+@common_options
+@pass_invocation
+def configure(
+    invocation: Invocation, topic: str, fields: tuple[str, ...], replace: bool, as_json: bool
+) -> None:
+    """Change fields of a topic's config and keep the rest.
+
+    A lower cap or ttl evicts at once, and no later change brings back what it evicted.
+    """
+    changes = _parse_fields(fields)
+    if not changes and not replace:
+        raise Failed(f"say what to change, as in: topics configure {topic} ttl_ms=1d", code=USAGE)
+    with invocation.reading() as store:
+        handle = store.topic(topic)
+        present = handle.state().config.echo()
+        del present["durable"]  # an alias: it would contradict a changed durability
+        if "durable" in changes and "durability" not in changes:
+            del present["durability"]
+        config = changes if replace else present | changes
+        _print_config(topic, handle.configure(**config), "configured", as_json=as_json)
+
+
+@click.command()
+@click.argument("topic")
+@json_option
+@common_options
+@pass_invocation
+def state(invocation: Invocation, topic: str, as_json: bool) -> None:
+    """Show a topic: its head, its floors, what it holds, its config."""
+    with invocation.reading() as store:
+        found = store.topic(topic).state()
+    if as_json:
+        _print_json(_state_fields(found))
+        return
+    rows = [
+        ("topic", f"{found.topic} ({found.type}, epoch {found.epoch})"),
+        ("records", f"{found.count:,} live, {size(found.bytes)}"),
+        ("head_seq", f"{found.head_seq} (durable up to {found.durable_seq})"),
+        ("earliest_seq", str(found.earliest_seq)),
+        ("evict_floor", f"{found.evict_floor} ({_floor_words(found)})"),
+        ("last write", moment(found.last_write_ts)),
+    ]
+    rows += [(name, _config_value(value)) for name, value in _changed(found.config).items()]
+    print_table(("", found.topic), rows)
+
+
+@click.command()
+@click.option("--prefix", default="", help="Only topics whose name begins so.")
+@json_option
+@common_options
+@pass_invocation
+def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
+    """List the topics, by name."""
+    with invocation.reading() as store:
+        found = store.list(prefix)
+    if as_json:
+        for each in found:
+            _print_json(_state_fields(each))
+        return
+    if not found:
+        click.echo(
+            f"no topics{f' whose name begins with {prefix!r}' if prefix else ''} in {invocation.settings.data}"
+        )
+        return
+    print_table(
+        ("topic", "type", "class", "records", "bytes", "earliest", "head", "last write"),
+        [
+            (
+                each.topic, each.type, each.config.durability.value, f"{each.count:,}", size(each.bytes),
+                str(each.earliest_seq), str(each.head_seq), moment(each.last_write_ts),
+            )
+            for each in found
+        ],
+        numbers=("records", "bytes", "earliest", "head"),
+    )  # fmt: skip
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--if-empty", is_flag=True, help="Only a topic without live records.")
+@json_option
+@common_options
+@pass_invocation
+def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: bool, as_json: bool) -> None:
+    """Delete topics, with everything in them. Asks first."""
+    with invocation.reading() as store:
+        states = [store.topic(name).state() for name in dict.fromkeys(topics)]  # all are there, or none goes
+        for found in states:
+            if not yes:
+                _ask(found)
+            deleted = store.delete(found.topic, if_empty=if_empty)
+            if as_json:
+                _print_json({"topic": found.topic, "deleted": deleted})
+            else:
+                click.echo(f"{found.topic}: deleted, with {counted(found.count, 'record')}")
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--before", type=click.IntRange(0), metavar="SEQ", help="The records below this seq.")
+@click.option(
+    "--match", metavar="TAG", help="The records with this tag; with * at its end, with tags that begin so."
+)
+@json_option
+@common_options
+@pass_invocation
+def delete(invocation: Invocation, topic: str, before: int | None, match: str | None, as_json: bool) -> None:
+    """Delete records of a topic, for good: below a seq, with a tag, or both at once.
+
+    Readers get no tombstone for these: what is deleted on purpose is not lost.
+    """
+    if before is None and match is None:
+        raise Failed("say which records: --before SEQ, --match TAG, or both", code=USAGE)
+    with invocation.reading() as store:
+        reply = store.topic(topic).delete(before_seq=before, match=parse_match(match))
+    if as_json:
+        _print_json(attrs.asdict(reply))
+        return
+    left = f"{counted(reply.count, 'record')} left" if reply.count else "none left"
+    click.echo(f"{topic}: {counted(reply.deleted, 'record')} deleted, {left}")
+
+
+def _parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise Failed(f"a field of the config is written FIELD=VALUE, not {pair!r}", code=USAGE)
+        config[name.strip()] = _parse_value(name.strip(), text.strip())
+    return config
+
+
+def _parse_value(name: str, text: str) -> Any:
+    """JSON where it is JSON (numbers, true, null, objects), a time or a size where the field is one, else a string."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        pass
+    parse = parse_duration_ms if name.endswith("_ms") else parse_size if name.endswith("_bytes") else None
+    if parse is None:
+        return text
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise Failed(f"config.{name}: {error}", code=USAGE) from None
+
+
+def _ask(found: TopicState) -> None:
+    if not is_terminal(sys.stdin):
+        raise Failed(f"nobody to ask whether {found.topic!r} may go; say --yes", code=USAGE)
+    if not click.confirm(f"delete {found.topic} with {counted(found.count, 'record')}?", err=True):
+        raise Failed(f"{found.topic!r} is kept")
+
+
+def _print_config(topic: str, config: TopicConfig, what: str, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"topic": topic, "config": config.echo()})
+        return
+    changed = ", ".join(f"{name}={_config_value(value)}" for name, value in _changed(config).items())
+    click.echo(f"{topic}: {what} ({changed})")
+
+
+def _changed(config: TopicConfig) -> dict[str, Any]:
+    """The fields that are not at their default, and always the class."""
+    from topics.kernel.config import TopicConfig
+
+    default = TopicConfig().echo()
+    return {
+        name: value
+        for name, value in config.echo().items()
+        if name == "durability" or (value != default[name] and name != "durable")
+    }
+
+
+def _config_value(value: object) -> str:
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _floor_words(found: TopicState) -> str:
+    return (
+        "nothing is lost"
+        if found.evict_floor == 1
+        else f"everything up to seq {found.evict_floor - 1} is lost"
+    )
+
+
+def _state_fields(found: TopicState) -> dict[str, Any]:
+    """As http-api 3 names them."""
+    fields = {field.name: getattr(found, field.name) for field in attrs.fields(type(found))}
+    return fields | {"config": found.config.echo()}
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import msgspec
+
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

@@ -1,0 +1,84 @@
+"""Sizes, durations and moments, as people write and read them. Inside, all is bytes and milliseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+DURATIONS_MS: Final = {
+    "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}  # fmt: skip
+SIZES: Final = {
+    "": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
+    "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4,
+}  # fmt: skip
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+DURATION_FORM: Final = "a number with ms, s, m, h, d or w, as in 5m"
+SIZE_FORM: Final = "a number of bytes, or one with KB, MB, GB, KiB, MiB or GiB"
+MOMENT_FORM: Final = (
+    "milliseconds since 1970, or a time as in 2026-11-21T14:30 (UTC unless it names its zone)"
+)
+
+
+def parse_duration_ms(text: str) -> int:
+    """Raises ValueError, saying the form."""
+    return _amount(text, DURATIONS_MS, DURATION_FORM)
+
+
+def parse_size(text: str) -> int:
+    """Raises ValueError, saying the form."""
+    return _amount(text, SIZES, SIZE_FORM)
+
+
+def parse_moment(text: str) -> int:
+    """Milliseconds since the epoch. Raises ValueError, saying the form."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not {MOMENT_FORM}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(int(moment.timestamp() * 1000), 0)
+
+
+def _amount(text: str, units: dict[str, int], form: str) -> int:
+    found = _AMOUNT.fullmatch(text.strip())
+    unit = units.get(found[2].lower()) if found is not None else None
+    if found is None or unit is None:
+        raise ValueError(f"{text!r} is not {form}")
+    return int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+
+
+def size(count: int) -> str:
+    """`512 B`, `1.2 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    amount = float(count)
+    for unit in ("kB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.5:
+            return f"{amount:.1f} {unit}" if amount < 99.95 else f"{amount:.0f} {unit}"
+    return f"{amount / 1000:.1f} TB"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `1,707 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def moment(ts: int | None) -> str:
+    """UTC, to the millisecond; `never` for None."""
+    if ts is None:
+        return "never"
+    try:
+        when = datetime.fromtimestamp(ts / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{ts} ms"
+    return when.strftime("%Y-%m-%d %H:%M:%S.") + f"{ts % 1000:03d}Z"
+
+
+def rate(count: int, seconds: float, noun: str) -> str:
+    return f"{count / seconds:,.0f} {noun}s/s" if seconds > 0 else ""

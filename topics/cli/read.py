@@ -1,0 +1,244 @@
+"""`get` and `tail`: records to standard output, tombstones where records were lost.
+
+`get` reads one topic in seq order; `tail` the latest of one or more topics, by time. On a directory nobody else
+writes, so both end at the head.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from topics.cli.failure import USAGE, Failed, say
+from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.quantities import parse_duration_ms, parse_moment
+from topics.cli.terminal import Pen
+
+if TYPE_CHECKING:
+    from topics.cli.lines import Item
+    from topics.embed.page import Page
+    from topics.embed.store import Store
+    from topics.embed.topic import Topic
+
+TAIL_DEFAULT = 10
+
+from_option = click.option(
+    "--from",
+    "from_seq",
+    type=click.IntRange(0),
+    metavar="SEQ",
+    help="The records after this seq; 0 is the beginning.",
+)
+since_option = click.option("--since", metavar="AGO", help="The records of the last 5m, 2h, 1d …")
+match_option = click.option(
+    "--match", metavar="TAG", help="Only this tag; with * at its end, tags that begin so."
+)
+full_option = click.option("--full", is_flag=True, help="Do not cut lines at the terminal's edge.")
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """Where to begin and what to leave out."""
+
+    from_seq: int = 0
+    from_ts: int | None = None
+    match: Any = None
+    nodes: tuple[str, ...] = ()
+    account: bool = False
+
+
+@click.command()
+@click.argument("topic")
+@from_option
+@since_option
+@click.option(
+    "--from-ts", metavar="TIME", help="The records since this time: ms since 1970, or 2026-11-21T14:30 (UTC)."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=0,
+    help="At most so many records; 0, the default: all up to the head.",
+)
+@match_option
+@click.option(
+    "--node", multiple=True, help="Whose records to leave out: the reader's own name. May be repeated."
+)
+@click.option("--account", is_flag=True, help="Say at the end what became of every seq passed.")
+@click.option("--page", is_flag=True, help="One page, as the wire writes it, to go on from next_from_seq.")
+@full_option
+@json_option
+@common_options
+@pass_invocation
+def get(
+    invocation: Invocation, topic: str, limit: int, page: bool, full: bool, as_json: bool, node: tuple[str, ...],
+    account: bool, from_seq: int | None, since: str | None, from_ts: str | None, match: str | None,
+) -> None:  # fmt: skip
+    """Print the records of a topic, in order, up to its head.
+
+    Where records were lost a line says which and why. With --json: a record a line, and {"tombstone": …} lines.
+
+    \b
+      topics get quakes --match us --limit 5
+      topics get quakes --since 1h --json | jq .data.properties.mag
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    start = _start(from_seq=from_seq, since=since, from_ts=from_ts)
+    reading = attrs.evolve(start, match=parse_match(match), nodes=node, account=account)
+    with invocation.reading() as store:
+        handle = store.topic(topic)
+        if page:
+            first = _read(handle, reading, limit=limit)
+            sys.stdout.buffer.write(first.json() + b"\n")
+            return
+        sums: dict[str, int] = {}
+        for one in pages(store, handle, reading, limit=limit):
+            _print_page(one, as_json=as_json, is_full=full)
+            for name, count in (attrs.asdict(one.account) if one.account is not None else {}).items():
+                sums[name] = sums.get(name, 0) + count
+        if account:
+            _print_account(sums, as_json=as_json)
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@from_option
+@since_option
+@click.option("--now", is_flag=True, help="From the head on: on a directory, nothing.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    help=f"The last so many seqs of each topic (default {TAIL_DEFAULT}).",
+)
+@click.option("-f", "--follow", is_flag=True, help="Wait for more; this needs a server's URL.")
+@match_option
+@full_option
+@json_option
+@common_options
+@pass_invocation
+def tail(
+    invocation: Invocation, topics: tuple[str, ...], now: bool, lines: int | None, follow: bool, full: bool,
+    as_json: bool, from_seq: int | None, since: str | None, match: str | None,
+) -> None:  # fmt: skip
+    """Print the latest records of topics, by time, with a line wherever records were lost.
+
+    A directory has one owner, so nothing can arrive while this runs: it prints up to the head and ends.
+    """
+    if sum((from_seq is not None, since is not None, now, lines is not None)) > 1:
+        raise Failed("give one of --from, --since, --now and --lines", code=USAGE)
+    start = _start(from_seq=from_seq, since=since)
+    start = attrs.evolve(start, match=parse_match(match))
+    names = list(dict.fromkeys(topics))
+    with invocation.reading() as store:
+        streams = []
+        for name in names:
+            handle = store.topic(name)
+            head_seq = handle.state().head_seq
+            reading = start
+            if now:
+                reading = attrs.evolve(start, from_seq=head_seq)
+            elif from_seq is None and since is None:
+                count = TAIL_DEFAULT if lines is None else lines
+                reading = attrs.evolve(start, from_seq=max(head_seq - count, 0))
+            streams.append(_timed(store, handle, reading))
+        _print_merged(streams, several=len(names) > 1, as_json=as_json, is_full=full)
+    where = invocation.settings.data
+    if follow:
+        raise Failed(f"that was all of {where}; to follow what is written later needs a server's URL")
+    say(f"that was all of {where}; following needs a server's URL", "topics: ", colour="cyan")
+
+
+def _start(*, from_seq: int | None, since: str | None, from_ts: str | None = None) -> Reading:
+    if sum(given is not None for given in (from_seq, since, from_ts)) > 1:
+        raise Failed("give one of --from, --since and --from-ts", code=USAGE)
+    try:
+        if since is not None:
+            return Reading(from_ts=max(time.time_ns() // 1_000_000 - parse_duration_ms(since), 0))
+        if from_ts is not None:
+            return Reading(from_ts=parse_moment(from_ts))
+    except ValueError as error:
+        raise Failed(f"{'--since' if since is not None else '--from-ts'}: {error}", code=USAGE) from None
+    return Reading(from_seq=from_seq or 0)
+
+
+def parse_match(text: str | None) -> Any:
+    """A tag, or a prefix with its star, as the match tuple."""
+    if text is None or "*" not in text:
+        return text
+    return ["tag", "Glob", text]
+
+
+def pages(store: Store, topic: Topic, reading: Reading, *, limit: int = 0) -> Iterator[Page]:
+    """Pages up to the head, or up to `limit` records (0 = all)."""
+    left = limit
+    page_max = store.limits.read_limit
+    while True:
+        page = _read(
+            topic,
+            reading,
+            limit=min(left, page_max) if limit else page_max,
+            bytes_max=store.limits.page_bytes,
+        )
+        yield page
+        left -= len(page.records)
+        if page.caught_up or (limit and left <= 0):
+            return
+        reading = attrs.evolve(reading, from_seq=page.next_from_seq, from_ts=None)
+
+
+def _read(topic: Topic, reading: Reading, *, limit: int, bytes_max: int = 0) -> Page:
+    return topic.read(
+        from_seq=reading.from_seq, from_ts=reading.from_ts, limit=limit, match=reading.match,
+        node=reading.nodes or None, account=reading.account, max_bytes=bytes_max,
+    )  # fmt: skip
+
+
+def _print_page(page: Page, *, as_json: bool, is_full: bool) -> None:
+    from topics.cli.lines import items, json_line, text_line
+
+    if as_json:
+        sys.stdout.buffer.write(b"".join(map(json_line, items(page))))
+        return
+    pen = Pen(sys.stdout)
+    sys.stdout.buffer.write(b"".join(text_line(item, pen, is_full=is_full) for item in items(page)))
+
+
+def _print_account(sums: dict[str, int], *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode({"account": sums}) + b"\n")
+        return
+    words = (
+        ", ".join(f"{count:,} {name.replace('_', '-')}" for name, count in sums.items() if count) or "nothing"
+    )
+    sys.stdout.buffer.write(f"{sum(sums.values()):,} seqs passed: {words}\n".encode())
+
+
+def _timed(store: Store, topic: Topic, reading: Reading) -> Iterator[tuple[int, str, Item]]:
+    """(ts, topic, item); a tombstone stands just before the record that follows it."""
+    from topics.cli.lines import items
+
+    ts = 0
+    for page in pages(store, topic, reading):
+        for item in items(page):
+            ts = getattr(item, "ts", page.records[0].ts if page.records else ts)
+            yield ts, topic.name, item
+
+
+def _print_merged(
+    streams: list[Iterator[tuple[int, str, Item]]], *, several: bool, as_json: bool, is_full: bool
+) -> None:
+    from topics.cli.lines import json_line, text_line
+
+    pen = Pen(sys.stdout)
+    write = sys.stdout.buffer.write
+    for _, name, item in heapq.merge(*streams, key=lambda timed: timed[0]):
+        topic = name if several else None
+        write(json_line(item, topic) if as_json else text_line(item, pen, topic, is_full=is_full))
