@@ -21,7 +21,9 @@ from topics.simulation.oracle import Facts, Violation
 
 Place = tuple[int, int]  # (shard, how many of its writes must survive)
 DURABLE: Final = (0, 0)
-PerhapsGone = dict[int, tuple[DeleteRecords, int | None]]  # deletes of a name, with the head behind their reply
+PerhapsGone = dict[
+    int, tuple[DeleteRecords, int | None]
+]  # deletes of a name, with the head behind their reply
 
 
 @attrs.frozen
@@ -62,7 +64,14 @@ class TopicClaims:
     # Acknowledgements.
 
     def appended(
-        self, command: Append, reply: Appended, config: TopicConfig, *, asked_ms: int, now_ms: int, place: Place
+        self,
+        command: Append,
+        reply: Appended,
+        config: TopicConfig,
+        *,
+        asked_ms: int,
+        now_ms: int,
+        place: Place,
     ) -> None:
         """A write was acknowledged: its seqs are new, unless it says they are not. Windows count from `asked_ms`."""
         records = command.records
@@ -80,7 +89,7 @@ class TopicClaims:
             self.results[command.idempotency_key] = (list(reply.seqs), expires, place)
         if records.dedup_id is not None:
             for dedup_id, seq in zip(records.dedup_id, reply.seqs, strict=True):
-                if dedup_id and reply.first_seq is not None and seq >= reply.first_seq:
+                if dedup_id and not reply.deduped and seq >= (reply.first_seq or seq + 1):
                     self.dedup_ids[dedup_id] = (seq, asked_ms + config.dedup_window_ms, place)
 
     def _append(self, seq: int, told: Told) -> None:
@@ -107,7 +116,9 @@ class TopicClaims:
                 if dedup_id and known is not None and now_ms <= known[1] and known[0] != seq:
                     raise Violation(f"dedup id {dedup_id!r} is seq {known[0]}, and within its window {seq}")
 
-    def deleted(self, command: DeleteRecords, head_seq: int, seqs_before: Iterable[int], place: Place) -> None:
+    def deleted(
+        self, command: DeleteRecords, head_seq: int, seqs_before: Iterable[int], place: Place
+    ) -> None:
         """It was acknowledged: everything it selects that had been acknowledged when it was asked for is gone."""
         self.perhaps_gone[id(command)] = (command, head_seq)
         for seq in seqs_before:
@@ -156,7 +167,9 @@ class TopicClaims:
         lost = next((r for r in self.lost if r[0] <= first <= r[1]), None)
         due = recreated or first < state.evict_floor or lost is not None
         if due != (plan.gap is not None):
-            raise Violation(f"from_seq {plan.from_seq}, floor {state.evict_floor}, lost {self.lost}: {plan.gap!r}")
+            raise Violation(
+                f"from_seq {plan.from_seq}, floor {state.evict_floor}, lost {self.lost}: {plan.gap!r}"
+            )
         if plan.gap is None:
             return
         if recreated:
@@ -196,7 +209,9 @@ class TopicClaims:
                 continue
             if any(selects(c, seq, told.tag, upto) for c, upto in self.perhaps_gone.values()):
                 continue
-            raise Violation(f"acknowledged seq {seq} is neither delivered nor accounted for in ({after}, {upto}]")
+            raise Violation(
+                f"acknowledged seq {seq} is neither delivered nor accounted for in ({after}, {upto}]"
+            )
 
     # Restarts.
 
@@ -218,7 +233,9 @@ class TopicClaims:
         """
         head_seq, floors = topic["head_seq"], (topic["evict_floor"], topic["base_seq"])
         if head_seq < self.seen_head:
-            raise Violation(f"seq {self.seen_head} was seen and the head is {head_seq}: it comes again (I-08)")
+            raise Violation(
+                f"seq {self.seen_head} was seen and the head is {head_seq}: it comes again (I-08)"
+            )
         if whole and (floors[0] < self.floors[0] or floors[1] < self.floors[1]):
             raise Violation(f"floors moved back from {self.floors} to {floors} without a loss")
         if self.ephemeral:

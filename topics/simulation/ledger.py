@@ -116,7 +116,9 @@ class Ledger:
         if count:
             unit = log.units[count - 1]
             if not self.disk.synced_bytes(unit.path)[: unit.stop].endswith(unit.data):
-                raise Violation(f"answered, and a power cut now would take it (I-17): {ticket.command!r:.200}")
+                raise Violation(
+                    f"answered, and a power cut now would take it (I-17): {ticket.command!r:.200}"
+                )
 
     def check_durable_seq(self, topic_id: int, durable_seq: int) -> None:
         """What a power cut now would leave of a topic is not less than `durable_seq`."""
@@ -207,7 +209,9 @@ class Ledger:
         """A recovery is complete: it has changed nothing but what a restart must log, and all of it is durable."""
         recovered = peek(self.disk)
         now = facts(recovered.catalog)
-        self.compare(now, facts(engine.state.catalog), "the log folded again is not the state that opened (I-09)")
+        self.compare(
+            now, facts(engine.state.catalog), "the log folded again is not the state that opened (I-09)"
+        )
         if self._found["topics"].keys() != now["topics"].keys() or self._found["names"] != now["names"]:
             raise Violation("recovery changed which topics there are")
         for topic_id, topic in now["topics"].items():

@@ -52,7 +52,9 @@ class Workload:
         given = rng.choices((None, epoch, epoch + 1), (60, 35, 5))[0]
         return DiffQuery(
             topic=name,
-            from_seq=rng.choice((0, 0, rng.randint(0, head_seq), max(head_seq - 3, 0), head_seq + (rng.random() < 0.1))),
+            from_seq=rng.choice(
+                (0, 0, rng.randint(0, head_seq), max(head_seq - 3, 0), head_seq + (rng.random() < 0.1))
+            ),
             epoch=given,
             limit=rng.choice((1, 5, 50, 1000)),
             nodes=frozenset(rng.choice(((), (), (b"here",), (b"here", b"there")))),
@@ -101,7 +103,9 @@ class Workload:
     def _delete(self, name: str, head_seq: int) -> DeleteRecords:
         rng = self._random
         before_seq = rng.choice((None, None, rng.randint(1, head_seq + 2), max(head_seq - 4, 0)))
-        match = rng.choice((None, Match(Operator.EQ, b"red"), Match(Operator.GLOB, b"gr"), Match(Operator.GLOB, b"")))
+        match = rng.choice(
+            (None, Match(Operator.EQ, b"red"), Match(Operator.GLOB, b"gr"), Match(Operator.GLOB, b""))
+        )
         return DeleteRecords(topic=name, before_seq=before_seq, match=match)
 
     def _config(self) -> TopicConfig:

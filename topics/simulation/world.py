@@ -190,6 +190,8 @@ class World:
         try:
             for _ in range(self._steps):
                 self._step()
+                if self.random.random() < 0.05 and all(pen.writer.failed is not None for pen in self.pens):
+                    break
             if not armed and self.random.random() < 0.4:
                 self._shut_down()
         except SimCrash:
@@ -238,7 +240,7 @@ class World:
     def _step(self) -> None:
         kind = self.random.choices(
             ("propose", "write", "read", "time", "tick", "mark", "reserve", "fault", "space", "quiet"),
-            (30, 45, 12, 10, 4, 3, 5, 0.6, 0.6, 1),
+            (30, 50, 12, 10, 4, 3, 6, 0.5, 0.6, 4),
         )[0]
         match kind:
             case "propose":
