@@ -167,9 +167,7 @@ class Driver:
     def fetch(self, plan: DiffPlan):
         buffers = []
         for extent in plan.extents:
-            buffer = (
-                extent.source if isinstance(extent.source, bytes) else self.wals[extent.source.shard]
-            )
+            buffer = extent.source if isinstance(extent.source, bytes) else self.wals[extent.source.shard]
             buffers.append(bytes(buffer[extent.offset : extent.offset + extent.size]))
         return assemble(plan, buffers)
 
