@@ -14,8 +14,8 @@ import attrs
 from topics.codec.frame import FrameView
 from topics.engine.commands import Append, DeleteRecords
 from topics.engine.replies import Appended, TopicState
-from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.columns import RecordColumns
+from topics.kernel.config import Durability, TopicConfig
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.simulation.oracle import Facts, Violation
 

@@ -6,6 +6,7 @@ by `confirm` behind it (which boot was recovered), so its own torn states are pa
 
 from __future__ import annotations
 
+from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
 from topics.engine.judge import judge, look
 from topics.engine.recover import Recovered, recover
@@ -16,7 +17,6 @@ from topics.host.walfile import wal_path
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
 from topics.log.regions import WalFileId
-from topics.codec.frame import FrameView
 from topics.testing.simdisk import SimDisk
 
 _PID = 1

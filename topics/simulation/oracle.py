@@ -105,7 +105,9 @@ def find_prefixes(
         for unit in log.units[: at_least[shard]]:
             fold(state, unit.data)
         count = at_least[shard]
-        while differs := _difference(facts(state), found, shard, len(logs), losses, machine_restarted):
+        while differs := _difference(
+            facts(state), found, shard, len(logs), losses=losses, machine_restarted=machine_restarted
+        ):
             if count == len(log.units):
                 raise Violation(
                     f"shard {shard}: no prefix of {at_least[shard]}..{count} writes gives this state: {differs}"
@@ -117,7 +119,7 @@ def find_prefixes(
 
 
 def _difference(
-    expected: Facts, found: Facts, shard: int, shards: int, losses: bool, machine_restarted: bool
+    expected: Facts, found: Facts, shard: int, shards: int, *, losses: bool, machine_restarted: bool
 ) -> str:
     """What makes one shard's part of two states differ; empty if nothing does."""
     if shard == 0:

@@ -13,18 +13,14 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from enum import Enum
 
 import attrs
 import xxhash
 
-from topics.engine.batch import WalBatch
 from topics.engine.commands import Append, Command, DeleteRecords, Sync
 from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
 from topics.host.opening import Opened, StoreOptions
-from topics.host.walfile import PlannedWrite
-from topics.host.writer import ShardWriter
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Disk
@@ -32,6 +28,7 @@ from topics.log.diff import DiffQuery
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import open_simulated, read_page
 from topics.simulation.oracle import Violation, check_losses, facts
+from topics.simulation.pen import Pen, Stage
 from topics.simulation.workload import NAMES, Workload
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
@@ -49,26 +46,6 @@ _TRACE_KEPT = 400
 _OPENS_MAX = 40
 _CLIENTS_IN_FLIGHT = 12
 _MIN_FREE = 4096
-
-
-class Stage(Enum):
-    """How far a shard's batch is."""
-
-    IDLE = "idle"
-    PLACED = "placed"
-    WRITTEN = "written"
-    TOLD = "told"
-    SYNCED = "synced"
-
-
-class Pen:
-    """One shard's writer and the batch under it."""
-
-    def __init__(self, writer: ShardWriter) -> None:
-        self.writer = writer
-        self.stage = Stage.IDLE
-        self.batch: WalBatch | None = None
-        self.plan: PlannedWrite | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -296,45 +273,13 @@ class World:
 
     def _advance(self, pen: Pen) -> None:
         """The next stage of a shard's batch."""
-        writer, log = pen.writer, pen.writer.shard
-        if pen.stage is Stage.IDLE:
-            batch = None if writer.failed is not None else self.engine.take_batch(writer.shard)
-            if batch is None:
-                return
-            pen.batch, pen.plan, pen.stage = batch, writer.place(batch), Stage.PLACED
-            self.ledger.placed(batch, pen.plan.at)
-            return
-        batch, plan = pen.batch, pen.plan
-        assert batch is not None
-        assert plan is not None
-        match pen.stage:
-            case Stage.PLACED:
-                error = writer.write(plan)
-                pen.stage = Stage.WRITTEN
-                if error is not None:
-                    self._fail(pen, batch, error)
-                    return
-                self.ledger.written(log)
-            case Stage.WRITTEN:
-                pen.stage = Stage.TOLD if batch.sync else Stage.IDLE
-                writer.after_write(batch, plan)
-            case Stage.TOLD:
-                error = writer.sync(plan)
-                pen.stage = Stage.SYNCED
-                if error is not None:
-                    self._fail(pen, batch, error)
-                    return
-            case Stage.SYNCED:
-                pen.stage = Stage.IDLE
-                writer.after_sync(batch, plan)
-        self._note(f"shard {log} {pen.stage.value}")
-        self._after_call()
-
-    def _fail(self, pen: Pen, batch: WalBatch, error: OSError) -> None:
-        self._note(f"shard {pen.writer.shard} failed: {error}")
-        self.counts["shards failed"] += 1
-        pen.stage = Stage.IDLE
-        pen.writer.fail(batch, error)
+        before = pen.stage
+        error = pen.advance(self.engine, self.ledger)
+        if error is not None:
+            self._note(f"shard {pen.writer.shard} failed: {error}")
+            self.counts["shards failed"] += 1
+        elif pen.stage is not before:
+            self._note(f"shard {pen.writer.shard} {pen.stage.value}")
         self._after_call()
 
     def _keep_house(self, pen: Pen, kind: str) -> None:
