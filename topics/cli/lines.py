@@ -42,7 +42,11 @@ def json_line(item: Item, topic: str | None = None) -> bytes:
 
 def text_line(item: Item, pen: Pen, topic: str | None = None, *, is_full: bool = False) -> bytes:
     """One line for people."""
-    plain, painted = _gap(item, pen) if isinstance(item, Gap) else _record(item, pen)
+    if isinstance(item, Gap):
+        plain = gap_text(item)
+        painted = pen.paint(plain, "red", bold=True)
+    else:
+        plain, painted = _record(item, pen)
     if topic is not None:
         plain, painted = f"{topic}  {plain}", f"{pen.paint(topic, 'cyan')}  {painted}"
     if isinstance(item, Record):
@@ -54,11 +58,11 @@ def text_line(item: Item, pen: Pen, topic: str | None = None, *, is_full: bool =
     return f"{painted}\n".encode(errors="backslashreplace")
 
 
-def _gap(gap: Gap, pen: Pen) -> tuple[str, str]:
+def gap_text(gap: Gap) -> str:
+    """A tombstone in words."""
     seqs = f"seq {gap.gap_from}" if gap.gap_from == gap.gap_to else f"seqs {gap.gap_from}\u2013{gap.gap_to}"
     why = _WHY.get(gap.reason.value, "")
-    text = f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')} {why}"
-    return text, pen.paint(text, "red", bold=True)
+    return f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')} {why}"
 
 
 def _record(record: Record, pen: Pen) -> tuple[str, str]:

@@ -1,0 +1,309 @@
+"""The four steps of the demo. Each compares what the store answers with the input file, or with what was promised."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+
+import topics
+from topics.cli.crash import Ack, Finding, examine, live_and_die
+from topics.cli.failure import Failed
+from topics.cli.feed import field_text, payloads
+from topics.cli.lines import gap_text
+from topics.cli.quantities import counted, moment, size
+from topics.cli.source import BadLine, Source
+from topics.cli.victim import WRITERS
+
+if TYPE_CHECKING:
+    from topics.cli.story import Story
+    from topics.embed.store import Store
+    from topics.embed.topic import Topic
+
+ROWS_MAX: Final = 200_000
+BYTES_MAX: Final = 256 * 1024 * 1024
+TAGS_MAX: Final = 64
+BATCHES: Final = 20
+BATCH_MAX: Final = 1000
+CRASH_ROWS: Final = 500
+CAP: Final = 5
+WRITTEN: Final = 12
+DRAFTS: Final = frozenset({3, 9, 11})
+
+
+@attrs.frozen(kw_only=True)
+class Input:
+    """A file's records as they are, and the tag of each."""
+
+    name: str
+    note: str
+    topic: str
+    tag_field: str
+    rows: list[bytes]
+    tags: list[str | None]
+
+
+@attrs.frozen
+class Loaded:
+    """When each batch was committed: (ts, records)."""
+
+    batches: list[tuple[int, int]]
+
+
+def read_input(file: str, *, note: str, tag_field: str | None) -> Input:
+    """All of a file's JSON lines, up to a bound.
+
+    Raises:
+        Failed: no such file, nothing in it, a line that is not JSON.
+    """
+    source = Source(file)
+    name = Path(file).name
+    rows: list[bytes] = []
+    taken = 0
+    try:
+        for number, row in payloads(source, "jsonl", line_max=topics.Limits().record_bytes):
+            rows.append(row)
+            taken += len(row)
+            _check_line(number, row)
+            if len(rows) == ROWS_MAX or taken > BYTES_MAX:
+                note = note or f"the first {len(rows):,} of it"
+                break
+    except BadLine as bad:
+        raise Failed(f"{name} line {bad.place}: {bad.why}; the demo takes JSON lines") from None
+    finally:
+        source.close()
+    if not rows:
+        raise Failed(f"{name} holds no records; give a file of JSON lines, or none for the bundled one")
+    field = tag_field or _fitting_field(rows)
+    tags = [
+        field_text(number, row, tuple(field.split("."))) if field else None
+        for number, row in enumerate(rows, 1)
+    ]
+    topic = re.sub(r"[^A-Za-z0-9._:-]", "-", name.split(".")[0]).lstrip("._:-")[:64] or "input"
+    return Input(name=name, note=note, topic=topic, tag_field=field, rows=rows, tags=tags)
+
+
+def _check_line(number: int, row: bytes) -> None:
+    try:
+        msgspec.json.decode(row, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadLine(number, f"is not JSON: {error}") from None
+
+
+def _fitting_field(rows: list[bytes]) -> str:
+    """A field, at most one level deep, with some values that many records share; "" if there is none."""
+    counts: dict[str, Counter[str]] = {}
+    for row in rows[:: max(len(rows) // 1000, 1)]:
+        value = msgspec.json.decode(row)
+        for path, leaf in _leaves(value):
+            counts.setdefault(path, Counter())[leaf] += 1
+    fitting = {path: len(found) for path, found in counts.items() if 2 <= len(found) <= TAGS_MAX}
+    return min(fitting, key=lambda path: abs(fitting[path] - 10)) if fitting else ""
+
+
+def _leaves(value: Any) -> list[tuple[str, str]]:
+    if not isinstance(value, dict):
+        return []
+    found = []
+    for name, leaf in value.items():
+        inner = leaf.items() if isinstance(leaf, dict) else ()
+        for path, each in ((name, leaf), *((f"{name}.{below}", deep) for below, deep in inner)):
+            if isinstance(each, str) and each and len(each) <= TAGS_MAX and path.count(".") <= 1:
+                found.append((path, each))
+    return found
+
+
+# 1
+
+
+def load(story: Story, store: Store, given: Input) -> Loaded:
+    """Append the whole file."""
+    by = f", tagged by its field {given.tag_field}" if given.tag_field else ""
+    story.begin("Load", f"Append every line of the file to topic {given.topic!r}{by}.")
+    topic = store.create(given.topic)
+    step = min(max(len(given.rows) // BATCHES, 1), BATCH_MAX)
+    batches = []
+    started = time.monotonic()
+    with story.bar("appending", len(given.rows)) as advance:
+        for at in range(0, len(given.rows), step):
+            batch = [
+                {"data": topics.Raw(row), "tag": tag}
+                for row, tag in zip(given.rows[at : at + step], given.tags[at : at + step], strict=True)
+            ]
+            topic.put_many(batch)
+            batches.append((topic.state().last_write_ts or 0, len(batch)))
+            advance(at + len(batch))
+    took_ms = (time.monotonic() - started) * 1000
+    total = size(sum(map(len, given.rows)))
+    story.prove("records stored, one a line", expected=len(given.rows), found=topic.state().count)
+    story.say(
+        f"{total} in {took_ms:,.0f} ms and {counted(len(batches), 'write')}, each of them all or nothing."
+    )
+    return Loaded(batches)
+
+
+# 2
+
+
+def read_back(story: Story, store: Store, given: Input, loaded: Loaded) -> None:
+    """By seq, tag and time, beside the file."""
+    story.begin("Read back", "By seq, by tag, by time; each answer is compared with the file itself.")
+    topic = store.topic(given.topic)
+    stored = [item.raw for item in topic.records() if isinstance(item, topics.Record)]
+    same = sum(a == b for a, b in zip(stored, given.rows, strict=False))
+    story.prove("records in order, byte for byte", expected=len(given.rows), found=same)
+    by_tag = Counter(tag for tag in given.tags if tag is not None)
+    common = by_tag.most_common(1)[0][0] if by_tag else None
+    if common is not None:
+        story.prove(
+            f"records tagged {common!r}", expected=by_tag[common], found=_count(topic, match=common)
+        )  # fmt: skip
+        right = sum(_count(topic, match=tag) == count for tag, count in by_tag.items())
+        story.prove("tags counted as in the file", expected=len(by_tag), found=right)
+    since = loaded.batches[len(loaded.batches) // 2][0]
+    later = sum(count for ts, count in loaded.batches if ts >= since)
+    story.prove(f"records since {moment(since)[11:]}", expected=later, found=_count(topic, from_ts=since))
+    account = _account(store, topic, match=common)
+    story.prove("seqs accounted for", expected=topic.state().head_seq, found=sum(account.values()))
+    story.say(
+        f"Reading only what is tagged {common!r}: {_words(account)}." if common else f"{_words(account)}."
+    )
+
+
+def _count(topic: Topic, **how: Any) -> int:
+    return sum(isinstance(item, topics.Record) for item in topic.records(**how))
+
+
+def _account(store: Store, topic: Topic, *, match: str | None) -> dict[str, int]:
+    """What became of every seq of a topic, from its beginning to its head."""
+    sums: dict[str, int] = {}
+    cursor, is_read = 0, False
+    while not is_read:
+        page = topic.read(from_seq=cursor, limit=store.limits.read_limit, match=match, account=True)
+        assert page.account is not None
+        for name, count in attrs.asdict(page.account).items():
+            sums[name] = sums.get(name, 0) + count
+        cursor, is_read = page.next_from_seq, page.caught_up
+    return sums
+
+
+def _words(account: dict[str, int]) -> str:
+    words = " + ".join(f"{count:,} {name.replace('_', '-')}" for name, count in account.items() if count)
+    return f"{words} = {sum(account.values()):,} seqs"
+
+
+# 3
+
+
+def crash(
+    story: Story, data: Path, rows_file: Path, given: Input, *, kills: int, acks: Callable[[], int]
+) -> None:  # fmt: skip
+    """Kill, reopen, compare; several times on one directory."""
+    threads = Counter(writer.durability for writer in WRITERS)
+    classes = ", ".join(f"{count} in class {name}" for name, count in sorted(threads.items(), reverse=True))
+    story.begin(
+        "Crash",
+        f"A child process writes with {len(WRITERS)} threads ({classes}) and reports each acknowledgement before"
+        f" its next write. It gets SIGKILL in mid-write, {counted(kills, 'time')}.",
+    )
+    rows = given.rows[:CRASH_ROWS]
+    rows_file.write_bytes(b"\n".join(rows) + b"\n")
+    acknowledged: list[Ack] = []
+    findings: list[Finding] = []
+    damages = 0
+    for life in range(1, kills + 1):
+        wanted = acks()
+        with story.bar(f"writing, life {life}", wanted) as advance:
+            died = live_and_die(data, rows_file, life, acks=wanted, watch=advance)
+        acknowledged += died
+        started = time.monotonic()
+        with topics.open(data) as store:
+            opened_ms = (time.monotonic() - started) * 1000
+            damages += len(store.damages)
+            findings = examine(store, rows, acknowledged)
+        intact = sum(found.intact_records for found in findings)
+        story.say(
+            f"Killed after {counted(len(died), 'acknowledged write')}; reopened in {opened_ms:.0f} ms with"
+            f" {counted(intact, 'acknowledged record')}."
+        )
+    _prove_survival(story, findings, bound=kills * len(WRITERS))
+    story.prove("damages found at opening", expected=0, found=damages)
+
+
+def _prove_survival(story: Story, findings: list[Finding], *, bound: int) -> None:
+    for found in findings:
+        name = f"{found.topic} ({found.durability})"
+        story.prove(f"{name}: acked records intact", expected=found.acked_records, found=found.intact_records)
+        story.prove(f"{name}: seqs up to the head", expected=found.head_seq, found=found.delivered)
+        story.prove(f"{name}: holes, tombstones", expected=0, found=found.holes)
+        story.prove(f"{name}: seqs accounted for", expected=found.head_seq, found=found.accounted)
+    partial = sum(found.torn_writes + found.foreign for found in findings)
+    story.prove("writes there in part, or altered", expected=0, found=partial)
+    unacked = sum(found.unacked_writes for found in findings)
+    story.prove(
+        "writes there whose answer was cut off",
+        expected=f"\u2264 {bound}",
+        found=unacked,
+        holds=unacked <= bound,
+    )
+
+
+# 4
+
+
+def floors(story: Story, store: Store, given: Input) -> None:
+    """What a reader is told of records that are gone."""
+    from rich.text import Text
+
+    story.begin(
+        "Floors",
+        f"A topic that keeps {CAP} records gets {WRITTEN}, then those tagged 'draft' are deleted. Every reader is told"
+        " what was lost; what was deleted on purpose is silent, and still accounted for.",
+    )
+    topic = store.create("latest", cap_records=CAP)
+    rows = [given.rows[seq % len(given.rows)] for seq in range(1, WRITTEN + 1)]
+    topic.put_many(
+        [
+            {"data": topics.Raw(row), "tag": "draft" if seq in DRAFTS else "final"}
+            for seq, row in enumerate(rows, 1)
+        ]
+    )
+    topic.delete(match="draft")
+    page = topic.read(account=True)
+    state, gap = topic.state(), page.tombstone
+    _draw(story, {record.seq for record in page.records}, state)
+    lost = WRITTEN - CAP
+    deleted = sum(seq > lost for seq in DRAFTS)
+    if gap is not None:
+        story.show(Text(gap_text(gap), "bold red"))
+    story.prove(
+        "tombstone for whoever reads from 0",
+        expected=f"1\u2013{lost} cap",
+        found="none" if gap is None else f"{gap.gap_from}\u2013{gap.gap_to} {gap.reason.value}",
+    )
+    story.prove("evict_floor", expected=lost + 1, found=state.evict_floor)
+    account = {} if page.account is None else attrs.asdict(page.account)
+    told = {name: account.get(name) for name in ("delivered", "lost", "deleted")}
+    expected = {"delivered": CAP - deleted, "lost": lost, "deleted": deleted}
+    for name, count in expected.items():
+        story.prove(f"account: {name}", expected=count, found=told[name])
+    story.say(f"{_words(account)}.")
+
+
+def _draw(story: Story, live: set[int], state: topics.TopicState) -> None:
+    from rich.text import Text
+
+    cells = Text("seqs   ")
+    for seq in range(1, state.head_seq + 1):
+        style = "red" if seq < state.evict_floor else "bold green" if seq in live else "dim"
+        mark = "\u2205" if seq < state.evict_floor else "" if seq in live else "\u2212"
+        cells.append(f"{mark}{seq}", style)
+        cells.append("  ")
+    story.show(cells)
+    story.show(Text("       \u2205 lost to the cap  \u2212 deleted on purpose", "dim"))
