@@ -59,7 +59,7 @@ def test_a_whole_log_is_clean_and_goes_on_behind_its_last_frame():
     found = verdict(data)
     assert State.CLEAN is found.state
     assert (end, FILE) == (found.tail.end, found.tail.file)
-    assert [1, 2, 3, 4, 5, 6] == seqs_of(found)
+    assert seqs_of(found) == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.rule("T4.8", "T4.9")
@@ -71,7 +71,7 @@ def test_a_flipped_byte_that_a_mark_covers_is_corruption_and_every_other_record_
     found = verdict(data)
     assert State.CORRUPT is found.state
     assert [(at[3], (1, 3))] == [(d.offset, d.plausible) for d in found.damages]
-    assert [1, 2, 4, 5, 6] == seqs_of(found)
+    assert seqs_of(found) == [1, 2, 4, 5, 6]
 
 
 @pytest.mark.rule("T4.8", "T4.12")
@@ -84,11 +84,11 @@ def test_the_same_flip_in_the_last_record_is_a_torn_tail_until_the_closing_mark_
 
     torn = verdict(open_end)
     assert State.TORN is torn.state
-    assert [1, 2, 3, 4, 5] == seqs_of(torn)
+    assert seqs_of(torn) == [1, 2, 3, 4, 5]
     assert at[6] >= torn.tail.end
     corrupt = verdict(closed)
     assert State.CORRUPT is corrupt.state
-    assert [(1, 6)] == [damage.plausible for damage in corrupt.damages]
+    assert [damage.plausible for damage in corrupt.damages] == [(1, 6)]
 
 
 @pytest.mark.rule("T4.12")
@@ -106,7 +106,7 @@ def test_a_cut_begins_at_the_first_frame_of_the_write_that_is_not_whole():
     found = verdict(data)
     assert State.TORN is found.state
     assert before == found.tail.end
-    assert [1] == seqs_of(found)
+    assert seqs_of(found) == [1]
 
 
 @pytest.mark.rule("T4.12", "T2.4")
@@ -117,9 +117,9 @@ def test_intact_frames_behind_the_hole_of_an_unsynced_tail_are_cut_too():
 
     found = verdict(data)
     assert State.TORN is found.state
-    assert [1] == seqs_of(found)
+    assert seqs_of(found) == [1]
     assert end - at[2] == found.lost_bytes
-    assert 6 == max(item.seq_stop - 1 for item in found.beyond if isinstance(item, Run))
+    assert max(item.seq_stop - 1 for item in found.beyond if isinstance(item, Run)) == 6
 
 
 @pytest.mark.rule("T4.17")
@@ -131,7 +131,7 @@ def test_with_the_boot_id_unchanged_a_bad_frame_followed_by_an_intact_one_is_cor
     assert State.TORN is verdict(data, same_boot=False).state
     found = verdict(data, same_boot=True)
     assert State.CORRUPT is found.state
-    assert [(1, 2)] == [damage.plausible for damage in found.damages]
+    assert [damage.plausible for damage in found.damages] == [(1, 2)]
 
 
 def test_with_the_boot_id_unchanged_a_short_tail_is_torn():
@@ -141,7 +141,7 @@ def test_with_the_boot_id_unchanged_a_short_tail_is_torn():
 
     found = verdict(data, same_boot=True)
     assert State.TORN is found.state
-    assert [1, 2, 3, 4, 5] == seqs_of(found)
+    assert seqs_of(found) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.rule("T2.9", "T4.8")
@@ -157,7 +157,7 @@ def test_zeros_where_a_mark_says_there_was_data_are_corruption():
     data[at[2] : mark.offset] = bytes(mark.offset - at[2])
     found = verdict(data)
     assert State.CORRUPT is found.state
-    assert [1] == seqs_of(found)
+    assert seqs_of(found) == [1]
 
 
 @pytest.mark.rule("T4.18")
@@ -187,7 +187,7 @@ def test_any_byte_behind_the_tail_is_seen():
 
     found = verdict(data)
     assert State.TORN is found.state
-    assert [1, 2, 3, 4, 5, 6] == seqs_of(found)
+    assert seqs_of(found) == [1, 2, 3, 4, 5, 6]
     assert len(data) == found.tail.stop
 
 
@@ -208,7 +208,7 @@ def test_past_damage_scanning_resumes_at_the_next_whole_frame_not_inside_a_paylo
 
     found = verdict(data)
     assert State.CORRUPT is found.state
-    assert [1, 3, 4] == seqs_of(found)
+    assert seqs_of(found) == [1, 3, 4]
 
 
 # More than one file.

@@ -115,8 +115,8 @@ class WalFile:
     """One shard's log being written. At most one plan is in flight."""
 
     __slots__ = (
-        "_busy", "_entropy", "_limits", "_marked", "_next_frame", "_pending", "_reserved", "_size", "_synced", "_tail",
-        "directory", "file", "file_id", "generation", "shard",
+        "_busy", "_entropy", "_limits", "_marked", "_next_frame", "_path", "_pending", "_reserved", "_size", "_synced",
+        "_tail", "directory", "file", "file_id", "generation", "shard",
     )  # fmt: skip
 
     def __init__(self, generation: int, shard: int, entropy: Entropy, limits: Limits | None = None) -> None:
@@ -126,6 +126,7 @@ class WalFile:
         self._entropy = entropy
         self._limits = limits or Limits()
         self.file: WalFileId | None = None
+        self._path = ""
         self.file_id = b""
         self._size = 0
         self._tail = 0
@@ -147,6 +148,7 @@ class WalFile:
             tail,
             next_frame,
         )
+        self._path = wal_path(file)
         self._synced = (file.first_frame, tail)
 
     # What there is room for.
@@ -196,7 +198,7 @@ class WalFile:
             chunks.insert(0, mark)
         size = batch.size + len(mark)
         assert self._tail + size + MARK_SIZE <= self._size
-        path = wal_path(self.file)
+        path = self._path
         if size:
             ops.append(Write(path, self._tail, chunks))
         self._pending = (size, batch.frames + (1 if mark else 0), 1 if mark else 0)
@@ -227,12 +229,13 @@ class WalFile:
 
     @property
     def mark_due(self) -> bool:
-        """True if the synced offset has moved since the last mark (beyond that mark's own bytes)."""
+        """True if the synced offset has moved since the last mark (beyond that mark's own bytes), and one more fits."""
         return (
             self.file is not None
             and not self._busy
             and self._synced is not None
             and self._synced != self._marked
+            and self._tail + MARK_SIZE <= self._size
         )
 
     def closing_mark(self, ts: int) -> Sequence[DiskOp]:
@@ -241,7 +244,7 @@ class WalFile:
         assert self.file is not None
         self._busy = True
         mark = self._due_mark(ts)
-        path = wal_path(self.file)
+        path = self._path
         self._pending = (len(mark), 1, 0)
         return [Write(path, self._tail, [mark]), SyncData(path)]
 
@@ -253,7 +256,7 @@ class WalFile:
         self._busy = False
 
     def _due_mark(self, ts: int) -> bytes:
-        if self._synced is None or self._synced == self._marked:
+        if self._synced is None or self._synced == self._marked or self._tail + MARK_SIZE > self._size:
             return b""
         file, offset = self._synced
         mark = encode_control(CommitMark(self.file_id, file, offset), topic_id=0, ts=ts)
@@ -265,7 +268,7 @@ class WalFile:
     def _rotate(self, size: int, ts: int) -> list[DiskOp]:
         ops: list[DiskOp] = []
         if self.file is not None:
-            old = wal_path(self.file)
+            old = self._path
             ops.append(SyncData(old))
             self._synced = (self.file.first_frame, self._tail)
             mark = self._due_mark(ts)
@@ -289,7 +292,8 @@ class WalFile:
         header = WalHeader(
             generation=self.generation, shard=self.shard, first_frame=self._next_frame, file_id=self.file_id
         )
-        temporary, path = f"{self.directory}/{NEXT_FILE}", wal_path(self.file)
+        self._path = wal_path(self.file)
+        temporary, path = f"{self.directory}/{NEXT_FILE}", self._path
         name = path.rsplit("/", 1)[1].encode()
         ops += [
             Write(temporary, 0, [header.encode()]),
