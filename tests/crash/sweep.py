@@ -1,0 +1,140 @@
+"""The crash sweep (reliability 2): an operation's disk calls are counted, and at each of them the world ends.
+
+What is found afterwards is held against the oracle of `topics.simulation`: per shard any prefix of the writes that is
+not shorter than the synced one. Then the store is opened, read through, ended and opened again.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from tests.crash.scene import SMALL, Scene
+from topics.engine.commands import DeleteRecords
+from topics.log.diff import DiffQuery
+from topics.simulation.ledger import Ledger
+from topics.simulation.machine import read_page
+from topics.simulation.pen import Pen, Stage
+from topics.testing.faults import Landed, SimCrash
+from topics.testing.simdisk import SimDisk
+from topics.testing.survival import Shape
+
+PROCESS = "process"
+ENDS = (PROCESS, *Shape)
+
+
+class Watched(Scene):
+    """A scene under the ledger's eyes, driven stage by stage."""
+
+    def __init__(self, disk, **options):
+        super().__init__(disk=disk, limits=SMALL, **options)
+        self.ledger = Ledger(disk)
+
+    def begin(self):
+        """What is on the disk now is where the oracle starts."""
+        self.ledger.crashed([], power=False)
+
+    def open(self):
+        self.disk.monitor = self.ledger.watch.observe
+        machine_restarted = self.ledger.opening()
+        super().open()
+        assert not self.opened.read_only, self.opened.damages
+        self.ledger.opened(self.engine, machine_restarted=machine_restarted)
+        self.pens = [Pen(writer) for writer in self.opened.writers]
+        return self.opened
+
+    def do(self, *commands, sync=False):
+        """Propose all of them at once, then carry them to their end."""
+        asked = {}
+        for command in commands:
+            before = self.ledger.asking(self.engine, command) if isinstance(command, DeleteRecords) else []
+            ticket = self.engine.propose(command, sync=sync)
+            asked[id(ticket)] = (ticket, before)
+        self.answer(asked)
+        for _ in range(100):
+            for pen in self.pens:
+                pen.advance(self.engine, self.ledger)
+                self.answer(asked)
+                if pen.stage is Stage.IDLE and pen.writer.failed is None:
+                    pen.writer.keep_reserve()
+        assert not asked
+
+    def answer(self, asked):
+        self.ledger.looked(self.engine)
+        for ticket in self.engine.take_effects().finished:
+            _, before = asked.pop(id(ticket))
+            self.ledger.answered(self.engine, ticket, before, asked_ms=self.engine.now_ms())
+
+    def end(self, how, seed):
+        power = how is not PROCESS
+        at_least = self.ledger.crashing(power=power)
+        if power:
+            self.disk.power_loss(how, seed)
+        else:
+            self.disk.process_death()
+        self.ledger.crashed(at_least, power=power)
+
+    def read_everything(self):
+        for name in self.engine.names():
+            from_seq = 0
+            while from_seq < self.state(name).head_seq:
+                query = DiffQuery(topic=name, from_seq=from_seq)
+                plan, records = read_page(self.engine, self.disk, query)
+                self.ledger.read(self.engine, query, plan, records, self.state(name))
+                from_seq = plan.next_from_seq
+
+
+class Operation:
+    """`setup(scene)` runs once; `act(scene)` is what the crash strikes. `unopened`: the act opens the store itself."""
+
+    def __init__(self, name, setup, act, *, unopened=False, **options):
+        self.name, self.act, self.unopened, self.options = name, act, unopened, options
+        scene = Watched(SimDisk(1), **options)
+        scene.begin()
+        scene.open()
+        setup(scene)
+        if not unopened:
+            scene.end(PROCESS, 0)
+        self.snapshot = scene.disk.snapshot()
+        self.clock_ms = scene.clock.now_ms()
+        self.calls = self._count()
+
+    def points(self):
+        """Every (call, how much of it took effect, end) there is."""
+        for call in range(self.calls + 1):
+            parts = list(Landed) if call < self.calls else [Landed.NONE]
+            yield from itertools.product([call], parts, ENDS)
+
+    def strike(self, call, landed, how):
+        """One crash point, from the snapshot to the second recovery."""
+        scene = self._scene()
+        if not self.unopened:
+            scene.open()
+        scene.disk.crash_at(call, landed)
+        try:
+            self.act(scene)
+        except SimCrash:
+            assert call < self.calls
+        scene.end(how, call)
+        scene.open()
+        scene.read_everything()
+        before = scene.facts()
+        scene.disk.drop_caches()
+        scene.end(PROCESS, call)
+        scene.open()
+        assert before == scene.facts()  # I-10
+
+    def _scene(self):
+        disk = SimDisk(1)
+        disk.restore(self.snapshot)
+        scene = Watched(disk, **self.options)
+        scene.clock.set(self.clock_ms + 10)
+        scene.begin()
+        return scene
+
+    def _count(self):
+        scene = self._scene()
+        if not self.unopened:
+            scene.open()
+        before = scene.disk.mutations
+        self.act(scene)
+        return scene.disk.mutations - before

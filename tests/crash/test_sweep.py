@@ -1,0 +1,160 @@
+"""The crash sweep: append, delete, topics, config, rotation and recovery itself, struck at every disk call."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.crash.scene import append, deletion, put_topic
+from tests.crash.sweep import Operation
+from topics.engine.commands import DeleteTopic
+from topics.testing.survival import Shape
+
+GATE_POINTS = 30  # of each operation
+CLASSES = ("ephemeral", "memory", "disk", "fsync")
+
+
+def topics(scene):
+    for durability in CLASSES:
+        scene.do(put_topic(durability, durability=durability))
+        scene.do(append(durability, 1, 2, 3, tag=[b"red", b"", b"green"]))
+
+
+def few(scene):
+    scene.do(put_topic("disk", durability="disk"))
+    scene.do(append("disk", 1, 2, 3))
+
+
+def append_to(durability, count, *, sync=False):
+    def act(scene):
+        scene.do(append(durability, *range(count)), sync=sync)
+        scene.do(append(durability, 100), append(durability, 101), append(durability, 102, 103))
+
+    return act
+
+
+def all_at_once(scene):
+    """One batch of every class, multi-record writes, and a topic that is made by its first write."""
+    scene.do(*(append(durability, 10, 11, 12) for durability in CLASSES), append("new", 1, 2))
+
+
+def idempotent(scene):
+    scene.do(append("disk", 20, 21, 22, key=b"k1", dedup_id=[b"a", b"b", b"a"]))
+    scene.do(
+        append("disk", 30, 31, key=b"k2", dedup_id=[b"b", b"c"]),
+        append("disk", 30, 31, key=b"k2", dedup_id=[b"b", b"c"]),
+        append("fsync", 5, key=b"k3"),
+    )
+    scene.do(append("disk", 20, 21, 22, key=b"k1", dedup_id=[b"a", b"b", b"a"]))
+    scene.do(append("disk", 40, dedup_id=[b"c"]))
+
+
+def above_the_ceiling(scene):
+    scene.do(append("disk", *range(60)))
+    scene.do(append("disk", *range(100, 170)))
+
+
+def deleting(scene):
+    scene.do(
+        deletion("fsync", before_seq=2), deletion("disk", match="red"), deletion("memory", before_seq=100)
+    )
+    scene.do(append("disk", 5), deletion("disk", before_seq=100), append("disk", 6))
+
+
+def configuring(scene):
+    scene.do(put_topic("disk", durability="fsync"), append("disk", 7))
+    scene.do(put_topic("fsync", durability="memory", cap_records=2), append("fsync", 8, 9))
+
+
+def remaking(scene):
+    scene.do(DeleteTopic(topic="disk"), append("disk", 1, 2))
+    scene.do(DeleteTopic(topic="fsync"), put_topic("fsync", durability="disk"), append("fsync", 3))
+
+
+def rotating(scene):
+    for i in range(14):
+        scene.do(append("disk", b'"' + b"%d" % i * 150 + b'"'), append("fsync", b'"' + b"y" * 90 + b'"'))
+
+
+def resting(scene):
+    scene.clock.advance(2000)
+    scene.engine.tick()
+    scene.do(append("ephemeral", 9))
+    for writer in scene.opened.writers:
+        writer.mark()
+
+
+def torn(how, seed):
+    """Ends with a tail that is partly there, for recovery to cut."""
+
+    def setup(scene):
+        topics(scene)
+        scene.do(append("disk", *range(30)), append("memory", *range(10)))
+        scene.do(deletion("disk", match="red"))
+        scene.end(how, seed)
+
+    return setup
+
+
+def recovering(scene):
+    scene.open()
+
+
+OPERATIONS = {
+    **{f"append to {name}": (topics, append_to(name, 5), {}) for name in CLASSES},
+    "append synced by wish": (topics, append_to("disk", 2, sync=True), {}),
+    "append of all classes at once": (topics, all_at_once, {"shards": 2}),
+    "append with keys and duplicates": (topics, idempotent, {}),
+    "append above the ceiling": (few, above_the_ceiling, {}),
+    "delete": (topics, deleting, {"shards": 3}),
+    "config": (topics, configuring, {"shards": 2}),
+    "topic delete and recreate": (topics, remaking, {"shards": 2}),
+    "rotation": (topics, rotating, {}),
+    "rest and mark": (topics, resting, {}),
+    "recovery after power loss": (torn(Shape.RANDOM_PAGES, 3), recovering, {"unopened": True}),
+    "recovery after torn sectors": (torn(Shape.TORN_SECTORS, 5), recovering, {"unopened": True, "shards": 2}),
+    "recovery after process death": (torn("process", 0), recovering, {"unopened": True, "shards": 2}),
+}
+
+
+def operation(name):
+    setup, act, options = OPERATIONS[name]
+    return Operation(name, setup, act, **options)
+
+
+def strike_all(found, points):
+    for point in points:
+        try:
+            found.strike(*point)
+        except AssertionError as error:
+            error.add_note(
+                f"{found.name}: crash at call {point[0]} of {found.calls}, {point[1]}, end {point[2]}"
+            )
+            raise
+
+
+@pytest.mark.rule(
+    "S2.1", "S2.5", "S2.6", "S2.7", "S2.10", "S2.11", "S2.12", "S2.13", "S2.15", "S2.17", "S2.20", "S7.14", "T4.2",
+    "T4.3", "T4.12", "T4.23", "T4.25", "T4.31",
+)  # fmt: skip
+@pytest.mark.invariant("I-07", "I-08", "I-10", "I-17")
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_crash_points_of(name):
+    found = operation(name)
+    points = list(found.points())
+    chosen = random.Random(name).sample(points, min(GATE_POINTS, len(points)))
+    strike_all(found, chosen)
+
+    print(f"{name}: {found.calls} disk calls, {len(chosen)} of {len(points)} crash points")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_crash_point_of(name):
+    found = operation(name)
+    points = list(found.points())
+    strike_all(found, points)
+
+    print(f"{name}: {found.calls} disk calls, all {len(points)} crash points")
