@@ -121,14 +121,16 @@ class Shard:
         if not entries and not timed:
             return None
         sync = _order_stages(entries) or timed
-        chunks = tuple(chunk for entry in entries for chunk in entry.chunks)
-        size = sum(entry.size for entry in entries)
+        chunks: list[bytes] = []
+        size = frames = 0
+        for entry in entries:
+            chunks += entry.chunks
+            size += entry.size
+            frames += entry.frames
         self.pending_bytes -= size
         assert self.pending_bytes >= 0
         assert size == sum(map(len, chunks))
-        self.in_flight = WalBatch(
-            self.number, chunks, size, sum(entry.frames for entry in entries), sync, tuple(entries)
-        )  # fmt: skip
+        self.in_flight = WalBatch(self.number, tuple(chunks), size, frames, sync, tuple(entries))
         self.written = False
         return self.in_flight
 

@@ -221,7 +221,7 @@ class Engine:
         now_ms = self._state.time.read()
         if due_ms is None or due_ms > now_ms or self._state.shards[lane.shard].read_only is not None:
             return None
-        return Retire(topic=name) if now_ms - topic.retired_ms >= FLOOR_STALENESS_MS else None
+        return Retire(topic=name) if now_ms - topic.watermark_ms >= FLOOR_STALENESS_MS else None
 
     def plan_diff(self, query: diff.DiffQuery) -> diff.DiffPlan:
         """Plan a read; touches nothing but the time of last reading.
@@ -345,8 +345,8 @@ class Engine:
         topic, state = lane.topic, self._state
         if topic is None:
             return
-        if lane.blocked or lane.retiring is not None or now_ms - topic.retired_ms < FLOOR_STALENESS_MS:
-            state.expiry.set(lane.topic_id, max(topic.retired_ms, now_ms) + FLOOR_STALENESS_MS)
+        if lane.blocked or lane.retiring is not None or now_ms - topic.watermark_ms < FLOOR_STALENESS_MS:
+            state.expiry.set(lane.topic_id, now_ms + FLOOR_STALENESS_MS)
             return
         try:
             propose_retire(state, lane, Ticket(Retire(topic=lane.name)), now_ms)

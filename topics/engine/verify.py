@@ -112,6 +112,7 @@ def _topic(topic: Topic) -> dict[str, object]:
         "delete_below": topic.delete_below,
         "ceiling": topic.ceiling,
         "retired_ms": topic.retired_ms,
+        "watermark_ms": topic.watermark_ms,
         "last_write_ts": topic.last_write_ts,
         "live": (index.live_count, index.live_bytes),
         "ts": index.ts[span].tobytes(),

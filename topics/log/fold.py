@@ -48,6 +48,7 @@ def write_result(topic: Topic, written: WriteResult, ts: int) -> None:
 
 def watermark(topic: Topic, ts: int) -> None:
     """Time alone moves the floor: computed from the ts, which is all the frame carries."""
+    topic.watermark_ms = ts
     retention.retire(topic, ts)
 
 

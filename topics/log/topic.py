@@ -26,6 +26,7 @@ class Topic:
     __slots__ = (
         "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "last_write_ts",
         "name", "regions", "results", "retired_ms", "topic_id",
+        "watermark_ms",
     )  # fmt: skip
 
     def __init__(self, topic_id: int, name: str, epoch: int, config: TopicConfig) -> None:
@@ -44,6 +45,7 @@ class Topic:
         self.delete_below = 0
         self.ceiling = CEILING_STEP_FIRST
         self.retired_ms = 0
+        self.watermark_ms = 0
         self.last_write_ts = 0
 
     @property
