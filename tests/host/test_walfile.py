@@ -281,6 +281,15 @@ def test_no_mark_is_written_beyond_the_end_of_its_file(left):
     )
 
 
+def test_a_sync_without_frames_needs_no_room():
+    log = Log(SMALL)
+    wal = WalFile(0, 0, SeededEntropy(1), SMALL)
+    wal.go_on(log.wal.file, log.wal.file_id, size=1024, tail=1024, next_frame=9)
+    plan = wal.place(WalBatch(0, (), 0, 0, True, ()), TS)
+
+    assert ([], [SyncData(wal_path(log.wal.file))]) == (plan.write, plan.sync)
+
+
 def test_one_plan_at_a_time():
     log = Log()
     log.wal.place(log.batch(), TS)

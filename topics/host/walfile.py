@@ -197,7 +197,7 @@ class WalFile:
         if mark:
             chunks.insert(0, mark)
         size = batch.size + len(mark)
-        assert self._tail + size + MARK_SIZE <= self._size
+        assert size == 0 or self._tail + size + MARK_SIZE <= self._size
         path = self._path
         if size:
             ops.append(Write(path, self._tail, chunks))
