@@ -30,6 +30,7 @@ from topics.simulation.oracle import (
     find_prefixes,
 )
 from topics.simulation.watch import SyncWatch
+from topics.testing.faults import Call
 from topics.testing.simdisk import SimDisk
 
 
@@ -193,6 +194,9 @@ class Ledger:
         )
         for shard, (log, count) in enumerate(zip(self.logs, kept, strict=True)):
             self._whole = self._whole and count == len(log.units)
+            if not power:  # the call that crashed told nobody what it wrote
+                for unit in log.units[log.written : count]:
+                    self.watch.observe(Call("write", unit.path, unit.stop - len(unit.data)))
             del log.units[count:]
             log.written = count
             for claims in self.claims.values():
