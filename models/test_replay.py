@@ -4,6 +4,8 @@ Several topics of all classes, on one shard or two, with commands overlapping in
 caught as `apply` gets it live and compared with what a scan of the bytes finds.
 """
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 from hypothesis import settings
@@ -116,10 +118,8 @@ class Replay(RuleBasedStateMachine):
         self.propose(Sync(shard=0))
 
     def propose(self, command, *, sync=False):
-        try:
+        with suppress(Rejected):
             self.driver.propose(command, sync=sync)
-        except Rejected:
-            pass
 
     @rule(ms=st.sampled_from([1, 9, 500, 1001, 2500]))
     def let_time_pass(self, ms):
