@@ -72,15 +72,22 @@ def check_json_many(pieces: Sequence[bytes], *, field: str = "data") -> None:
         whole = list(map(len, _texts.decode(joined))) == list(map(len, pieces))
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         whole = False
-    if whole and depth_fits(joined, JSON_DEPTH_MAX + 1):
+    if whole and (are_short(pieces) or depth_fits(joined, JSON_DEPTH_MAX + 1)):
         return
     for index, piece in enumerate(pieces):
         check_json(piece, field=f"records[{index}].{field}")
 
 
+def are_short(pieces: Iterable[bytes]) -> bool:
+    """True if no JSON text among these is long enough to nest too deep: a level takes two bytes."""
+    return max(map(len, pieces)) <= 2 * JSON_DEPTH_MAX
+
+
 def depth_fits(text: bytes, depth_max: int) -> bool:
     """True if a JSON text nests at most so deep. For text that is no JSON the answer means nothing."""
     assert depth_max >= _PEELS
+    if len(text) <= 2 * depth_max:
+        return True
     structure = text.translate(None, _REST)
     if structure.count(b"[") + structure.count(b"{") <= depth_max:
         return True

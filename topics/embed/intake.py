@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.wire import check_json_many, depth_fits
+from topics.codec.wire import are_short, check_json_many, depth_fits
 from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
@@ -26,6 +26,8 @@ _FIELDS: Final = frozenset(
 _RESERVED_META: Final = ("$", "_topics")
 _RESERVED_DEDUP: Final = (b"dl:", b"sched:")
 _ONLY_RAW: Final = {msgspec.Raw}
+_ONLY_DICTS: Final = {dict}
+_VALUES: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -35,9 +37,7 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
     Raises:
         Rejected: naming `records[i].field`, or the limit.
     """
-    if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
-        raise invalid("records", f"must be a list of records, not one {type(records).__name__}")
-    given = records if isinstance(records, list) else list(records)
+    given = records if type(records) is list else _listed(records)
     if len(given) > limits.records_per_write:
         raise Rejected(
             Code.BATCH_TOO_LARGE,
@@ -45,16 +45,43 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
             limit=limits.records_per_write,
         )
     default_node = None if node is None else text_bytes("node", node, bytes_max=limits.node_bytes)
-    if set(map(type, given)) == _ONLY_RAW:
+    kinds = set(map(type, given))
+    columns: RecordColumns | None = None
+    if kinds == _ONLY_RAW:
         columns = RecordColumns(list(map(bytes, given)))
         check_json_many(columns.data)
-    else:
+    elif kinds == _ONLY_DICTS:
+        columns = _bare_values(given)
+    if columns is None:
         columns = _Intake(given, limits).columns()
     if default_node is not None:
         own = columns.node or [b""] * len(columns)
         columns.node = [name or default_node for name in own]
     _check_sizes(columns, limits)
     return columns
+
+
+def _listed(records: Iterable[Any]) -> list[Any]:
+    if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
+        raise invalid("records", f"must be a list of records, not one {type(records).__name__}")
+    return list(records)
+
+
+def _bare_values(given: Sequence[dict[str, Any]]) -> RecordColumns | None:
+    """The columns of records that are `{"data": a JSON value}` and no more; None if one needs a closer look."""
+    if set(map(len, given)) != {1}:
+        return None
+    try:
+        values = [record["data"] for record in given]
+        if not _VALUES.issuperset(map(type, values)):
+            return None
+        texts = list(map(_encode, values))
+    except (LookupError, RecursionError, TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+        return None  # the way record by record names it
+    for text, value in zip(texts, values, strict=True):
+        if b"null" in text and not _finite(value):
+            return None
+    return RecordColumns(texts) if are_short(texts) or all(map(_shallow, texts)) else None
 
 
 def encode_json(field: str, value: object) -> bytes:
@@ -194,6 +221,10 @@ def _check_sizes(columns: RecordColumns, limits: Limits) -> None:
                 f"records[{i}]: {size} bytes of data and meta are more than the limit of {limits.record_bytes}",
                 limit=limits.record_bytes,
             )
+
+
+def _shallow(text: bytes) -> bool:
+    return depth_fits(text, JSON_DEPTH_MAX)
 
 
 def _finite(value: object) -> bool:
