@@ -82,8 +82,8 @@ class Scene:
     def create(self, topic, **config):
         return self.run(PutTopic(topic=topic, config=parse_config(config)))
 
-    def put(self, topic, *datas, key=None, sync=False, **columns):
-        return self.run(append(topic, *datas, key=key, **columns), sync=sync)
+    def put(self, topic, *datas, idempotency_key=None, sync=False, **columns):
+        return self.run(append(topic, *datas, idempotency_key=idempotency_key, **columns), sync=sync)
 
     def delete(self, topic, *, before_seq=None, match=None):
         return self.run(deletion(topic, before_seq=before_seq, match=match))
@@ -134,9 +134,9 @@ class Scene:
         self.disk.flip(path, offset * 8 + bit)
 
 
-def append(topic, *datas, key=None, create=True, **columns):
+def append(topic, *datas, idempotency_key=None, create=True, **columns):
     records = RecordColumns([data if isinstance(data, bytes) else b"%d" % data for data in datas], **columns)
-    return Append(topic=topic, records=records, idempotency_key=key, create=create)
+    return Append(topic=topic, records=records, idempotency_key=idempotency_key, create=create)
 
 
 def deletion(topic, *, before_seq=None, match=None):

@@ -1,4 +1,4 @@
-"""A process that appends with 8 threads in class fsync is killed: what it had acknowledged is there, nothing else is odd.
+"""A process that appends with 8 threads in class fsync is killed: all it had acknowledged is there, in order.
 
 The child writes each acknowledgement to a pipe before its thread goes on, so the parent knows at least all that a
 caller knew. Then the same on the simulated disk, where the machine dies too.
@@ -71,7 +71,7 @@ def note(acknowledged, life, line):
 
 
 def check(path, acknowledged):
-    """Nothing acknowledged is missing, no hole, the head is the last intact record, each write is whole and in order."""
+    """Nothing acknowledged is missing, no hole, the head is the last intact record, each write whole and in order."""
     with topics.open(path) as store:
         assert not store.read_only
         topic = store.topic("t")

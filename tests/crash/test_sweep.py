@@ -40,13 +40,13 @@ def all_at_once(scene):
 
 
 def idempotent(scene):
-    scene.do(append("disk", 20, 21, 22, key=b"k1", dedup_id=[b"a", b"b", b"a"]))
+    scene.do(append("disk", 20, 21, 22, idempotency_key=b"k1", dedup_id=[b"a", b"b", b"a"]))
     scene.do(
-        append("disk", 30, 31, key=b"k2", dedup_id=[b"b", b"c"]),
-        append("disk", 30, 31, key=b"k2", dedup_id=[b"b", b"c"]),
-        append("fsync", 5, key=b"k3"),
+        append("disk", 30, 31, idempotency_key=b"k2", dedup_id=[b"b", b"c"]),
+        append("disk", 30, 31, idempotency_key=b"k2", dedup_id=[b"b", b"c"]),
+        append("fsync", 5, idempotency_key=b"k3"),
     )
-    scene.do(append("disk", 20, 21, 22, key=b"k1", dedup_id=[b"a", b"b", b"a"]))
+    scene.do(append("disk", 20, 21, 22, idempotency_key=b"k1", dedup_id=[b"a", b"b", b"a"]))
     scene.do(append("disk", 40, dedup_id=[b"c"]))
 
 

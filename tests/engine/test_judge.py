@@ -35,7 +35,7 @@ def offsets(data):
     for item in seen.items:
         if isinstance(item, Run):
             starts = accumulate(item.lengths, initial=item.offset)
-            found.update(zip(range(item.seq_start, item.seq_stop), starts))
+            found.update(zip(range(item.seq_start, item.seq_stop), starts, strict=False))
     return found, seen.end
 
 
@@ -147,7 +147,7 @@ def test_with_the_boot_id_unchanged_a_short_tail_is_torn():
 @pytest.mark.rule("T2.9", "T4.8")
 def test_zeros_where_a_mark_says_there_was_data_are_corruption():
     data = log_of()
-    at, end = offsets(data)
+    at, _ = offsets(data)
     data[at[2] : at[4]] = bytes(at[4] - at[2])
     assert State.CORRUPT is verdict(data).state
 
@@ -197,7 +197,7 @@ def test_past_damage_scanning_resumes_at_the_next_whole_frame_not_inside_a_paylo
     scene.open()
     scene.create("t", durability="fsync")
     scene.put("t", 1)
-    at, end = offsets(scene.disk.content(scene.files()[0]))
+    at, _ = offsets(scene.disk.content(scene.files()[0]))
     frame = scene.disk.content(scene.files()[0])[at[1] : at[1] + 60]
     scene.put("t", frame + frame)  # a payload that holds what looks like frames
     scene.put("t", 3)

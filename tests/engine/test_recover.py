@@ -1,4 +1,4 @@
-"""What recovery tells and what it keeps: damage by topic and seqs, cuts by bytes and seqs, and state by the same apply."""
+"""What recovery tells and keeps: damage by topic and seqs, cuts by bytes and seqs, and state by the same apply."""
 
 from __future__ import annotations
 
