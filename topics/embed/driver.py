@@ -321,3 +321,5 @@ class LocalEngine:
             writer.end_mark(error)
         finally:
             self._led.discard(writer.shard)
+            if self._closing:
+                self._changed.notify_all()  # `close` waits for this

@@ -1,0 +1,54 @@
+"""Closing a store while its housekeeping thread is at work."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import topics
+from topics.host.clock import SystemClock
+from topics.host.disk import OsDisk, SystemCalls
+from topics.host.entropy import SystemEntropy
+from topics.host.opening import open_store
+
+PATIENCE_S = 5
+
+
+def test_closing_during_a_closing_mark_comes_to_its_end(tmp_path: Path) -> None:
+    """The thread that writes the mark tells whoever waits for it when it is done."""
+    is_marking, go_on, hold = threading.Event(), threading.Event(), threading.Event()
+
+    def sync(fd: int) -> None:
+        if hold.is_set() and threading.current_thread().name == "topics-housekeeping":
+            is_marking.set()
+            go_on.wait(PATIENCE_S)
+        os.fsync(fd)
+
+    disk = OsDisk(tmp_path, calls=SystemCalls(sync_data=sync))
+    opened = open_store(
+        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda: None
+    )
+    store = topics.Store(opened, disk)
+    store.create("t", durability="fsync").put(1)
+    hold.set()
+    assert is_marking.wait(PATIENCE_S)  # 50 ms after the last sync
+    closing = threading.Thread(target=store.close, daemon=True)
+    closing.start()
+    is_waiting = wait_until(lambda: store._local._closing)
+    go_on.set()
+    closing.join(PATIENCE_S)
+
+    assert is_waiting
+    assert not closing.is_alive()
+    disk.close()
+
+
+def wait_until(holds: Callable[[], bool]) -> bool:
+    """Look again and again, without sleeping, for as long as patience lasts."""
+    until = time.monotonic() + PATIENCE_S
+    while not holds() and time.monotonic() < until:
+        os.sched_yield()
+    return holds()
