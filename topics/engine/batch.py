@@ -107,6 +107,12 @@ class Shard:
         """True if nothing waits and nothing is in flight."""
         return not self.pending and self.in_flight is None
 
+    @property
+    def unwritten_bytes(self) -> int:
+        """Bytes that `space_left` does not know of yet: what waits, and what is being written."""
+        writing = self.in_flight.size if self.in_flight is not None and not self.written else 0
+        return self.pending_bytes + writing
+
     def add(self, entry: Entry) -> None:
         assert self.read_only is None
         self.pending.append(entry)

@@ -198,7 +198,8 @@ class Engine:
     def next_deadline_ms(self) -> int | None:
         """When `tick` or `take_batch` next has something to do by time alone; None if nothing is due ever."""
         state = self._state
-        due = [shard.synced_ms + self._sync_interval_ms for shard in state.shards if shard.unsynced]
+        syncing = [shard for shard in state.shards if shard.unsynced and shard.read_only is None]
+        due = [shard.synced_ms + self._sync_interval_ms for shard in syncing]
         due.extend(lane.touched_ms + TOPIC_IDLE_MS for lane in list(state.touched.values())[:1])
         if (first := state.expiry.first_ms()) is not None:
             due.append(first)
@@ -365,7 +366,10 @@ class Engine:
         state, topic = self._state, lane.topic
         assert topic is not None
         state.touched.pop(lane.topic_id, None)
-        if topic.config.durability is Durability.FSYNC or not lane.idle or lane.ceiling == lane.next_seq - 1:
+        if topic.config.durability is Durability.FSYNC or lane.ceiling == lane.next_seq - 1:
+            return
+        if not lane.idle:
+            state.touch(lane, now_ms)  # still on its way: it has not rested yet
             return
         if state.shards[lane.shard].read_only is None:
             state.enqueue(lane.shard, exact_head(state, lane, now_ms))

@@ -141,7 +141,7 @@ class EngineState:
     def check_space(self, shard_number: int, size: int, *, keep_reserve: bool) -> None:
         """Room for `size` more bytes, before any seq: appends and creations leave the reserve alone (storage 3)."""
         shard = self.shards[shard_number]
-        needed = shard.pending_bytes + size + (self.limits.wal_reserve if keep_reserve else 0)
+        needed = shard.unwritten_bytes + size + (self.limits.wal_reserve if keep_reserve else 0)
         if needed > shard.space_left:
             raise Rejected(
                 Code.DISK_LOW,
