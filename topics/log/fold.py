@@ -113,6 +113,7 @@ def carry(topic: Topic, carried: Carried) -> None:
     floors.evict_floor, floors.lost_ts = carried.evict_floor, carried.lost_ts
     topic.last_write_ts = carried.last_write_ts
     topic.delete_below = carried.head_seq + 1  # its deletes were not logged, and it is empty
+    topic.watermark_ms = 0  # nor were its watermarks
     topic.results, topic.dedup_ids = Results(), DedupIds()
     floors.reasons = {Reason(reason): last_seq for reason, last_seq in carried.reasons.items()}
     first = carried.evict_floor
