@@ -34,6 +34,7 @@ _STRING: Final = re.compile(rb'"[^"]*"')
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _STEPS: Final = bytes.maketrans(b"[]", b"\x01\xff")  # +1 and -1 as signed bytes
 _PEELS: Final = 4
+FLAT_BYTES: Final = 2 * JSON_DEPTH_MAX  # a level takes two bytes: no JSON text up to here nests too deep
 
 _NOT_PLAIN: Final = ~DURABLE
 
@@ -65,22 +66,18 @@ def check_json_many(pieces: Sequence[bytes], *, field: str = "data") -> None:
     """
     if not pieces:
         return
+    sizes = list(map(len, pieces))
     joined = b"[" + b",".join(pieces) + b"]"
     try:
         joined.decode()
         # Equal counts and lengths put each text exactly where its piece is: joined texts fill the list without a gap.
-        whole = list(map(len, _texts.decode(joined))) == list(map(len, pieces))
+        whole = list(map(len, _texts.decode(joined))) == sizes
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         whole = False
-    if whole and (are_short(pieces) or depth_fits(joined, JSON_DEPTH_MAX + 1)):
+    if whole and (max(sizes) <= FLAT_BYTES or depth_fits(joined, JSON_DEPTH_MAX + 1)):
         return
     for index, piece in enumerate(pieces):
         check_json(piece, field=f"records[{index}].{field}")
-
-
-def are_short(pieces: Iterable[bytes]) -> bool:
-    """True if no JSON text among these is long enough to nest too deep: a level takes two bytes."""
-    return max(map(len, pieces)) <= 2 * JSON_DEPTH_MAX
 
 
 def depth_fits(text: bytes, depth_max: int) -> bool:

@@ -58,7 +58,7 @@ class LocalEngine:
         """
         self.check_open()
         with self.lock:
-            self.check_open()  # again: `close` may have been faster
+            self._check_not_closed()  # again: `close` may have been faster
             ticket = self._propose(command, sync=sync)
             try:
                 while not ticket.done:
@@ -91,13 +91,16 @@ class LocalEngine:
 
     def check_open(self) -> None:
         """Refuse after `close`, and in a forked child: the parent owns the directory."""
-        if self._closing:
-            raise Rejected(Code.SHUTTING_DOWN, "the store is closed; open it again")
+        self._check_not_closed()
         if os.getpid() != self._pid:
             raise Rejected(
                 Code.SHUTTING_DOWN,
                 f"the store belongs to process {self._pid}, which forked this one; open another directory here",
             )
+
+    def _check_not_closed(self) -> None:
+        if self._closing:
+            raise Rejected(Code.SHUTTING_DOWN, "the store is closed; open it again")
 
     def close(self) -> None:
         """Finish what is in flight, log exact heads, sync, and leave closing marks. Twice is fine."""

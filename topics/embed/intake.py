@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.wire import are_short, check_json_many, depth_fits
+from topics.codec.wire import FLAT_BYTES, check_json_many, depth_fits
 from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
@@ -27,6 +27,7 @@ _RESERVED_META: Final = ("$", "_topics")
 _RESERVED_DEDUP: Final = (b"dl:", b"sched:")
 _ONLY_RAW: Final = {msgspec.Raw}
 _ONLY_DICTS: Final = {dict}
+_TEXTS_AND_DATA: Final = frozenset({"data", "tag", "node", "key"})
 _VALUES: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -51,7 +52,7 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
         columns = RecordColumns(list(map(bytes, given)))
         check_json_many(columns.data)
     elif kinds == _ONLY_DICTS:
-        columns = _bare_values(given)
+        columns = _alike(given, limits)
     if columns is None:
         columns = _Intake(given, limits).columns()
     if default_node is not None:
@@ -67,21 +68,38 @@ def _listed(records: Iterable[Any]) -> list[Any]:
     return list(records)
 
 
-def _bare_values(given: Sequence[dict[str, Any]]) -> RecordColumns | None:
-    """The columns of records that are `{"data": a JSON value}` and no more; None if one needs a closer look."""
-    if set(map(len, given)) != {1}:
+def _alike(given: Sequence[dict[str, Any]], limits: Limits) -> RecordColumns | None:
+    """The columns of records with one set of fields, `data` a JSON value and the others text, each column in one go.
+
+    None if a record needs a closer look: the way record by record names what is wrong.
+    """
+    fields = given[0].keys()
+    if not _TEXTS_AND_DATA.issuperset(fields) or any(record.keys() != fields for record in given):
         return None
     try:
         values = [record["data"] for record in given]
         if not _VALUES.issuperset(map(type, values)):
             return None
         texts = list(map(_encode, values))
+        optional = {name: _encoded_texts(given, name) for name in fields if name != "data"}
     except (LookupError, RecursionError, TypeError, ValueError, OverflowError, msgspec.MsgspecError):
-        return None  # the way record by record names it
+        return None
+    for name, column in optional.items():
+        if not all(column) or max(map(len, column)) > getattr(limits, f"{name}_bytes"):
+            return None
     for text, value in zip(texts, values, strict=True):
         if b"null" in text and not _finite(value):
             return None
-    return RecordColumns(texts) if are_short(texts) or all(map(_shallow, texts)) else None
+    if max(map(len, texts)) > FLAT_BYTES and not all(depth_fits(text, JSON_DEPTH_MAX) for text in texts):
+        return None
+    return RecordColumns(texts, tag=optional.get("tag"), node=optional.get("node"), key=optional.get("key"))
+
+
+def _encoded_texts(given: Sequence[dict[str, Any]], name: str) -> list[bytes]:
+    texts = [record[name] for record in given]
+    if set(map(type, texts)) != {str}:
+        raise TypeError(name)
+    return list(map(str.encode, texts))
 
 
 def encode_json(field: str, value: object) -> bytes:
@@ -221,10 +239,6 @@ def _check_sizes(columns: RecordColumns, limits: Limits) -> None:
                 f"records[{i}]: {size} bytes of data and meta are more than the limit of {limits.record_bytes}",
                 limit=limits.record_bytes,
             )
-
-
-def _shallow(text: bytes) -> bool:
-    return depth_fits(text, JSON_DEPTH_MAX)
 
 
 def _finite(value: object) -> bool:

@@ -52,10 +52,11 @@ class Topic:
         sync: bool = False,
     ) -> Appended:
         """Append one record: any JSON value, `topics.Raw` JSON text, or bytes. See `put_many`."""
-        record: dict[str, Any] = {
-            "data": data, "tag": tag, "node": node, "key": key, "meta": meta, "ttl_ms": ttl_ms, "dedup_id": dedup_id,
+        optional = {
+            "tag": tag, "node": node, "key": key, "meta": meta, "ttl_ms": ttl_ms, "dedup_id": dedup_id,
             "content_type": content_type, "priority": priority, "delay_ms": delay_ms,
         }  # fmt: skip
+        record = {"data": data} | {name: value for name, value in optional.items() if value is not None}
         return self.put_many(
             [record], idempotency_key=idempotency_key, expected_head=expected_head, create=create, sync=sync
         )
