@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 LOST = "lost"
-CLASSES = ("delivered", LOST, "deleted", "expired", "own_node", "filtered")
 
 
 @dataclass
@@ -35,7 +34,7 @@ class OracleTopic:
         self.evict_floor = 1
         self.keys: dict[bytes, tuple[int, list[int], int]] = {}  # key -> (expires_at, seqs, duplicates)
         self.ids: dict[bytes, tuple[int, int]] = {}  # dedup id -> (expires_at, seq)
-        self.logged = 1, {}, {}  # evict_floor, keys and ids of the time before it was ephemeral
+        self.logged = 1, {}, {}  # evict_floor, keys and ids that an ephemeral time adds nothing to
 
     @property
     def head(self) -> int:
@@ -61,7 +60,7 @@ class OracleTopic:
         seqs, new = [], {}
         for entry in entries:
             expires_at, seq = self.ids.get(entry.dedup_id, (0, 0))
-            if expires_at < ts and entry.dedup_id not in in_flight or not entry.dedup_id:
+            if (expires_at < ts and entry.dedup_id not in in_flight) or not entry.dedup_id:
                 seq = self.head + len(new) + 1
                 new[seq] = entry
                 self.ids[entry.dedup_id] = (ts + self.config.dedup_window_ms, seq)
@@ -83,20 +82,15 @@ class OracleTopic:
         return len(gone)
 
     def configure(self, ts: int, config) -> None:
-        if (
-            self.config.durability == "ephemeral" != config.durability
-        ):  # its head and floors are logged, no more
+        if self.config.durability == "ephemeral" != config.durability:
+            # Its head and floors go to the log now, and nothing else of it.
             self.keys, self.ids = {}, {}
             for entry in self.log.values():
                 entry.end = entry.end if entry.end == LOST else "deleted"
         self.config = config
         self.pass_time(ts)
         self.evict()
-        self.logged = (
-            self.evict_floor,
-            dict(self.keys),
-            dict(self.ids),
-        )  # what an ephemeral time will not add to
+        self.logged = self.evict_floor, dict(self.keys), dict(self.ids)
 
     def pass_time(self, ts: int) -> None:
         """Own TTL expires silently, topic TTL loses; whichever passed first counts (semantics 4 and 6)."""
@@ -108,6 +102,12 @@ class OracleTopic:
                 self.lose(seq, "ttl")
             elif own is not None and own < ts:
                 entry.end = "expired"
+
+    def due(self, now: int) -> bool:
+        """Would time alone, passing up to `now`, end a record?"""
+        ttl = self.config.ttl_ms
+        entries = [self.log[seq] for seq in self.live()]
+        return any((ttl and e.ts + ttl < now) or (e.expires_at or now) < now for e in entries)
 
     def evict(self) -> None:
         cap_records, cap_bytes = self.config.cap_records, self.config.cap_bytes
@@ -136,49 +136,3 @@ class OracleTopic:
                 entry.reasons = entry.reasons & {"crash"} | {"restart"}
                 entry.end, entry.ts = LOST, ts
         self.evict_floor, self.keys, self.ids = last + 1, *map(dict, self.logged[1:])
-
-    # Reading.
-
-    def due(self, now: int) -> bool:
-        """Would time alone, passing up to `now`, end a record?"""
-        ttl = self.config.ttl_ms
-        entries = [self.log[seq] for seq in self.live()]
-        return any((ttl and e.ts + ttl < now) or (e.expires_at or now) < now for e in entries)
-
-    def start_of(self, from_ts: int) -> int:
-        """The bound before everything at or after `from_ts`, losses included."""
-        if any(e.ts >= from_ts and e.end == LOST for s, e in self.log.items() if s < self.evict_floor):
-            return 0
-        above = [s for s, e in self.log.items() if e.ts >= from_ts and (s >= self.earliest or e.in_range)]
-        return min((s for s in above if s >= self.evict_floor), default=self.head + 1) - 1
-
-    def read(self, *, now: int, from_seq=0, from_ts=None, epoch=None, limit, nodes=frozenset(), accepts=None):
-        """(from_seq, delivered seqs, next_from_seq, gap as (from, to, reason) or None, account)."""
-        from_seq = from_seq if from_ts is None else self.start_of(from_ts)
-        anew = epoch not in (None, self.epoch) or from_seq > self.head
-        from_seq = 0 if anew else from_seq
-        account = dict.fromkeys(CLASSES, 0)
-        delivered: list[int] = []
-        cursor, gap = from_seq, None
-        first = self.log.get(from_seq + 1)
-        if from_seq + 1 < self.evict_floor or (first and first.in_range):
-            cursor = self.earliest - 1 if from_seq + 1 < self.evict_floor else first.in_range
-            reasons = set().union(*(self.log[s].reasons for s in range(from_seq + 1, cursor + 1)))
-            gap = (from_seq + 1, cursor, reasons.pop() if len(reasons) == 1 else "mixed")
-            account[LOST] = cursor - from_seq
-        while cursor < self.head and len(delivered) < limit and not self.log[cursor + 1].in_range:
-            cursor += 1
-            what = self.classify(self.log[cursor], now, nodes, accepts)
-            account[what] += 1
-            if what == "delivered":
-                delivered.append(cursor)
-        return from_seq, delivered, cursor, (1, self.head, "recreated") if anew else gap, account
-
-    def classify(self, entry: Entry, now: int, nodes, accepts) -> str:
-        if entry.end is not None:
-            return entry.end
-        if entry.expires_at is not None and entry.expires_at < now:
-            return "expired"
-        if entry.node in nodes and self.config.dedupe_node:
-            return "own_node"
-        return "filtered" if accepts is not None and not accepts(entry.tag) else "delivered"

@@ -12,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from models.oracle_topic import CLASSES, Entry, OracleTopic
+from models.oracle_page import CLASSES, read
+from models.oracle_topic import Entry, OracleTopic
 from tests.engine.driving import Driver, config, records
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.tickets import Stage
@@ -261,7 +262,8 @@ class Floors(RuleBasedStateMachine):
             from_seq=from_seq, from_ts=from_ts, epoch=epoch, limit=limit, nodes=nodes, match=match
         )
         given = None if match is None else parse_match(match, tag_bytes_max=256)
-        start, seqs, stop, gap, account = self.oracle.read(
+        start, seqs, stop, gap, account = read(
+            self.oracle,
             now=self.now, from_seq=from_seq, from_ts=from_ts, epoch=epoch, limit=limit, nodes=nodes,
             accepts=given and given.accepts,
         )  # fmt: skip
@@ -340,4 +342,4 @@ class Floors(RuleBasedStateMachine):
 
 
 TestFloors = Floors.TestCase
-TestFloors.settings = settings(stateful_step_count=30)
+TestFloors.settings = settings(max_examples=max(300, settings.default.max_examples), stateful_step_count=30)

@@ -209,4 +209,6 @@ def reachable(stage):
 
 
 TestReservations = Reservations.TestCase
-TestReservations.settings = settings(stateful_step_count=40)
+TestReservations.settings = settings(
+    max_examples=max(300, settings.default.max_examples), stateful_step_count=40
+)

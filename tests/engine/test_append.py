@@ -39,11 +39,11 @@ def test_seqs_are_assigned_in_the_order_of_proposals_and_contiguous(driver):
     driver.run()
     one, two = first.result(), second.result()
 
-    assert ((1, 2, [1, 2], 2), (3, 3, [3], 1)) == (
+    assert (
         (one.first_seq, one.last_seq, list(one.seqs), one.count),
         (two.first_seq, two.last_seq, list(two.seqs), two.count),
-    )
-    assert (0, False, False, None) == (one.duplicates, one.deduped, one.created, one.same_body)
+    ) == ((1, 2, [1, 2], 2), (3, 3, [3], 1))
+    assert (one.duplicates, one.deduped, one.created, one.same_body) == (0, False, False, None)
 
 
 @pytest.mark.rule("S2.9", "S2.16", "S9.4", "S9.6", "S3.24")
@@ -59,7 +59,7 @@ def test_limits_are_checked_before_a_seq_is_assigned():
     assert Code.INVALID_REQUEST is refused(driver, 1, priority=5)
     assert Code.INVALID_REQUEST is refused(driver, 1, delay_ms=5)
     assert Code.THROTTLED is refused(driver, 1, 2, 3, tag=[b"a", b"b", b"c"])
-    assert 1 == driver.append(b"x" * 30, tag=b"a").first_seq
+    assert driver.append(b"x" * 30, tag=b"a").first_seq == 1
 
 
 # Idempotency.
@@ -73,13 +73,13 @@ def test_a_repeat_gets_the_first_answer_and_appends_nothing(driver):
     other = driver.append(b"another body", idempotency_key=b"k")
 
     for reply in (again, other):
-        assert (1, 2, [1, 2], 3, 2) == (
+        assert (
             reply.first_seq, reply.last_seq, list(reply.seqs), reply.head_seq, reply.count,
-        )  # fmt: skip
-        assert (False, True) == (reply.created, reply.deduped)
-    assert (True, False) == (again.same_body, other.same_body)
-    assert 3 == driver.state().head_seq
-    assert 4 == driver.append(4, idempotency_key=b"k2").first_seq
+        ) == (1, 2, [1, 2], 3, 2)  # fmt: skip
+        assert (reply.created, reply.deduped) == (False, True)
+    assert (again.same_body, other.same_body) == (True, False)
+    assert driver.state().head_seq == 3
+    assert driver.append(4, idempotency_key=b"k2").first_seq == 4
 
 
 @pytest.mark.rule("S3.19")
@@ -111,11 +111,11 @@ def test_a_second_write_rides_the_first_and_ends_as_it_does(driver):
     driver.take()
     driver.write()
 
-    assert [Stage.PENDING, Stage.RIDING, Stage.RIDING] == [first.stage, second.stage, third.stage]
+    assert [first.stage, second.stage, third.stage] == [Stage.PENDING, Stage.RIDING, Stage.RIDING]
     driver.sync()
-    assert [False, True, True] == [ticket.result().deduped for ticket in (first, second, third)]
-    assert [None, True, False] == [ticket.result().same_body for ticket in (first, second, third)]
-    assert 1 == driver.state().head_seq
+    assert [ticket.result().deduped for ticket in (first, second, third)] == [False, True, True]
+    assert [ticket.result().same_body for ticket in (first, second, third)] == [None, True, False]
+    assert driver.state().head_seq == 1
 
 
 @pytest.mark.rule("S7.4")
@@ -127,8 +127,8 @@ def test_a_rider_is_answered_even_if_the_window_is_over_when_the_first_ends(driv
     driver.engine.read_due("t")
     driver.run()
 
-    assert (True, [1]) == (rider.result().deduped, list(rider.result().seqs))
-    assert 1 == driver.state().head_seq
+    assert (rider.result().deduped, list(rider.result().seqs)) == (True, [1])
+    assert driver.state().head_seq == 1
 
 
 @pytest.mark.rule("S7.4")
@@ -138,8 +138,8 @@ def test_a_rider_is_answered_even_if_the_topic_goes_right_behind_the_first(drive
     driver.propose(DeleteTopic(topic="t"))
     driver.run()
 
-    assert [1] == list(rider.result().seqs)
-    assert [] == driver.engine.names()  # and the rider has not made it again
+    assert list(rider.result().seqs) == [1]
+    assert driver.engine.names() == []  # and the rider has not made it again
 
 
 @pytest.mark.rule("S7.4", "S7.9")
@@ -150,8 +150,8 @@ def test_a_rider_that_asks_for_a_sync_is_answered_behind_one(driver):
     driver.write()
     assert not rider.done
     driver.run()
-    assert 1 == rider.result().head_seq
-    assert 1 == driver.state().durable_seq
+    assert rider.result().head_seq == 1
+    assert driver.state().durable_seq == 1
 
 
 @pytest.mark.rule("S7.4", "S7.5")
@@ -199,11 +199,11 @@ def test_duplicates_are_left_out_also_inside_one_write(driver):
     driver.append(0, dedup_id=b"old")
     reply = driver.append(1, 2, 3, 4, 5, dedup_id=[b"a", b"old", b"a", b"", b"b"])
 
-    assert [2, 1, 2, 3, 4] == list(reply.seqs)
-    assert (2, 4, 5, 2, False) == (
+    assert list(reply.seqs) == [2, 1, 2, 3, 4]
+    assert (
         reply.first_seq, reply.last_seq, reply.count, reply.duplicates, reply.deduped,
-    )  # fmt: skip
-    assert [b"0", b"1", b"4", b"5"] == driver.datas()
+    ) == (2, 4, 5, 2, False)  # fmt: skip
+    assert driver.datas() == [b"0", b"1", b"4", b"5"]
 
 
 @pytest.mark.rule("S7.10", "S7.13")
@@ -211,9 +211,9 @@ def test_a_write_of_duplicates_alone_appends_nothing(driver):
     driver.append(1, 2, dedup_id=[b"a", b"b"])
     reply = driver.append(3, 4, dedup_id=[b"b", b"a"])
 
-    assert ([2, 1], None, None, 2, 2, True) == (
+    assert (
         list(reply.seqs), reply.first_seq, reply.last_seq, reply.count, reply.duplicates, reply.deduped,
-    )  # fmt: skip
+    ) == ([2, 1], None, None, 2, 2, True)  # fmt: skip
 
 
 @pytest.mark.rule("S7.9")
@@ -225,18 +225,18 @@ def test_a_write_of_duplicates_in_flight_ends_no_earlier_than_they_do(driver):
     driver.write()
     assert Stage.RIDING is second.stage
     driver.sync()
-    assert [1] == list(second.result().seqs)
+    assert list(second.result().seqs) == [1]
 
 
 @pytest.mark.rule("S7.9")
 def test_an_answer_from_earlier_results_waits_for_a_sync_if_asked(driver):
     driver.append(1, dedup_id=b"a")
-    assert 0 == driver.state().durable_seq
+    assert driver.state().durable_seq == 0
     again = driver.propose(driver.appending(2, dedup_id=b"a"), sync=True)
     assert not again.done
     driver.run()
-    assert [1] == list(again.result().seqs)
-    assert 1 == driver.state().durable_seq
+    assert list(again.result().seqs) == [1]
+    assert driver.state().durable_seq == 1
 
 
 @pytest.mark.rule("S3.20")
@@ -269,15 +269,15 @@ def test_a_key_remembers_duplicates_too(driver):
     driver.append(2, 3, dedup_id=[b"a", b"b"], idempotency_key=b"k")
     again = driver.append(2, 3, dedup_id=[b"a", b"b"], idempotency_key=b"k")
 
-    assert ([1, 2], 2, 2, 1, True, True) == (
+    assert (
         list(again.seqs), again.first_seq, again.last_seq, again.duplicates, again.deduped, again.same_body,
-    )  # fmt: skip
+    ) == ([1, 2], 2, 2, 1, True, True)  # fmt: skip
     (result,) = [
         item.payload for item in driver.items() if isinstance(getattr(item, "payload", None), WriteResult)
     ]
-    assert (b"k", 2, 2, [(0, 1)]) == (result.key, result.count, result.first_seq, result.duplicates)
+    assert (result.key, result.count, result.first_seq, result.duplicates) == (b"k", 2, 2, [(0, 1)])
     driver.restart(machine_restarted=False)
-    assert [1, 2] == list(driver.append(9, idempotency_key=b"k").seqs)
+    assert list(driver.append(9, idempotency_key=b"k").seqs) == [1, 2]
 
 
 @pytest.mark.rule("S7.10", "S7.3")
@@ -286,7 +286,7 @@ def test_a_key_on_nothing_but_duplicates_is_remembered(driver):
     driver.append(2, dedup_id=b"a", idempotency_key=b"k")
     again = driver.append(b"other", idempotency_key=b"k")
 
-    assert (None, None, [1], False) == (again.first_seq, again.last_seq, list(again.seqs), again.same_body)
+    assert (again.first_seq, again.last_seq, list(again.seqs), again.same_body) == (None, None, [1], False)
 
 
 # Expected heads and the order of checks.
@@ -300,7 +300,7 @@ def test_of_writers_that_expect_one_head_one_wins(driver):
     next_one = driver.propose(driver.appending(2, expected_head=1))  # the last assigned, not the published
     driver.run()
 
-    assert (1, 2) == (winner.result().first_seq, next_one.result().first_seq)
+    assert (winner.result().first_seq, next_one.result().first_seq) == (1, 2)
     with pytest.raises(Rejected):
         driver.propose(driver.appending(1, topic="absent", expected_head=1))
     assert driver.append(1, topic="absent", expected_head=0).created
@@ -311,7 +311,7 @@ def test_writers_that_race_to_create_with_expected_head_0(driver):
     tickets = [driver.propose(driver.appending(i, topic="new", expected_head=0)) for i in range(3)]
     driver.run()
 
-    assert [None, Code.SEQ_MISMATCH, Code.SEQ_MISMATCH] == [t.error and t.error.code for t in tickets]
+    assert [t.error and t.error.code for t in tickets] == [None, Code.SEQ_MISMATCH, Code.SEQ_MISMATCH]
 
 
 @pytest.mark.rule("S7.16")
@@ -334,15 +334,15 @@ def test_a_write_creates_if_it_may_whatever_the_config_echoes(driver):
     ticket = driver.propose(driver.appending(1, topic="new", config=new))
     driver.take()
     driver.write()
-    assert [] == driver.engine.names("new")  # its definition is synced first, whatever the class
+    assert driver.engine.names("new") == []  # its definition is synced first, whatever the class
     driver.run()
 
-    assert (True, 1) == (ticket.result().created, ticket.result().first_seq)
+    assert (ticket.result().created, ticket.result().first_seq) == (True, 1)
     assert driver.state("new").config == new
     with pytest.raises(Rejected) as caught:
         driver.append(1, topic="other", create=False)
     assert Code.TOPIC_NOT_FOUND is caught.value.code
-    assert ["new", "t"] == driver.engine.names()
+    assert driver.engine.names() == ["new", "t"]
 
 
 @pytest.mark.rule("S3.5", "S3.30", "S1.9", "S3.27")
@@ -356,11 +356,11 @@ def test_topics_by_name(driver):
     with pytest.raises(Rejected):
         driver.state()
     driver.put()
-    assert (2, 0, 0) == (driver.state().epoch, driver.state().head_seq, driver.state().count)
+    assert (driver.state().epoch, driver.state().head_seq, driver.state().count) == (2, 0, 0)
     reply = driver.append(1, dedup_id=b"d", idempotency_key=b"k")
-    assert (1, False) == (reply.first_seq, reply.deduped)
+    assert (reply.first_seq, reply.deduped) == (1, False)
     with pytest.raises(Rejected):
         driver.propose(PutTopic(topic="$internal", config=parse_config({})))
     with pytest.raises(Rejected):
         driver.propose(Append(topic="$internal", records=records(1)))
-    assert T0 == driver.read()[1][0].ts
+    assert driver.read()[1][0].ts == T0

@@ -25,20 +25,20 @@ def test_a_change_of_class_parts_the_writes_before_it_from_those_after(driver):
     after = driver.propose(driver.appending(2))
     driver.take()
     driver.write()
-    assert [True, False, False] == [ticket.done for ticket in (before, change, after)]
+    assert [ticket.done for ticket in (before, change, after)] == [True, False, False]
     driver.take()
     driver.write()
     assert not change.done  # the change itself is synced
     driver.sync()
-    assert [True, False] == [ticket.done for ticket in (change, after)]
+    assert [ticket.done for ticket in (change, after)] == [True, False]
     driver.take()
     driver.write()
     assert not after.done
     driver.run()
 
-    assert (1, 2) == (before.result().last_seq, after.result().last_seq)
-    assert [False, True] == [record.durable for record in driver.read()[1]]
-    assert 2 == driver.state().durable_seq
+    assert (before.result().last_seq, after.result().last_seq) == (1, 2)
+    assert [record.durable for record in driver.read()[1]] == [False, True]
+    assert driver.state().durable_seq == 2
 
 
 @pytest.mark.rule("S3.13")
@@ -55,7 +55,7 @@ def test_what_waits_behind_a_change_goes_on_in_order(driver):
 
     assert tickets == [ticket for ticket in ended if ticket in tickets]
     assert [b"%d" % number for number in range(1, 8)] == driver.datas()
-    assert 7 == driver.state().config.cap_records
+    assert driver.state().config.cap_records == 7
 
 
 @pytest.mark.rule("S3.1")
@@ -65,7 +65,7 @@ def test_putting_replaces_the_whole_config_and_the_same_one_writes_nothing(drive
     assert not driver.put(cap_records=5, ttl_ms=7).created
     assert before == len(driver.wals[0])
     driver.put(cap_records=6)
-    assert (6, 0) == (driver.state().config.cap_records, driver.state().config.ttl_ms)
+    assert (driver.state().config.cap_records, driver.state().config.ttl_ms) == (6, 0)
 
 
 @pytest.mark.rule("S3.14")
@@ -81,7 +81,7 @@ def test_to_or_from_ephemeral_only_while_empty(driver, old, new):
     driver.delete(before_seq=2)
     driver.put(durability=new)
     assert (new, 1) == (driver.state().config.durability, driver.state().head_seq)
-    assert 2 == driver.append(2).first_seq  # no seq comes again
+    assert driver.append(2).first_seq == 2  # no seq comes again
 
 
 @pytest.mark.rule("S3.14", "S2.21")
@@ -94,8 +94,8 @@ def test_a_prefix_deleted_while_ephemeral_is_the_same_in_the_log_of_the_class_af
 
     assert verify.digest(driver.replay()) == verify.digest(driver.engine.state.catalog)
     driver.append(3)
-    assert [b"3"] == driver.datas()
-    assert {"deleted": 2} == {"deleted": driver.read()[0].account.deleted}
+    assert driver.datas() == [b"3"]
+    assert {"deleted": driver.read()[0].account.deleted} == {"deleted": 2}
 
 
 @pytest.mark.rule("S2.9")
@@ -158,9 +158,9 @@ def test_commands_behind_a_deletion_meet_the_next_instance(driver):
     orphan = driver.propose(driver.appending(3, create=False))
     driver.run()
 
-    assert (True, 1) == (again.result().created, again.result().first_seq)
-    assert 2 == orphan.result().first_seq
-    assert 2 == driver.state().epoch
+    assert (again.result().created, again.result().first_seq) == (True, 1)
+    assert orphan.result().first_seq == 2
+    assert driver.state().epoch == 2
 
 
 def test_delete_if_empty(driver):

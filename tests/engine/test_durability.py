@@ -1,9 +1,12 @@
 """The four classes and their stages: who is published when written, who when synced, and what `durable_seq` says."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.engine.driving import T0, Driver
 from topics.codec.control import HeadWatermark
+from topics.codec.frame import Run
 from topics.engine.commands import Sync
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
@@ -32,14 +35,14 @@ def test_memory_and_disk_are_published_when_written(driver, durability):
     driver.put(durability=durability)
     ticket = driver.propose(driver.appending(1))
     assert not driver.take().sync
-    assert ([], 0) == (driver.datas(), driver.state().head_seq)
+    assert (driver.datas(), driver.state().head_seq) == ([], 0)
     driver.write()
 
     assert Stage.DONE is ticket.stage
-    assert (1, 0) == (ticket.result().head_seq, ticket.result().durable_seq)
-    assert [b"1"] == driver.datas()
+    assert (ticket.result().head_seq, ticket.result().durable_seq) == (1, 0)
+    assert driver.datas() == [b"1"]
     driver.do(Sync(shard=0))
-    assert 1 == driver.state().durable_seq
+    assert driver.state().durable_seq == 1
 
 
 @pytest.mark.rule("S1.4", "T3.12", "T3.17")
@@ -49,11 +52,11 @@ def test_fsync_is_published_and_answered_when_synced(driver):
     ticket = driver.propose(driver.appending(1))
     assert driver.take().sync
     driver.write()
-    assert (Stage.PENDING, 0, []) == (ticket.stage, driver.state().head_seq, driver.datas())
+    assert (ticket.stage, driver.state().head_seq, driver.datas()) == (Stage.PENDING, 0, [])
     driver.sync()
 
-    assert (1, 1) == (ticket.result().head_seq, ticket.result().durable_seq)
-    assert [b"1"] == driver.datas()
+    assert (ticket.result().head_seq, ticket.result().durable_seq) == (1, 1)
+    assert driver.datas() == [b"1"]
 
 
 @pytest.mark.rule("S2.21", "S1.4", "S2.24")
@@ -62,15 +65,15 @@ def test_ephemeral_is_published_at_once_and_never_written(driver):
     before = len(driver.wals[0])
     ticket = driver.propose(driver.appending(1), sync=True)
 
-    assert (1, 0) == (ticket.result().head_seq, ticket.result().durable_seq)
-    assert [b"1"] == driver.datas()
+    assert (ticket.result().head_seq, ticket.result().durable_seq) == (1, 0)
+    assert driver.datas() == [b"1"]
     driver.run()
     assert before == len(driver.wals[0])
     driver.restart(machine_restarted=False)
     state = driver.state()
-    assert (64, 65, 65) == (state.head_seq, state.earliest_seq, state.evict_floor)
-    assert "restart" == driver.read()[0].gap.reason
-    assert 65 == driver.append(2).first_seq
+    assert (state.head_seq, state.earliest_seq, state.evict_floor) == (64, 65, 65)
+    assert driver.read()[0].gap.reason == "restart"
+    assert driver.append(2).first_seq == 65
 
 
 @pytest.mark.rule("T3.12")
@@ -80,9 +83,9 @@ def test_a_ticket_that_asks_for_a_sync_is_published_when_written_and_answered_wh
     ticket = driver.propose(driver.appending(1), sync=True)
     driver.take()
     driver.write()
-    assert (Stage.PENDING, [b"1"]) == (ticket.stage, driver.datas())
+    assert (ticket.stage, driver.datas()) == (Stage.PENDING, [b"1"])
     driver.sync()
-    assert 1 == ticket.result().durable_seq
+    assert ticket.result().durable_seq == 1
 
 
 @pytest.mark.rule("T3.11", "T3.12")
@@ -93,15 +96,15 @@ def test_one_batch_is_in_flight_and_a_mixed_one_is_written_once(driver):
     fsync = driver.propose(driver.appending(1, topic="f"))
     batch = driver.take()
     assert batch.sync
-    assert 2 == len(batch.entries)
+    assert len(batch.entries) == 2
     assert driver.engine.take_batch(0) is None
     late = driver.propose(driver.appending(2, topic="d"))
     driver.write()
-    assert [True, False, False] == [ticket.done for ticket in (disk, fsync, late)]
+    assert [ticket.done for ticket in (disk, fsync, late)] == [True, False, False]
     assert driver.engine.take_batch(0) is None
     driver.sync()
-    assert [True, True, False] == [ticket.done for ticket in (disk, fsync, late)]
-    assert 1 == len(driver.take().entries)
+    assert [ticket.done for ticket in (disk, fsync, late)] == [True, True, False]
+    assert len(driver.take().entries) == 1
 
 
 @pytest.mark.rule("T3.12", "S1.4")
@@ -109,14 +112,14 @@ def test_the_timer_syncs_what_was_written(driver):
     driver.put()
     driver.do(Sync(shard=0))
     driver.append(1)
-    assert 0 == driver.state().durable_seq
-    assert T0 + 1000 == driver.engine.next_deadline_ms()
+    assert driver.state().durable_seq == 0
+    assert driver.engine.next_deadline_ms() == T0 + 1000
     driver.clock.advance(999)
     assert driver.take() is None
     driver.clock.advance(1)
     assert driver.take().sync
     driver.run()
-    assert 1 == driver.state().durable_seq
+    assert driver.state().durable_seq == 1
     assert driver.take() is None
 
 
@@ -127,7 +130,7 @@ def test_a_topic_that_becomes_ephemeral_forgets_what_waited_for_a_sync(driver):
     driver.delete(before_seq=3)
     driver.put(durability="ephemeral")  # its sync also covers the writes before
 
-    assert 0 == driver.state().durable_seq
+    assert driver.state().durable_seq == 0
 
 
 # Ceilings.
@@ -151,9 +154,9 @@ def test_a_raise_is_made_when_half_is_used_and_doubles_its_step(driver, durabili
             before = [64, *ceilings(driver)]
             steps.append((head, before[-1] - before[-2]))
 
-    assert 0 == waited
-    assert [128, 256, 512, 1024] == [step for _, step in steps[:4]]
-    assert [33, 129, 321, 705] == [head for head, _ in steps[:4]]
+    assert waited == 0
+    assert [step for _, step in steps[:4]] == [128, 256, 512, 1024]
+    assert [head for head, _ in steps[:4]] == [33, 129, 321, 705]
 
 
 @pytest.mark.rule("T3.18")
@@ -164,11 +167,10 @@ def test_the_step_ends_at_its_maximum(driver):
         driver.append(*[b"1"] * 10_000)
     found = [64, *ceilings(driver)]
 
-    assert CEILING_STEP_MAX == max(
-        b - a for a, b in zip(found, found[1:], strict=False) if b - a <= CEILING_STEP_MAX
-    )
+    steps = [after - before for before, after in pairwise(found)]
+    assert max(step for step in steps if step <= CEILING_STEP_MAX) == CEILING_STEP_MAX
     assert found == sorted(found)
-    assert found[-1] - found[-2] == CEILING_STEP_MAX
+    assert steps[-1] == CEILING_STEP_MAX
 
 
 @pytest.mark.rule("T3.20", "T3.17")
@@ -182,9 +184,9 @@ def test_a_write_that_would_pass_the_ceiling_waits_for_the_raise(driver, durabil
     driver.write()
 
     assert driver.state().head_seq <= 64
-    assert [False, False] == [ticket.done for ticket in (beyond, behind)]
+    assert [ticket.done for ticket in (beyond, behind)] == [False, False]
     driver.run()
-    assert [64, 65, 66] == [ticket.result().last_seq for ticket in (before, beyond, behind)]
+    assert [ticket.result().last_seq for ticket in (before, beyond, behind)] == [64, 65, 66]
 
 
 @pytest.mark.rule("T3.17")
@@ -192,7 +194,7 @@ def test_fsync_needs_no_ceiling(driver):
     driver.put(durability="fsync")
     driver.append(*range(1000))
 
-    assert [] == ceilings(driver)
+    assert ceilings(driver) == []
 
 
 @pytest.mark.rule("T3.21")
@@ -202,16 +204,16 @@ def test_a_rested_topic_gets_its_exact_head_and_the_next_write_raises_again(driv
     driver.clock.advance(999)
     driver.engine.tick()
     driver.run()
-    assert [] == ceilings(driver)
+    assert ceilings(driver) == []
     driver.clock.advance(1)
     assert driver.engine.next_deadline_ms() <= driver.clock.now_ms()
     driver.engine.tick()
     driver.run()
-    assert [3] == ceilings(driver)
+    assert ceilings(driver) == [3]
     driver.restart(machine_restarted=True)
-    assert 3 == driver.state().head_seq  # nothing is lost of a topic that rested
-    assert 4 == driver.append(4).first_seq
-    assert 4 < ceilings(driver)[-1]
+    assert driver.state().head_seq == 3  # nothing is lost of a topic that rested
+    assert driver.append(4).first_seq == 4
+    assert ceilings(driver)[-1] > 4
 
 
 @pytest.mark.rule("T3.21")
@@ -228,7 +230,7 @@ def test_a_topic_that_is_busy_when_its_rest_is_due_gets_its_exact_head_later(dri
         driver.engine.tick()
         driver.run()
 
-    assert [1] == ceilings(driver)
+    assert ceilings(driver) == [1]
 
 
 # Space.
@@ -247,9 +249,9 @@ def test_appends_and_creations_leave_the_last_mebibyte_to_deletes(driver):
     assert before == driver.engine.state.lanes_by_name["t"].next_seq
     assert "new" not in driver.engine.state.lanes_by_name
     driver.engine.space(0, 100)
-    assert 1 == driver.delete(before_seq=2).deleted
+    assert driver.delete(before_seq=2).deleted == 1
     driver.engine.space(0, 1 << 40)
-    assert 3 == driver.append(3).first_seq
+    assert driver.append(3).first_seq == 3
 
 
 @pytest.mark.rule("T3.22")
@@ -269,3 +271,18 @@ def test_what_is_being_written_is_counted_until_the_writer_has_told_what_is_left
     driver.take()
     with pytest.raises(Rejected):
         driver.propose(driver.appending(b"x" * 400))
+
+
+@pytest.mark.rule("T3.10")
+def test_seqs_are_handed_to_the_shard_in_the_order_they_are_assigned(driver):
+    for name in ("a", "b"):
+        driver.put(name)
+    for number in range(20):
+        driver.propose(driver.appending(*range(1 + number % 3), topic="ab"[number % 2]))
+        driver.propose(driver.appending(0, topic="b"))
+    runs = [item for entry in driver.take().entries for item in entry.items if isinstance(item, Run)]
+
+    for topic_id in (1, 2):
+        starts = [run.seq_start for run in runs if run.topic_id == topic_id]
+        stops = [run.seq_stop for run in runs if run.topic_id == topic_id]
+        assert starts == [1, *stops[:-1]]

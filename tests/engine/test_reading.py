@@ -27,12 +27,12 @@ def driver():
 def test_an_empty_topic_and_the_exclusive_bound(driver):
     plan, records = driver.read()
 
-    assert (0, 0, 0, 1, []) == (plan.from_seq, plan.next_from_seq, plan.head_seq, plan.epoch, records)
+    assert (plan.from_seq, plan.next_from_seq, plan.head_seq, plan.epoch, records) == (0, 0, 0, 1, [])
     assert plan.caught_up
     driver.append(1, 2, 3)
-    assert [b"3"] == driver.datas(from_seq=2)
-    assert [] == driver.datas(from_seq=3)
-    assert 1 == driver.plan(from_seq=1).from_seq - 0
+    assert driver.datas(from_seq=2) == [b"3"]
+    assert driver.datas(from_seq=3) == []
+    assert driver.plan(from_seq=1).from_seq - 0 == 1
 
 
 @pytest.mark.rule("S1.1", "S1.2", "S9.7")
@@ -49,10 +49,10 @@ def test_a_record_comes_back_as_it_went_in(driver):
     for _ in range(2):
         first, second = driver.read(limit=2)[1]
 
-        assert (1, T0, b'{"a":[1]}', b"n", b"t", b"k", b'{"m":"1"}', b"") == (
+        assert (
             first.seq, first.ts, first.data, first.node, first.tag, first.key, first.meta, first.content_type,
-        )  # fmt: skip
-        assert (2, b"\x00\xff", b"image/png") == (second.seq, second.data, second.content_type)
+        ) == (1, T0, b'{"a":[1]}', b"n", b"t", b"k", b'{"m":"1"}', b"")  # fmt: skip
+        assert (second.seq, second.data, second.content_type) == (2, b"\x00\xff", b"image/png")
         driver.append(b"more")
 
 
@@ -68,8 +68,8 @@ def test_each_seq_is_classed_by_the_first_thing_that_holds(driver):
     driver.clock.advance(6)
     plan, records = driver.read(nodes=frozenset({b"me"}), match="keep")
 
-    assert {"delivered": 1, "deleted": 9, "expired": 1, "own_node": 1, "filtered": 1} == told(plan)
-    assert [b"12"] == [record.data for record in records]
+    assert told(plan) == {"delivered": 1, "deleted": 9, "expired": 1, "own_node": 1, "filtered": 1}
+    assert [record.data for record in records] == [b"12"]
 
 
 @pytest.mark.rule("S2.4", "S4.1", "S4.7", "S4.8", "S4.9")
@@ -80,11 +80,11 @@ def test_what_the_tombstone_takes_is_lost_whatever_else_had_happened_to_it(drive
     driver.append(4, 5)  # evicts 3 and 4, the deleted 1 and 2 are below the floor now
     plan, _ = driver.read()
 
-    assert (1, 4, "cap") == gap(plan)
-    assert {"lost": 4, "delivered": 2} == told(plan)
-    assert (4, 5, 6) == (plan.gap.missed_estimate, plan.gap.earliest_seq, plan.gap.head_seq)
-    assert (2, 4, "cap") == gap(driver.read(from_seq=1)[0])
-    assert (4, 4, "cap") == gap(driver.read(from_seq=3)[0])
+    assert gap(plan) == (1, 4, "cap")
+    assert told(plan) == {"lost": 4, "delivered": 2}
+    assert (plan.gap.missed_estimate, plan.gap.earliest_seq, plan.gap.head_seq) == (4, 5, 6)
+    assert gap(driver.read(from_seq=1)[0]) == (2, 4, "cap")
+    assert gap(driver.read(from_seq=3)[0]) == (4, 4, "cap")
     assert gap(driver.read(from_seq=4)[0]) is None
 
 
@@ -94,11 +94,11 @@ def test_a_gap_over_the_floor_reaches_to_the_first_live_record(driver):
     driver.append(*range(5))
     driver.delete(before_seq=4)
 
-    assert (2, 4) == (driver.state().evict_floor, driver.state().earliest_seq)
-    assert (1, 3, "cap") == gap(driver.read()[0])
+    assert (driver.state().evict_floor, driver.state().earliest_seq) == (2, 4)
+    assert gap(driver.read()[0]) == (1, 3, "cap")
     plan = driver.read(from_seq=1)[0]
     assert gap(plan) is None
-    assert {"deleted": 2, "delivered": 2} == told(plan)
+    assert told(plan) == {"deleted": 2, "delivered": 2}
 
 
 @pytest.mark.rule("S4.10", "S4.11")
@@ -108,8 +108,8 @@ def test_mixed_is_said_only_of_a_gap_that_has_both_reasons(driver):
     driver.put(cap_records=2, ttl_ms=10)
     driver.clock.advance(1011)
 
-    assert (1, 3, "mixed") == gap(driver.read()[0])
-    assert (2, 3, "ttl") == gap(driver.read(from_seq=1)[0])
+    assert gap(driver.read()[0]) == (1, 3, "mixed")
+    assert gap(driver.read(from_seq=1)[0]) == (2, 3, "ttl")
 
 
 @pytest.mark.rule("S2.18", "S4.7", "S4.9", "S4.12", "S4.23")
@@ -122,11 +122,11 @@ def test_a_page_ends_before_a_lost_range_and_the_next_begins_with_it(driver):
     first = driver.read()[0]
     second = driver.read(from_seq=first.next_from_seq)[0]
 
-    assert (None, 2, False) == (gap(first), first.next_from_seq, first.caught_up)
-    assert ((3, 64, "crash"), 65) == (gap(second), second.next_from_seq)
-    assert (11, 64, "crash") == gap(driver.read(from_seq=10)[0])
-    assert 1 == driver.state().evict_floor  # a lost range never moves it
-    assert [2, 2, 64, 65] == [driver.plan(from_ts=T0 + ms).from_seq for ms in (1, 50, 51, 101)]
+    assert (gap(first), first.next_from_seq, first.caught_up) == (None, 2, False)
+    assert (gap(second), second.next_from_seq) == ((3, 64, "crash"), 65)
+    assert gap(driver.read(from_seq=10)[0]) == (11, 64, "crash")
+    assert driver.state().evict_floor == 1  # a lost range never moves it
+    assert [driver.plan(from_ts=T0 + ms).from_seq for ms in (1, 50, 51, 101)] == [2, 2, 64, 65]
 
 
 @pytest.mark.rule("S2.2", "S4.10", "S4.12")
@@ -136,8 +136,8 @@ def test_a_gap_over_floor_and_lost_range_has_the_reasons_of_both(driver):
     driver.restart(machine_restarted=True)
     driver.append(3, 4)
 
-    assert (1, 64, "mixed") == gap(driver.read()[0])
-    assert (3, 64, "crash") == gap(driver.read(from_seq=2)[0])
+    assert gap(driver.read()[0]) == (1, 64, "mixed")
+    assert gap(driver.read(from_seq=2)[0]) == (3, 64, "crash")
 
 
 @pytest.mark.rule("S4.16", "S4.17", "S4.18", "S1.9")
@@ -150,12 +150,12 @@ def test_another_epoch_or_a_bound_above_the_head_starts_again_from_nothing(drive
     for query in ({"epoch": 1, "from_seq": 3}, {"from_seq": 5}, {"epoch": 3, "from_seq": 0}):
         plan = driver.read(**query)[0]
 
-        assert ((1, 4, "recreated"), 0, 2, 4) == (gap(plan), plan.from_seq, plan.epoch, plan.next_from_seq)
-        assert {"lost": 1, "delivered": 3} == told(plan)
-    assert (4, None) == (
+        assert (gap(plan), plan.from_seq, plan.epoch, plan.next_from_seq) == ((1, 4, "recreated"), 0, 2, 4)
+        assert told(plan) == {"lost": 1, "delivered": 3}
+    assert (
         driver.read(epoch=2, from_seq=4)[0].from_seq,
         gap(driver.read(epoch=2, from_seq=4)[0]),
-    )
+    ) == (4, None)
 
 
 @pytest.mark.rule("S4.21", "S4.24")
@@ -164,8 +164,14 @@ def test_from_ts_stands_before_the_first_record_at_or_after_it(driver):
         driver.clock.set(T0 + ms)
         driver.append(ms)
 
-    assert [0, 0, 1, 1, 3, 3, 4] == [
-        driver.plan(from_ts=T0 + ms).from_seq for ms in (-5, 0, 5, 10, 11, 30, 31)
+    assert [driver.plan(from_ts=T0 + ms).from_seq for ms in (-5, 0, 5, 10, 11, 30, 31)] == [
+        0,
+        0,
+        1,
+        1,
+        3,
+        3,
+        4,
     ]
 
 
@@ -176,9 +182,9 @@ def test_from_ts_at_or_below_the_last_loss_starts_below_the_loss(driver):
     driver.clock.advance(10)
     driver.append(2, 3)  # 1 and 2 are lost, the last of them at T0 + 10
 
-    assert (1, 2, "cap") == gap(driver.read(from_ts=T0 + 10)[0])
+    assert gap(driver.read(from_ts=T0 + 10)[0]) == (1, 2, "cap")
     plan = driver.read(from_ts=T0 + 11)[0]
-    assert (3, None) == (plan.from_seq, gap(plan))
+    assert (plan.from_seq, gap(plan)) == (3, None)
 
 
 @pytest.mark.rule("S4.20", "S4.25", "S0.1")
@@ -186,13 +192,13 @@ def test_a_clock_that_steps_back_moves_no_ts_and_no_floor_back(driver):
     driver.put(ttl_ms=100)
     driver.append(1)
     driver.clock.advance(1101)
-    assert [] == driver.datas()
+    assert driver.datas() == []
     driver.append(2)
     driver.clock.set(T0)
     driver.append(3)
 
-    assert [T0 + 1101, T0 + 1101] == [record.ts for record in driver.read()[1]]
-    assert 2 == driver.state().evict_floor
+    assert [record.ts for record in driver.read()[1]] == [T0 + 1101, T0 + 1101]
+    assert driver.state().evict_floor == 2
 
 
 @pytest.mark.rule("S4.3", "S4.4")
@@ -201,20 +207,20 @@ def test_skipped_seqs_advance_the_cursor_and_only_the_head_is_caught_up(driver):
     driver.append(5, 6)
     plan, records = driver.read(nodes=frozenset({b"me"}), limit=1)
 
-    assert ([b"5"], 6, False) == ([r.data for r in records], plan.next_from_seq, plan.caught_up)
+    assert ([r.data for r in records], plan.next_from_seq, plan.caught_up) == ([b"5"], 6, False)
     driver.append(7, node=b"me")
     plan, records = driver.read(nodes=frozenset({b"me"}), from_seq=7)
-    assert ([], 8, True) == (records, plan.next_from_seq, plan.caught_up)
+    assert (records, plan.next_from_seq, plan.caught_up) == ([], 8, True)
 
 
 @pytest.mark.rule("S3.22", "S1.10")
 def test_own_records_come_if_the_topic_says_so(driver):
     driver.append(1, 2, node=[b"me", b"you"])
 
-    assert [b"2"] == driver.datas(nodes=frozenset({b"me"}))
-    assert [] == driver.datas(nodes=frozenset({b"me", b"you", b"nobody"}))
+    assert driver.datas(nodes=frozenset({b"me"})) == [b"2"]
+    assert driver.datas(nodes=frozenset({b"me", b"you", b"nobody"})) == []
     driver.put(dedupe_node=False)
-    assert [b"1", b"2"] == driver.datas(nodes=frozenset({b"me"}))
+    assert driver.datas(nodes=frozenset({b"me"})) == [b"1", b"2"]
 
 
 @pytest.mark.rule("S4.5", "S4.6")
@@ -226,11 +232,11 @@ def test_a_read_examines_so_many_seqs_and_no_more(driver, monkeypatch):
     monkeypatch.setattr(diff._Scan, "step", lambda scan: (slices.append(scan.cursor), step(scan)))
     plan, records = driver.read(match="yes")
 
-    assert (100_000, False, []) == (plan.next_from_seq, plan.caught_up, records)
+    assert (plan.next_from_seq, plan.caught_up, records) == (100_000, False, [])
     assert list(range(0, 100_000, 8192)) == slices
-    assert {"filtered": 100_000} == told(plan)
+    assert told(plan) == {"filtered": 100_000}
     plan, _ = driver.read(match="yes", from_seq=100_000)
-    assert (110_000, True) == (plan.next_from_seq, plan.caught_up)
+    assert (plan.next_from_seq, plan.caught_up) == (110_000, True)
 
 
 @pytest.mark.parametrize("extra", [{}, {"tag": b"t"}])
@@ -252,16 +258,16 @@ def test_a_floor_moved_by_time_alone_is_logged_before_it_is_reported(driver):
     driver.clock.advance(101)
     due = driver.engine.read_due("t")
     assert due is not None
-    assert 1 == driver.state().evict_floor
-    assert (1, 1, "ttl") == gap(driver.read()[0])
-    assert 2 == driver.replay().find("t").evict_floor
+    assert driver.state().evict_floor == 1
+    assert gap(driver.read()[0]) == (1, 1, "ttl")
+    assert driver.replay().find("t").evict_floor == 2
 
     driver.append(2)
     driver.clock.advance(999)  # 2 is over, but less than a second has passed since the watermark
     before = len(driver.wals[0])
     assert driver.engine.read_due("t") is None
-    assert [b"2"] == driver.datas()
+    assert driver.datas() == [b"2"]
     assert before == len(driver.wals[0])
     driver.clock.advance(1)
-    assert (1, 2, "ttl") == gap(driver.read()[0])
+    assert gap(driver.read()[0]) == (1, 2, "ttl")
     assert driver.engine.read_due("t") is None

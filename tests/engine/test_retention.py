@@ -33,13 +33,13 @@ def test_a_prefix_is_deleted_silently_and_for_ever(driver):
     driver.append(*range(5))
     reply = driver.delete(before_seq=3)
 
-    assert (2, 3, 5, 3) == (reply.deleted, reply.earliest_seq, reply.head_seq, reply.count)
-    assert (1, 3, 5, 3) == where(driver)
+    assert (reply.deleted, reply.earliest_seq, reply.head_seq, reply.count) == (2, 3, 5, 3)
+    assert where(driver) == (1, 3, 5, 3)
     assert driver.read()[0].gap is None
-    assert [b"2", b"3", b"4"] == driver.datas()
+    assert driver.datas() == [b"2", b"3", b"4"]
     driver.restart(machine_restarted=False)
-    assert [b"2", b"3", b"4"] == driver.datas()
-    assert 0 == driver.delete(before_seq=3).deleted
+    assert driver.datas() == [b"2", b"3", b"4"]
+    assert driver.delete(before_seq=3).deleted == 0
 
 
 @pytest.mark.rule("S5.2", "S5.3")
@@ -50,10 +50,10 @@ def test_a_delete_takes_nothing_above_the_head_published_when_it_was_proposed(dr
     driver.run()
 
     assert late.done
-    assert (2, [b"3"]) == (deleting.result().deleted, driver.datas())
+    assert (deleting.result().deleted, driver.datas()) == (2, [b"3"])
     (frame,) = payloads(driver, Delete)
-    assert (3, 2) == (frame.before_seq, frame.upto)
-    assert 1 == driver.replay().find("t").index.live_count
+    assert (frame.before_seq, frame.upto) == (3, 2)
+    assert driver.replay().find("t").index.live_count == 1
 
 
 @pytest.mark.rule("S5.5", "S5.6", "S5.8", "S5.10")
@@ -65,13 +65,13 @@ def test_selectors_by_tag(driver):
         driver.delete(**selectors)
         return [int(data) for data in driver.datas()]
 
-    assert [1, 2, 3, 5] == left(match="x")
-    assert [1, 2, 3, 5] == left(match=["tag", "Eq", "x"])
-    assert [0, 1, 2, 3, 4] == left(match="x*")  # a bare string is Eq, whatever is in it
-    assert [2, 3] == left(match=["tag", "Glob", "x*"])
-    assert [3] == left(match=["tag", "Glob", "*"])
-    assert [1, 2, 3, 4, 5] == left(match="x", before_seq=4)
-    assert [0, 1, 2, 3, 4, 5] == left(match="z")
+    assert left(match="x") == [1, 2, 3, 5]
+    assert left(match=["tag", "Eq", "x"]) == [1, 2, 3, 5]
+    assert left(match="x*") == [0, 1, 2, 3, 4]  # a bare string is Eq, whatever is in it
+    assert left(match=["tag", "Glob", "x*"]) == [2, 3]
+    assert left(match=["tag", "Glob", "*"]) == [3]
+    assert left(match="x", before_seq=4) == [1, 2, 3, 4, 5]
+    assert left(match="z") == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.rule("S5.9")
@@ -92,7 +92,7 @@ def test_a_tag_delete_looks_at_what_it_takes_and_at_nothing_else(driver, monkeyp
     ticket = driver.propose(DeleteRecords(topic="t", match=_match("few")))
     driver.engine._checking = False  # the checks walk everything
     driver.run()
-    assert 3 == ticket.result().deleted
+    assert ticket.result().deleted == 3
     assert {1001, 1002, 1003} == set(looked)
 
 
@@ -109,22 +109,22 @@ def _match(tag):
 def test_a_count_cap_evicts_the_oldest_at_once_and_exactly(driver):
     driver.put(cap_records=3)
     driver.append(1, 2, 3)
-    assert (1, 1, 3, 3) == where(driver)
+    assert where(driver) == (1, 1, 3, 3)
     driver.append(4)
-    assert (2, 2, 4, 3) == where(driver)
+    assert where(driver) == (2, 2, 4, 3)
     driver.append(*range(10))  # more than the whole cap: its own first records go too
-    assert (12, 12, 14, 3) == where(driver)
+    assert where(driver) == (12, 12, 14, 3)
 
 
 @pytest.mark.rule("S3.8", "S6.1")
 def test_a_byte_cap_counts_data_and_meta_as_stored_and_the_cap_hit_first_rules(driver):
     driver.put(cap_bytes=20)
     driver.append(b"x" * 8, b"y" * 4, meta=[b"", b'{"a":""}'])
-    assert (1, 20) == (driver.state().evict_floor, driver.state().bytes)
+    assert (driver.state().evict_floor, driver.state().bytes) == (1, 20)
     driver.append(b"z")
-    assert (2, 13) == (driver.state().evict_floor, driver.state().bytes)
+    assert (driver.state().evict_floor, driver.state().bytes) == (2, 13)
     driver.put(cap_bytes=20, cap_records=1)
-    assert (3, 1) == (driver.state().evict_floor, driver.state().count)
+    assert (driver.state().evict_floor, driver.state().count) == (3, 1)
 
 
 @pytest.mark.rule("S6.3")
@@ -133,9 +133,9 @@ def test_deleted_records_at_the_front_go_without_moving_the_floor(driver):
     driver.append(1, 2, 3)
     driver.delete(before_seq=3)
     driver.append(4, 5)
-    assert (1, 3, 5, 3) == where(driver)  # room was made by the delete
+    assert where(driver) == (1, 3, 5, 3)  # room was made by the delete
     driver.append(6)
-    assert (4, 4, 6, 3) == where(driver)
+    assert where(driver) == (4, 4, 6, 3)
 
 
 @pytest.mark.rule("S6.1")
@@ -144,8 +144,8 @@ def test_caps_pass_over_records_that_are_dead_already(driver):
     driver.delete(match="b")
     driver.put(cap_records=2)
 
-    assert (4, 5, 6, 2) == where(driver)
-    assert [b"4", b"5"] == driver.datas()
+    assert where(driver) == (4, 5, 6, 2)
+    assert driver.datas() == [b"4", b"5"]
 
 
 @pytest.mark.rule("S3.10", "S2.9", "S2.16")
@@ -156,10 +156,10 @@ def test_a_full_topic_that_rejects_assigns_nothing_and_drops_nothing(driver):
         driver.append(2, 3)
 
     assert Code.TOPIC_FULL is caught.value.code
-    assert (1, 1, 1, 1) == where(driver)
-    assert 2 == driver.append(2).first_seq
+    assert where(driver) == (1, 1, 1, 1)
+    assert driver.append(2).first_seq == 2
     driver.delete(before_seq=2)
-    assert 3 == driver.append(3).first_seq
+    assert driver.append(3).first_seq == 3
 
 
 @pytest.mark.rule("S3.11")
@@ -170,7 +170,7 @@ def test_a_write_above_the_whole_cap_is_too_large_for_a_topic_that_rejects(drive
         driver.append(1, 2, 3)
 
     assert Code.RECORD_TOO_LARGE is caught.value.code
-    assert 0 == driver.state().head_seq
+    assert driver.state().head_seq == 0
 
 
 @pytest.mark.rule("S3.10")
@@ -186,7 +186,7 @@ def test_what_is_in_flight_counts_and_what_time_has_ended_does_not(driver):
         driver.propose(driver.appending(3))  # at equality they still live
     driver.clock.advance(1)
 
-    assert 3 == driver.append(3).first_seq
+    assert driver.append(3).first_seq == 3
 
 
 # Time.
@@ -199,36 +199,36 @@ def test_topic_ttl_ends_a_record_after_its_time_not_at_it(driver):
     driver.clock.advance(2000)
     driver.engine.tick()
     driver.run()
-    assert (1, 1, 1, 1) == where(driver)
-    assert T0 + 2001 == driver.engine.next_deadline_ms()
+    assert where(driver) == (1, 1, 1, 1)
+    assert driver.engine.next_deadline_ms() == T0 + 2001
     driver.clock.advance(1)
     driver.engine.tick()
     driver.run()
-    assert (2, 2, 1, 0) == where(driver)
+    assert where(driver) == (2, 2, 1, 0)
     assert [EvictWatermark()] == payloads(driver, EvictWatermark)
-    assert T0 + 2001 == driver.replay().find("t").retired_ms
+    assert driver.replay().find("t").retired_ms == T0 + 2001
 
 
 @pytest.mark.rule("S9.1", "S9.2", "S6.5")
 def test_own_ttl_ends_a_record_silently_after_its_time_not_at_it(driver):
     driver.append(1, 2, ttl_ms=[50, None])
     driver.clock.advance(50)
-    assert [b"1", b"2"] == driver.datas()
+    assert driver.datas() == [b"1", b"2"]
     driver.clock.advance(1)
     plan, records = driver.read()
-    assert ([b"2"], 1, None) == ([r.data for r in records], plan.account.expired, plan.gap)
+    assert ([r.data for r in records], plan.account.expired, plan.gap) == ([b"2"], 1, None)
     driver.clock.advance(1000)
     plan, _ = driver.read()
-    assert (1, 2, 2, 1) == where(driver)
-    assert (1, 0, None) == (plan.account.expired, plan.account.lost, plan.gap)
+    assert where(driver) == (1, 2, 2, 1)
+    assert (plan.account.expired, plan.account.lost, plan.gap) == (1, 0, None)
 
 
 @pytest.mark.rule("S9.1")
 def test_a_ttl_of_nothing_lives_for_its_own_millisecond(driver):
     driver.append(1, ttl_ms=0)
-    assert [b"1"] == driver.datas()
+    assert driver.datas() == [b"1"]
     driver.clock.advance(1)
-    assert [] == driver.datas()
+    assert driver.datas() == []
 
 
 @pytest.mark.rule("S6.5")
@@ -238,8 +238,8 @@ def test_own_expiry_makes_room_before_a_cap_evicts(driver):
     driver.clock.advance(11)
     driver.append(3)
 
-    assert (1, 1, 3, 2) == where(driver)
-    assert [b"1", b"3"] == driver.datas()
+    assert where(driver) == (1, 1, 3, 2)
+    assert driver.datas() == [b"1", b"3"]
 
 
 @pytest.mark.rule("S4.2")
@@ -262,8 +262,8 @@ def test_time_goes_first_before_a_delete(driver):
     driver.clock.advance(41)
     reply = driver.delete(before_seq=3)  # 1 was over already: it is lost, not deleted
 
-    assert 1 == reply.deleted
-    assert (2, 3, 2, 0) == where(driver)
+    assert reply.deleted == 1
+    assert where(driver) == (2, 3, 2, 0)
     kinds = [type(item.payload) for item in driver.items()[-2:]]
     assert [EvictWatermark, Delete] == kinds
 
@@ -275,23 +275,23 @@ def test_time_goes_first_before_a_config_that_would_have_let_it_live(driver):
     driver.clock.advance(101)
     driver.put(ttl_ms=5000)
 
-    assert (2, 2, 1, 0) == where(driver)
+    assert where(driver) == (2, 2, 1, 0)
 
 
 @pytest.mark.rule("S6.10", "S6.11")
 def test_lowering_evicts_in_its_own_frame_and_raising_revives_nothing(driver):
     driver.append(1, 2, 3, 4)
     driver.put(cap_records=3)
-    assert (2, 2, 4, 3) == where(driver)
+    assert where(driver) == (2, 2, 4, 3)
     driver.put(cap_records=10)
-    assert (2, 2, 4, 3) == where(driver)
+    assert where(driver) == (2, 2, 4, 3)
     driver.clock.advance(10)
     driver.append(5)
     driver.put(ttl_ms=9)
-    assert (5, 5, 5, 1) == where(driver)
+    assert where(driver) == (5, 5, 5, 1)
     driver.put()
-    assert (5, 5, 5, 1) == where(driver)
-    assert 5 == driver.replay().find("t").evict_floor
+    assert where(driver) == (5, 5, 5, 1)
+    assert driver.replay().find("t").evict_floor == 5
 
 
 @pytest.mark.rule("S6.8")
@@ -305,7 +305,7 @@ def test_a_tick_does_a_bounded_amount_and_says_that_more_is_due():
     driver.engine.tick()
     driver.run()
     left = [name for name in driver.engine.names() if driver.state(name).count]
-    assert 300 - 256 == len(left)
+    assert len(left) == 300 - 256
     assert driver.engine.next_deadline_ms() <= driver.clock.now_ms()
     driver.engine.tick()
     driver.run()

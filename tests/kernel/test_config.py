@@ -140,9 +140,14 @@ def test_durable_is_an_alias_and_the_explicit_class_wins(given_fields, durabilit
 
 @pytest.mark.rule("S3.16")
 def test_priority_is_null_or_a_clamped_whole_number_of_either_sign():
-    assert [
-        parse_config({"priority": value}).priority for value in (None, -1001, -1000, 0, 1000, 10**9)
-    ] == [None, -1000, -1000, 0, 1000, 1000]
+    assert [parse_config({"priority": value}).priority for value in (None, -1001, -1000, 0, 1000, 10**9)] == [
+        None,
+        -1000,
+        -1000,
+        0,
+        1000,
+        1000,
+    ]
     for wrong in (1.0, True, "5"):
         refused(priority=wrong)
 
