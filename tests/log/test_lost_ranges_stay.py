@@ -38,10 +38,10 @@ def test_a_cap_that_evicts_past_a_lost_range_keeps_floor_and_earliest_in_order()
     topic = with_a_loss(TopicConfig(cap_records=2))
     records(topic, 4)  # 7-10: the cap keeps 9 and 10
 
-    assert (9, 9, 10) == (topic.evict_floor, topic.earliest_seq, topic.head_seq)
+    assert (topic.evict_floor, topic.earliest_seq, topic.head_seq) == (9, 9, 10)
     page = diff.plan(topic, diff.DiffQuery(topic="t"), now_ms=1000, durable_seq=0)
-    assert [9, 10] == page.seqs.tolist()
-    assert (1, 8, Reason.MIXED) == (page.gap.gap_from, page.gap.gap_to, page.gap.reason)
+    assert page.seqs.tolist() == [9, 10]
+    assert (page.gap.gap_from, page.gap.gap_to, page.gap.reason) == (1, 8, Reason.MIXED)
 
 
 @pytest.mark.rule("S2.2")
@@ -53,6 +53,6 @@ def test_a_lost_range_is_told_after_the_topic_was_ephemeral_for_a_while():
     fold.config(topic, TopicConfig(), 1000)
 
     page = diff.plan(topic, diff.DiffQuery(topic="t", from_seq=0), now_ms=1000, durable_seq=0)
-    assert (3, 3, None) == (page.next_from_seq, page.account.deleted, page.gap)
+    assert (page.next_from_seq, page.account.deleted, page.gap) == (3, 3, None)
     page = diff.plan(topic, diff.DiffQuery(topic="t", from_seq=3), now_ms=1000, durable_seq=0)
-    assert (4, 6, Reason.CRASH) == (page.gap.gap_from, page.gap.gap_to, page.gap.reason)
+    assert (page.gap.gap_from, page.gap.gap_to, page.gap.reason) == (4, 6, Reason.CRASH)
