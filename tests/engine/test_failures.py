@@ -115,7 +115,7 @@ def test_shard_0_read_only_refuses_creations_and_deletions_of_topics():
 
 
 @pytest.mark.rule("T3.24")
-def test_a_deletion_that_fails_on_shard_0_lets_the_topic_of_another_shard_go_on():
+def test_a_topic_whose_deletion_failed_on_shard_0_takes_no_write_that_recovery_might_remove():
     driver, _, one = two_shards()
     deleting = driver.propose(DeleteTopic(topic=one))
     behind = driver.propose(driver.appending(1, topic=one))
@@ -124,7 +124,11 @@ def test_a_deletion_that_fails_on_shard_0_lets_the_topic_of_another_shard_go_on(
     driver.run()
 
     assert isinstance(deleting.error, Fatal)
-    assert behind.result().first_seq == 1
+    assert isinstance(behind.error, Fatal)
+    with pytest.raises(Rejected) as refused:
+        driver.propose(driver.appending(1, topic=one))
+    assert refused.value.code == "storage_read_only"
+    assert driver.engine.topic_state(one).head_seq == 0
 
 
 @pytest.mark.rule("T3.25")

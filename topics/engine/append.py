@@ -34,12 +34,12 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     topic = lane.topic
     assert topic is not None
     assert not lane.blocked
-    check_topic_limits(topic, command.records, state.limits)
     digest = 0
     if command.idempotency_key is not None:
         digest = _digest(command)
         if _answer_by_key(state, lane, topic, ticket, digest, now_ms):
             return
+    check_topic_limits(topic, command.records, state.limits)
     if command.expected_head is not None and not ticket.head_checked:
         if lane.next_seq - 1 != command.expected_head:
             raise Rejected(
@@ -53,7 +53,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         _answer_duplicates(state, lane, ticket, command.records, duplicates)
         return
     records = command.records if not duplicates else command.records.take(kept)
-    state.check_writable(lane.shard)
+    state.check_writable(lane.shard, lane)
     check_caps(lane, topic, records, now_ms)
     _Write(state, lane, topic, ticket, records, tuple(duplicates), digest, now_ms).enqueue()
 
@@ -160,7 +160,7 @@ class _Write:
             for seq, dedup_id in enumerate(self.records.dedup_id, self.first_seq):
                 if dedup_id:
                     lane.dedup_ids[dedup_id] = (seq, self.ticket)
-        self.state.touch(lane, self.ts)
+        self.state.touch(lane)
 
     def _release(self) -> None:
         lane = self.lane

@@ -90,7 +90,7 @@ class Shard:
         "unsynced_lanes", "written",
     )  # fmt: skip
 
-    def __init__(self, number: int, now_ms: int) -> None:
+    def __init__(self, number: int, timer_ms: int) -> None:
         self.number = number
         self.pending: list[Entry] = []
         self.pending_bytes = 0
@@ -98,7 +98,7 @@ class Shard:
         self.written = False
         self.unsynced = False
         self.unsynced_lanes: dict[int, tuple[Lane, int]] = {}
-        self.synced_ms = now_ms
+        self.synced_ms = timer_ms
         self.space_left = 0
         self.read_only: Fatal | None = None
 
@@ -118,11 +118,11 @@ class Shard:
         self.pending.append(entry)
         self.pending_bytes += entry.size
 
-    def take(self, now_ms: int, sync_interval_ms: int) -> WalBatch | None:
+    def take(self, timer_ms: int, sync_interval_ms: int) -> WalBatch | None:
         """The next batch: what waits, up to a bound; or an empty one if only a timed sync is due."""
         if self.in_flight is not None or self.read_only is not None:
             return None
-        timed = self.unsynced and now_ms - self.synced_ms >= sync_interval_ms
+        timed = self.unsynced and timer_ms - self.synced_ms >= sync_interval_ms
         entries = self._cut()
         if not entries and not timed:
             return None

@@ -89,7 +89,7 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
             f"topic {topic.name!r} has records: durability changes to or from ephemeral only while it is empty",
             reason="durability",
         )
-    state.check_writable(lane.shard)
+    state.check_writable(lane.shard, lane)
     carried = _carry(topic) if crosses and old.durability is Durability.EPHEMERAL else None
     payloads: list[Payload] = [] if carried is not None else _time_first(topic, now_ms)
     payloads.append(ConfigUpdate(new.echo(), carried))
@@ -121,7 +121,7 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
             f"topic {topic.name!r} has {topic.index.live_count} records, and if_empty was asked",
             count=topic.index.live_count,
         )
-    state.check_writable(0)
+    state.check_writable(0, lane)
     entry = _barrier(state, lane, ticket, [TopicDelete()], now_ms, shard=0)
     entry.reply = lambda: TopicDeleted(topic=topic.name, deleted=True)
 
@@ -142,7 +142,7 @@ def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_m
     assert not lane.blocked
     if command.before_seq is None and command.match is None:
         raise invalid("before_seq", "give before_seq, match or both")
-    state.check_writable(lane.shard)
+    state.check_writable(lane.shard, lane)
     upto = topic.head_seq
     before_seq = None if command.before_seq is None else min(command.before_seq, upto + 1)
     given = None if command.match is None else msgspec.json.encode(command.match.wire())
@@ -178,7 +178,7 @@ def propose_retire(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     if not payloads:
         state.finish(ticket, Retired())
         return
-    state.check_writable(lane.shard)
+    state.check_writable(lane.shard, lane)
     entry = _in_class(state, lane, topic, ticket, payloads, now_ms)
 
     def release() -> None:

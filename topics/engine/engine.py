@@ -10,14 +10,13 @@ Under `checking` every call ends with `verify.check_state`, which asserts the nu
 from __future__ import annotations
 
 from topics.codec.frame import Run
-from topics.engine import verify
+from topics.engine import timing, verify
 from topics.engine.admit import check_creation, check_limits
 from topics.engine.append import propose_append
 from topics.engine.apply import Catalog
 from topics.engine.batch import Entry, Shard, WalBatch, WalPosition
 from topics.engine.change import (
     after_restart,
-    exact_head,
     propose_create,
     propose_delete_records,
     propose_delete_topic,
@@ -26,15 +25,14 @@ from topics.engine.change import (
     propose_sync,
 )
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
-from topics.engine.lane import Lane
 from topics.engine.replies import TopicDeleted, TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
-from topics.kernel.config import Durability, TopicConfig
+from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX, TOPIC_IDLE_MS, Limits
+from topics.kernel.limits import FLOOR_STALENESS_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, retention
 
@@ -75,7 +73,7 @@ class Engine:
             if entry is not None:
                 self._state.enqueue(lane.shard, entry)
             elif lane.ceiling > lane.next_seq - 1:
-                self._state.touch(lane, now_ms)  # it rests, so its exact head is due
+                self._state.touch(lane)  # it rests, so its exact head is due
         self._settle()
 
     def make_read_only(self, why: str) -> None:
@@ -101,7 +99,8 @@ class Engine:
 
     def take_batch(self, shard: int) -> WalBatch | None:
         """What to write next on a shard; None while a batch is in flight or there is nothing to do."""
-        return self._state.shards[shard].take(self._state.time.read(), self._sync_interval_ms)
+        self._state.time.read()
+        return self._state.shards[shard].take(self._state.time.timer_ms, self._sync_interval_ms)
 
     def wants_write(self, shard: int) -> bool:
         """True if `take_batch` would have frames or a ticket to give (timed syncs come by `next_deadline_ms`)."""
@@ -141,7 +140,8 @@ class Engine:
             lane.durable_seq = max(lane.durable_seq, min(written_seq, lane.written_seq))
         shard.unsynced_lanes.clear()
         shard.unsynced = False
-        shard.synced_ms = state.time.read()
+        state.time.read()
+        shard.synced_ms = state.time.timer_ms
         shard.in_flight = None
         for entry in batch.entries:
             state.finish_entry(entry)
@@ -173,7 +173,8 @@ class Engine:
     def rested(self, shard: int, idle_ms: int) -> bool:
         """True if nothing has waited or been synced on the shard for so long."""
         queue = self._state.shards[shard]
-        return queue.quiet and self._state.time.read() - queue.synced_ms >= idle_ms
+        self._state.time.read()
+        return queue.quiet and self._state.time.timer_ms - queue.synced_ms >= idle_ms
 
     def space(self, shard: int, bytes_left: int) -> None:
         """How many bytes the shard's files surely take; told before propose, so that 507 comes before any seq."""
@@ -187,30 +188,20 @@ class Engine:
 
     def tick(self) -> None:
         """What time alone brings: floors that TTL moved, exact heads of rested topics. Bounded work a call."""
-        state = self._state
-        now_ms = state.time.read()
-        for topic_id in state.expiry.take_due(now_ms, TICK_TOPICS_MAX):
-            self._retire_by_tick(state.lanes[topic_id], now_ms)
-        for lane in self._rested(now_ms):
-            self._log_exact_head(lane, now_ms)
+        timing.tick(self._state, self._state.time.read())
         self._settle()
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` or `take_batch` next has something to do by time alone; None if nothing is due ever."""
-        state = self._state
-        syncing = [shard for shard in state.shards if shard.unsynced and shard.read_only is None]
-        due = [shard.synced_ms + self._sync_interval_ms for shard in syncing]
-        due.extend(lane.touched_ms + TOPIC_IDLE_MS for lane in list(state.touched.values())[:1])
-        if (first := state.expiry.first_ms()) is not None:
-            due.append(first)
-        return min(due, default=None)
+        self._state.time.read()
+        return timing.next_deadline_ms(self._state, self._sync_interval_ms)
 
     def log_exact_heads(self) -> None:
         """Clean shutdown: every topic's exact head goes to the log (storage 4)."""
         now_ms = self._state.time.read()
         for lane in list(self._state.lanes.values()):
             if lane.topic is not None:
-                self._log_exact_head(lane, now_ms)
+                timing.log_exact_head(self._state, lane, now_ms)
         self._settle()
 
     # Reading.
@@ -341,38 +332,6 @@ class Engine:
         lane = entry.lane
         if lane is not None and lane.written_seq > lane.durable_seq:
             shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
-
-    def _retire_by_tick(self, lane: Lane, now_ms: int) -> None:
-        topic, state = lane.topic, self._state
-        if topic is None:
-            return
-        if lane.blocked or lane.retiring is not None or now_ms - topic.watermark_ms < FLOOR_STALENESS_MS:
-            state.expiry.set(lane.topic_id, now_ms + FLOOR_STALENESS_MS)
-            return
-        try:
-            propose_retire(state, lane, Ticket(Retire(topic=lane.name)), now_ms)
-        except Rejected:  # no space, or read-only: nothing is lost by trying later
-            state.expiry.set(lane.topic_id, now_ms + FLOOR_STALENESS_MS)
-
-    def _rested(self, now_ms: int) -> list[Lane]:
-        rested: list[Lane] = []
-        for lane in self._state.touched.values():
-            if len(rested) == TICK_TOPICS_MAX or now_ms - lane.touched_ms < TOPIC_IDLE_MS:
-                break
-            rested.append(lane)
-        return rested
-
-    def _log_exact_head(self, lane: Lane, now_ms: int) -> None:
-        state, topic = self._state, lane.topic
-        assert topic is not None
-        state.touched.pop(lane.topic_id, None)
-        if topic.config.durability is Durability.FSYNC or lane.ceiling == lane.next_seq - 1:
-            return
-        if not lane.idle:
-            state.touch(lane, now_ms)  # still on its way: it has not rested yet
-            return
-        if state.shards[lane.shard].read_only is None:
-            state.enqueue(lane.shard, exact_head(state, lane, now_ms))
 
     def _settle(self) -> None:
         """Propose again what was woken, then (under test) check every invariant."""

@@ -10,6 +10,7 @@ from collections import deque
 
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
+from topics.kernel.errors import Fatal
 from topics.kernel.limits import CEILING_STEP_FIRST, CEILING_STEP_MAX
 from topics.log.topic import Topic
 
@@ -18,9 +19,27 @@ class Lane:
     """One topic (or a name being created: `topic` is None until its TopicCreate is synced)."""
 
     __slots__ = (
-        "barrier", "ceiling", "ceiling_asked", "ceiling_step", "dedup_ids", "durable_seq", "in_flight", "keys",
-        "last_read_ms", "name", "next_seq", "parked", "reserved_bytes", "reserved_records", "retiring", "shard",
-        "topic", "topic_id", "touched_ms", "written_seq",
+        "barrier",
+        "ceiling",
+        "ceiling_asked",
+        "ceiling_step",
+        "dedup_ids",
+        "durable_seq",
+        "in_flight",
+        "keys",
+        "last_read_ms",
+        "name",
+        "next_seq",
+        "parked",
+        "read_only",
+        "reserved_bytes",
+        "reserved_records",
+        "retiring",
+        "shard",
+        "topic",
+        "topic_id",
+        "touched_ms",
+        "written_seq",
     )  # fmt: skip
 
     def __init__(self, name: str, topic_id: int, shard: int) -> None:
@@ -36,6 +55,7 @@ class Lane:
         self.dedup_ids: dict[bytes, tuple[int, Ticket]] = {}
         self.parked: deque[Ticket] = deque()
         self.barrier: Ticket | None = None
+        self.read_only: Fatal | None = None
         self.retiring: Ticket | None = None
         # Publishing rule (storage 3): no class but fsync publishes above `ceiling`. Lowered when proposed, raised when
         # synced, so that it never exceeds what a power cut now would leave.

@@ -79,8 +79,8 @@ class EngineState:
         self.time = time
         self.limits = limits
         time.witness(catalog.high_ts)
-        now_ms = time.read()
-        self.shards = [Shard(number, now_ms) for number in range(shards)]
+        time.read()
+        self.shards = [Shard(number, time.timer_ms) for number in range(shards)]
         self.next_topic_id = catalog.next_topic_id
         self.lanes: dict[int, Lane] = {}
         self.lanes_by_name: dict[str, Lane] = {}
@@ -120,17 +120,16 @@ class EngineState:
         assert lane.topic is not None
         self.expiry.set(lane.topic_id, retention.next_due_ms(lane.topic))
 
-    def touch(self, lane: Lane, now_ms: int) -> None:
+    def touch(self, lane: Lane) -> None:
         """The topic was written: its exact head is due once it has rested."""
-        assert now_ms >= lane.touched_ms
-        lane.touched_ms = now_ms
+        lane.touched_ms = self.time.timer_ms
         self.touched.pop(lane.topic_id, None)
         self.touched[lane.topic_id] = lane
 
     # Refusals.
 
-    def check_writable(self, shard: int) -> None:
-        fatal = self.shards[shard].read_only
+    def check_writable(self, shard: int, lane: Lane | None = None) -> None:
+        fatal = self.shards[shard].read_only or (lane.read_only if lane is not None else None)
         if fatal is not None:
             raise Rejected(
                 Code.STORAGE_READ_ONLY,
@@ -252,8 +251,8 @@ class EngineState:
                 entry.release()
             if entry.lane is not None:
                 entry.lane.in_flight -= 1
-                if entry.lane.shard != shard.number:
-                    self.wake(entry.lane)
+                if entry.lane.shard != shard.number and entry.lane.topic is not None:
+                    self._leave_unknown(entry.lane, error)
             if entry.ticket is not None and not entry.ticket.done:
                 self.fail(entry.ticket, error)
         for lane in list(self.lanes.values()):
@@ -261,6 +260,16 @@ class EngineState:
                 self._fail_parked(lane, error, shard.number)
             if lane.shard == shard.number and lane.topic is not None:
                 lane.next_seq = lane.topic.head_seq + 1  # what failed was assigned and never published
+
+    def _leave_unknown(self, lane: Lane, error: Fatal) -> None:
+        """The topic's deletion may or may not be in the failed shard's file: until that is known, nothing is written
+        to it that recovery might take away with it. Reads go on.
+        """
+        lane.read_only = error
+        parked = list(lane.parked)
+        lane.parked.clear()
+        for ticket in parked:
+            self.fail(ticket, error)
 
     def _fail_parked(self, lane: Lane, error: Fatal, shard: int) -> None:
         if lane.topic is None and shard != 0:

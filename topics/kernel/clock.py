@@ -1,6 +1,7 @@
 """The engine's time: `max(clock, highest time used, last frame's ts)` (semantics 4).
 
-A clock that steps back moves no floor back, and `ts` never decreases within a topic.
+A clock that steps back moves no floor back, and `ts` never decreases within a topic. Timers must not stand still with
+it, so the time that passes between steps is summed on its own.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from topics.kernel.ports import Clock
 class EngineTime:
     """A clock that never goes back. `read` is called at most once an engine call."""
 
-    __slots__ = ("_clock", "_high_ms")
+    __slots__ = ("_clock", "_high_ms", "_last_ms", "timer_ms")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._high_ms = 0
+        self._last_ms: int | None = None
+        self.timer_ms = (
+            0  # time passed as of the last `read`, for timers: it goes on while a set-back clock catches up
+        )
 
     @property
     def high_ms(self) -> int:
@@ -24,6 +29,9 @@ class EngineTime:
 
     def read(self) -> int:
         now_ms = self._clock.now_ms()
+        if self._last_ms is not None and now_ms > self._last_ms:
+            self.timer_ms += now_ms - self._last_ms
+        self._last_ms = now_ms
         if now_ms > self._high_ms:
             self._high_ms = now_ms
         return self._high_ms
