@@ -57,7 +57,7 @@ class Load:
 
 def figures(setting: Setting) -> Iterator[Figure]:
     """Ratios first, then what they are made of."""
-    batches = texts(setting.count(3200, 24))
+    batches = texts(setting.count(3700, 24))
     forms: dict[str, Sequence[Any]] = {
         "row": [[(text,) for text in batch] for batch in batches],
         "raw": raws(batches),
