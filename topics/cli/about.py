@@ -15,9 +15,12 @@ from topics.cli.terminal import print_table
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.group()
-def config() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def config(ctx: click.Context) -> None:
     """The settings of this machine and directory."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @config.command()

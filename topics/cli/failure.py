@@ -73,7 +73,7 @@ def _described(error: Exception) -> tuple[str, int]:
             return error.message, USAGE if error.code is Code.INVALID_REQUEST else 1
         case OSError():
             where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-            return f"{where}{error.strerror or error}", 1
+            return f"{where or 'input or output failed: '}{error.strerror or error}", 1
         case MemoryError():
             return "out of memory", 1
     why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from topics.cli.failure import USAGE, Failed
+from topics.cli.quantities import counted
 from topics.cli.source import STDIN, BadLine, Source
 
 FORMATS: Final = ("jsonl", "json", "csv", "tsv", "text")
@@ -97,7 +98,7 @@ def _rows(source: Source, delimiter: str, line_max: int) -> Payloads:
                 head = _head(row)
             elif row:
                 if len(row) != len(head):
-                    raise BadLine(start, f"has {len(row)} fields, the header has {len(head)}")
+                    raise BadLine(start, f"has {counted(len(row), 'field')}, the header {len(head)}")
                 yield start, _encode(dict(zip(head, row, strict=True)))
             start = reader.line_num + 1
     except csv.Error as error:

@@ -1,10 +1,13 @@
 """How a record and a tombstone look on one line: for people, or as JSON.
 
 For people: seq, time, origin, tag, key and the payload as stored, cut at the edge of a terminal and nowhere else. As
-JSON: a record as the wire writes it, a tombstone as `{"tombstone": {…}}`, so that no loss is silent there either.
+JSON: a record as the wire writes it, but on one line, and a tombstone as `{"tombstone": {…}}`, so that no loss is
+silent there either.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from topics.cli.quantities import counted, moment
 from topics.cli.terminal import Pen, safe
@@ -12,6 +15,7 @@ from topics.embed.page import Page, Record, tombstone_fields
 from topics.log.floors import Gap
 
 Item = Record | Gap
+_ON_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")  # in JSON text a bare line end can only be white space
 
 _WHY = {
     "cap": "evicted by the topic's cap",
@@ -21,7 +25,7 @@ _WHY = {
     "corrupt": "damaged, and repaired away",
     "restart": "ephemeral, and the process restarted",
     "source_trim": "lost before they were forwarded",
-    "recreated": "the topic was deleted and made again",
+    "recreated": "the position is not of this topic as it is now, so it is read from its beginning",
 }
 
 
@@ -37,7 +41,7 @@ def json_line(item: Item, topic: str | None = None) -> bytes:
     named = b"" if topic is None else b'"topic":%b,' % msgspec.json.encode(topic)
     if isinstance(item, Gap):
         return b'{%b"tombstone":%b}\n' % (named, msgspec.json.encode(tombstone_fields(item)))
-    return b"{%b%b\n" % (named, item.json()[1:])
+    return b"{%b%b\n" % (named, item.json()[1:].translate(_ON_ONE_LINE))
 
 
 def text_line(item: Item, pen: Pen, topic: str | None = None, *, is_full: bool = False) -> bytes:
@@ -61,8 +65,8 @@ def text_line(item: Item, pen: Pen, topic: str | None = None, *, is_full: bool =
 def gap_text(gap: Gap) -> str:
     """A tombstone in words."""
     seqs = f"seq {gap.gap_from}" if gap.gap_from == gap.gap_to else f"seqs {gap.gap_from}\u2013{gap.gap_to}"
-    why = _WHY.get(gap.reason.value, "")
-    return f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')} {why}"
+    why = _WHY[gap.reason.value]
+    return f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
 
 
 def _record(record: Record, pen: Pen) -> tuple[str, str]:
@@ -81,4 +85,4 @@ def _record(record: Record, pen: Pen) -> tuple[str, str]:
 def _payload(record: Record) -> str:
     if record.content_type is not None:
         return f"<{counted(len(record.raw), 'byte')} of {safe(record.content_type)}> {record.raw[:60]!r}"
-    return safe(record.raw.decode(errors="replace"))
+    return safe(record.raw.translate(_ON_ONE_LINE).decode(errors="replace"))

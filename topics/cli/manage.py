@@ -38,6 +38,9 @@ def create(invocation: Invocation, topic: str, fields: tuple[str, ...], as_json:
       topics create quakes durability=fsync cap_records=10000
       topics create sessions ttl_ms=1d compression=zstd
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    from topics.kernel.ids import check_topic_name
+
+    check_topic_name(topic)
     config = _parse_fields(fields)
     with invocation.writing() as store:
         handle = store.topic(topic)
@@ -96,7 +99,7 @@ def state(invocation: Invocation, topic: str, as_json: bool) -> None:
         ("last write", moment(found.last_write_ts)),
     ]
     rows += [(name, _config_value(value)) for name, value in _changed(found.config).items()]
-    print_table(("", found.topic), rows)
+    print_table(("", ""), rows)
 
 
 @click.command()

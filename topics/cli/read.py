@@ -147,7 +147,7 @@ def tail(
                 count = TAIL_DEFAULT if lines is None else lines
                 reading = attrs.evolve(start, from_seq=max(head_seq - count, 0))
             streams.append(_timed(store, handle, reading))
-        _print_merged(streams, several=len(names) > 1, as_json=as_json, is_full=full)
+        _print_merged(streams, names, as_json=as_json, is_full=full)
     where = invocation.settings.data
     if follow:
         raise Failed(f"that was all of {where}; to follow what is written later needs a server's URL")
@@ -233,12 +233,15 @@ def _timed(store: Store, topic: Topic, reading: Reading) -> Iterator[tuple[int, 
 
 
 def _print_merged(
-    streams: list[Iterator[tuple[int, str, Item]]], *, several: bool, as_json: bool, is_full: bool
+    streams: list[Iterator[tuple[int, str, Item]]], names: list[str], *, as_json: bool, is_full: bool
 ) -> None:
     from topics.cli.lines import json_line, text_line
 
     pen = Pen(sys.stdout)
     write = sys.stdout.buffer.write
+    widest = max(map(len, names))
     for _, name, item in heapq.merge(*streams, key=lambda timed: timed[0]):
-        topic = name if several else None
-        write(json_line(item, topic) if as_json else text_line(item, pen, topic, is_full=is_full))
+        if as_json:
+            write(json_line(item, name if len(names) > 1 else None))
+        else:
+            write(text_line(item, pen, name.ljust(widest) if len(names) > 1 else None, is_full=is_full))

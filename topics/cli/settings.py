@@ -169,7 +169,7 @@ def known(key: str, *, source: str) -> Setting:
     """The row of a key. Raises Failed with what was perhaps meant."""
     setting = TABLE.get(key)
     if setting is None:
-        raise _bad(f"{source}: there is no setting {key!r}{near(key, TABLE)}; known are {', '.join(TABLE)}")
+        raise _bad(f"{source}: there is no setting {key!r}; {_perhaps(key, TABLE)}")
     return setting
 
 
@@ -204,10 +204,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
             continue
         setting = _BY_VARIABLE.get(variable)
         if setting is None:
-            known_names = ", ".join(_BY_VARIABLE)
-            raise _bad(
-                f"{variable}: there is no such setting{near(variable, _BY_VARIABLE)}; unset it; known are {known_names}"
-            )
+            raise _bad(f"{variable}: there is no such setting; unset it; {_perhaps(variable, _BY_VARIABLE)}")
         values[setting.key] = Value(_from_text(setting, text, source=variable), variable)
     return values
 
@@ -241,6 +238,10 @@ def _check_pairs(values: Mapping[str, Value]) -> None:
                 f"{lower} ({values[lower].value}, {values[lower].source}) is above {higher}"
                 f" ({values[higher].value}, {values[higher].source}): lower the first or raise the second"
             )
+
+
+def _perhaps(name: str, names: Mapping[str, Setting]) -> str:
+    return near(name, names).removeprefix("; ") or f"known are {', '.join(names)}"
 
 
 def _bad(message: str) -> Failed:

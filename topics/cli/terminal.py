@@ -54,7 +54,7 @@ def console(stream: IO[str] | None = None) -> Console:
     stream = stream or sys.stdout
     width = None if is_terminal(stream) else WIDTH_PIPED
     return Console(
-        file=stream, width=width, highlight=False, no_color=not is_coloured(stream), soft_wrap=False
+        file=stream, width=width, highlight=False, color_system="auto" if is_coloured(stream) else None
     )
 
 
@@ -65,7 +65,9 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers:
     from rich.text import Text
 
     right = set(numbers)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", show_header=any(heads)
+    )
     for head in heads:
         table.add_column(
             head, justify="right" if head in right else "left", no_wrap=head in right, overflow="fold"

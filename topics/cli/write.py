@@ -94,12 +94,16 @@ def put(
       topics put quakes earthquakes.jsonl --tag-field properties.net
       tail -F app.log | topics put logs - --format text --tag web-1
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
-    wish = _wish(file, **flags)
+    from topics.kernel.ids import check_topic_name
+
+    check_topic_name(topic)
     source = Source(file)
     try:
+        wish = _wish(file, **flags)
         with invocation.writing() as store, _stopping_gently() as gently:
-            handle = _topic(store, topic, durability)
-            putting = Putting(store, handle, source, wish, gently)
+            is_new = store.config(topic) is None
+            putting = Putting(store, _topic(store, topic, durability), source, wish, gently)
+            putting.is_created = is_new and durability is not None
             _run(putting, as_json=as_json)
     finally:
         source.close()
@@ -204,16 +208,23 @@ class Putting:
         batch, lines = self._batch, self._lines
         self._batch, self._lines = [], []
         self.gently.check()
-        try:
-            self._put_many(batch)
-        except Rejected as refused:
-            blamed = _BLAMED.match(refused.message)
-            if blamed is None:
-                raise
-            bad = int(blamed[1])
-            if bad and not self.wish.idempotency_key:
-                self._put_many(batch[:bad])
-            raise BadLine(lines[bad], blamed[2].removeprefix(".")) from refused
+        bad: BadLine | None = None
+        while batch:
+            try:
+                self._put_many(batch)
+                break
+            except Rejected as refused:
+                blamed = _BLAMED.match(refused.message)
+                if blamed is None:
+                    raise
+                index = int(blamed[1])
+                assert index < len(batch)
+                bad = BadLine(lines[index], blamed[2].removeprefix("."))
+                batch = (
+                    [] if self.wish.idempotency_key else batch[:index]
+                )  # what is before it, if that is good
+        if bad is not None:
+            raise bad
         self.gently.check()
         if self.wish.rate:
             time.sleep(max(self.stored / self.wish.rate - self.seconds, 0))
@@ -312,18 +323,24 @@ def _watched(putting: Putting) -> None:
 
 
 def _failure(putting: Putting, error: BaseException | None) -> BaseException | None:
-    stored = f"{counted(putting.stored, 'record')} stored" if putting.stored else "nothing is stored"
+    from topics.kernel.errors import TopicsError
+
+    stored = (
+        f"{counted(putting.stored, 'record')} stored before it" if putting.stored else "nothing is stored"
+    )
     if isinstance(error, BadLine):
         where = "item" if putting.wish.form == "json" else "line"
-        before = f"{stored} before it" if putting.stored else stored
-        again = "run it again" if putting.wish.idempotency_key else f"go on with --from-line {error.place}"
+        is_new_start = putting.wish.idempotency_key or not putting.stored
+        again = "run it again" if is_new_start else f"go on with --from-line {error.place}"
         hint = "; for plain text give --format text" if _looks_like_text(putting, error) else ""
         return Failed(
             f"{putting.source.name} {where} {error.place}: {error.why}{hint};"
-            f" {before}, nothing after it: mend it and {again}"
+            f" {stored}: mend the {where} and {again}"
         )
-    if isinstance(error, Exception) and not isinstance(error, BrokenPipeError) and putting.stored:
-        say(f"{stored} before the error", "topics: ")
+    if isinstance(error, Failed):
+        return Failed(f"{error}; {stored}", code=error.code)
+    if isinstance(error, TopicsError):
+        say(stored, "topics: ")
     return error
 
 

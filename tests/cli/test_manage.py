@@ -1,0 +1,109 @@
+"""`create`, `configure`, `state`, `ls`, `rm`, `delete`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import topics
+
+Call = Callable[..., Any]
+
+
+@pytest.mark.rule("O2.7")
+@pytest.mark.rule("O2.25")
+def test_a_topic_is_made_shown_changed_and_deleted(call: Call) -> None:
+    made = call(
+        "create", "t", "ttl_ms=1d", "cap_bytes=10MiB", "durability=fsync", "auto_priority=false", "--json"
+    )
+    config = made.lines[0]["config"]
+    assert (config["ttl_ms"], config["cap_bytes"], config["durability"]) == (86_400_000, 10 * 2**20, "fsync")
+    assert config["auto_priority"] is False
+
+    changed = call("configure", "t", "cap_records=5", "--json").lines[0]["config"]
+    assert changed == config | {"cap_records": 5}
+    replaced = call("configure", "t", "--replace", "cap_records=6", "--json").lines[0]["config"]
+    assert (replaced["cap_records"], replaced["ttl_ms"], replaced["durability"]) == (6, 0, "disk")
+
+    call("put", "t", stdin=b"1\n2\n3\n")
+    state = call("state", "t", "--json").lines[0]
+    assert {name: state[name] for name in ("topic", "type", "head_seq", "earliest_seq", "evict_floor", "count")} == {
+        "topic": "t", "type": "log", "head_seq": 3, "earliest_seq": 1, "evict_floor": 1, "count": 3,
+    }  # fmt: skip
+    assert call("ls", "--json").lines[0]["topic"] == "t"
+    assert "cap_records" in call("state", "t").text
+
+    assert call("rm", "t", "--yes", "--json").lines == [{"topic": "t", "deleted": True}]
+    assert "no topics in topics-data" in call("ls").text
+
+
+def test_durability_and_its_alias_do_not_contradict_each_other(call: Call) -> None:
+    call("create", "t", "durable=true")
+    assert call("configure", "t", "durability=memory", "--json").lines[0]["config"]["durable"] is False
+    assert call("configure", "t", "durable=true", "--json").lines[0]["config"]["durability"] == "fsync"
+
+
+@pytest.mark.rule("O2.7")
+def test_ls_is_by_name_and_prefix(call: Call) -> None:
+    with topics.open("topics-data") as store:
+        for name in ("b", "ab", "a"):
+            store.topic(name).put(1)
+
+    assert [line["topic"] for line in call("ls", "--json").lines] == ["a", "ab", "b"]
+    assert [line["topic"] for line in call("ls", "--prefix", "a", "--json").lines] == ["a", "ab"]
+    table = call("ls").text.splitlines()
+    assert table[0].split()[:2] == ["topic", "type"]
+    assert "no topics whose name begins with 'x'" in call("ls", "--prefix", "x").text
+
+
+@pytest.mark.rule("O2.7")
+def test_delete_takes_one_selector_or_both(call: Call) -> None:
+    with topics.open("topics-data") as store:
+        store.topic("t").put_many([{"data": i, "tag": "ab" if i % 2 else "b"} for i in range(1, 11)])
+
+    assert call("delete", "t", "--before", "6", "--match", "a*", "--json").lines[0] == {
+        "topic": "t", "deleted": 3, "earliest_seq": 2, "head_seq": 10, "count": 7, "bytes": 8,
+    }  # fmt: skip
+    assert "2 records deleted, 5 records left" in call("delete", "t", "--before", "5").text
+    assert call("get", "t", "--json").lines[0]["$seq"] == 6
+
+
+def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
+    call("put", "t", stdin=b"1\n")
+
+    assert call("rm", "t").code == 2
+    assert "say --yes" in call("rm", "t").err
+    assert call("rm", "t", "nope", "--yes").code == 1
+    assert call("rm", "t", "--yes", "--if-empty").code == 1
+    assert call("ls", "--json").lines[0]["topic"] == "t"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("create", "t"), 1, "is there already"),
+        (("create", "u", "ttl=1"), 2, "config.ttl: unknown field"),
+        (("create", "u", "ttl_ms=soon"), 2, "config.ttl_ms: 'soon' is not a number with ms"),
+        (("create", "u", "cap_bytes=1XB"), 2, "config.cap_bytes"),
+        (("create", "u", "cap_records=-1"), 2, "config.cap_records: must not be negative"),
+        (("create", "u", "discard=new"), 2, "must be one of 'old', 'reject'"),
+        (("create", "u", "discard"), 2, "FIELD=VALUE"),
+        (("create", "u v"), 2, "is no topic name"),
+        (("configure", "t"), 2, "say what to change"),
+        (("configure", "t", "type=queue"), 1, "type"),
+        (("configure", "u", "ttl_ms=1"), 1, "topic 'u' does not exist"),
+        (("delete", "t"), 2, "say which records"),
+        (("state", "u"), 1, "topic 'u' does not exist"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    call: Call, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    call("put", "t", stdin=b"1\n")
+    answer = call(*arguments)
+
+    assert (answer.code, answer.out) == (code, b"")
+    assert message in answer.err
+    assert len(answer.err.splitlines()) == 1

@@ -1,0 +1,159 @@
+"""`get` and `tail`: which records, in which form, and that no loss is silent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import topics
+
+Call = Callable[..., Any]
+
+
+def make(name: str = "t", count: int = 10, **config: Any) -> None:
+    with topics.open("topics-data") as store:
+        topic = store.create(name, **config)
+        topic.put_many(
+            [
+                {"data": i, "tag": "even" if i % 2 == 0 else "odd", "node": f"n{i % 3}"}
+                for i in range(1, count + 1)
+            ]
+        )
+
+
+def data(answer: Any) -> list[Any]:
+    return [line["data"] for line in answer.lines if "data" in line]
+
+
+@pytest.mark.rule("O2.7")
+@pytest.mark.rule("O2.25")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        (("--from", "7"), [8, 9, 10]),
+        (("--limit", "2"), [1, 2]),
+        (("--match", "odd"), [1, 3, 5, 7, 9]),
+        (("--match", "e*"), [2, 4, 6, 8, 10]),
+        (("--match", "*", "--limit", "1"), [1]),
+        (("--node", "n0", "--node", "n1"), [2, 5, 8]),
+        (("--from-ts", "0"), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        (("--from-ts", "2999-01-01T00:00"), []),
+        (("--since", "1h"), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+    ],
+)
+def test_get_selects(call: Call, arguments: tuple[str, ...], expected: list[int]) -> None:
+    make()
+    assert data(call("get", "t", "--json", *arguments)) == expected
+
+
+def test_get_reads_to_the_head_over_many_pages(call: Call) -> None:
+    make(count=2500)
+    answer = call("get", "t", "--json", "--account", "--match", "odd")
+
+    assert len(data(answer)) == 1250
+    assert answer.lines[-1] == {
+        "account": {"delivered": 1250, "lost": 0, "deleted": 0, "expired": 0, "own_node": 0, "filtered": 1250}
+    }
+
+
+@pytest.mark.rule("O2.5")
+def test_no_loss_is_silent_in_any_form(call: Call) -> None:
+    make(cap_records=3)
+    gap = {
+        "gap_from": 1,
+        "gap_to": 7,
+        "reason": "cap",
+        "missed_estimate": 7,
+        "earliest_seq": 8,
+        "head_seq": 10,
+    }
+
+    assert call("get", "t", "--json").lines[0] == {"tombstone": gap}
+    assert call("tail", "t", "--json").lines[0] == {"tombstone": gap}
+    assert call("tail", "t", "--from", "0", "--json", "--match", "none").lines == [{"tombstone": gap}]
+    assert call("get", "t", "--page").lines[0]["tombstone"] == gap
+    for command in ("get", "tail"):
+        assert call(command, "t").text.splitlines()[0].startswith("\u2205 LOST seqs 1\u20137 [cap] 7 records")
+
+
+def test_a_page_goes_on_from_its_cursor(call: Call) -> None:
+    make()
+    page = call("get", "t", "--page", "--limit", "4", "--account").lines[0]
+
+    assert [record["data"] for record in page["records"]] == [1, 2, 3, 4]
+    assert (page["next_from_seq"], page["caught_up"], page["account"]["delivered"]) == (4, False, 4)
+
+
+@pytest.mark.rule("O2.5")
+@pytest.mark.rule("O2.23")
+def test_tail_prints_to_the_head_and_says_that_following_needs_a_url(call: Call) -> None:
+    make(count=25)
+
+    last = call("tail", "t", "--json")
+    assert data(last) == list(range(16, 26))
+    assert (last.code, "following needs a server's URL" in last.err) == (0, True)
+    assert data(call("tail", "t", "-n", "2", "--json")) == [24, 25]
+    assert data(call("tail", "t", "--from", "23", "--json")) == [24, 25]
+    assert len(data(call("tail", "t", "--since", "5m", "--json"))) == 25
+    assert data(call("tail", "t", "--now", "--json")) == []
+    follow = call("tail", "-f", "t", "-n", "1", "--json")
+    assert (data(follow), follow.code, "needs a server's URL" in follow.err) == ([25], 1, True)
+
+
+@pytest.mark.rule("O2.5")
+def test_tail_merges_topics_by_time(call: Call) -> None:
+    with topics.open("topics-data") as store:
+        for i, name in enumerate(("a", "b", "a", "b")):
+            before = store.topic(name).put(i)
+            ts = store.topic(name).state().last_write_ts
+            while time.time_ns() // 1_000_000 == ts:
+                assert before.count == 1
+
+    lines = call("tail", "b", "a", "--json").lines
+    assert [(line["topic"], line["data"]) for line in lines] == [("a", 0), ("b", 1), ("a", 2), ("b", 3)]
+
+
+def test_a_line_for_people_has_seq_time_marks_and_payload(call: Call) -> None:
+    with topics.open("topics-data") as store:
+        store.topic("t").put({"a": "\u20ac"}, tag="x", key="k", node="n")
+        store.topic("t").put(b"\x00raw")
+        store.topic("t").put(topics.Raw(b'{"a":\n 1}'), tag="\x1b[31m")
+
+    first, second, third = call("get", "t").text.splitlines()
+    assert first.split("Z  ")[1] == 'x key=k node=n  {"a":"\u20ac"}'
+    assert "4 bytes of application/octet-stream" in second
+    assert third.split("Z  ")[1] == '\\x1b[31m  {"a":  1}'
+    assert call("get", "t", "--json").lines[2]["data"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("get", "tt"), 1, "topic 'tt' does not exist; did you mean t"),
+        (("get", "zzz"), 1, "`topics ls` lists what there is"),
+        (("get", "t", "--match", "a*b"), 2, "exactly one `*`, at its end"),
+        (("get", "t", "--match", ""), 2, "match: must not be empty"),
+        (("get", "t", "--from", "-1"), 2, "--from"),
+        (("get", "t", "--from", "1", "--since", "1s"), 2, "give one of --from, --since and --from-ts"),
+        (("get", "t", "--since", "soon"), 2, "a number with ms, s, m, h, d or w"),
+        (("get", "t", "--from-ts", "soon"), 2, "milliseconds since 1970"),
+        (("get", "$t"), 2, "is no topic name"),
+        (("tail", "t", "nope"), 1, "topic 'nope' does not exist"),
+        (("tail", "t", "--now", "-n", "3"), 2, "give one of"),
+        (("tail",), 2, "Missing argument"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_line(
+    call: Call, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    make()
+    answer = call(*arguments)
+
+    assert (answer.code, answer.out) == (code, b"")
+    assert message in answer.err
+    assert answer.err.startswith("topics: ")
+    assert len(answer.err.splitlines()) == 1

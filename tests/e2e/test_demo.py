@@ -1,0 +1,94 @@
+"""`topics demo`: the main job from its beginning to its end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+
+def demo(tmp_path: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "topics", "demo", *arguments],
+        capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path,
+    )  # fmt: skip
+
+
+@pytest.mark.rule("O1.3")
+@pytest.mark.rule("O1.4")
+@pytest.mark.rule("O1.5")
+def test_the_demo_proves_what_it_says_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    done = demo(tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "\x1b[" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    for words in ("1,707 records", "USGS", "SIGKILL", "LOST seqs 1\u20137", "proofs hold"):
+        assert words in " ".join(done.stdout.split())
+    (home,) = [word.strip(".") for word in done.stdout.split() if "topics-demo-" in word]
+    assert not pathlib.Path(home).exists()
+
+
+@pytest.mark.rule("O1.3")
+@pytest.mark.rule("O2.25")
+def test_as_json_every_proof_is_a_row(tmp_path: pathlib.Path) -> None:
+    done = demo(tmp_path, "--json", "--kills", "1")
+
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["holds"] is True
+    assert {check["step"] for check in result["checks"]} == {"Load", "Read back", "Crash", "Floors"}
+    assert all(check["holds"] for check in result["checks"])
+    acked = [check for check in result["checks"] if "acked records intact" in check["what"]]
+    assert len(acked) == 2
+    assert all(int(check["found"].replace(",", "")) > 100 for check in acked)
+
+
+@pytest.mark.rule("O1.4")
+def test_a_file_of_ones_own_and_a_directory_to_keep(tmp_path: pathlib.Path) -> None:
+    rows = [{"n": i, "kind": ["a", "b", "c"][i % 3]} for i in range(50)]
+    (tmp_path / "my data.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+
+    done = demo(tmp_path, "my data.jsonl.gz", "--keep", "--kills", "1", "--json")
+
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert {
+        "step": "Read back",
+        "what": "records tagged 'a'",
+        "expected": "17",
+        "found": "17",
+        "holds": True,
+    } in (result["checks"])
+    ls = [sys.executable, "-m", "topics", "--data", result["directory"], "ls", "--json"]
+    listed = subprocess.run(ls, capture_output=True, timeout=20, check=True).stdout
+    assert {json.loads(line)["topic"] for line in listed.splitlines()} == {
+        "my-data",
+        "payments",
+        "clicks",
+        "latest",
+    }
+    for path in sorted(pathlib.Path(result["directory"]).parent.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    pathlib.Path(result["directory"]).parent.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "holds no records"), (b"1\nhello\n", "line 2: is not JSON"), (None, "does not exist")],
+)
+def test_a_file_it_cannot_use_is_said_in_one_line(
+    tmp_path: pathlib.Path, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "f.jsonl").write_bytes(content)
+    done = demo(tmp_path, "f.jsonl")
+
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

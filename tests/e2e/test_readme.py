@@ -1,0 +1,59 @@
+"""The README's code runs: its Python blocks, and every line of its console block."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    assert found
+    return found
+
+
+def test_the_python_blocks_run_one_after_another_and_print_what_they_say(tmp_path: pathlib.Path) -> None:
+    program = "\n".join(blocks("python"))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        cwd=tmp_path,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["1 Hualien, Taiwan", "1 7 cap", "[7, 8, 9]"]
+
+
+@pytest.mark.rule("O2.1")
+def test_every_line_of_the_console_block_runs(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "topics" / "sample").mkdir(parents=True)
+    shutil.copy(ROOT / "topics" / "sample" / "earthquakes.jsonl", tmp_path / "topics" / "sample")
+    lines = [line.removeprefix("$ ") for line in blocks("console")[0].splitlines()]
+    assert all(line.startswith("$ ") for line in blocks("console")[0].splitlines())
+    installed = pathlib.Path(sys.executable).parent / "topics"
+    program = "\n".join(f"set -e; topics() {{ '{installed}' \"$@\"; }}\n{line}" for line in lines)
+
+    done = subprocess.run(
+        ["sh", "-c", program], capture_output=True, text=True, timeout=40, check=False, cwd=tmp_path
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "1,707 records stored" in done.stdout
+    assert "99 records deleted" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_the_files_it_names_are_there() -> None:
+    for name in re.findall(r"`((?:ci|docs|topics)/[a-z./-]+)`", README):
+        assert (ROOT / name).exists() or name == "docs/performance.md", name
