@@ -1,4 +1,4 @@
-"""Crash recovery: whatever is written, synced and struck, what comes back is a state the oracle allows (I-07, I-08, I-10)."""
+"""Whatever is written, synced and struck, what comes back is a state the oracle allows (I-07, I-08, I-10)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ class CrashRecovery(RuleBasedStateMachine):
         self.scene.shut_down()
         self.oracle.sync()
         self.end(shape, 0)
-        assert not any(first > self.oracle.base[topic][0] for topic in CLASSES for first, _ in self.lost_now(topic))
+        assert not any(
+            first > self.oracle.base[topic][0] for topic in CLASSES for first, _ in self.lost_now(topic)
+        )
 
     def end(self, shape, seed, at_least=None):
         """The end, recovery, and what it found, held against the oracle."""
@@ -134,7 +136,9 @@ class CrashRecovery(RuleBasedStateMachine):
         found = self.found()
         heads = {topic: self.scene.state(topic).head_seq for topic in CLASSES}
         matching = [state for state in allowed if {t: s[1] for t, s in state.items()} == found]
-        matching = [s for s in matching if all(self.head_is_right(t, s[t][0], heads[t], power) for t in CLASSES)]
+        matching = [
+            s for s in matching if all(self.head_is_right(t, s[t][0], heads[t], power) for t in CLASSES)
+        ]
         assert matching, (found, heads, allowed)
         self.oracle.settle(matching[-1], heads)
         self.failed = False

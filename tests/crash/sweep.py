@@ -25,8 +25,8 @@ ENDS = (PROCESS, *Shape)
 class Watched(Scene):
     """A scene under the ledger's eyes, driven stage by stage."""
 
-    def __init__(self, disk, **options):
-        super().__init__(disk=disk, limits=SMALL, **options)
+    def __init__(self, disk, *, limits=SMALL, **options):
+        super().__init__(disk=disk, limits=limits, **options)
         self.ledger = Ledger(disk)
 
     def begin(self):
@@ -50,13 +50,21 @@ class Watched(Scene):
             ticket = self.engine.propose(command, sync=sync)
             asked[id(ticket)] = (ticket, before)
         self.answer(asked)
-        for _ in range(100):
-            for pen in self.pens:
-                pen.advance(self.engine, self.ledger)
-                self.answer(asked)
-                if pen.stage is Stage.IDLE and pen.writer.failed is None:
-                    pen.writer.keep_reserve()
+        busy = True
+        while busy:
+            busy = sum(self.advance(pen, asked) for pen in self.pens) > 0
         assert not asked
+
+    def advance(self, pen, asked):
+        """One stage. False if the shard has nothing to do."""
+        before = pen.stage
+        pen.advance(self.engine, self.ledger)
+        if pen.stage is before:
+            return False
+        self.answer(asked)
+        if pen.stage is Stage.IDLE and pen.writer.failed is None:
+            pen.writer.keep_reserve()
+        return True
 
     def answer(self, asked):
         self.ledger.looked(self.engine)

@@ -75,7 +75,7 @@ class TopicClaims:
     ) -> None:
         """A write was acknowledged: its seqs are new, unless it says they are not. Windows count from `asked_ms`."""
         records = command.records
-        if len(reply.seqs) != len(records) or reply.count != len(records):
+        if reply.same_body is not False and not len(reply.seqs) == len(records) == reply.count:
             raise Violation(f"{len(records)} records, yet the answer names {reply.seqs!r}")
         self._check_repeat(command, reply, now_ms)
         self.seen_head = max(self.seen_head, reply.head_seq, *reply.seqs)
@@ -87,9 +87,9 @@ class TopicClaims:
         if command.idempotency_key is not None and not (reply.deduped and reply.same_body is not None):
             expires = asked_ms + config.idempotency_window_ms
             self.results[command.idempotency_key] = (list(reply.seqs), expires, place)
-        if records.dedup_id is not None:
+        if records.dedup_id is not None and not reply.deduped:
             for dedup_id, seq in zip(records.dedup_id, reply.seqs, strict=True):
-                if dedup_id and not reply.deduped and seq >= (reply.first_seq or seq + 1):
+                if dedup_id and seq >= (reply.first_seq or seq + 1):
                     self.dedup_ids[dedup_id] = (seq, asked_ms + config.dedup_window_ms, place)
 
     def _append(self, seq: int, told: Told) -> None:
