@@ -23,7 +23,7 @@ def live(directory: pathlib.Path, *, leave_out: int | None = None, alter: int | 
                 payload(ROWS, life=1, writer=0, number=number, part=part) for part in range(parts_of(number))
             ]
             if number == alter:
-                records[-1] = records[-1][:-2] + b"9}}"
+                records[-1] = records[-1][:-2] + b".5}}"
             if number == leave_out:
                 head = topic.state().head_seq
                 acks.append(Ack(1, 0, number, head + 1, head + len(records)))
