@@ -37,7 +37,7 @@ def test_closing_during_a_closing_mark_comes_to_its_end(tmp_path: Path) -> None:
     assert is_marking.wait(PATIENCE_S)  # 50 ms after the last sync
     closing = threading.Thread(target=store.close, daemon=True)
     closing.start()
-    is_waiting = wait_until(lambda: store._local._closing)
+    is_waiting = wait_until(lambda: store._local.closing)
     go_on.set()
     closing.join(PATIENCE_S)
 

@@ -21,7 +21,7 @@ from topics.testing.simdisk import SimDisk
 
 def keep_house(store: topics.Store) -> int:
     with store._local.lock:
-        return store._local._keep_once()
+        return store._keeper.keep_once()
 
 
 def controls(disk: SimDisk) -> Iterator[Control]:

@@ -192,7 +192,7 @@ def test_a_tick_logs_what_time_moved(store: topics.Store, disk: SimDisk, clock: 
     clock.advance(5000)
 
     with store._local.lock:
-        store._local._keep_once()
+        store._keeper.keep_once()
 
     assert len(watermarks(disk)) == 1
     assert store.topic("t").state().evict_floor == 2

@@ -5,14 +5,15 @@ shard it leads: takes a batch, lets go of the lock for the write and the sync, a
 done. Callers that arrive meanwhile wait; their commands are the next batch. A leader that is done appoints a waiting
 caller, or the housekeeping thread, if work is left.
 
-The housekeeping thread (a daemon) does what time asks for: due syncs, ticks, closing marks, reserving the next file.
+An exception that nobody planned (a KeyboardInterrupt above all) may leave engine and disk out of step, so it ends the
+store as a crash would: every call is refused, and the next opening recovers.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -23,31 +24,29 @@ from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
 from topics.host.walfile import DiskOp, run
 from topics.host.writer import ShardWriter
-from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.limits import SHARD_IDLE_MARK_MS
+from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 
 _ROOM_TRIES: Final = 3
-_IDLE_WAIT_MS: Final = 1000
 
 
 class LocalEngine:
     """An engine and its shards' writers, callable from any thread."""
 
-    def __init__(self, engine: Engine, writers: Sequence[ShardWriter], *, housekeeping: bool = True) -> None:
+    def __init__(self, engine: Engine, writers: Sequence[ShardWriter]) -> None:
         self.engine = engine
-        self.lock = threading.Lock()
-        self._writers = writers
+        self.writers = writers
+        self.lock = (
+            threading.RLock()
+        )  # never taken twice; it knows its owner, which an interrupted thread must
+        self.changed = threading.Condition(self.lock)
+        self.closing = False
+        self._broken: BaseException | None = None
         self._led: set[int] = set()
         self._reserving: set[int] = set()  # shards whose next file is being made,
         self._rotating: set[int] = set()  # or begun: never both at once, it is one file
-        self._changed = threading.Condition(self.lock)
-        self._closing = False
-        self._keeper_rests = False
+        self._waiting: set[threading.Event] = set()
         self._pid = os.getpid()
-        self._keeper: threading.Thread | None = None
-        if housekeeping and writers:
-            self._keeper = threading.Thread(target=self._keep_house, name="topics-housekeeping", daemon=True)
-            self._keeper.start()
+        self.nudge: Callable[[], None] = _nobody  # the housekeeping thread's, if there is one
 
     def call(self, command: Command, *, sync: bool = False) -> Reply:
         """Propose, have it written as its class asks, and answer.
@@ -58,18 +57,16 @@ class LocalEngine:
         """
         self.check_open()
         with self.lock:
-            self._check_not_closed()  # again: `close` may have been faster
-            ticket = self._propose(command, sync=sync)
             try:
-                while not ticket.done:
-                    shard = self._leaderless()
-                    if shard is not None:
-                        self._lead(shard, until=ticket)
-                    else:
-                        self._wait_for(ticket)
+                ticket = self._finished(command, sync=sync)
+            except TopicsError:
+                raise
+            except BaseException as unplanned:
+                self.break_off(unplanned)
+                raise
             finally:
-                self._appoint()
-                self._call_keeper()
+                self.appoint()
+                self.nudge()
             return ticket.result()
 
     def let_time_pass(self, name: str) -> None:
@@ -84,47 +81,84 @@ class LocalEngine:
                 self.call(due)
 
     def sync(self) -> None:
-        """Everything written so far is on stable storage when this returns."""
+        """Everything written so far is on stable storage when this returns; one failed shard does not stop the rest.
+
+        Raises:
+            Rejected, Fatal: of the first shard that could not be synced.
+        """
         self.check_open()
-        for writer in self._writers:
-            self.call(Sync(shard=writer.shard))
+        failure: TopicsError | None = None
+        for writer in self.writers:
+            try:
+                self.call(Sync(shard=writer.shard))
+            except TopicsError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def check_open(self) -> None:
-        """Refuse after `close`, and in a forked child: the parent owns the directory."""
-        self._check_not_closed()
+        """Refuse after `close`, after an interrupt, and in a forked child: the parent owns the directory."""
+        self._check_here()
         if os.getpid() != self._pid:
             raise Rejected(
                 Code.SHUTTING_DOWN,
                 f"the store belongs to process {self._pid}, which forked this one; open another directory here",
             )
 
-    def _check_not_closed(self) -> None:
-        if self._closing:
-            raise Rejected(Code.SHUTTING_DOWN, "the store is closed; open it again")
+    @property
+    def is_forked(self) -> bool:
+        return os.getpid() != self._pid
 
-    def close(self) -> None:
-        """Finish what is in flight, log exact heads, sync, and leave closing marks. Twice is fine."""
-        if os.getpid() != self._pid:
-            return
+    def finish(self) -> None:
+        """The end of `close`: nobody is in a system call, nothing is proposed any more; all is written and synced."""
         with self.lock:
-            if self._closing:
+            while self._led or self._reserving or self._rotating:
+                self.changed.wait()
+            if self._broken is not None:
                 return
-            self._closing = True
-            self._changed.notify_all()
-            while self._led or self._reserving:
-                self._changed.wait()
-        if self._keeper is not None:
-            self._keeper.join()
-        with self.lock:
             self.engine.log_exact_heads()
-            for writer in self._writers:
+            for writer in self.writers:
                 if writer.failed is None:
                     self.engine.request_sync(writer.shard)
                     writer.drain()
                     writer.mark()
-            self._tell()
+            self.tell()
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def begin_close(self) -> None:
+        """Nothing new is accepted from here on; the housekeeping thread ends."""
+        with self.lock:
+            self.closing = True
+            self.changed.notify_all()
 
     # Proposing.
+
+    def _finished(self, command: Command, *, sync: bool) -> Ticket:
+        """The ticket, done. A write that had to wait its turn and then found no room is given room too."""
+        ticket = self._propose(command, sync=sync)
+        for _ in range(_ROOM_TRIES):
+            self._await(ticket)
+            refused = ticket.error
+            if (
+                not isinstance(refused, Rejected)
+                or refused.code is not Code.DISK_LOW
+                or not self._make_room(refused)
+            ):
+                break
+            created, ticket = ticket.created, self._propose(command, sync=sync)
+            ticket.created = ticket.created or created
+        self._await(ticket)
+        return ticket
+
+    def _await(self, ticket: Ticket) -> None:
+        while not ticket.done:
+            shard = self.leaderless()
+            if shard is not None:
+                self.lead(shard, until=ticket)
+            else:
+                self._wait_for(ticket)
 
     def _propose(self, command: Command, *, sync: bool) -> Ticket:
         for _ in range(_ROOM_TRIES):
@@ -136,108 +170,150 @@ class LocalEngine:
         return self._proposed(command, sync=sync)
 
     def _proposed(self, command: Command, *, sync: bool) -> Ticket:
+        self._check_here()  # `close` may have been faster
         try:
             return self.engine.propose(command, sync=sync)
         finally:
-            self._tell()
+            self.tell()
+
+    def _check_here(self) -> None:
+        if self._broken is not None:
+            raise Rejected(
+                Code.SHUTTING_DOWN,
+                f"the store ended with {self._broken!r} in the middle of a call; open it again",
+            )
+        if self.closing:
+            raise Rejected(Code.SHUTTING_DOWN, "the store is closed; open it again")
+
+    def break_off(self, unplanned: BaseException) -> None:
+        """Nobody knows what is on disk and in the engine any more: end here, and wake whoever waits."""
+        self._broken = unplanned
+        for event in self._waiting:
+            event.set()
+        self.changed.notify_all()
 
     def _make_room(self, refused: Rejected) -> bool:
         """Wait for a reserve on its way, or take a larger one for this write. False if there is no space."""
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
         assert isinstance(needed, int)
-        if self._next_file_changes(shard):
-            while self._next_file_changes(shard):
-                self._changed.wait()
+        if self.next_file_changes(shard):
+            while self.next_file_changes(shard):
+                self.changed.wait()
             return True
-        return self._reserve(self._writers[shard], needed)
+        writer = self.writers[shard]
+        return self.reserve(writer, needed) or not writer.disk_low
 
-    def _next_file_changes(self, shard: int) -> bool:
+    def next_file_changes(self, shard: int) -> bool:
         return shard in self._reserving or shard in self._rotating
 
-    def _reserve(self, writer: ShardWriter, needed: int = 0) -> bool:
+    def reserve(self, writer: ShardWriter, needed: int = 0) -> bool:
         """Reserve the next file, off the lock. False if there is no space, or nothing to do."""
-        assert not self._next_file_changes(writer.shard)
-        size = writer.wanted_reserve(needed)
-        if size is None:
-            return False
-        ops = writer.wal.reserve(size)
+        assert not self.next_file_changes(writer.shard)
         self._reserving.add(writer.shard)
         try:
-            error = self._unlocked(writer, ops)
+            self._unlock()
+            try:
+                free_bytes = writer.free_bytes()
+            finally:
+                self._relock()
+            size = writer.wanted_reserve(free_bytes, needed)
+            if size is None:
+                return False
+            return writer.end_reserve(size, self.unlocked(writer, writer.wal.reserve(size)))
         finally:
             self._reserving.discard(writer.shard)
-            self._changed.notify_all()
-        return writer.end_reserve(size, error)
+            self.changed.notify_all()
 
     # Leading.
 
-    def _leaderless(self) -> int | None:
+    def leaderless(self) -> int | None:
         """A shard with something to write that nobody writes."""
-        for writer in self._writers:
+        for writer in self.writers:
             if writer.shard not in self._led and self.engine.wants_write(writer.shard):
                 return writer.shard
         return None
 
-    def _lead(self, shard: int, *, until: Ticket | None) -> None:
-        """Write batches of a shard until the ticket is done or nothing is left."""
-        writer = self._writers[shard]
+    def is_led(self, shard: int) -> bool:
+        return shard in self._led
+
+    def lead(self, shard: int, *, until: Ticket | None) -> None:
+        """Write batches of a shard until the ticket is done or nothing is left; without a ticket, one batch."""
+        writer = self.writers[shard]
         self._led.add(shard)
         try:
             while (batch := self.engine.take_batch(shard)) is not None:
                 self._write(writer, batch)
-                if until is not None and until.done:
+                if until is None or until.done:
                     break
         finally:
-            self._led.discard(shard)
-            if self._closing:
-                self._changed.notify_all()
+            self._stop_leading(shard)
+
+    def mark(self, writer: ShardWriter) -> None:
+        """The closing mark of a shard that nobody leads."""
+        self._led.add(writer.shard)
+        try:
+            writer.end_mark(self.unlocked(writer, writer.begin_mark()))
+        finally:
+            self._stop_leading(writer.shard)
+
+    def _stop_leading(self, shard: int) -> None:
+        self._led.discard(shard)
+        if self.closing:
+            self.changed.notify_all()  # `finish` waits for this
 
     def _write(self, writer: ShardWriter, batch: WalBatch) -> None:
         rotates = writer.wal.rotates(batch)
         while rotates and writer.shard in self._reserving:
-            self._changed.wait()  # the file it goes into is being made
+            self.changed.wait()  # the file it goes into is being made
         plan = writer.place(batch)
-        try:
-            error = self._rotate(writer, plan.write) if rotates else self._unlocked(writer, plan.write)
-            if error is None:
-                writer.after_write(batch, plan)
-                self._tell()
-                if batch.sync:
-                    error = self._unlocked(writer, plan.sync)
-                    if error is None:
-                        writer.after_sync(batch, plan)
-        except BaseException as interrupted:
-            # Between two system calls nobody knows what is on disk: as after a failed one, the shard ends here.
-            if self.engine.state.shards[batch.shard].in_flight is batch:
-                writer.fail(batch, OSError(f"interrupted by {type(interrupted).__name__}"))
-                self._tell()
-            raise
+        error = self._rotate(writer, plan.write) if rotates else self.unlocked(writer, plan.write)
+        if error is None:
+            writer.after_write(batch, plan)
+            self.tell()
+            if batch.sync:
+                error = self.unlocked(writer, plan.sync)
+                if error is None:
+                    writer.after_sync(batch, plan)
         if error is not None:
             writer.fail(batch, error)
-        self._tell()
+        self.tell()
 
     def _rotate(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
         """The write that begins the next file: nobody reserves another under its name meanwhile."""
         self._rotating.add(writer.shard)
         try:
-            return self._unlocked(writer, ops)
+            return self.unlocked(writer, ops)
         finally:
             self._rotating.discard(writer.shard)
-            self._changed.notify_all()
+            self.changed.notify_all()
 
-    def _unlocked(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
+    def unlocked(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
         """System calls, without the lock. An `OSError` is a value."""
         if not ops:
             return None
-        self.lock.release()
+        self._unlock()
         try:
             run(writer.disk, ops)
         except OSError as error:
             return error
         finally:
-            self.lock.acquire()
+            self._relock()
         return None
+
+    def _unlock(self) -> None:
+        self.lock.release()
+
+    def _relock(self) -> None:
+        """Take the lock again, come what may: the caller's `with` is going to release it."""
+        interrupted: BaseException | None = None
+        while not self.lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 -- as threading.Condition asks it
+            try:
+                self.lock.acquire()
+            except BaseException as error:  # noqa: BLE001 -- raised below, with the lock held
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
     # Waiting.
 
@@ -247,13 +323,19 @@ class LocalEngine:
         if not isinstance(event, threading.Event):
             event = ticket.waiter = threading.Event()
         event.clear()
-        self.lock.release()
+        self._waiting.add(event)
+        self._unlock()
         try:
             event.wait()
         finally:
-            self.lock.acquire()
+            self._relock()
+            self._waiting.discard(event)
+        if self._broken is not None and not ticket.done:
+            raise Fatal(
+                f"the store ended with {self._broken!r} in another thread; open it again to know the outcome"
+            )
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """Wake the callers whose tickets are done."""
         if not self.engine.has_finished:
             return
@@ -261,68 +343,17 @@ class LocalEngine:
             if isinstance(ticket.waiter, threading.Event):
                 ticket.waiter.set()
 
-    def _appoint(self) -> None:
+    def appoint(self) -> None:
         """If a shard is left with work and no leader, wake somebody who will lead it."""
-        shard = self._leaderless()
+        shard = self.leaderless()
         if shard is None:
             return
         for entry in self.engine.state.shards[shard].pending:
             if entry.ticket is not None and isinstance(entry.ticket.waiter, threading.Event):
                 entry.ticket.waiter.set()
                 return
-        self._changed.notify_all()
+        self.changed.notify_all()
 
-    # Housekeeping.
 
-    def _call_keeper(self) -> None:
-        """Wake the housekeeping thread if it rests and there will be something for it: at most once a rest."""
-        if self._keeper_rests and any(writer.wants_keeper for writer in self._writers):
-            self._keeper_rests = False
-            self._changed.notify_all()
-
-    def _keep_house(self) -> None:
-        with self.lock:
-            while not self._closing:
-                wait_ms = self._keep_once()
-                if self._leaderless() is not None:
-                    continue  # left to this thread while it was in a system call
-                self._keeper_rests = wait_ms > SHARD_IDLE_MARK_MS
-                self._changed.wait(wait_ms / 1000)
-                self._keeper_rests = False
-
-    def _keep_once(self) -> int:
-        """Whatever is due; returns for how many ms nothing is."""
-        now_ms = self.engine.now_ms()
-        due_ms = self.engine.next_deadline_ms()
-        if due_ms is not None and due_ms <= now_ms:
-            self.engine.tick()
-        wait_ms = _IDLE_WAIT_MS
-        for writer in self._writers:
-            if writer.failed is not None:
-                continue
-            if writer.shard not in self._led:
-                self._lead(writer.shard, until=None)
-            if writer.shard not in self._led:
-                self._mark_if_idle(writer)
-            if not self._next_file_changes(writer.shard):
-                self._reserve(writer)
-            if writer.wal.mark_due or writer.shard in self._led:
-                wait_ms = min(wait_ms, SHARD_IDLE_MARK_MS)
-        self._tell()
-        due_ms = self.engine.next_deadline_ms()
-        if due_ms is not None:
-            wait_ms = min(wait_ms, max(due_ms - self.engine.now_ms(), 1))
-        return wait_ms
-
-    def _mark_if_idle(self, writer: ShardWriter) -> None:
-        """The closing mark, once the shard has rested for 50 ms after a synced batch (storage 3)."""
-        if not writer.wal.mark_due or not self.engine.rested(writer.shard, SHARD_IDLE_MARK_MS):
-            return
-        self._led.add(writer.shard)
-        try:
-            error = self._unlocked(writer, writer.begin_mark())
-            writer.end_mark(error)
-        finally:
-            self._led.discard(writer.shard)
-            if self._closing:
-                self._changed.notify_all()  # `close` waits for this
+def _nobody() -> None:
+    """No housekeeping thread."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ import attrs
 from topics.codec.digest import body_digest
 from topics.codec.frame import FrameView
 from topics.embed.driver import LocalEngine
+from topics.embed.housekeeping import Housekeeper
 from topics.embed.page import Page, make_page
 from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
@@ -75,8 +77,9 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
         disk.close()
         if lock is not None:
             lock.release()
-        if isinstance(error, OSError):
-            raise _cannot_open(root, error) from error
+        cause = error.__cause__ if isinstance(error, Fatal) else error
+        if isinstance(cause, OSError):
+            raise _cannot_open(root, cause) from error
         raise
     return Store(opened, disk, lock=lock, where=str(root))
 
@@ -97,7 +100,11 @@ class Store:
         self._opened = opened
         self._disk = disk
         self._lock = lock
-        self._local = LocalEngine(opened.engine, opened.writers, housekeeping=housekeeping)
+        self._closing = threading.Lock()
+        self._local = LocalEngine(opened.engine, opened.writers)
+        self._keeper = Housekeeper(self._local)
+        if housekeeping and opened.writers:
+            self._keeper.start()
 
     @property
     def read_only(self) -> bool:
@@ -157,11 +164,18 @@ class Store:
 
     def close(self) -> None:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
-        self._local.close()
-        if self._lock is not None and self._lock.held:
-            if isinstance(self._disk, OsDisk):
-                self._disk.close()
-            self._lock.release()
+        if self._local.is_forked:
+            return
+        with self._closing:  # a second closer waits until the directory is free
+            if self._local.closing:
+                return
+            self._local.begin_close()
+            self._keeper.join()
+            self._local.finish()
+            if self._lock is not None:
+                if isinstance(self._disk, OsDisk):
+                    self._disk.close()
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -196,6 +210,7 @@ class Store:
 
     def config(self, name: str) -> TopicConfig | None:
         """The published config, None if there is no such topic."""
+        self._local.check_open()
         with self._local.lock:
             return self._opened.engine.topic_config(name)
 

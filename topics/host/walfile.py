@@ -170,6 +170,11 @@ class WalFile:
         size = max(size, needed + HEADER_SIZE + 2 * MARK_SIZE)
         return None if self._reserved >= size else size
 
+    def least_reserve(self) -> int | None:
+        """Size of the smallest next file that serves deletes on a full disk; None if there is room for them."""
+        size = self._limits.wal_reserve + HEADER_SIZE + 2 * MARK_SIZE
+        return None if self.room() >= self._limits.wal_reserve or self._reserved >= size else size
+
     def reserve(self, size: int) -> list[DiskOp]:
         """Take the space of the next file ahead of need, with real zeros."""
         path = f"{self.directory}/{NEXT_FILE}"

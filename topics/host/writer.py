@@ -8,6 +8,7 @@ around the engine's calls and let go of it around the disk's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from topics.engine.batch import WalBatch
 from topics.engine.engine import Engine
@@ -26,6 +27,7 @@ class ShardWriter:
         self.failed: Fatal | None = None
         self.disk_low = False
         self._min_free_bytes = min_free_bytes
+        self._free_bytes = 0
 
     @property
     def shard(self) -> int:
@@ -109,17 +111,29 @@ class ShardWriter:
 
     def keep_reserve(self, needed: int = 0) -> bool:
         """Reserve the next file ahead of need, for one write of `needed` bytes too. False if there is no space."""
-        size = self.wanted_reserve(needed)
+        size = self.wanted_reserve(self.free_bytes(), needed)
         if size is None:
             return not self.disk_low
         return self.end_reserve(size, self._run(self.wal.reserve(size)))
 
-    def wanted_reserve(self, needed: int = 0) -> int | None:
-        """Size to reserve the next file with; None if there is nothing to do, or no space to do it in."""
+    def free_bytes(self) -> int:
+        """Free space on the disk, the last known if it will not say. A system call."""
+        with suppress(OSError):
+            self._free_bytes = self.disk.free_bytes()
+        return self._free_bytes
+
+    def wanted_reserve(self, free_bytes: int, needed: int = 0) -> int | None:
+        """Size to reserve the next file with; None if there is nothing to do, or no space to do it in.
+
+        On a low disk, what deletes, watermarks, raises and marks need is reserved all the same.
+        """
         size = self.wal.wanted_reserve(needed)
-        self.disk_low = self.disk.free_bytes() < self._min_free_bytes + (size or 0)
+        self.disk_low = free_bytes < self._min_free_bytes + (size or 0)
         self.tell_space()
-        return None if self.disk_low else size
+        if not self.disk_low:
+            return size
+        least = self.wal.least_reserve()
+        return least if least is not None and least <= free_bytes else None
 
     def end_reserve(self, size: int, error: OSError | None) -> bool:
         """The reserve is there, or it could not be had: then appends are refused until it can (storage 3)."""

@@ -1,0 +1,86 @@
+"""The housekeeping thread of an embedded store: what time asks for, while nobody calls.
+
+Timed syncs, ticks, closing marks of idle shards, and the next WAL file's reserve. It takes the same lock as a caller
+and never holds it in a system call; it leads one batch at a time, so that no shard waits for another's load.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from topics.embed.driver import LocalEngine
+from topics.kernel.limits import SHARD_IDLE_MARK_MS
+
+_IDLE_WAIT_MS: Final = 1000
+
+
+class Housekeeper:
+    """A daemon thread over a `LocalEngine`; `keep_once` is one round of its work."""
+
+    def __init__(self, local: LocalEngine) -> None:
+        self._local = local
+        self._rests = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        assert self._thread is None
+        self._local.nudge = self.call
+        self._thread = threading.Thread(target=self._run, name="topics-housekeeping", daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Until the thread has seen `closing` and ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def call(self) -> None:
+        """Wake the thread if it rests and there will be something for it: at most once a rest. Under the lock."""
+        if self._rests and any(writer.wants_keeper for writer in self._local.writers):
+            self._rests = False
+            self._local.changed.notify_all()
+
+    def keep_once(self) -> int:
+        """Whatever is due, under the lock; returns for how many ms nothing is."""
+        local, engine = self._local, self._local.engine
+        due_ms = engine.next_deadline_ms()
+        if due_ms is not None and due_ms <= engine.now_ms():
+            engine.tick()
+        wait_ms = _IDLE_WAIT_MS
+        for writer in local.writers:
+            if writer.failed is not None:
+                continue
+            if not local.is_led(writer.shard):
+                local.lead(writer.shard, until=None)
+            idle = writer.wal.mark_due and engine.rested(writer.shard, SHARD_IDLE_MARK_MS)
+            if idle and not local.is_led(writer.shard) and writer.failed is None:
+                local.mark(writer)
+            if not local.next_file_changes(writer.shard):
+                local.reserve(writer)
+            if writer.wal.mark_due or local.is_led(writer.shard):
+                wait_ms = min(wait_ms, SHARD_IDLE_MARK_MS)
+        local.tell()
+        due_ms = engine.next_deadline_ms()
+        if due_ms is not None:
+            wait_ms = min(wait_ms, max(due_ms - engine.now_ms(), 1))
+        return wait_ms
+
+    def _run(self) -> None:
+        with self._local.lock:
+            try:
+                self._keep_house()
+            except BaseException as unplanned:
+                self._local.break_off(unplanned)
+                raise
+
+    def _keep_house(self) -> None:
+        local = self._local
+        while not local.is_closing():
+            wait_ms = self.keep_once()
+            if local.is_closing():
+                return
+            if local.leaderless() is not None:
+                continue  # left to this thread while it was in a system call
+            self._rests = wait_ms > SHARD_IDLE_MARK_MS
+            local.changed.wait(wait_ms / 1000)
+            self._rests = False
