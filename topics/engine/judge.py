@@ -32,9 +32,9 @@ class FileLook:
     """What one WAL file holds.
 
     `end`: behind the last complete write. `stopped_at`: the first frame not whole. `clean`: only zeros from there
-    on, and no write left open. `stop`: behind the last byte that is not zero. `beyond`: intact items behind `end`, of
-    whole writes or not; `followed`: one lies past the first bad frame. `marks`: (file, offset) covered. `broken`: where
-    damaged frames are, and the (topic id, seq) they still claim.
+    on, and no write left open. `stop`: behind the last byte that is not zero; a whole frame may end in zeros behind it.
+    `beyond`: intact items behind `end`, of whole writes or not; `followed`: one lies past the first bad frame. `marks`:
+    (file, offset) covered. `broken`: where damaged frames are, and the (topic id, seq) they still claim.
     """
 
     file: WalFileId
@@ -75,10 +75,10 @@ def look(file: WalFileId, buffer: bytes) -> FileLook:
     broken: list[Broken] = []
     marks = _marks(seen.items, header.file_id)
     if not clean:
-        beyond, broken, _ = _salvage(buffer, seen.end, stop)
+        beyond, broken = _salvage(buffer, seen.end, stop)
         marks += [
             (mark.payload.covered_file, mark.payload.covered_offset)
-            for mark in find_marks(buffer, header.file_id, seen.stopped_at, stop)
+            for mark in find_marks(buffer, header.file_id, seen.stopped_at, len(buffer))
             if isinstance(mark.payload, CommitMark)
         ]
     return FileLook(
@@ -212,7 +212,7 @@ def _misnumbered(looks: Sequence[FileLook]) -> list[Damage]:
 
 
 def _headless(file: WalFileId, buffer: bytes, stop: int, why: str) -> FileLook:
-    beyond, _, _ = _salvage(buffer, min(HEADER_SIZE, stop), stop)
+    beyond, _ = _salvage(buffer, min(HEADER_SIZE, len(buffer)), stop)
     return FileLook(
         file=file, size=len(buffer), header_defect=why, blank=stop == 0, file_id=b"", items=[], frames=0, end=0,
         stopped_at=0, clean=False, defect=why, stop=stop, beyond=beyond, followed=bool(beyond), marks=[], broken=[],
@@ -229,12 +229,16 @@ def _marks(items: Sequence[Item], file_id: bytes) -> list[tuple[int, int]]:
     ]
 
 
-def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Broken], int]:
-    """Every intact frame in [start, stop), of whole writes or not, and where the damaged ones are."""
+def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Broken]]:
+    """Every intact frame from `start` on, of whole writes or not, and where before `stop` the damaged ones are.
+
+    All of the file is searched: a whole frame may end in zeros behind `stop`, and only there does it show that the
+    inside of a record whose end is lost is somebody's data.
+    """
     items: list[Item] = []
     broken: list[Broken] = []
-    frames, at = 0, start
-    for offset, length in find_frames(buffer, start, stop):
+    at = start
+    for offset, length in find_frames(buffer, start, len(buffer)):
         if offset > at:
             broken.append((at, _head(buffer, at)))
         item = scan_frame(buffer, offset, length)
@@ -242,11 +246,10 @@ def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Bro
             broken.append((offset, _head(buffer, offset)))
         else:
             items.append(item)
-            frames += 1
         at = offset + length
     if at < stop:
         broken.append((at, _head(buffer, at)))
-    return items, broken, frames
+    return items, broken
 
 
 def _head(buffer: bytes, offset: int) -> tuple[int, int] | None:
