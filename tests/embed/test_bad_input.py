@@ -149,6 +149,7 @@ def test_a_full_disk_refuses_before_a_seq_and_accepts_again(store: topics.Store,
     assert topic.put("again").first_seq == head_seq + 1
 
 
+@pytest.mark.rule("Q7.2")
 def test_a_second_opener_is_told_the_owner(tmp_path: Path) -> None:
     with topics.open(tmp_path) as store:
         with pytest.raises(topics.CannotOpen, match=str(os.getpid())) as refused:

@@ -13,7 +13,7 @@ def values(page: topics.Page) -> list[object]:
     return [record.data for record in page.records]
 
 
-@pytest.mark.rule("O5.1")
+@pytest.mark.rule("O5.1", "O5.2")
 def test_a_record_comes_back_as_it_was_put(store: topics.Store) -> None:
     topic = store.create("quakes", durable=True)
 

@@ -9,7 +9,20 @@ from pathlib import Path
 import pytest
 
 import topics
+from topics.embed.store import Store
+from topics.engine.batch import WalPosition
+from topics.engine.commands import Append, PutTopic
+from topics.engine.engine import Engine
+from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk, SystemCalls
+from topics.host.entropy import SystemEntropy
+from topics.host.opening import open_store
+from topics.kernel.columns import RecordColumns
+from topics.kernel.config import TopicConfig
+from topics.kernel.limits import PENDING_BYTES_MAX
+from topics.log.regions import WalFileId
+from topics.testing.clock import ManualClock
+from topics.testing.simdisk import SimDisk
 
 
 @pytest.mark.parametrize("durability", ["fsync", "disk", "memory", "ephemeral"])
@@ -104,10 +117,6 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(tmp_path: Path) -> Non
 
 
 def test_a_failed_sync_makes_the_shard_read_only_and_reads_go_on(tmp_path: Path) -> None:
-    from topics.embed.store import Store
-    from topics.host.clock import SystemClock
-    from topics.host.entropy import SystemEntropy
-    from topics.host.opening import open_store
 
     broken = threading.Event()
 
@@ -136,3 +145,62 @@ def test_a_failed_sync_makes_the_shard_read_only_and_reads_go_on(tmp_path: Path)
     assert [record.data for record in topic.read().records] == ["kept"]
     store.close()
     disk.close()
+
+
+@pytest.mark.rule("T3.1")
+def test_a_shard_has_one_writer_whatever_the_number_of_threads(tmp_path: Path) -> None:
+    writing: set[int] = set()
+    together: list[int] = []
+
+    def sync_data(fd: int) -> None:
+        writing.add(threading.get_ident())
+        together.append(len(writing))
+        os.fsync(fd)
+        writing.discard(threading.get_ident())
+
+    disk = OsDisk(tmp_path, calls=SystemCalls(sync_data=sync_data))
+    opened = open_store(
+        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda: None
+    )
+    with topics.Store(opened, disk, housekeeping=False) as store:
+        topic = store.create("t", durable=True)
+        threads = [threading.Thread(target=lambda: [topic.put(1) for _ in range(30)]) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert max(together) == 1
+    disk.close()
+
+
+@pytest.mark.rule("T3.1")
+def test_what_waits_for_the_writer_is_bounded(clock: ManualClock) -> None:
+    engine = Engine(clock)
+    engine.space(0, 1 << 40)
+    engine.propose(PutTopic(topic="t", config=TopicConfig()))
+    batch = engine.take_batch(0)
+    assert batch is not None
+    at = WalPosition(WalFileId(0, 0, 1), 48)
+    engine.written(batch, at)
+    engine.synced(batch, at)
+    command = Append(topic="t", records=RecordColumns([b"x" * (1 << 20)] * 50))
+
+    with pytest.raises(topics.Rejected, match="wait to be written") as refused:
+        for _ in range(10):
+            engine.propose(command)
+
+    assert refused.value.code == "throttled"
+    assert engine.state.shards[0].pending_bytes <= PENDING_BYTES_MAX
+
+
+@pytest.mark.rule("T3.13")
+def test_a_lone_durable_write_is_synced_at_once(store: topics.Store, disk: SimDisk) -> None:
+    topic = store.create("t", durable=True)
+    topic.put(0)
+    before = len(disk.calls)
+
+    topic.put(1)
+
+    kinds = [call.op for call in list(disk.calls)[before:]]
+    assert kinds == ["write", "sync_data"]
