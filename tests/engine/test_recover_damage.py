@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from topics.codec.control import CommitMark, TopicCreate, encode_control
+from topics.codec.control import (
+    Carried,
+    CommitMark,
+    ConfigUpdate,
+    Delete,
+    LossRange,
+    TopicCreate,
+    encode_control,
+)
 from topics.codec.frame import Run, encode_run
 from topics.codec.walheader import HEADER_SIZE, WalHeader
 from topics.engine.judge import State, judge, look
+from topics.engine.recover import recover
+from topics.engine.verify import check_topic
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
 from topics.log.regions import WalFileId
@@ -50,6 +60,31 @@ def with_zeros_last(frame_at, count):
 def broken(chunk, at=40):
     """The chunk with one bit turned over, behind the head unless `at` says otherwise."""
     return chunk[:at] + bytes([chunk[at] ^ 1]) + chunk[at + 1 :]
+
+
+def control(payload, topic_id=1, ts=1000):
+    return encode_control(payload, topic_id=topic_id, ts=ts)
+
+
+def recovered(*logs):
+    """Recovery of shards 0, 1, … of generation 0; what it gives satisfies every invariant."""
+    files = [(WalFileId(0, shard, 1), log) for shard, log in enumerate(logs)]
+    found = recover({file[:2]: judge([look(file, log)], same_boot=True) for file, log in files})
+    for topic in found.catalog.topics.values():
+        check_topic(topic)
+    return found
+
+
+def told(found):
+    return [(damage.topic, damage.first_seq, damage.last_seq) for damage in found.damages]
+
+
+def lost(topic):
+    return [(r.first, r.last, r.reason) for r in topic.index.lost]
+
+
+def live(topic):
+    return [seq for seq in range(1, topic.head_seq + 1) if topic.index.is_live(seq)]
 
 
 def seqs_of(verdict):
@@ -110,3 +145,67 @@ def test_a_torn_last_record_is_not_searched_for_the_frames_that_its_data_holds()
     found = judge([look(FILE, log)], same_boot=True)
     assert State.TORN is found.state
     assert found.beyond == []
+
+
+# What an intact frame says of damaged ones before it.
+
+
+@pytest.mark.rule("T4.9", "T4.19")
+def test_a_delete_up_to_a_damaged_record_says_that_the_record_was_there():
+    log = log_of(
+        create(1, "t"), records(1, 1, 2), broken(record(1, 3)), control(Delete(3, None, 3)), mark(800)
+    )
+
+    found = recovered(log)
+    topic = found.catalog.find("t")
+    assert topic.head_seq == 3
+    assert lost(topic) == [(3, 3, "corrupt")]
+    assert live(topic) == []
+    assert ("t", 3, 3) in told(found)
+
+
+@pytest.mark.rule("T4.9")
+def test_a_delete_above_the_head_is_damage_even_where_every_frame_is_intact():
+    found = recovered(log_of(create(1, "t"), records(1, 1, 2), control(Delete(None, b'"x"', 5))))
+
+    assert told(found) == [("t", 3, 5)]
+    assert lost(found.catalog.find("t")) == [(3, 5, "corrupt")]
+
+
+def carried_at(head_seq, evict_floor=1):
+    return control(ConfigUpdate(TopicConfig().echo(), Carried(head_seq, evict_floor, 0, {}, 1000)))
+
+
+@pytest.mark.rule("T4.9", "T4.19")
+def test_a_carried_head_says_that_the_topic_was_empty_whatever_a_damaged_delete_had_removed():
+    gone = broken(control(Delete(4, None, 3)))
+    log = log_of(create(1, "t"), records(1, 1, 3), gone, carried_at(3), records(1, 4, 4), mark(800))
+
+    found = recovered(log)
+    topic = found.catalog.find("t")
+    assert (topic.head_seq, live(topic), lost(topic)) == (4, [4], [])
+    assert found.read_only
+
+
+def test_records_damaged_before_an_ephemeral_time_are_no_loss_of_the_time_after_it():
+    log = log_of(
+        create(1, "t"), records(1, 1, 2), broken(record(1, 3)), carried_at(9), record(1, 10), mark(800)
+    )
+
+    found = recovered(log)
+    topic = found.catalog.find("t")
+    assert (topic.head_seq, live(topic), lost(topic)) == (10, [10], [])
+
+
+def test_a_carried_head_below_what_the_log_holds_is_damage():
+    found = recovered(log_of(create(1, "t"), records(1, 1, 3), carried_at(2)))
+
+    assert live(found.catalog.find("t")) == [1, 2, 3]
+    assert found.read_only
+
+
+def test_a_restart_that_has_nothing_left_to_take_is_passed_over():
+    restarted = control(LossRange(1, 2, "restart"))
+    found = recovered(log_of(create(1, "t", durability="ephemeral"), restarted, restarted))
+
+    assert (found.catalog.find("t").head_seq, found.catalog.find("t").evict_floor) == (2, 3)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from topics.codec.control import LossRange, TopicCreate
+from topics.codec.control import ConfigUpdate, Delete, LossRange, TopicCreate
 from topics.codec.frame import Run
 from topics.engine.apply import Catalog, apply
 from topics.engine.judge import Item, State, Verdict
@@ -20,6 +20,7 @@ from topics.log import fold
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
 from topics.log.regions import WalFileId
+from topics.log.topic import Topic
 
 ShardKey = tuple[int, int]
 
@@ -78,8 +79,8 @@ def recover(verdicts: Mapping[ShardKey, Verdict]) -> Recovered:
         verdict = verdicts[key]
         whole = verdict.state is not State.CORRUPT
         for item, file in verdict.items():
-            damages += _check_order(catalog, item, file, whole=whole)
-            if _applies(catalog, item):
+            damages += _make_fit(catalog, item, file, whole=whole)
+            if _fits(catalog, item):
                 apply(catalog, item, file)
         if not whole:
             damages += _name_damages(catalog, verdict)
@@ -87,15 +88,52 @@ def recover(verdicts: Mapping[ShardKey, Verdict]) -> Recovered:
     return Recovered(catalog=catalog, damages=damages, cuts=[cut for cut in cuts if cut is not None])
 
 
-def _applies(catalog: Catalog, item: Item) -> bool:
+def _make_fit(catalog: Catalog, item: Item, file: WalFileId, *, whole: bool) -> Iterable[DamageReport]:
+    """Report what an intact item shows to be wrong before it, and fold what it says of that.
+
+    Seqs follow each other and belong to a topic that was created; a delete was given a head that was published; a
+    topic whose floors are carried was empty.
+    """
+    topic, start = catalog.topics.get(item.topic_id), _starts(item)
+    payload = None if isinstance(item, Run) else item.payload
+    if topic is None:
+        if start is not None and item.topic_id >= catalog.next_topic_id:
+            why = f"seq {start} and on of topic id {item.topic_id}, whose creation is not in the log"
+            yield DamageReport(file=file, offset=item.offset, why=why)
+        return
+    if start is not None:
+        if start > topic.head_seq + 1:
+            yield _lose_before(topic, start, item, file)
+        elif start <= topic.head_seq and whole:
+            why = f"seq {start} comes again behind {topic.head_seq}"
+            yield _report(topic, start, topic.head_seq, why, item, file)
+    elif isinstance(payload, Delete) and payload.upto > topic.head_seq:
+        yield _lose_before(topic, payload.upto + 1, item, file)
+    elif isinstance(payload, ConfigUpdate) and (carried := payload.carried) is not None:
+        if carried.head_seq < topic.head_seq:
+            why = f"an update carries head {carried.head_seq}, below what the log holds"
+            yield _report(topic, carried.head_seq + 1, topic.head_seq, why, item, file)
+        elif carried.head_seq == topic.head_seq and topic.index.live_count:
+            why = "deleted before an intact update, by nothing that the log still holds"
+            yield _report(topic, topic.earliest_seq, topic.head_seq, why, item, file)
+            fold.delete(topic, before_seq=None, match=None, upto=topic.head_seq)
+
+
+def _fits(catalog: Catalog, item: Item) -> bool:
     """False for what a damaged log cannot place: a record already there, a topic whose creation is gone."""
-    if not isinstance(item, Run) and isinstance(item.payload, TopicCreate):
-        return item.topic_id not in catalog.topics and item.payload.name not in catalog.topic_ids
-    start = _starts(item)
-    if start is None:
-        return True
-    topic = catalog.topics.get(item.topic_id)
-    return topic is not None and start == topic.head_seq + 1
+    topic, start = catalog.topics.get(item.topic_id), _starts(item)
+    payload = None if isinstance(item, Run) else item.payload
+    if isinstance(payload, TopicCreate):
+        return topic is None and payload.name not in catalog.topic_ids
+    if topic is None:
+        return item.topic_id < catalog.next_topic_id
+    if start is not None:
+        return start == topic.head_seq + 1
+    if isinstance(payload, LossRange):
+        return max(payload.last, topic.head_seq) >= topic.evict_floor
+    if isinstance(payload, ConfigUpdate) and payload.carried is not None:
+        return payload.carried.head_seq >= topic.head_seq
+    return True
 
 
 def _starts(item: Item) -> int | None:
@@ -107,31 +145,19 @@ def _starts(item: Item) -> int | None:
     return None
 
 
-def _check_order(catalog: Catalog, item: Item, file: WalFileId, *, whole: bool) -> Iterable[DamageReport]:
-    """Seqs follow each other and belong to a topic that was created; anything else is damage."""
-    start = _starts(item)
-    if start is None:
-        return
-    topic = catalog.topics.get(item.topic_id)
-    if topic is None:
-        if item.topic_id >= catalog.next_topic_id:
-            why = f"seq {start} and on of topic id {item.topic_id}, whose creation is not in the log"
-            yield DamageReport(file=file, offset=item.offset, why=why)
-        return
-    head_seq = topic.head_seq
-    if start <= head_seq:
-        if whole:
-            why = f"seq {start} comes again behind {head_seq}"
-            yield DamageReport(
-                file=file, offset=item.offset, why=why, topic=topic.name, first_seq=start, last_seq=head_seq
-            )
-        return
-    if start > head_seq + 1:
-        fold.loss(topic, LostRange(head_seq + 1, start - 1, Reason.CORRUPT.value, item.ts))
-        yield DamageReport(
-            file=file, offset=item.offset, why="missing before an intact record", topic=topic.name,
-            first_seq=head_seq + 1, last_seq=start - 1,
-        )  # fmt: skip
+def _lose_before(topic: Topic, seq: int, item: Item, file: WalFileId) -> DamageReport:
+    """What is missing between the head and `seq`, which an intact item presupposes, is lost."""
+    first = topic.head_seq + 1
+    assert first < seq
+    fold.loss(topic, LostRange(first, seq - 1, Reason.CORRUPT.value, item.ts))
+    what = "record" if isinstance(item, Run) else "delete" if isinstance(item.payload, Delete) else "loss"
+    return _report(topic, first, seq - 1, f"missing before an intact {what}", item, file)
+
+
+def _report(topic: Topic, first: int, last: int, why: str, item: Item, file: WalFileId) -> DamageReport:
+    return DamageReport(
+        file=file, offset=item.offset, why=why, topic=topic.name, first_seq=first, last_seq=last
+    )
 
 
 def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
