@@ -82,7 +82,8 @@ class OracleTopic:
         return len(gone)
 
     def configure(self, ts: int, config) -> None:
-        if self.config.durability == "ephemeral" != config.durability:
+        old, new = self.config.durability, config.durability
+        if old == "ephemeral" != new:
             # Its head and floors go to the log now, and nothing else of it.
             self.keys, self.ids = {}, {}
             for entry in self.log.values():
@@ -90,7 +91,8 @@ class OracleTopic:
         self.config = config
         self.pass_time(ts)
         self.evict()
-        self.logged = self.evict_floor, dict(self.keys), dict(self.ids)
+        if not old == new == "ephemeral":
+            self.logged = self.evict_floor, dict(self.keys), dict(self.ids)
 
     def pass_time(self, ts: int) -> None:
         """Own TTL expires silently, topic TTL loses; whichever passed first counts (semantics 4 and 6)."""
@@ -136,3 +138,4 @@ class OracleTopic:
                 entry.reasons = entry.reasons & {"crash"} | {"restart"}
                 entry.end, entry.ts = LOST, ts
         self.evict_floor, self.keys, self.ids = last + 1, *map(dict, self.logged[1:])
+        self.logged = last + 1, *self.logged[1:]

@@ -38,7 +38,7 @@ one_record = st.fixed_dictionaries(
     optional={
         "tag": st.sampled_from(TAGS),
         "node": st.sampled_from(NODES),
-        "ttl_ms": st.none() | st.integers(0, 1500),
+        "ttl_ms": st.sampled_from([None, 0, 4, 5, 6, 349, 399, 400, 401, 1199, 1201]),
         "dedup_id": st.sampled_from([b"", b"d1", b"d2", b"d3"]),
         "meta": st.sampled_from([b"", b'{"a":"b"}']),
     },
@@ -215,20 +215,25 @@ class Floors(RuleBasedStateMachine):
 
     @rule(
         back=st.integers(-2, 80),
-        ago=st.none() | st.integers(-5, 4000),
+        at=st.none() | st.tuples(st.integers(1, 200), st.integers(-1, 1)),
         epoch=st.none() | st.integers(0, 3),
         limit=st.integers(1, 12) | st.just(1000),
         nodes=st.sets(st.sampled_from(NODES[1:])),
         match=st.sampled_from(MATCHES),
         current=st.booleans(),
     )
-    def read(self, back, ago, epoch, limit, nodes, match, current):
+    def read(self, back, at, epoch, limit, nodes, match, current):
         if current:
             self.let_floors_be_reported()
         self.compare(
-            from_seq=max(0, self.oracle.head - back), from_ts=None if ago is None else self.now - ago, epoch=epoch,
+            from_seq=max(0, self.oracle.head - back), from_ts=None if at is None else self.ts_near(*at), epoch=epoch,
             limit=limit, nodes=frozenset(nodes), match=match,
         )  # fmt: skip
+
+    def ts_near(self, seq, by):
+        """The ts of a seq, dead or alive, or the millisecond beside it."""
+        entry = self.oracle.log.get(seq)
+        return (self.now if entry is None else entry.ts) + by
 
     @rule()
     def read_all(self):

@@ -56,6 +56,17 @@ def test_a_delete_takes_nothing_above_the_head_published_when_it_was_proposed(dr
     assert driver.replay().find("t").index.live_count == 1
 
 
+@pytest.mark.rule("S5.2")
+def test_a_tag_delete_takes_nothing_that_was_still_in_flight(driver):
+    driver.append(1, tag=b"x")
+    driver.propose(driver.appending(2, tag=b"x"))
+    deleting = driver.propose(DeleteRecords(topic="t", match=_match("x")))
+    driver.run()
+
+    assert (deleting.result().deleted, driver.datas()) == (1, [b"2"])
+    assert driver.replay().find("t").index.live_count == 1
+
+
 @pytest.mark.rule("S5.5", "S5.6", "S5.8", "S5.10")
 def test_selectors_by_tag(driver):
     def left(**selectors):
