@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -32,6 +33,26 @@ def test_the_demo_proves_what_it_says_and_leaves_nothing(tmp_path: pathlib.Path)
         assert words in " ".join(done.stdout.split())
     (home,) = [word.strip(".") for word in done.stdout.split() if "topics-demo-" in word]
     assert not pathlib.Path(home).exists()
+
+
+def test_a_demo_that_is_ended_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "topics", "demo", "--kills", "50"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert child.stdout is not None
+    for line in child.stdout:
+        if "topics-demo-" in line:
+            home = pathlib.Path(next(word for word in line.split() if "topics-demo-" in word).strip("."))
+        if "Killed after" in line:
+            break
+    assert home.exists()
+    child.terminate()
+    _, err = child.communicate(timeout=20)
+
+    assert (child.returncode, err) == (130, "")
+    assert not home.exists()
 
 
 @pytest.mark.rule("O1.3")

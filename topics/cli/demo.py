@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -95,6 +96,8 @@ def _input(file: str | None, tag_field: str | None) -> Input:
 @contextmanager
 def _directory(*, keep: bool) -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="topics-demo-"))
+    for closing in (signal.SIGTERM, signal.SIGHUP):  # a closed window leaves nothing behind either
+        signal.signal(closing, signal.default_int_handler)
     try:
         yield home
     finally:
