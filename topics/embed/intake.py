@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.wire import FLAT_BYTES, check_json_many, depth_fits
+from topics.codec.wire import check_json, check_json_many
 from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
@@ -90,8 +90,7 @@ def _alike(given: Sequence[dict[str, Any]], limits: Limits) -> RecordColumns | N
     for text, value in zip(texts, values, strict=True):
         if b"null" in text and not _finite(value):
             return None
-    if max(map(len, texts)) > FLAT_BYTES and not all(depth_fits(text, JSON_DEPTH_MAX) for text in texts):
-        return None
+    check_json_many(texts)  # a Raw inside a value is spliced in by the encoder as it is, JSON or not
     return RecordColumns(texts, tag=optional.get("tag"), node=optional.get("node"), key=optional.get("key"))
 
 
@@ -120,8 +119,7 @@ def encode_json(field: str, value: object) -> bytes:
         raise invalid(field, f"is not JSON: {error}") from None
     if b"null" in text and not _finite(value):
         raise invalid(field, "NaN and Infinity are not JSON")
-    if not depth_fits(text, JSON_DEPTH_MAX):
-        raise invalid(field, f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
+    check_json(text, field=field)  # depth; and a Raw inside a value is spliced in by the encoder, JSON or not
     return text
 
 
