@@ -9,8 +9,12 @@ from topics.codec.control import (
     CommitMark,
     ConfigUpdate,
     Delete,
+    EvictWatermark,
+    HeadWatermark,
     LossRange,
     TopicCreate,
+    TopicDelete,
+    WriteResult,
     encode_control,
 )
 from topics.codec.frame import Run, encode_run
@@ -209,3 +213,101 @@ def test_a_restart_that_has_nothing_left_to_take_is_passed_over():
     found = recovered(log_of(create(1, "t", durability="ephemeral"), restarted, restarted))
 
     assert (found.catalog.find("t").head_seq, found.catalog.find("t").evict_floor) == (2, 3)
+
+
+# Topics whose creation or deletion is damaged.
+
+
+@pytest.mark.rule("T4.9")
+def test_a_name_that_is_created_again_proves_that_its_deletion_is_damaged():
+    gone = broken(control(TopicDelete()), 30)
+    again = create(2, "t", epoch=2) + records(2, 1, 2)
+    found = recovered(log_of(create(1, "t"), records(1, 1, 3), gone, again, records(1, 4, 4), mark(800)))
+
+    topic = found.catalog.find("t")
+    assert (topic.topic_id, topic.epoch, live(topic)) == (2, 2, [1, 2])
+    assert list(found.catalog.topics) == [2]
+    assert any("created again" in str(damage) for damage in found.damages)
+
+
+@pytest.mark.rule("T3.9")
+def test_a_topic_created_twice_is_damage_and_the_first_stays():
+    found = recovered(log_of(create(1, "t"), records(1, 1, 2), create(1, "u")))
+
+    assert found.read_only
+    assert live(found.catalog.find("t")) == [1, 2]
+    assert found.catalog.find("u") is None
+
+
+@pytest.mark.rule("T3.9")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        HeadWatermark(9),
+        EvictWatermark(),
+        Delete(2, None, 1),
+        TopicDelete(),
+        LossRange(1, 2, "restart"),
+        ConfigUpdate({}),
+        WriteResult(b"key", 1, 1, 0, [(0, 1)]),
+    ],
+)
+def test_any_frame_of_a_topic_never_created_is_damage_and_told_once_a_topic(payload):
+    found = recovered(log_of(create(1, "t"), control(payload, 7), control(payload, 7), mark(100)))
+
+    assert ["topic id 7, whose creation" in str(damage) for damage in found.damages] == [True]
+    assert (
+        recovered(log_of(create(1, "t"), control(TopicDelete()), control(payload), mark(100))).damages == []
+    )
+
+
+@pytest.mark.rule("T3.9", "T4.9")
+def test_the_records_of_a_topic_whose_creation_is_damaged_are_told_though_later_topics_are_there():
+    found = recovered(log_of(broken(create(1, "t"), 60), records(1, 1, 2), create(2, "u"), mark(100)))
+
+    assert any("topic id 1, whose creation" in str(damage) for damage in found.damages)
+    assert found.catalog.find("t") is None
+
+
+# What is believed of a broken head.
+
+
+@pytest.mark.rule("T4.20")
+def test_a_broken_head_is_believed_only_as_far_as_frames_fit_in_the_damaged_bytes():
+    before, after = create(1, "t") + records(1, 1, 2), mark(800)
+    near = recovered(log_of(before, broken(record(1, 3)), after))
+    assert lost(near.catalog.find("t")) == [(3, 3, "corrupt")]
+
+    far = recovered(log_of(before, broken(record(1, 3), 19), after))  # bit 40 of the seq
+    assert (told(far), lost(far.catalog.find("t"))) == ([(None, None, None)], [])
+    assert far.catalog.find("t").head_seq == 2
+
+    third, fourth = (
+        broken(record(1, 3), 20),
+        broken(record(1, 4)),
+    )  # seq 3 is beyond belief, and makes room for 4
+    two = recovered(log_of(before, third, control(HeadWatermark(64)), fourth, after))
+    assert (told(two), lost(two.catalog.find("t"))) == (
+        [(None, None, None), ("t", 3, 4)],
+        [(3, 4, "corrupt")],
+    )
+
+
+@pytest.mark.rule("T4.20")
+def test_a_broken_head_that_claims_a_record_which_is_there_is_not_believed():
+    log = log_of(create(1, "t"), records(1, 1, 3), broken(record(1, 4), 14), record(1, 5), mark(900))
+    found = recovered(log)
+
+    assert broken(record(1, 4), 14)[14] == 5
+    assert told(found) == [("t", 4, 4), (None, None, None)]
+
+
+@pytest.mark.rule("T4.3", "T4.20")
+def test_what_a_broken_head_claims_never_hides_an_intact_record_of_a_later_generation():
+    old = look(FILE, log_of(create(1, "t"), records(1, 1, 1), broken(record(1, 2), 14), mark(800)))
+    header = WalHeader(generation=1, shard=0, first_frame=1, file_id=FILE_ID).encode()
+    new = look(WalFileId(1, 0, 1), header + records(1, 3, 4) + bytes(100))
+
+    found = recover({(0, 0): judge([old], same_boot=True), (1, 0): judge([new], same_boot=True)})
+    assert live(found.catalog.find("t")) == [1, 3, 4]
+    assert lost(found.catalog.find("t")) == [(2, 2, "corrupt")]

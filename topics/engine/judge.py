@@ -24,7 +24,7 @@ from topics.kernel.errors import Corrupt
 from topics.log.regions import WalFileId
 
 Item = Run | Control
-Broken = tuple[int, tuple[int, int] | None]
+Broken = tuple[int, int, tuple[int, int] | None]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class FileLook:
     `end`: behind the last complete write. `stopped_at`: the first frame not whole. `clean`: only zeros from there
     on, and no write left open. `stop`: behind the last byte that is not zero; a whole frame may end in zeros behind it.
     `beyond`: intact items behind `end`, of whole writes or not; `followed`: one lies past the first bad frame. `marks`:
-    (file, offset) covered. `broken`: where damaged frames are, and the (topic id, seq) they still claim.
+    (file, offset) covered. `broken`: offset and size of what is damaged, and the (topic id, seq) its head still claims.
     """
 
     file: WalFileId
@@ -96,10 +96,13 @@ class State(Enum):
 
 @attrs.frozen
 class Damage:
-    """Acknowledged bytes that are wrong: where, why, and what the broken frame was if its head still says so."""
+    """Acknowledged bytes that are wrong: where, how many (0 if unknown), why, and what the first broken frame was if
+    its head still says so.
+    """
 
     file: WalFileId
     offset: int
+    size: int
     why: str
     plausible: tuple[int, int] | None
 
@@ -157,22 +160,21 @@ def judge(looks: Sequence[FileLook], *, same_boot: bool) -> Verdict:
         if seen.blank and not later_intact:
             continue
         if seen.header_defect:
-            damages.append(Damage(seen.file, 0, seen.header_defect, None))
+            damages.append(Damage(seen.file, 0, 0, seen.header_defect, None))
             continue
         marked = covered.get(seen.file.first_frame, 0) > seen.stopped_at
         if seen.clean:
             if marked:
-                damages.append(
-                    Damage(seen.file, seen.stopped_at, "zeros where a mark says there was data", None)
-                )
+                why = "zeros where a mark says there was data"
+                size = covered[seen.file.first_frame] - seen.stopped_at
+                damages.append(Damage(seen.file, seen.stopped_at, size, why, None))
             continue
         headless = any(other.header_defect and not other.blank for other in later)
         if marked or later_intact or headless or damages or (same_boot and seen.followed):
-            damages += [Damage(seen.file, offset, seen.defect, head) for offset, head in seen.broken]
+            damages += [Damage(seen.file, at, size, seen.defect, head) for at, size, head in seen.broken]
             if not seen.broken:
-                damages.append(
-                    Damage(seen.file, seen.stopped_at, "a write that was synced is not whole", None)
-                )
+                why = "a write that was synced is not whole"
+                damages.append(Damage(seen.file, seen.stopped_at, 0, why, None))
             continue
         return _torn(looks, i)
     last = max((i for i, seen in enumerate(looks) if not seen.blank), default=-1)
@@ -206,7 +208,7 @@ def _misnumbered(looks: Sequence[FileLook]) -> list[Damage]:
     for seen in looks:
         if seen.file.first_frame != expected and not seen.header_defect and expected:
             why = f"the file that begins with frame {expected} is missing before this one"
-            damages.append(Damage(seen.file, 0, why, None))
+            damages.append(Damage(seen.file, 0, 0, why, None))
         expected = seen.file.first_frame + seen.frames if seen.clean else 0
     return damages
 
@@ -240,15 +242,15 @@ def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Bro
     at = start
     for offset, length in find_frames(buffer, start, len(buffer)):
         if offset > at:
-            broken.append((at, _head(buffer, at)))
+            broken.append((at, offset - at, _head(buffer, at)))
         item = scan_frame(buffer, offset, length)
         if item is None:
-            broken.append((offset, _head(buffer, offset)))
+            broken.append((offset, length, _head(buffer, offset)))
         else:
             items.append(item)
         at = offset + length
     if at < stop:
-        broken.append((at, _head(buffer, at)))
+        broken.append((at, stop - at, _head(buffer, at)))
     return items, broken
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from topics.codec.control import ConfigUpdate, Delete, LossRange, TopicCreate
+from topics.codec.control import CommitMark, ConfigUpdate, Control, Delete, LossRange, TopicCreate
 from topics.codec.frame import Run
+from topics.codec.layout import FRAME_OVERHEAD
 from topics.engine.apply import Catalog, apply
 from topics.engine.judge import Item, State, Verdict
 from topics.log import fold
@@ -73,34 +74,72 @@ class Recovered:
 
 def recover(verdicts: Mapping[ShardKey, Verdict]) -> Recovered:
     """Fold the kept items of every shard, generations in order, shard 0 of each first."""
-    catalog = Catalog()
-    damages: list[DamageReport] = []
+    folding = _Folding()
     for key in sorted(verdicts):
         verdict = verdicts[key]
-        whole = verdict.state is not State.CORRUPT
         for item, file in verdict.items():
-            damages += _make_fit(catalog, item, file, whole=whole)
-            if _fits(catalog, item):
-                apply(catalog, item, file)
-        if not whole:
-            damages += _name_damages(catalog, verdict)
+            folding.add(item, file, whole=verdict.state is not State.CORRUPT)
+    catalog = folding.catalog
+    for key in sorted(verdicts):  # behind everything intact: what a broken head claims is the weakest witness
+        folding.damages += _name_damages(catalog, verdicts[key])
     cuts = [_cut(catalog, verdict) for _, verdict in sorted(verdicts.items()) if verdict.state is State.TORN]
-    return Recovered(catalog=catalog, damages=damages, cuts=[cut for cut in cuts if cut is not None])
+    return Recovered(catalog=catalog, damages=folding.damages, cuts=[cut for cut in cuts if cut is not None])
 
 
-def _make_fit(catalog: Catalog, item: Item, file: WalFileId, *, whole: bool) -> Iterable[DamageReport]:
+class _Folding:
+    """The state being folded, and what did not fit. `created`: all topic ids so far; `missing`: ids that never were."""
+
+    __slots__ = ("catalog", "created", "damages", "missing")
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self.damages: list[DamageReport] = []
+        self.created: set[int] = set()
+        self.missing: set[int] = set()
+
+    def add(self, item: Item, file: WalFileId, *, whole: bool) -> None:
+        """Fold one item where it fits. `whole`: nothing of its shard is damaged."""
+        if not isinstance(item, Run):
+            if isinstance(item.payload, TopicCreate) and not self._make_way(item, item.payload, file):
+                return
+            if isinstance(item.payload, CommitMark | TopicCreate):
+                apply(self.catalog, item, file)
+                return
+        topic = self.catalog.topics.get(item.topic_id)
+        if topic is not None:
+            self.damages += _make_fit(topic, item, file, whole=whole)
+            if not _fits(topic, item):
+                return
+        elif item.topic_id not in self.created:
+            if item.topic_id not in self.missing:
+                why = f"of topic id {item.topic_id}, whose creation is not in the log, from here on"
+                self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
+            self.missing.add(item.topic_id)
+            return
+        apply(self.catalog, item, file)
+
+    def _make_way(self, item: Control, created: TopicCreate, file: WalFileId) -> bool:
+        """A name that is created again had been deleted, whatever the log still holds of that. False: not to fold."""
+        if item.topic_id in self.created:
+            why = f"topic id {item.topic_id} comes again, as {created.name!r}"
+            self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
+            return False
+        self.created.add(item.topic_id)
+        before = self.catalog.topic_ids.pop(created.name, None)
+        if before is not None:
+            del self.catalog.topics[before]
+            why = f"topic {created.name!r} is created again, so its deletion before this is missing"
+            self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
+        return True
+
+
+def _make_fit(topic: Topic, item: Item, file: WalFileId, *, whole: bool) -> Iterable[DamageReport]:
     """Report what an intact item shows to be wrong before it, and fold what it says of that.
 
-    Seqs follow each other and belong to a topic that was created; a delete was given a head that was published; a
-    topic whose floors are carried was empty.
+    Seqs follow each other; a delete was given a head that was published; a topic whose floors are carried was empty.
     """
-    topic, start = catalog.topics.get(item.topic_id), _starts(item)
+    start = _starts(item)
     payload = None if isinstance(item, Run) else item.payload
-    if topic is None:
-        if start is not None and item.topic_id >= catalog.next_topic_id:
-            why = f"seq {start} and on of topic id {item.topic_id}, whose creation is not in the log"
-            yield DamageReport(file=file, offset=item.offset, why=why)
-        return
     if start is not None:
         if start > topic.head_seq + 1:
             yield _lose_before(topic, start, item, file)
@@ -119,14 +158,10 @@ def _make_fit(catalog: Catalog, item: Item, file: WalFileId, *, whole: bool) -> 
             fold.delete(topic, before_seq=None, match=None, upto=topic.head_seq)
 
 
-def _fits(catalog: Catalog, item: Item) -> bool:
-    """False for what a damaged log cannot place: a record already there, a topic whose creation is gone."""
-    topic, start = catalog.topics.get(item.topic_id), _starts(item)
+def _fits(topic: Topic, item: Item) -> bool:
+    """False for what a damaged log cannot place: a record already there, a head already passed."""
+    start = _starts(item)
     payload = None if isinstance(item, Run) else item.payload
-    if isinstance(payload, TopicCreate):
-        return topic is None and payload.name not in catalog.topic_ids
-    if topic is None:
-        return item.topic_id < catalog.next_topic_id
     if start is not None:
         return start == topic.head_seq + 1
     if isinstance(payload, LossRange):
@@ -161,33 +196,26 @@ def _report(topic: Topic, first: int, last: int, why: str, item: Item, file: Wal
 
 
 def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
-    """Each damaged place, with the topic and seq its head still claims; a claimed seq above the head is lost too."""
+    """Each damaged place, with the topic and seq its head still claims; a claimed seq above the head is lost too.
+
+    Nothing verifies a claim. It is believed unless the record is there, or more seqs would be lost than frames fit in
+    the damaged bytes.
+    """
+    room = 0
     for damage in verdict.damages:
         topic_id, seq = damage.plausible or (0, 0)
         topic = catalog.topics.get(topic_id)
-        if topic is None:
+        room += -(-damage.size // FRAME_OVERHEAD)
+        if topic is None or topic.index.is_live(seq) or seq > topic.head_seq + room:
             yield DamageReport(file=damage.file, offset=damage.offset, why=damage.why)
             continue
+        first = min(topic.head_seq + 1, seq)
         if seq > topic.head_seq:
-            first = topic.head_seq + 1
             fold.loss(topic, LostRange(first, seq, Reason.CORRUPT.value, catalog.high_ts))
-            yield DamageReport(
-                file=damage.file,
-                offset=damage.offset,
-                why=damage.why,
-                topic=topic.name,
-                first_seq=first,
-                last_seq=seq,
-            )
-        else:
-            yield DamageReport(
-                file=damage.file,
-                offset=damage.offset,
-                why=damage.why,
-                topic=topic.name,
-                first_seq=seq,
-                last_seq=seq,
-            )
+        yield DamageReport(
+            file=damage.file, offset=damage.offset, why=damage.why,
+            topic=topic.name, first_seq=first, last_seq=seq,
+        )  # fmt: skip
 
 
 def _cut(catalog: Catalog, verdict: Verdict) -> CutReport | None:
