@@ -20,11 +20,14 @@ from topics.kernel.errors import Code, Fatal, Rejected
 
 pytestmark = pytest.mark.rule("S2.1", "S2.9", "S2.16", "S3.10", "S7.4", "S7.17", "T3.24", "T3.25")
 
-NAMES = ["a", "b", "c"]
+NAMES = ["a", "b"]
 names = st.sampled_from(NAMES)
 configs = st.fixed_dictionaries(
-    {"durability": st.sampled_from(["ephemeral", "memory", "disk", "fsync"])},
-    optional={"cap_records": st.sampled_from([2, 4]), "discard": st.just("reject")},
+    {
+        "durability": st.sampled_from(["ephemeral", "memory", "disk", "fsync"]),
+        "cap_records": st.sampled_from([0, 2, 4, 9]),
+        "discard": st.sampled_from(["old", "reject"]),
+    }
 )
 REFUSALS = {
     Code.SEQ_MISMATCH, Code.TOPIC_FULL, Code.RECORD_TOO_LARGE, Code.TOPIC_NOT_FOUND, Code.TOPIC_NOT_EMPTY,

@@ -220,6 +220,18 @@ def test_topic_ttl_ends_a_record_after_its_time_not_at_it(driver):
     assert driver.replay().find("t").retired_ms == T0 + 2001
 
 
+@pytest.mark.rule("S3.6")
+def test_topic_ttl_stops_at_the_record_that_is_just_at_its_time(driver):
+    driver.put(ttl_ms=2000)
+    driver.append(1)
+    driver.clock.advance(10)
+    driver.append(2)
+    driver.clock.advance(2000)
+
+    assert driver.datas() == [b"2"]
+    assert where(driver) == (2, 2, 2, 1)
+
+
 @pytest.mark.rule("S9.1", "S9.2", "S6.5")
 def test_own_ttl_ends_a_record_silently_after_its_time_not_at_it(driver):
     driver.append(1, 2, ttl_ms=[50, None])
