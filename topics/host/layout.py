@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 import msgspec
@@ -17,10 +17,19 @@ from topics.log.regions import WalFileId
 FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
 _FORMAT_TEMPORARY: Final = "FORMAT.tmp"
+_FORMAT_SIZE_MAX: Final = 4096
 _OWN_NAMES: Final = frozenset({"LOCK", FORMAT_FILE, _FORMAT_TEMPORARY})
 _GENERATION: Final = re.compile(r"gen-(0|[1-9][0-9]{0,8})", re.ASCII)
 _SHARD: Final = re.compile(r"shard-([0-9]{2})", re.ASCII)
 _WAL_NAME: Final = re.compile(r"wal-([0-9]{20})\.log", re.ASCII)
+
+_T = TypeVar("_T")
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """What every FORMAT says, whatever else a newer one may hold."""
+
+    format: int
 
 
 @attrs.frozen
@@ -52,24 +61,33 @@ def read_format(disk: Disk, where: str) -> Format | None:
                 path=where,
             )
         return None
-    try:
-        found = msgspec.json.decode(disk.read(FORMAT_FILE, 0, min(size, 4096)), type=dict[str, int])
-        version = found["format"]
-    except (msgspec.MsgspecError, KeyError):
-        raise CannotOpen(
-            Unusable.FOREIGN, f"{where}/FORMAT is not a FORMAT file of topics", path=where
-        ) from None
-    if version > FORMAT_VERSION:
+    data = disk.read(FORMAT_FILE, 0, min(size, _FORMAT_SIZE_MAX))
+    version = _decode(data, _Version)
+    if version is not None and version.format > FORMAT_VERSION:
         raise CannotOpen(
             Unusable.NEWER_FORMAT,
-            f"{where} has format {version}; this version of topics reads up to {FORMAT_VERSION}: use a newer topics",
+            f"{where} has format {version.format}; this version of topics reads up to {FORMAT_VERSION}: "
+            "use a newer topics",
             path=where,
-            format=version,
+            format=version.format,
         )
-    shards, generation = found.get("shards", 0), found.get("generation", -1)
-    if version != FORMAT_VERSION or not 1 <= shards <= WAL_SHARDS_MAX or generation < 0:
+    form = _decode(data, Format)
+    if (
+        version is None
+        or version.format != FORMAT_VERSION
+        or form is None
+        or not 1 <= form.shards <= WAL_SHARDS_MAX
+        or form.generation < 0
+    ):
         raise CannotOpen(Unusable.FOREIGN, f"{where}/FORMAT is not a FORMAT file of topics", path=where)
-    return Format(shards, generation)
+    return form
+
+
+def _decode(data: bytes, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def write_format(disk: Disk, form: Format) -> None:
