@@ -7,7 +7,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.codec.walheader import HEADER_SIZE, WalHeader, decode_header, encode_header
+from topics.codec.walheader import HEADER_SIZE, WalHeader, decode_header
 from topics.kernel.errors import Corrupt
 
 HEADER = WalHeader(generation=2, shard=3, first_frame=100, file_id=b"\x01\x02\x03\x04\x05\x06\x07\x08")
@@ -24,7 +24,7 @@ def resealed(offset, value):
 @given(U32, U32, st.integers(1, 2**64 - 1), st.binary(min_size=8, max_size=8), st.binary(max_size=9))
 def test_a_header_comes_back(generation, shard, first_frame, file_id, after):
     header = WalHeader(generation=generation, shard=shard, first_frame=first_frame, file_id=file_id)
-    encoded = encode_header(header)
+    encoded = header.encode()
 
     assert len(encoded) == HEADER_SIZE
     assert decode_header(encoded + after) == header

@@ -18,8 +18,6 @@ U32: Final = Struct("<I")
 U64: Final = Struct("<Q")
 assert (U8.size, U16.size, U32.size, U64.size) == (1, 2, 4, 8)
 
-ZERO_U32: Final = bytes(4)
-
 LAYOUT_BYTES_MAX: Final = 4096
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -61,9 +61,5 @@ class WalHeader:
         return WalHeader(generation=generation, shard=shard, first_frame=first_frame, file_id=file_id)
 
 
-def encode_header(header: WalHeader) -> bytes:
-    return header.encode()
-
-
 def decode_header(buffer: Buffer) -> WalHeader:
     return WalHeader.decode(buffer)

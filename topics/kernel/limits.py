@@ -17,7 +17,6 @@ U16_MAX: Final = 2**16 - 1
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 
-TOPIC_NAME_CHARS_MAX: Final = 255
 JSON_DEPTH_MAX: Final = 200
 DECOMPRESSED_MAX: Final = 100 * MIB
 
@@ -28,7 +27,6 @@ READ_LIMIT_DEFAULT: Final = 256
 READ_NODES_MAX: Final = 64
 FLOOR_STALENESS_MS: Final = 1000
 EXTENT_GAP_MAX: Final = 4 * KIB
-REPLANS_MAX: Final = 3
 
 # Heads that survive a crash (storage 3).
 CEILING_STEP_FIRST: Final = 64
@@ -38,6 +36,7 @@ TOPIC_IDLE_MS: Final = 1000
 # The writer (storage 2 and 3).
 WAL_FILE_FIRST: Final = 1 * MIB
 WAL_FILE_GROWTH: Final = 4
+WAL_RESERVE_STEP: Final = 4 * MIB
 WAL_FILE_MAX: Final = 64 * MIB
 WAL_RESERVE: Final = 1 * MIB
 WAL_SHARDS_MAX: Final = 64

@@ -91,10 +91,6 @@ class DiffPlan:
     def caught_up(self) -> bool:
         return self.next_from_seq == self.head_seq
 
-    @property
-    def lag(self) -> int:
-        return self.head_seq - self.next_from_seq
-
 
 def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> DiffPlan:
     """The whole plan of one read; `now_ms` decides own TTL only (floors move by frames)."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from topics.kernel.config import Discard
 from topics.log.floors import Reason
-from topics.log.index import LIVE, TIMED
+from topics.log.index import LIVE
 from topics.log.past import End
 from topics.log.topic import Topic
 
@@ -72,14 +72,6 @@ def next_due_ms(topic: Topic) -> int | None:
     if (first := topic.deadlines.first_ms()) is not None:
         due.append(first + 1)
     return min(due, default=None)
-
-
-def own_time_passed(topic: Topic, position: int, now_ms: int) -> bool:
-    """True if a live slot's own time has passed at `now_ms`."""
-    index = topic.index
-    return (
-        bool(index.flags[position] & TIMED) and index.expires is not None and index.expires[position] < now_ms
-    )
 
 
 def _retire_own(topic: Topic, ts: int) -> None:
