@@ -148,6 +148,8 @@ def test_the_next_file_is_reserved_with_real_zeros_and_synced_ahead_of_need():
     log.wal.reserved(4096)
     assert bytes(4096) == log.disk.content("wal/gen-0/shard-00/next.tmp")
     assert [Extend, SyncData] == kinds(log.wal.reserve(8192))
+    steps = [Create, SyncData, Extend, SyncData, Extend, SyncData]
+    assert steps == kinds(Log().wal.reserve(9 << 20))  # no sync of much at once
 
 
 @pytest.mark.rule("T2.8")

@@ -19,7 +19,7 @@ import attrs
 from topics.codec.control import CommitMark, encode_control
 from topics.codec.walheader import HEADER_SIZE, WalHeader
 from topics.engine.batch import WalBatch, WalPosition
-from topics.kernel.limits import WAL_FILE_GROWTH, Limits
+from topics.kernel.limits import WAL_FILE_GROWTH, WAL_RESERVE_STEP, Limits
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import WalFileId
 
@@ -176,9 +176,18 @@ class WalFile:
         return None if self.room() >= self._limits.wal_reserve or self._reserved >= size else size
 
     def reserve(self, size: int) -> list[DiskOp]:
-        """Take the space of the next file ahead of need, with real zeros."""
+        """Take the space of the next file ahead of need, with real zeros.
+
+        In steps, each synced: one sync of 64 MiB of zeros would hold up the syncs of a hundred writes beside it.
+        """
         path = f"{self.directory}/{NEXT_FILE}"
-        return [Extend(path, size) if self._reserved else Create(path, size), SyncData(path)]
+        ops: list[DiskOp] = []
+        at = self._reserved
+        while at < size:
+            stop = min(at + WAL_RESERVE_STEP, size)
+            ops += [Extend(path, stop) if at else Create(path, stop), SyncData(path)]
+            at = stop
+        return ops
 
     def reserved(self, size: int) -> None:
         self._reserved = size
