@@ -57,7 +57,9 @@ BAD_RECORDS = [
     ([topics.Raw(b"{")], r"records\[0\]\.data"),
     ([topics.Raw(b'"a\nb"')], r"records\[0\]\.data"),
     ([topics.Raw(b"1,2")], r"records\[0\]\.data"),
-    ([{"data": 0}, topics.Raw(b"nan")], "data"),
+    ([{"data": 0}, topics.Raw(b"nan")], r"^records\[1\]\.data"),
+    ([{"data": 0}, {"data": topics.Raw(b"nan")}], r"^records\[1\]\.data"),
+    ([b"x", {"data": topics.Raw(b"1")}, topics.Raw(b"nan")], r"^records\[2\]\.data"),
     ([{"data": "x" * (1024 * 1024 + 1)}], r"records\[0\].*1048576"),
     ([{"data": 1}] * 10_001, "10000"),
 ]

@@ -109,7 +109,7 @@ def encode_json(field: str, value: object) -> bytes:
     """
     if type(value) is msgspec.Raw:
         text = bytes(value)
-        check_json_many([text], field=field)
+        check_json(text, field=field)
         return text
     try:
         text = _encode(value)
@@ -133,7 +133,6 @@ class _Intake:
         self.optional: dict[str, list[Any]] = {}
 
     def columns(self) -> RecordColumns:
-        raw: list[bytes] = []
         for i, record in enumerate(self.given):
             if isinstance(record, Mapping):
                 self._add_mapping(i, record)
@@ -141,14 +140,12 @@ class _Intake:
                 self.data.append(bytes(record))
                 self._set(i, "content_type", BYTES_CONTENT_TYPE, b"")
             elif type(record) is msgspec.Raw:
-                raw.append(bytes(record))
-                self.data.append(raw[-1])
+                self.data.append(encode_json(f"records[{i}].data", record))
             else:
                 raise invalid(
                     f"records[{i}]",
                     f"must be a mapping with `data`, bytes or topics.Raw, not {type(record).__name__}",
                 )
-        check_json_many(raw)
         return RecordColumns(self.data, **{name: self._whole(name) for name in self.optional})
 
     def _add_mapping(self, i: int, record: Mapping[str, Any]) -> None:
