@@ -20,7 +20,7 @@ from topics.kernel.errors import Code, Fatal, Rejected
 
 pytestmark = pytest.mark.rule("S2.1", "S2.9", "S2.16", "S3.10", "S7.4", "S7.17", "T3.24", "T3.25")
 
-NAMES = ["a", "b"]
+NAMES = ["a", "b", "c"]
 names = st.sampled_from(NAMES)
 configs = st.fixed_dictionaries(
     {
@@ -36,14 +36,17 @@ REFUSALS = {
 
 
 class Reservations(RuleBasedStateMachine):
-    @initialize(shards=st.integers(1, 2))
-    def begin(self, shards):
+    @initialize(shards=st.integers(1, 2), first=configs, second=configs)
+    def begin(self, shards, first, second):
         self.driver = Driver(shards=shards)
         self.tickets = []
         self.endings = Counter()
         self.failed = False
         self.floors = {}
         self.raced = 0
+        for name, given in zip(NAMES, (first, second), strict=False):
+            self.driver.put(name, **given)
+        self.driver.engine.take_effects()
 
     @rule(
         topic=names, count=st.integers(1, 5), key=st.none() | st.sampled_from([b"1", b"2"]),
@@ -84,6 +87,12 @@ class Reservations(RuleBasedStateMachine):
             accepted += ticket is not None
 
         assert accepted == 1
+
+    @rule(topic=names, counts=st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    def append_side_by_side(self, topic, counts):
+        """Several writes in flight at once: together they fit, or the later ones are refused."""
+        for count in counts:
+            self.propose(Append(topic=topic, records=records(*range(count))))
 
     @rule(topic=names, given=configs)
     def put(self, topic, given):
