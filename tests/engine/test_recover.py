@@ -15,6 +15,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Rejected
 from topics.log.regions import WalFileId
+from topics.simulation.oracle import facts
 from topics.testing.survival import Shape
 
 
@@ -221,3 +222,32 @@ def test_recovery_twice_gives_one_digest():
 
     assert digest(recovered(log).catalog) == digest(recovered(log).catalog)
     assert digest(recovered(log).catalog) != digest(recovered(by_hand(create(1, "t"))).catalog)
+
+
+@pytest.mark.rule("S3.14")
+@pytest.mark.invariant("I-09")
+@pytest.mark.parametrize("before", ["ephemeral", "disk"])
+def test_a_topic_that_was_ephemeral_for_a_while_replays_to_what_it_is(before):
+    scene = Scene()
+    scene.open()
+    config = {"ttl_ms": 50_000, "cap_records": 4}
+    scene.create("t", durability=before, **config)
+    scene.put("t", 1, idempotency_key=b"k0", dedup_id=[b"x"])
+    scene.delete("t", before_seq=10)
+    scene.create("t", durability="ephemeral", **config)
+    scene.clock.advance(100)
+    scene.put(
+        "t", *range(6), idempotency_key=b"k", dedup_id=[b"a", b"b", b"c", b"d", b"e", b"f"], tag=[b"red"] * 6
+    )
+    scene.clock.advance(60_000)
+    scene.engine.tick()
+    scene.drain()
+    scene.put("t", 7, tag=[b"red"])
+    scene.delete("t", match="red")
+    scene.clock.advance(10)
+    scene.create("t", durability="disk", **config)
+
+    assert facts(scene.peek().catalog) == scene.facts()
+    scene.put("t", 8, idempotency_key=b"k")
+    assert facts(scene.peek().catalog) == scene.facts()
+    assert scene.read("t") == {9: b"8"}
