@@ -243,3 +243,15 @@ def test_a_full_topic_that_rejects_says_so_before_any_seq(store: topics.Store) -
     assert too_large.value.code == "record_too_large"
     topic.delete(before_seq=2)
     assert topic.put_many([{"data": i} for i in range(2)]).first_seq == 3
+
+
+@pytest.mark.rule("S3.14")
+def test_a_topic_whose_records_have_all_expired_is_empty(store: topics.Store, clock: ManualClock) -> None:
+    topic = store.create("t", ttl_ms=100)
+    topic.put(1)
+    clock.advance(101)
+
+    assert topic.configure(durability="ephemeral").durability.value == "ephemeral"
+    store.create("u", ttl_ms=100).put(1)
+    clock.advance(101)
+    assert store.delete("u", if_empty=True)

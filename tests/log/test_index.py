@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from topics.codec.frame import Run
-from topics.log import index as index_module
 from topics.log.index import LIVE, Index
 from topics.log.lost import LostRange, LostRanges
 from topics.log.past import End, Past
@@ -143,14 +142,17 @@ TestColumns = Columns.TestCase
 TestColumns.settings = settings(stateful_step_count=25)
 
 
-@pytest.fixture
-def compacting(monkeypatch):
-    monkeypatch.setattr(index_module, "_COMPACT_MIN", 2)
+class Compacting(Index):
+    """Compacts its front all the time."""
+
+    COMPACT_MIN = 2
+    __slots__ = ()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_compacting_the_front_changes_nothing_that_can_be_seen(compacting, seed):
+def test_compacting_the_front_changes_nothing_that_can_be_seen(seed):
     machine = Columns()
+    machine.index = Compacting()
     for step in range(20):
         size = 1 + (step * 7 + seed) % 9
         machine.extend(size, 1, NAMES[1:] * 3, None if step % 2 else NAMES * 3, None, [step % 5] * 9)

@@ -74,10 +74,10 @@ class LocalEngine:
 
         Where none can be logged (read-only, no space) the floor stands still instead.
         """
-        with self.lock:
-            due = self.engine.read_due(name)
-        if due is not None:
-            with suppress(Rejected, Fatal):
+        with suppress(Rejected, Fatal):
+            with self.lock:
+                due = self.engine.read_due(name)
+            if due is not None:
                 self.call(due)
 
     def sync(self) -> None:

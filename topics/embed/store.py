@@ -138,7 +138,7 @@ class Store:
         """
         check_topic_name(name)
         parsed = parse_config(config, record_bytes_max=self.limits.record_bytes)
-        self._local.call(PutTopic(topic=name, config=parsed))
+        self.call(PutTopic(topic=name, config=parsed))
         return self.topic(name)
 
     def topic(self, name: str) -> Topic:
@@ -154,7 +154,10 @@ class Store:
 
     def delete(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with everything in it. False if there was none."""
-        reply = self._local.call(DeleteTopic(topic=name, if_empty=flag("if_empty", if_empty)))
+        command = DeleteTopic(topic=name, if_empty=flag("if_empty", if_empty))
+        self._local.check_open()
+        self._local.let_time_pass(name)  # what has expired makes nobody wait for an empty topic
+        reply = self._local.call(command)
         assert isinstance(reply, TopicDeleted)
         return reply.deleted
 
@@ -198,6 +201,8 @@ class Store:
         return reply
 
     def call(self, command: PutTopic | DeleteRecords) -> TopicPut | RecordsDeleted:
+        self._local.check_open()
+        self._local.let_time_pass(command.topic)
         reply = self._local.call(command)
         assert isinstance(reply, TopicPut | RecordsDeleted)
         return reply

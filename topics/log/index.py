@@ -32,12 +32,12 @@ _LIVE_BYTE: Final = re.compile(
 )
 _IS_LIVE: Final = bytes(i & LIVE for i in range(256))
 _KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(256)) for end in End}
-_COMPACT_MIN: Final = 4096
 
 
 class Index:
     """Columns of the records of one topic. `position` is where a slot is now; it moves when the front is compacted."""
 
+    COMPACT_MIN = 4096
     __slots__ = (
         "_skip", "base_seq", "expires", "flags", "head_seq", "lengths", "live_bytes", "live_count", "lost", "node_ids",
         "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
@@ -223,7 +223,7 @@ class Index:
         self.past.drop_below(evict_floor)
         self.base_seq = base_seq
         self._skip = alive
-        if alive > _COMPACT_MIN and alive * 2 > len(self.flags):
+        if alive > self.COMPACT_MIN and alive * 2 > len(self.flags):
             for column in self._columns():
                 del column[:alive]
             self._skip = 0
