@@ -2,9 +2,9 @@
 
 A driver calls it and carries out what it answers: `propose` a command, `take_batch` to write, `written`, `synced` or
 `failed` when it is, `take_effects` for whom to tell. Nothing awaits, nothing blocks; each call reads the injected
-Clock at most once and ends in `_settle`.
+Clock at most once, and each that may end or wake a ticket ends in `_settle`.
 
-Under `checking` every call ends with `verify.check_state`, which asserts the numbered invariants.
+Under `checking` that ends with `verify.check_state`, which asserts the numbered invariants.
 """
 
 from __future__ import annotations

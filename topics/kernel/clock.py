@@ -18,9 +18,8 @@ class EngineTime:
         self._clock = clock
         self._high_ms = 0
         self._last_ms: int | None = None
-        self.timer_ms = (
-            0  # time passed as of the last `read`, for timers: it goes on while a set-back clock catches up
-        )
+        # Time passed as of the last `read`, for timers: it goes on while a set-back clock catches up.
+        self.timer_ms = 0
 
     @property
     def high_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""A topic's configuration: one table of fields, from which parsing, defaults and the echo follow (semantics 3).
+"""A topic's configuration: a class of fields, from which defaults and the echo follow, and a parser each (semantics 3).
 
 A PUT replaces the whole config, so parsing starts from the defaults every time. An unknown field or a wrong type is
 refused; a number out of range is clamped and echoed clamped. The queue fields are accepted on every topic and inert
@@ -199,3 +199,4 @@ _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "max_in_flight": _number(0, U32_MAX),
     "require_lease_id": flag,
 }
+assert _PARSERS.keys() == {field.name for field in attrs.fields(TopicConfig)} | {"durable"}

@@ -1,4 +1,4 @@
-"""The two floors of a topic and the memory of what was lost below them (semantics 2.2, 2.3).
+"""The floor of involuntary loss, and the memory of what was lost below it (semantics 2.2, 2.3).
 
 `evict_floor` moves only by involuntary loss (I-05). For the reason of a tombstone it is enough to know, for each
 reason, the highest seq lost so: a gap always reaches up to the floor, so a reason is in it iff its highest seq is.

@@ -4,7 +4,7 @@ Slots cover exactly [base_seq, head_seq] less the lost ranges (I-02), so a seq i
 dies in the middle stays as a flag; dead slots at the front are popped at once, so `base_seq` is always the first
 live seq, or `head_seq + 1`: it is `earliest_seq`. Popping is lazy underneath: a skip count, compacted now and then.
 
-What it must never know: why a record dies (retention, delete), and what file its bytes are in (regions).
+What it must never know: why a record dies (retention, fold), and what file its bytes are in (regions).
 """
 
 from __future__ import annotations

@@ -114,9 +114,8 @@ def _lose_front(topic: Topic, stop: int, reason: Reason) -> None:
     assert index.start < stop <= index.stop
     last_seq, last_ts = index.seq_at(stop - 1), index.ts[stop - 1]
     index.kill_range(index.start, stop, End.DELETED)
-    index.pop_dead(
-        last_seq + 1
-    )  # before the floor folds the lost ranges it passes: slots are counted around them
+    # Before the floor folds the lost ranges it passes: slots are counted around them.
+    index.pop_dead(last_seq + 1)
     topic.floors.raise_to(last_seq, ts=last_ts, reason=reason, lost=index.lost)
     topic.trim()
     assert topic.evict_floor == last_seq + 1

@@ -1,7 +1,7 @@
-"""One topic's state: what folding its frames gives (architecture 3.2). `apply_*` cannot fail and reads no clock.
+"""One topic's state: what folding its frames gives (architecture 3.2).
 
-It owns the index and floors and keeps them in step; retention and delete act on it, diff and tombstone read it. What
-it must never know: other topics, shards, tickets, or what has not been applied yet.
+It owns the index and floors; `fold` and `retention` change it and keep them in step, `diff` and `tombstone` read it.
+What it must never know: other topics, shards, tickets, or what has not been applied yet.
 """
 
 from __future__ import annotations
