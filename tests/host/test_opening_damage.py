@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.scene import Scene
+from tests.crash.scene import SMALL, Scene
+from topics.codec.walheader import HEADER_SIZE
 from topics.kernel.errors import CannotOpen, Unusable
+from topics.testing.survival import Shape
 
 DIRECTORY = "wal/gen-0/shard-00"
 
@@ -54,3 +56,34 @@ def test_whatever_else_a_newer_format_says_it_is_called_newer(data, reason):
     with pytest.raises(CannotOpen) as refused:
         scene.open()
     assert reason is refused.value.reason
+
+
+# Headers.
+
+
+@pytest.mark.rule("T4.18")
+@pytest.mark.parametrize("at", [0, 8, 20, HEADER_SIZE - 1])
+def test_a_bad_header_with_nothing_behind_it_is_a_file_that_was_never_begun(at):
+    scene = Scene()
+    scene.open()
+    scene.process_death()
+    scene.flip(scene.files()[0], at)
+
+    assert not scene.open().read_only
+    scene.create("t", durability="fsync")
+    scene.put("t", 1)
+    scene.power_loss(Shape.NOTHING).open()
+    assert scene.read("t") == {1: b"1"}
+
+
+@pytest.mark.rule("T4.18")
+def test_a_bad_header_with_nothing_behind_it_is_damage_if_the_files_before_it_are_not_there():
+    scene = stored(limits=SMALL, puts=30)
+    first, *others = scene.files()
+    write_file(scene.disk, others[0], bytes(2048))
+    scene.disk.unlink(first)
+    for path in others[1:]:
+        scene.disk.unlink(path)
+
+    opened = scene.open()
+    assert "is missing before this one" in opened.damages[0].why

@@ -31,10 +31,11 @@ Broken = tuple[int, int, tuple[int, int] | None]
 class FileLook:
     """What one WAL file holds.
 
-    `end`: behind the last complete write. `stopped_at`: the first frame not whole. `clean`: only zeros from there
-    on, and no write left open. `stop`: behind the last byte that is not zero; a whole frame may end in zeros behind it.
-    `beyond`: intact items behind `end`, of whole writes or not; `followed`: one lies past the first bad frame. `marks`:
-    (file, offset) covered. `broken`: offset and size of what is damaged, and the (topic id, seq) its head still claims.
+    `blank`: no header, and nothing behind it. `end`: behind the last complete write. `stopped_at`: the first frame not
+    whole. `clean`: only zeros from there on, and no write left open. `stop`: behind the last byte that is not zero; a
+    whole frame may end in zeros behind it. `beyond`: intact items behind `end`, of whole writes or not; `followed`: one
+    lies past the first bad frame. `marks`: (file, offset) covered. `broken`: offset and size of what is damaged, and
+    the (topic id, seq) its head still claims.
     """
 
     file: WalFileId
@@ -206,7 +207,7 @@ def _misnumbered(looks: Sequence[FileLook]) -> list[Damage]:
     expected = 1
     damages = []
     for seen in looks:
-        if seen.file.first_frame != expected and not seen.header_defect and expected:
+        if expected != seen.file.first_frame and expected and (seen.blank or not seen.header_defect):
             why = f"the file that begins with frame {expected} is missing before this one"
             damages.append(Damage(seen.file, 0, 0, why, None))
         expected = seen.file.first_frame + seen.frames if seen.clean else 0
@@ -216,8 +217,9 @@ def _misnumbered(looks: Sequence[FileLook]) -> list[Damage]:
 def _headless(file: WalFileId, buffer: bytes, stop: int, why: str) -> FileLook:
     beyond, _ = _salvage(buffer, min(HEADER_SIZE, len(buffer)), stop)
     return FileLook(
-        file=file, size=len(buffer), header_defect=why, blank=stop == 0, file_id=b"", items=[], frames=0, end=0,
-        stopped_at=0, clean=False, defect=why, stop=stop, beyond=beyond, followed=bool(beyond), marks=[], broken=[],
+        file=file, size=len(buffer), header_defect=why, blank=stop <= HEADER_SIZE, file_id=b"", items=[], frames=0,
+        end=0, stopped_at=0, clean=False, defect=why, stop=stop, beyond=beyond, followed=bool(beyond), marks=[],
+        broken=[],
     )  # fmt: skip
 
 
