@@ -117,4 +117,5 @@ class Lane:
             "dedup_ids": len(self.dedup_ids),
             "parked": len(self.parked),
             "barrier": int(self.barrier is not None),
+            "retiring": int(self.retiring is not None),
         }
