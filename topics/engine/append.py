@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from topics.codec.control import HeadWatermark, WriteResult, encode_control
+from topics.codec.control import HeadWatermark, WriteResult
 from topics.codec.digest import body_digest
 from topics.codec.frame import Keyed, encode_run
 from topics.engine.admit import check_caps, check_topic_limits, stored_size
@@ -18,7 +18,7 @@ from topics.engine.batch import Entry, Item
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
 from topics.engine.replies import Appended, Reply
-from topics.engine.state import EngineState, control_value
+from topics.engine.state import EngineState, frame_control
 from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability
@@ -117,8 +117,10 @@ class _Write:
                 key, self.digest, self.count + len(self.duplicates), self.first_seq if self.count else 0,
                 list(self.duplicates),
             )  # fmt: skip
-            chunk = encode_control(result, topic_id=lane.topic_id, ts=self.ts, write_frames=self.count + 1)
-            items.append(control_value(result, topic_id=lane.topic_id, ts=self.ts, chunk=chunk))
+            control, chunk = frame_control(
+                result, topic_id=lane.topic_id, ts=self.ts, write_frames=self.count + 1
+            )
+            items.append(control)
             chunks.append(chunk)
             keyed, write_frames = None, 0
         if self.count:
@@ -144,7 +146,7 @@ class _Write:
 
     def _raise(self, ceiling: int) -> Entry:
         lane = self.lane
-        control, chunk = self.state.control(lane, HeadWatermark(ceiling), self.ts)
+        control, chunk = frame_control(HeadWatermark(ceiling), topic_id=lane.topic_id, ts=self.ts)
         raised = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True, ordered=False)
         raised.settle = lambda _: lane.raise_ceiling()
         return raised

@@ -23,7 +23,7 @@ from topics.engine.batch import Entry
 from topics.engine.commands import DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
-from topics.engine.state import EngineState
+from topics.engine.state import EngineState, frame_control
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
@@ -47,8 +47,7 @@ def propose_create(
     topic_id = state.next_topic_id
     epoch = state.catalog.epochs.get(name, 0) + 1
     payload = TopicCreate(name, epoch, config.echo(), CEILING_STEP_FIRST)
-    lane = Lane(name, topic_id, 0)
-    control, chunk = state.control(lane, payload, now_ms)
+    control, chunk = frame_control(payload, topic_id=topic_id, ts=now_ms)
     state.check_space(0, len(chunk), keep_reserve=True)
     state.next_topic_id += 1
     lane = state.new_lane(name, topic_id)
@@ -200,14 +199,14 @@ def propose_sync(state: EngineState, ticket: Ticket) -> None:
     state.enqueue(shard, entry)
 
 
-def exact_head(state: EngineState, lane: Lane, now_ms: int) -> Entry:
+def exact_head(lane: Lane, now_ms: int) -> Entry:
     """The entry that logs a rested topic's exact head, so that a crash loses it no seq (storage 3)."""
     lane.lower_ceiling()
-    control, chunk = state.control(lane, HeadWatermark(lane.ceiling), now_ms)
+    control, chunk = frame_control(HeadWatermark(lane.ceiling), topic_id=lane.topic_id, ts=now_ms)
     return Entry(lane, [control], [chunk], frames=1, staged=False, must_sync=False)
 
 
-def after_restart(state: EngineState, lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry | None:
+def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry | None:
     """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6).
 
     An ephemeral topic has lost everything, and its head goes to the ceiling. After a machine restart the seqs of an
@@ -216,7 +215,8 @@ def after_restart(state: EngineState, lane: Lane, now_ms: int, *, machine_restar
     topic = lane.topic
     assert topic is not None
     head_seq, ceiling = topic.head_seq, topic.ceiling
-    if topic.config.durability is Durability.EPHEMERAL:
+    ephemeral = topic.config.durability is Durability.EPHEMERAL
+    if ephemeral:
         last_seq = max(head_seq, ceiling)
         if topic.evict_floor > last_seq:
             return None
@@ -225,21 +225,17 @@ def after_restart(state: EngineState, lane: Lane, now_ms: int, *, machine_restar
         return None
     else:
         payload = LossRange(head_seq + 1, ceiling, Reason.CRASH.value)
-    control, chunk = state.control(lane, payload, now_ms)
+    control, chunk = frame_control(payload, topic_id=lane.topic_id, ts=now_ms)
     entry = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True)
 
     def settle(_: int) -> None:
         assert topic.head_seq >= head_seq
         lane.next_seq = topic.head_seq + 1
         lane.ceiling = lane.ceiling_asked = topic.head_seq
-        lane.written_seq = lane.durable_seq = 0 if is_ephemeral(topic) else topic.head_seq
+        lane.written_seq = lane.durable_seq = 0 if ephemeral else topic.head_seq
 
     entry.settle = settle
     return entry
-
-
-def is_ephemeral(topic: Topic) -> bool:
-    return topic.config.durability is Durability.EPHEMERAL
 
 
 def _time_first(topic: Topic, now_ms: int) -> list[Payload]:
@@ -254,7 +250,7 @@ def _in_class(
     """Control frames published as the topic's class is; in memory only for an ephemeral one."""
     durability = topic.config.durability
     ephemeral = durability is Durability.EPHEMERAL
-    framed = [state.control(lane, payload, now_ms) for payload in payloads]
+    framed = [frame_control(payload, topic_id=lane.topic_id, ts=now_ms) for payload in payloads]
     chunks = [chunk for _, chunk in framed]
     if not ephemeral:
         state.check_space(lane.shard, sum(map(len, chunks)), keep_reserve=False)
@@ -275,7 +271,7 @@ def _barrier(
     state: EngineState, lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int, *, shard: int
 ) -> Entry:  # fmt: skip
     """Synced control frames with the topic to themselves."""
-    framed = [state.control(lane, payload, now_ms) for payload in payloads]
+    framed = [frame_control(payload, topic_id=lane.topic_id, ts=now_ms) for payload in payloads]
     chunks = [chunk for _, chunk in framed]
     state.check_space(shard, sum(map(len, chunks)), keep_reserve=False)
     lane.barrier = ticket

@@ -69,7 +69,7 @@ class Engine:
         """After recovery: log what the restart took, before anything else is proposed (storage 4)."""
         now_ms = self._state.time.read()
         for lane in list(self._state.lanes.values()):
-            entry = after_restart(self._state, lane, now_ms, machine_restarted=machine_restarted)
+            entry = after_restart(lane, now_ms, machine_restarted=machine_restarted)
             if entry is not None:
                 self._state.enqueue(lane.shard, entry)
             elif lane.ceiling > lane.next_seq - 1:

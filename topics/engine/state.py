@@ -157,11 +157,6 @@ class EngineState:
 
     # Moves.
 
-    def control(self, lane: Lane, payload: Payload, ts: int) -> tuple[Control, bytes]:
-        """A control frame as the value apply takes and as bytes."""
-        chunk = encode_control(payload, topic_id=lane.topic_id, ts=ts)
-        return control_value(payload, topic_id=lane.topic_id, ts=ts, chunk=chunk), chunk
-
     def enqueue(self, shard: int, entry: Entry) -> None:
         """Hand frames to a shard. An ephemeral entry with nothing before it applies at once."""
         lane = entry.lane
@@ -256,9 +251,12 @@ class EngineState:
             if entry.ticket is not None and not entry.ticket.done:
                 self.fail(entry.ticket, error)
         for lane in list(self.lanes.values()):
-            if lane.shard == shard.number or lane.topic is None:
-                self._fail_parked(lane, error, shard.number)
-            if lane.shard == shard.number and lane.topic is not None:
+            if lane.topic is None:
+                if shard.number == 0:  # all creations go by shard 0
+                    self._fail_parked(lane, error)
+                    self.drop_lane(lane)
+            elif lane.shard == shard.number:
+                self._fail_parked(lane, error)
                 lane.next_seq = lane.topic.head_seq + 1  # what failed was assigned and never published
 
     def _leave_unknown(self, lane: Lane, error: Fatal) -> None:
@@ -266,20 +264,13 @@ class EngineState:
         to it that recovery might take away with it. Reads go on.
         """
         lane.read_only = error
-        parked = list(lane.parked)
-        lane.parked.clear()
-        for ticket in parked:
-            self.fail(ticket, error)
+        self._fail_parked(lane, error)
 
-    def _fail_parked(self, lane: Lane, error: Fatal, shard: int) -> None:
-        if lane.topic is None and shard != 0:
-            return
+    def _fail_parked(self, lane: Lane, error: Fatal) -> None:
         parked = list(lane.parked)
         lane.parked.clear()
         for ticket in parked:
             self.fail(ticket, error)
-        if lane.topic is None:
-            self.drop_lane(lane)
 
     def _ended(self, ticket: Ticket) -> None:
         self.effects.finished.append(ticket)
@@ -295,6 +286,12 @@ class EngineState:
         ticket.riders.clear()
 
 
-def control_value(payload: Payload, *, topic_id: int, ts: int, chunk: bytes) -> Control:
-    """A control frame just encoded, as apply takes it; where it lies in the file is nobody's business."""
-    return Control(TYPES[type(payload)], topic_id, ts, payload, 0, len(chunk), durable=False)
+def frame_control(
+    payload: Payload, *, topic_id: int, ts: int, write_frames: int = 1
+) -> tuple[Control, bytes]:
+    """A control frame as the value apply takes and as bytes; where it lies in the file is nobody's business."""
+    chunk = encode_control(payload, topic_id=topic_id, ts=ts, write_frames=write_frames)
+    control = Control(
+        TYPES[type(payload)], topic_id, ts, payload, 0, len(chunk), durable=False, write_frames=write_frames
+    )
+    return control, chunk

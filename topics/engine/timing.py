@@ -6,6 +6,7 @@ TTL counts the engine's time; rest and syncs count `timer_ms`, which goes on whi
 from __future__ import annotations
 
 from itertools import islice
+from typing import Final
 
 from topics.engine.change import exact_head, propose_retire
 from topics.engine.commands import Retire
@@ -15,6 +16,8 @@ from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX, TOPIC_IDLE_MS
+
+_EXACT_HEAD_ROOM: Final = 1024
 
 
 def tick(state: EngineState, now_ms: int) -> None:
@@ -48,13 +51,10 @@ def log_exact_head(state: EngineState, lane: Lane, now_ms: int) -> None:
         return
     if shard.read_only is not None:
         return
-    if not lane.idle or shard.unwritten_bytes + EXACT_HEAD_ROOM > shard.space_left:
+    if not lane.idle or shard.unwritten_bytes + _EXACT_HEAD_ROOM > shard.space_left:
         state.touch(lane)
         return
-    state.enqueue(lane.shard, exact_head(state, lane, now_ms))
-
-
-EXACT_HEAD_ROOM = 1024
+    state.enqueue(lane.shard, exact_head(lane, now_ms))
 
 
 def _rested(state: EngineState) -> list[Lane]:
