@@ -7,6 +7,7 @@ import pytest
 from tests.crash.scene import SMALL, Scene
 from topics.codec.walheader import HEADER_SIZE
 from topics.kernel.errors import CannotOpen, Unusable
+from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
 
 DIRECTORY = "wal/gen-0/shard-00"
@@ -87,3 +88,115 @@ def test_a_bad_header_with_nothing_behind_it_is_damage_if_the_files_before_it_ar
 
     opened = scene.open()
     assert "is missing before this one" in opened.damages[0].why
+
+
+# Leftovers.
+
+
+@pytest.mark.rule("T3.7")
+def test_the_reserve_of_an_old_generation_goes_with_it_even_if_a_crash_had_left_it():
+    scene = stored()
+    scene.options = Scene(shards=2).options
+    scene.open()
+
+    assert "next.tmp" not in scene.disk.names(DIRECTORY)
+    assert "next.tmp" in scene.disk.names("wal/gen-1/shard-01")
+    write_file(scene.disk, f"{DIRECTORY}/next.tmp", bytes(100))
+    scene.shut_down().open()
+    assert "next.tmp" not in scene.disk.names(DIRECTORY)
+
+
+@pytest.mark.rule("T3.16")
+@pytest.mark.parametrize("puts", [0, 3])
+def test_opening_and_closing_an_idle_store_writes_no_mark_after_mark(puts):
+    scene = stored(puts=puts)
+    before = scene.disk.content(scene.files()[0])
+    for _ in range(3):
+        scene.open()
+        assert not scene.opened.writers[0].wal.mark_due
+        scene.shut_down()
+
+    assert before == scene.disk.content(scene.files()[0])
+    scene.open()
+    scene.put("t", 7)
+    assert scene.opened.writers[0].wal.mark_due
+    assert list(scene.shut_down().power_loss(Shape.NOTHING).open().cuts) == []
+    assert list(scene.read("t").values())[-1] == b"7"
+
+
+@pytest.mark.rule("T4.12")
+@pytest.mark.parametrize("landed", list(Landed))
+def test_a_crash_while_a_torn_tail_is_cut_leaves_a_torn_tail(landed):
+    scene = Scene(limits=SMALL)
+    scene.open()
+    scene.create("t", durability="disk")
+    for i in range(30):
+        scene.put("t", b'"' + b"%d" % i * 100 + b'"')
+    first, second, *others = scene.files()
+    for path in others:
+        scene.disk.unlink(path)
+    begun = scene.disk.content(second)
+    write_file(scene.disk, second, begun[:HEADER_SIZE] + bytes(len(begun) - HEADER_SIZE))
+    scene.disk.sync_dir(DIRECTORY)
+    scene.process_death()
+    end = len(scene.disk.content(first).rstrip(b"\0"))
+    scene.flip(first, 900)
+    scene.disk.write(first, end - 80, [bytes(80)])  # the closing mark
+    scene.disk.sync_data(first)
+    snapshot = scene.power_loss(Shape.NOTHING).disk.snapshot()
+    scene.open()
+    assert [cut.file.first_frame for cut in scene.opened.cuts] == [1]
+    mutations = scene.disk.mutations
+    scene.disk.restore(snapshot)
+    for n in range(mutations):
+        scene.disk.restore(snapshot)
+        scene.disk.crash_at(n, landed)
+        try:
+            scene.open()
+            break
+        except SimCrash:
+            scene.power_loss(Shape.NOTHING)
+        assert not scene.open().read_only
+    else:
+        raise AssertionError("every call crashed")
+
+
+@pytest.mark.rule("T4.12", "T4.17")
+def test_a_process_that_dies_between_two_steps_of_zeroing_a_tail_leaves_a_short_tail():
+    scene = Scene()
+    scene.open()
+    scene.create("t", durability="disk")
+    scene.opened.writers[0].keep_reserve(5 << 20)
+    scene.put("t", *[b'"' + b"x" * 100_000 + b'"'] * 40)  # one write of 4 MB, more than is zeroed in a step
+    (path,) = [name for name in scene.files() if len(scene.disk.content(name).rstrip(b"\0")) > 1 << 20]
+    data = scene.disk.content(path).rstrip(b"\0")
+    scene.process_death()
+    scene.disk.write(path, len(data) - 1000, [bytes(1000)])  # all but the end of it was written
+    snapshot = scene.disk.snapshot()
+    for n in range(40):
+        scene.disk.restore(snapshot)
+        scene.disk.crash_at(n, Landed.ALL)
+        try:
+            scene.open()
+            break
+        except SimCrash:
+            scene.process_death()
+        assert not scene.open().read_only
+        assert scene.state("t").head_seq == 0
+    else:
+        raise AssertionError("every call crashed")
+
+
+# A damaged store promises nothing.
+
+
+def test_a_damaged_store_says_that_nothing_is_durable():
+    scene = stored()
+    path = scene.files()[0]
+    at = scene.disk.content(path).index(b'"1"')
+    scene.flip(path, at)
+    assert scene.open().read_only
+
+    assert scene.state("t").head_seq == 3
+    assert scene.state("t").durable_seq == 0
+    assert scene.page("t")[0].durable_seq == 0

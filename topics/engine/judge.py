@@ -60,6 +60,14 @@ class FileLook:
         """True if it holds an intact frame anywhere."""
         return self.frames > 0 or bool(self.beyond)
 
+    @property
+    def marked(self) -> bool:
+        """True if its last kept frame is a mark that covers everything before itself."""
+        last = self.items[-1] if self.items else None
+        return isinstance(last, Control) and (self.file.first_frame, last.offset) in _marks(
+            [last], self.file_id
+        )
+
 
 def look(file: WalFileId, buffer: bytes) -> FileLook:
     """Read one file. Never raises: what is wrong is a value."""

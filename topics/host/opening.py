@@ -16,7 +16,7 @@ from topics.engine.engine import SYNC_INTERVAL_MS, Engine
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
 from topics.host.layout import Format, find_shards, find_wal_files, make_shard_dir, read_format, write_format
-from topics.host.walfile import WalFile, run, wal_path
+from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.limits import MIB, ZERO_FILL_CHUNK, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
@@ -79,6 +79,9 @@ def open_store(
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
     form = _choose_generation(disk, form, verdicts, options, clock)
+    for generation, shard in verdicts:
+        if generation != form.generation:
+            disk.unlink(f"{shard_dir(generation, shard)}/{NEXT_FILE}")  # nothing will be written there again
     wals = [
         _go_on(disk, entropy, form.generation, shard, verdicts, options.limits)
         for shard in range(form.shards)
@@ -120,6 +123,8 @@ def _judge_shard(disk: Disk, generation: int, shard: int, *, same_boot: bool) ->
 def _damaged(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
     engine = Engine(clock, shards=form.shards, catalog=recovered.catalog, limits=options.limits)
     engine.make_read_only(f"the log is damaged: {recovered.damages[0]}")
+    for lane in engine.state.lanes.values():
+        lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
     return Opened(
         engine=engine, writers=[], generation=form.generation, damages=recovered.damages, cuts=recovered.cuts
     )
@@ -135,16 +140,17 @@ def _repair_tail(disk: Disk, verdict: Verdict) -> None:
             kept = disk.read(path, at, min(ZERO_FILL_CHUNK, stop - at))
             disk.write(path, at, [kept])
         disk.sync_data(path)
-    tail = verdict.tail
-    if tail is not None and verdict.state is State.TORN:
-        path = wal_path(tail.file)
-        for at in range(tail.end, tail.stop, ZERO_FILL_CHUNK):
-            disk.write(path, at, [bytes(min(ZERO_FILL_CHUNK, tail.stop - at))])
-        disk.sync_data(path)
-    for dropped in verdict.drop:
+    # From the back, so that whatever a crash leaves of it is a torn tail again, in files that follow each other.
+    for dropped in reversed(verdict.drop):
         path = wal_path(dropped.file)
         disk.unlink(path)
         disk.sync_dir(path.rsplit("/", 1)[0])
+    tail = verdict.tail
+    if tail is not None and verdict.state is State.TORN:
+        path = wal_path(tail.file)
+        for at in reversed(range(tail.end, tail.stop, ZERO_FILL_CHUNK)):
+            disk.write(path, at, [bytes(min(ZERO_FILL_CHUNK, tail.stop - at))])
+        disk.sync_data(path)
 
 
 def _choose_generation(
@@ -187,7 +193,14 @@ def _resume(wal: WalFile, verdict: Verdict) -> None:
     tail = verdict.tail
     assert tail is not None
     next_frame = tail.file.first_frame + tail.frames
-    wal.go_on(tail.file, tail.file_id, size=tail.size, tail=tail.end, next_frame=next_frame)
+    wal.go_on(
+        tail.file,
+        tail.file_id,
+        size=tail.size,
+        tail=tail.end,
+        next_frame=next_frame,
+        marked=tail.marked,
+    )
 
 
 class _NoEntropy:

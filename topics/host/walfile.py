@@ -137,8 +137,19 @@ class WalFile:
         self._pending: tuple[int, int, int] | None = None
         self._busy = False
 
-    def go_on(self, file: WalFileId, file_id: bytes, *, size: int, tail: int, next_frame: int) -> None:
-        """Continue a recovered file: everything before `tail` has just been synced."""
+    def go_on(
+        self,
+        file: WalFileId,
+        file_id: bytes,
+        *,
+        size: int,
+        tail: int,
+        next_frame: int,
+        marked: bool = False,
+    ) -> None:
+        """Continue a recovered file: everything before `tail` has just been synced. `marked`: its last frame is a mark
+        that says so of everything before itself, so another one would say nothing new.
+        """
         assert self.file is None
         assert HEADER_SIZE <= tail <= size
         self.file, self.file_id, self._size, self._tail, self._next_frame = (
@@ -150,6 +161,7 @@ class WalFile:
         )
         self._path = wal_path(file)
         self._synced = (file.first_frame, tail)
+        self._marked = self._synced if marked else None
 
     # What there is room for.
 
