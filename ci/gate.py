@@ -126,8 +126,8 @@ SLOW = ("-m", "slow", "--hypothesis-profile=full", "--timeout=3600")
 
 LANES = {
     "static": Lane("static", 60, static_steps, list, side_by_side=True),
-    "unit": Lane("unit and models", 240, unit_steps, lambda: unit_steps(*SLOW)),
-    "crash": Lane("server and crash", 120, crash_steps, lambda: crash_steps(*SLOW)),
+    "unit": Lane("unit and models", 360, unit_steps, lambda: unit_steps(*SLOW)),
+    "crash": Lane("server and crash", 150, crash_steps, lambda: crash_steps(*SLOW)),
     "fuzz": Lane("fuzz", 60, fuzz_steps, lambda: fuzz_step("full")),
 }
 
