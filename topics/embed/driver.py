@@ -348,9 +348,9 @@ class LocalEngine:
         shard = self.leaderless()
         if shard is None:
             return
-        for entry in self.engine.state.shards[shard].pending:
-            if entry.ticket is not None and isinstance(entry.ticket.waiter, threading.Event):
-                entry.ticket.waiter.set()
+        for ticket in self.engine.waiting(shard):
+            if isinstance(ticket.waiter, threading.Event):
+                ticket.waiter.set()
                 return
         self.changed.notify_all()
 

@@ -325,7 +325,7 @@ def _answer_when_durable(
     if not (ticket.sync and kept and highest > lane.durable_seq):
         state.finish(ticket, reply)
         return
-    state.check_writable(lane.shard)
+    state.check_writable(lane.shard, lane)
     entry = Entry(lane, [], [], frames=0, staged=True, must_sync=True, ticket=ticket)
     entry.reply = lambda: reply
     state.enqueue(lane.shard, entry)

@@ -9,6 +9,8 @@ Under `checking` that ends with `verify.check_state`, which asserts the numbered
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from topics.codec.frame import Run
 from topics.engine import timing, verify
 from topics.engine.admit import check_creation, check_limits
@@ -101,6 +103,10 @@ class Engine:
         """What to write next on a shard; None while a batch is in flight or there is nothing to do."""
         self._state.time.read()
         return self._state.shards[shard].take(self._state.time.timer_ms, self._sync_interval_ms)
+
+    def waiting(self, shard: int) -> Iterator[Ticket]:
+        """The tickets whose frames wait on a shard for the next batch, in order."""
+        return (entry.ticket for entry in self._state.shards[shard].pending if entry.ticket is not None)
 
     def wants_write(self, shard: int) -> bool:
         """True if `take_batch` would have frames or a ticket to give (timed syncs come by `next_deadline_ms`)."""
