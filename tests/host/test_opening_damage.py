@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+import topics
 from tests.crash.scene import SMALL, Scene
 from topics.codec.walheader import HEADER_SIZE
 from topics.kernel.errors import CannotOpen, Unusable
@@ -200,3 +203,94 @@ def test_a_damaged_store_says_that_nothing_is_durable():
     assert scene.state("t").head_seq == 3
     assert scene.state("t").durable_seq == 0
     assert scene.page("t")[0].durable_seq == 0
+
+
+# Directories that no writer leaves behind.
+
+
+def spoil_with_directory(root, path):
+    (root / path).unlink(missing_ok=True)
+    (root / path).mkdir()
+
+
+def spoil_with_empty_file(root, path):
+    (root / path).write_bytes(b"")
+
+
+def spoil_with_link(root, path):
+    (root / path).unlink(missing_ok=True)
+    (root / path).symlink_to("/dev/null")
+
+
+@pytest.mark.parametrize("spoil", [spoil_with_directory, spoil_with_empty_file, spoil_with_link])
+@pytest.mark.parametrize(
+    "path",
+    [
+        file_path(1),
+        file_path(0),
+        file_path(99),
+        file_path(99_999_999_999_999_999_999),
+        f"{DIRECTORY}/CURRENT",
+        f"{DIRECTORY}/next.tmp",
+        "FORMAT",
+        "FORMAT.tmp",
+        "wal/gen-1",
+        "wal/gen-0/shard-07",
+    ],
+)
+def test_a_directory_that_something_has_spoiled_opens_or_is_refused_in_words(tmp_path, spoil, path):
+    with topics.open(tmp_path) as store:
+        store.create("t", durability="fsync")
+        store.topic("t").put(1)
+    spoil(tmp_path, path)
+
+    refused = None
+    try:
+        with topics.open(tmp_path) as store:
+            assert store.read_only or path == file_path(1) or store.topic("t").state().count == 1
+    except CannotOpen as error:
+        refused = error
+    assert refused is None or str(tmp_path) in str(refused)
+
+
+@pytest.mark.rule("T4.2")
+def test_an_unreadable_file_is_an_error_of_the_disk_and_nothing_is_changed():
+    scene = stored(shards=2)
+    mutations = scene.disk.mutations
+    for nth in range(3):  # FORMAT and two logs
+        scene.disk.inject("read", at=scene.disk.counts["read"] + nth)
+        with pytest.raises(OSError, match=r"EIO|I/O|error"):
+            scene.open()
+        scene.disk.heal()
+    assert mutations == scene.disk.mutations
+    assert not scene.open().read_only
+
+
+@pytest.mark.rule("T3.6", "T4.2")
+@pytest.mark.parametrize(("shards", "generation"), [(1, 0), (2, 0), (3, 1)])
+def test_a_format_that_lags_behind_the_logs_begins_a_new_generation(shards, generation):
+    scene = stored(shards=2)
+    scene.options = Scene(shards=3).options
+    scene.open()
+    scene.put("t", b"7")
+    scene.shut_down()
+    form = {"format": 1, "shards": shards, "generation": generation}
+    write_file(scene.disk, "FORMAT", json.dumps(form).encode())
+    scene.options = Scene().options
+    for _ in range(3):
+        assert not scene.open().read_only
+        assert list(scene.read("t").values())[3:4] == [b"7"]
+        scene.put("t", b"8")
+        scene.shut_down()
+    assert scene.open().generation == (1 if generation else 2)
+
+
+@pytest.mark.rule("T4.9")
+def test_a_shard_whose_log_is_gone_while_another_has_records_is_damage():
+    scene = stored(shards=3)
+    (path,) = scene.files(1)
+    scene.disk.unlink(path)
+
+    opened = scene.open()
+    assert opened.read_only
+    assert "shard 1" in str(opened.damages[0])

@@ -20,6 +20,7 @@ from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.limits import MIB, ZERO_FILL_CHUNK, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
+from topics.log.regions import WalFileId
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +75,7 @@ def open_store(
         for generation, shard in find_shards(disk)
     }
     recovered = recover(verdicts)
+    recovered = attrs.evolve(recovered, damages=[*_absent_shards(form, verdicts), *recovered.damages])
     if recovered.read_only:
         return _damaged(clock, form, recovered, options)
     for verdict in verdicts.values():
@@ -120,6 +122,22 @@ def _judge_shard(disk: Disk, generation: int, shard: int, *, same_boot: bool) ->
     return judge(looks, same_boot=same_boot)
 
 
+def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[DamageReport]:
+    """Every shard of a generation gets its first file before any gets a frame, so one without a file has lost it."""
+    shards = [verdicts.get((form.generation, shard)) for shard in range(form.shards)]
+    if not any(seen.intact for verdict in shards if verdict is not None for seen in verdict.looks):
+        return []
+    return [
+        DamageReport(
+            file=WalFileId(form.generation, shard, 1),
+            offset=0,
+            why=f"shard {shard} of generation {form.generation} has no log, and another one has",
+        )
+        for shard, verdict in enumerate(shards)
+        if verdict is None or not verdict.looks
+    ]
+
+
 def _damaged(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
     engine = Engine(clock, shards=form.shards, catalog=recovered.catalog, limits=options.limits)
     engine.make_read_only(f"the log is damaged: {recovered.damages[0]}")
@@ -156,8 +174,16 @@ def _repair_tail(disk: Disk, verdict: Verdict) -> None:
 def _choose_generation(
     disk: Disk, form: Format, verdicts: Mapping[ShardKey, Verdict], options: StoreOptions, clock: Clock
 ) -> Format:
-    """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3)."""
-    if options.shards is None or options.shards == form.shards:
+    """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3).
+
+    So does a FORMAT that names less than there is, as one copied back does: to go on before the newest log would put
+    new frames in front of its.
+    """
+    shards = options.shards or form.shards
+    behind = any(
+        verdict.looks and key > (form.generation, form.shards - 1) for key, verdict in verdicts.items()
+    )
+    if shards == form.shards and not behind:
         return form
     for (generation, shard), verdict in verdicts.items():
         wal = WalFile(generation, shard, _NoEntropy())
@@ -165,7 +191,7 @@ def _choose_generation(
             _resume(wal, verdict)
             if wal.mark_due:
                 run(disk, wal.closing_mark(clock.now_ms()))
-    new = Format(options.shards, max(form.generation, *(generation for generation, _ in verdicts), 0) + 1)
+    new = Format(shards, max(form.generation, *(generation for generation, _ in verdicts), 0) + 1)
     write_format(disk, new)
     return new
 
