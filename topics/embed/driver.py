@@ -29,6 +29,19 @@ from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 _ROOM_TRIES: Final = 3
 
 
+class Reentered(Rejected):
+    """A call from a signal handler or finalizer that interrupted another call of the same store and thread.
+
+    If the handler lets it pass, the interrupted call ends wherever it was, and the store with it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            Code.INVALID_REQUEST,
+            "called from inside another call of this store (a signal handler or finalizer): set a flag there instead",
+        )
+
+
 class LocalEngine:
     """An engine and its shards' writers, callable from any thread."""
 
@@ -45,6 +58,7 @@ class LocalEngine:
         self._reserving: set[int] = set()  # shards whose next file is being made,
         self._rotating: set[int] = set()  # or begun: never both at once, it is one file
         self._waiting: set[threading.Event] = set()
+        self._inside: set[int] = set()  # threads within a call: a signal handler must not begin another there
         self._pid = os.getpid()
         self.nudge: Callable[[], None] = _nobody  # the housekeeping thread's, if there is one
 
@@ -56,9 +70,22 @@ class LocalEngine:
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
         self.check_open()
+        me = threading.get_ident()
+        if me in self._inside:
+            raise Reentered
+        self._inside.add(me)
+        try:
+            return self._call(command, sync=sync)
+        finally:
+            self._inside.discard(me)
+
+    def _call(self, command: Command, *, sync: bool) -> Reply:
         with self.lock:
             try:
                 ticket = self._finished(command, sync=sync)
+            except Reentered as unplanned:
+                self.break_off(unplanned)
+                raise
             except TopicsError:
                 raise
             except BaseException as unplanned:
@@ -104,6 +131,11 @@ class LocalEngine:
                 Code.SHUTTING_DOWN,
                 f"the store belongs to process {self._pid}, which forked this one; open another directory here",
             )
+
+    @property
+    def is_inside(self) -> bool:
+        """True in a thread that a signal handler or finalizer has taken out of a call."""
+        return threading.get_ident() in self._inside
 
     @property
     def is_forked(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -38,11 +39,13 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
     Raises:
         Rejected: naming `records[i].field`, or the limit.
     """
-    given = records if type(records) is list else _listed(records)
+    given = _listed(
+        records, limits.records_per_write + 1
+    )  # a copy: another thread may change the caller's list
     if len(given) > limits.records_per_write:
         raise Rejected(
             Code.BATCH_TOO_LARGE,
-            f"records: {len(given)} records are more than the limit of {limits.records_per_write} a write",
+            f"records: more than the limit of {limits.records_per_write} records a write",
             limit=limits.records_per_write,
         )
     default_node = None if node is None else text_bytes("node", node, bytes_max=limits.node_bytes)
@@ -62,10 +65,10 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
     return columns
 
 
-def _listed(records: Iterable[Any]) -> list[Any]:
+def _listed(records: Iterable[Any], count_max: int) -> list[Any]:
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise invalid("records", f"must be a list of records, not one {type(records).__name__}")
-    return list(records)
+    return list(islice(records, count_max))
 
 
 def _alike(given: Sequence[dict[str, Any]], limits: Limits) -> RecordColumns | None:

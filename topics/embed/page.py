@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -12,6 +14,8 @@ from topics.codec.frame import FrameView
 from topics.codec.wire import page_json, records_json
 from topics.log.diff import Account, DiffPlan
 from topics.log.floors import Gap
+
+INT_DIGITS_MAX: Final = 4000
 
 
 class Record:
@@ -37,8 +41,16 @@ class Record:
 
     @property
     def data(self) -> Any:
-        """The payload: a JSON value, decoded anew each time, or bytes."""
-        return self._view.data if self._view.content_type else msgspec.json.decode(self._view.data)
+        """The payload: a JSON value, decoded anew each time, or bytes.
+
+        JSON knows numbers that Python's floats do not (1e999): they come as infinity here; `raw` has their spelling.
+        """
+        if self._view.content_type:
+            return self._view.data
+        try:
+            return msgspec.json.decode(self._view.data)
+        except msgspec.DecodeError:
+            return json.loads(self._view.data, parse_int=_whole_number)
 
     @property
     def content_type(self) -> str | None:
@@ -148,3 +160,8 @@ def make_page(plan: DiffPlan, views: Sequence[FrameView], *, account: bool) -> P
         tombstone=plan.gap,
         account=plan.account if account else None,
     )
+
+
+def _whole_number(text: str) -> int | Decimal:
+    """An int, or a Decimal where Python refuses to make one of so many digits."""
+    return int(text) if len(text) < INT_DIGITS_MAX else Decimal(text)

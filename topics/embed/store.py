@@ -19,7 +19,7 @@ import attrs
 
 from topics.codec.digest import body_digest
 from topics.codec.frame import FrameView
-from topics.embed.driver import LocalEngine
+from topics.embed.driver import LocalEngine, Reentered
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.page import Page, make_page
 from topics.embed.topic import Topic
@@ -36,7 +36,7 @@ from topics.host.opening import Opened, StoreOptions, open_store
 from topics.host.walfile import wal_path
 from topics.kernel.checks import flag
 from topics.kernel.config import Compression, TopicConfig, parse_config
-from topics.kernel.errors import CannotOpen, Code, Corrupt, Fatal, Rejected, Unusable
+from topics.kernel.errors import CannotOpen, Code, Corrupt, Fatal, Rejected, Unusable, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
@@ -59,7 +59,10 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
     """
     root = Path(path)
     _prepare(root, create=create)
-    disk = OsDisk(root)
+    try:
+        disk = OsDisk(root)
+    except OSError as error:
+        raise _cannot_open(root, error) from error
     lock: DirectoryLock | None = None
     try:
         read_format(disk, str(root))  # before LOCK is made: a foreign directory is not touched
@@ -101,6 +104,7 @@ class Store:
         self._disk = disk
         self._lock = lock
         self._closing = threading.Lock()
+        self._closed = False
         self._local = LocalEngine(opened.engine, opened.writers)
         self._keeper = Housekeeper(self._local)
         if housekeeping and opened.writers:
@@ -147,6 +151,8 @@ class Store:
 
     def list(self, prefix: str = "") -> Sequence[TopicState]:
         """The state of every topic whose name starts so, ascending by name."""
+        if not isinstance(prefix, str):
+            raise invalid("prefix", f"must be a string, not {type(prefix).__name__}")
         self._local.check_open()
         with self._local.lock:
             engine = self._opened.engine
@@ -169,16 +175,21 @@ class Store:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
         if self._local.is_forked:
             return
+        if self._local.is_inside:
+            raise Reentered
         with self._closing:  # a second closer waits until the directory is free
-            if self._local.closing:
+            if self._closed:
                 return
-            self._local.begin_close()
-            self._keeper.join()
-            self._local.finish()
-            if self._lock is not None:
-                if isinstance(self._disk, OsDisk):
-                    self._disk.close()
-                self._lock.release()
+            try:
+                self._local.begin_close()
+                self._keeper.join()
+                self._local.finish()
+            finally:  # whatever interrupts it, the directory is free again: recovery does what is left
+                self._closed = True
+                if self._lock is not None:
+                    if isinstance(self._disk, OsDisk):
+                        self._disk.close()
+                    self._lock.release()
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ It checks and shapes what the caller gives; the store carries it out. The topic 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from topics.embed.intake import take_records
@@ -213,9 +214,9 @@ def _key(key: str | None, limits: Limits) -> bytes | None:
 def _nodes(node: str | Iterable[str] | None, limits: Limits) -> frozenset[bytes]:
     if node is None:
         return frozenset()
-    names = [node] if isinstance(node, str) else list(node)
+    if not isinstance(node, Iterable):
+        raise invalid("node", f"must be a name or a list of names, not {type(node).__name__}")
+    names = [node] if isinstance(node, str) else list(islice(node, READ_NODES_MAX + 1))
     if len(names) > READ_NODES_MAX:
-        raise invalid(
-            "node", f"{len(names)} nodes are more than the limit of {READ_NODES_MAX}", limit=READ_NODES_MAX
-        )
+        raise invalid("node", f"more than the limit of {READ_NODES_MAX} nodes", limit=READ_NODES_MAX)
     return frozenset(text_bytes("node", name, bytes_max=limits.node_bytes) for name in names)

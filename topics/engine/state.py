@@ -144,7 +144,7 @@ class EngineState:
         if needed > shard.space_left:
             raise Rejected(
                 Code.DISK_LOW,
-                f"not enough disk space for {size} bytes: nothing was written; free space or delete records",
+                f"not enough disk space for {size} bytes: nothing was written; free some, or lower min_free_bytes",
                 needed_bytes=needed,
                 shard=shard_number,
             )

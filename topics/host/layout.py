@@ -10,7 +10,7 @@ import msgspec
 
 from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, shard_dir
 from topics.kernel.errors import CannotOpen, Unusable
-from topics.kernel.limits import WAL_SHARDS_MAX
+from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
 
@@ -77,7 +77,7 @@ def read_format(disk: Disk, where: str) -> Format | None:
         or version.format != FORMAT_VERSION
         or form is None
         or not 1 <= form.shards <= WAL_SHARDS_MAX
-        or form.generation < 0
+        or not 0 <= form.generation <= U32_MAX
     ):
         raise CannotOpen(Unusable.FOREIGN, f"{where}/FORMAT is not a FORMAT file of topics", path=where)
     return form

@@ -35,6 +35,7 @@ LOCK_NAME: Final = "LOCK"
 RECORD_SIZE: Final = 256
 BOOT_ID_CHARS_MAX: Final = 64
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _REASONS: Final = {
     errno.ENOENT: (Unusable.MISSING, "the directory does not exist"),
     errno.ENOTDIR: (Unusable.NOT_A_DIRECTORY, "not a directory"),
@@ -77,9 +78,16 @@ class OwnerRecord:
         pid, device, inode, boot_id = (value.get(name) for name in ("pid", "device", "inode", "boot_id"))
         if type(pid) is not int or type(device) is not int or type(inode) is not int:
             return None
-        if boot_id is not None and not (isinstance(boot_id, str) and len(boot_id) <= BOOT_ID_CHARS_MAX):
+        if boot_id is not None and not _is_boot_id(boot_id):
             return None
         return cls(pid=pid, boot_id=boot_id, device=device, inode=inode)
+
+
+def _is_boot_id(value: object) -> bool:
+    """ASCII, or its JSON might not fit the line."""
+    return (
+        isinstance(value, str) and value.isascii() and value.isprintable() and len(value) <= BOOT_ID_CHARS_MAX
+    )
 
 
 def same_boot(previous: OwnerRecord | None, *, boot_id: str | None, device: int, inode: int) -> bool:
@@ -103,13 +111,14 @@ def machine_boot_id() -> str | None:
 class DirectoryLock:
     """Held from `acquire` to `release` or the end of the process."""
 
-    def __init__(self, fd: int, previous: OwnerRecord | None, boot_id: str | None) -> None:
+    def __init__(self, fd: int, previous: OwnerRecord | None, boot_id: str | None, *, root_fd: int) -> None:
         status = os.fstat(fd)
         self.previous = previous
         self.machine_restarted = not same_boot(
             previous, boot_id=boot_id, device=status.st_dev, inode=status.st_ino
         )
         self._fd = fd
+        self._root_fd = root_fd
         self._confirmed = OwnerRecord(
             pid=os.getpid(), boot_id=boot_id, device=status.st_dev, inode=status.st_ino
         )
@@ -123,21 +132,24 @@ class DirectoryLock:
         Raises CannotOpen: IN_USE with the owner's pid, or why the directory cannot be locked.
         """
         path = Path(root) / LOCK_NAME
+        held: list[int] = []
         try:
-            fd = os.open(path, _OPEN_FLAGS, 0o600)
-        except OSError as error:
-            raise _cannot_open(path, error) from error
-        try:
-            lock = cls._take(fd, path, find_boot_id())
-        except BaseException:
-            os.close(fd)
+            held.append(os.open(root, _ROOT_FLAGS))
+            held.append(os.open(path, _OPEN_FLAGS, 0o600))
+            lock = cls._take(held[1], held[0], path, find_boot_id())
+        except BaseException as error:
+            for fd in held:
+                os.close(fd)
+            if isinstance(error, OSError):
+                raise _cannot_open(path, error) from error
             raise
         _held.add(lock)
         return lock
 
     @classmethod
-    def _take(cls, fd: int, path: Path, boot_id: str | None) -> DirectoryLock:
+    def _take(cls, fd: int, root_fd: int, path: Path, boot_id: str | None) -> DirectoryLock:
         try:
+            fcntl.flock(root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a LOCK that somebody removes frees nothing
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             previous = _read(fd)
             _write(fd, attrs.evolve(previous or _NOBODY, pid=os.getpid()))
@@ -145,7 +157,7 @@ class DirectoryLock:
             raise _in_use(path, _read(fd)) from None
         except OSError as error:
             raise _cannot_open(path, error) from error
-        return cls(fd, previous, boot_id)
+        return cls(fd, previous, boot_id, root_fd=root_fd)
 
     @property
     def held(self) -> bool:
@@ -165,6 +177,7 @@ class DirectoryLock:
         """Let go. Twice is fine; in a forked child it does nothing."""
         if self.held:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
+            fcntl.flock(self._root_fd, fcntl.LOCK_UN)
             self._close()
 
     def _close(self) -> None:
@@ -172,6 +185,7 @@ class DirectoryLock:
         fd, self._fd = self._fd, -1
         _held.discard(self)
         os.close(fd)
+        os.close(self._root_fd)
 
 
 _NOBODY: Final = OwnerRecord(pid=0, boot_id=None, device=0, inode=0)

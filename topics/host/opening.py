@@ -18,7 +18,9 @@ from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, 
 from topics.host.layout import Format, find_shards, find_wal_files, make_shard_dir, read_format, write_format
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
-from topics.kernel.limits import MIB, ZERO_FILL_CHUNK, Limits
+from topics.kernel.checks import whole_number
+from topics.kernel.errors import invalid
+from topics.kernel.limits import MIB, WAL_SHARDS_MAX, ZERO_FILL_CHUNK, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.regions import WalFileId
 
@@ -32,6 +34,12 @@ class StoreOptions:
     min_free_bytes: int = 100 * MIB
     limits: Limits = attrs.field(factory=Limits)
     checking: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:
+            raise invalid("shards", f"must be from 1 to {WAL_SHARDS_MAX}, not {self.shards}")
+        whole_number("sync_interval_ms", self.sync_interval_ms)
+        whole_number("min_free_bytes", self.min_free_bytes)
 
 
 @attrs.frozen(kw_only=True)

@@ -10,6 +10,8 @@ from typing import Final
 
 import attrs
 
+from topics.kernel.errors import invalid
+
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 
@@ -80,3 +82,16 @@ class Limits:
     wal_file_first: int = WAL_FILE_FIRST
     wal_file_max: int = WAL_FILE_MAX
     wal_reserve: int = WAL_RESERVE
+
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(Limits):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise invalid(f"limits.{field.name}", f"must be a whole number, not {value!r:.40}")
+        for name in ("tag_bytes", "node_bytes", "key_bytes", "dedup_id_bytes", "content_type_bytes"):
+            if getattr(self, name) > U16_MAX:
+                raise invalid(
+                    f"limits.{name}", f"at most {U16_MAX}: the format keeps its length in two bytes"
+                )
+        if self.idempotency_key_chars > U16_MAX // 4:
+            raise invalid("limits.idempotency_key_chars", f"at most {U16_MAX // 4}")
