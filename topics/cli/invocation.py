@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# A crash in mid-write leaves such a tail; so does damage to the last mark of a sync, and then it had been synced.
+_UNTOLD = "no whole mark of a sync is left behind it, so whether it had been synced cannot be told"
+
 
 class Invocation:
     """Flags that every command takes, before its name or after it."""
@@ -65,7 +68,7 @@ class Invocation:
 
         with topics.open(root, create=create, options=self.settings.options()) as store:
             for cut in store.cuts:
-                say(f"{cut} (it was never acknowledged as synced)", "recovered: ", colour="yellow")
+                say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
             for damage in store.damages:
                 say(f"{damage}", "DAMAGED: ", colour="red")
             if store.read_only:

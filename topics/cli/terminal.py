@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 WIDTH_PIPED: Final = 100
+_WIDTH: Final = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
@@ -48,14 +49,25 @@ class Pen:
 
 
 def console(stream: IO[str] | None = None) -> Console:
-    """A rich console. Without a terminal it keeps to a fixed width, and to no colour."""
+    """A rich console. Without a terminal it keeps to a fixed width, and to no colour.
+
+    A COLUMNS that is no width (0, say) is as good as none.
+    """
     from rich.console import Console
 
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to `main`, which knows that a reader who goes away is no error."""
+            raise BrokenPipeError
+
     stream = stream or sys.stdout
-    width = None if is_terminal(stream) else WIDTH_PIPED
-    return Console(
-        file=stream, width=width, highlight=False, color_system="auto" if is_coloured(stream) else None
-    )
+    environment = dict(os.environ)
+    if not _WIDTH.fullmatch(environment.get("COLUMNS", "")):
+        environment.pop("COLUMNS", None)
+    return Piped(
+        file=stream, width=None if is_terminal(stream) else WIDTH_PIPED, highlight=False,
+        color_system="auto" if is_coloured(stream) else None, _environ=environment,
+    )  # fmt: skip
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[str] = ()) -> None:
