@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import signal
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from topics.cli.terminal import console
 
 Call = Callable[..., Any]
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
@@ -36,8 +40,94 @@ def test_a_table_whose_reader_went_away_is_no_error(
 
 @pytest.mark.parametrize("columns", ["0", "00", "\u00b2", "-1"])
 def test_columns_that_are_no_width_count_as_unset(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from topics.cli import terminal
-
     monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setattr(terminal, "is_terminal", lambda _: True)
-    assert terminal.console().width > 0
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        assert console(terminal).width > 0
+    os.close(ours)
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf"])
+def test_a_rate_is_finite(call: Call, rate: str) -> None:
+    assert "finite" in refused(call("put", "t", "--rate", rate, stdin=b"1\n"))
+
+
+def test_a_rate_next_to_nothing_waits_until_it_is_stopped(spawn: Spawn, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "t.jsonl").write_bytes(b"1\n2\n")
+    child = spawn("put", "t", "t.jsonl", "--rate", "1e-300", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(timeout=2)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=30)
+    assert b"1 record stored" in out
+    assert child.returncode == 130
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+@pytest.mark.parametrize("tail", ["w", ".5w"])
+def test_durations_of_hundreds_of_digits(call: Call, digits: int, tail: str) -> None:
+    call("put", "t", stdin=b"1\n")
+    long = "9" * digits + tail
+    assert "too large" in refused(call("get", "t", "--since", long))
+    assert "too large" in refused(call("configure", "t", f"ttl_ms={long}"))
+
+
+def test_config_values_that_are_too_deep_or_no_text(call: Call) -> None:
+    call("put", "t", stdin=b"1\n")
+    assert "too deep" in refused(call("configure", "t", "x=" + "[" * 100_000))
+    assert "UTF-8" in refused(call("configure", "t", "\udcff=\udcfe"))
+
+
+def test_names_that_are_no_text_are_spelled_out_in_json(call: Call, tmp_path: pathlib.Path) -> None:
+    shown = call("--data", "\udcff", "config", "show", "--json")
+    assert shown.code == 0
+    assert shown.lines[0]["data"]["value"] == "\\udcff"
+    (tmp_path / "\udcff.jsonl").write_bytes(b"x\n")
+    answer = call("put", "t", "\udcff.jsonl", "--json")
+    assert answer.code == 1
+    assert "\\udcff.jsonl line 1" in answer.lines[0]["error"]
+
+
+@pytest.mark.parametrize("content", ["x = " + "[" * 100_000, "wal_shards = " + "9" * 5000])
+def test_a_settings_file_without_measure(call: Call, tmp_path: pathlib.Path, content: str) -> None:
+    (tmp_path / "topics.toml").write_text(content)
+    assert refused(call("config", "show")).startswith("topics: topics.toml is n")
+
+
+@pytest.mark.parametrize("digits", ["\u0663", "1_0", "+1", ""])
+def test_numbers_in_the_environment_are_ascii_digits(
+    call: Call, monkeypatch: pytest.MonkeyPatch, digits: str
+) -> None:
+    monkeypatch.setenv("TOPICS_WAL_SHARDS", digits)
+    assert "is not allowed" in refused(call("config", "show"))
+
+
+def test_an_empty_variable_names_no_settings_file(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICS_SETTINGS", "")
+    assert call("config", "show").code == 0
+
+
+def test_idempotency_keys_are_refused_before_anything_is_made(call: Call, tmp_path: pathlib.Path) -> None:
+    assert "is empty" in refused(call("put", "t", "--idempotency-key", "", stdin=b"1\n"))
+    refusal = refused(call("put", "t", "--idempotency-key", "x" * 256, stdin=b"1\n"))
+    assert "at most 246 characters" in refusal
+    assert refusal.endswith("not 256")
+    assert not list(tmp_path.iterdir())
+    assert call("put", "t", "--idempotency-key", "x" * 246, stdin=b"1\n").code == 0
+
+
+def test_a_failed_put_says_so_in_one_line(call: Call) -> None:
+    call("put", "t", stdin=b"1\n")
+    assert refused(call("put", "t", "--node", "x" * 70_000, stdin=b"1\n")).endswith("; nothing is stored")
+
+
+def test_blank_lines_before_the_header_of_a_csv(call: Call) -> None:
+    assert call("put", "t", "-", "--format", "csv", stdin=b"\n\na,b\n1,2\n").code == 0
+    assert call("get", "t", "--json").lines[0]["data"] == {"a": "1", "b": "2"}
+    assert "line 2 is the header" in refused(
+        call("put", "t", "--format", "csv", stdin=b"\na,a\n1,2\n"), code=1
+    ).replace(": ", " ")
+
+
+def test_a_missing_choice_is_told_in_words(call: Call) -> None:
+    assert "\\" not in refused(call("completion"))

@@ -9,7 +9,7 @@ What the operating system, click and rich do stays in this package. A command is
 | `failure` | errors as one line, standard streams that may be closed |
 | `invocation` | what one call was given: flags, settings, the store it opens |
 | `settings` | flags > environment > topics.toml > defaults |
-| `write`, `feed`, `source` | `put`: files, formats, bytes |
+| `write`, `gently`, `feed`, `source` | `put`: stopping, files, formats, bytes |
 | `terminal`, `quantities` | colours, tables, progress; sizes, times, durations as people write them |
 | `read`, `lines` | `get`, `tail`, and how a record looks |
 | `manage` | `create`, `configure`, `state`, `ls`, `rm`, `delete` |

@@ -10,7 +10,7 @@ import click
 import topics
 from topics.cli.failure import Failed
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
-from topics.cli.terminal import print_table
+from topics.cli.terminal import json_line, print_table
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -32,8 +32,6 @@ def show(invocation: Invocation, as_json: bool) -> None:
 
     A flag is stronger than TOPICS_* in the environment, that than topics.toml, that than the default.
     """
-    import msgspec
-
     from topics.cli.settings import TABLE
 
     settings = invocation.settings
@@ -41,7 +39,7 @@ def show(invocation: Invocation, as_json: bool) -> None:
         shown = {
             key: {"value": value.value, "source": value.source} for key, value in settings.values.items()
         }
-        sys.stdout.buffer.write(msgspec.json.encode(shown) + b"\n")
+        sys.stdout.buffer.write(json_line(shown))
         return
     rows = [
         (
@@ -61,14 +59,12 @@ def show(invocation: Invocation, as_json: bool) -> None:
 def version(as_json: bool) -> None:
     """Print the version."""
     if as_json:
-        import msgspec
-
         fields = {
             "topics": topics.__version__,
             "python": platform.python_version(),
             "system": platform.system(),
         }
-        sys.stdout.buffer.write(msgspec.json.encode(fields) + b"\n")
+        sys.stdout.buffer.write(json_line(fields))
         return
     click.echo(f"topics {topics.__version__} (Python {platform.python_version()}, {platform.system()})")
 

@@ -12,11 +12,14 @@ import sys
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from topics.cli.terminal import is_coloured, safe
+
+if TYPE_CHECKING:
+    from topics.kernel.errors import TopicsError
 
 USAGE: Final = 2
 
@@ -60,7 +63,7 @@ def say(line: str, prefix: str = "", *, colour: str = "yellow") -> None:
 
 
 def _described(error: Exception) -> tuple[str, int]:
-    from topics.kernel.errors import Code, TopicsError
+    from topics.kernel.errors import TopicsError
 
     match error:
         case Failed():
@@ -70,7 +73,7 @@ def _described(error: Exception) -> tuple[str, int]:
         case click.ClickException():
             return error.format_message(), error.exit_code
         case TopicsError():
-            return error.message, USAGE if error.code is Code.INVALID_REQUEST else 1
+            return error.message, code_of(error)
         case OSError():
             where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
             return f"{where or 'input or output failed: '}{error.strerror or error}", 1
@@ -80,8 +83,15 @@ def _described(error: Exception) -> tuple[str, int]:
     return f"this is a fault of topics itself ({why}); run it again with --debug and report what it prints", 1
 
 
+def code_of(error: TopicsError) -> int:
+    """The exit code of an error of the store."""
+    from topics.kernel.errors import Code
+
+    return USAGE if error.code is Code.INVALID_REQUEST else 1
+
+
 def _usage(error: click.UsageError) -> str:
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if error.ctx is not None else "topics"
     return f"{message} (see {path} --help)"
 

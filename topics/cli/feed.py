@@ -94,9 +94,9 @@ def _rows(source: Source, delimiter: str, line_max: int) -> Payloads:
     start = 1
     try:
         for row in reader:
-            if head is None:
-                head = _head(row)
-            elif row:
+            if row and head is None:
+                head = _head(start, row)
+            elif row and head is not None:
                 if len(row) != len(head):
                     raise BadLine(start, f"has {counted(len(row), 'field')}, the header {len(head)}")
                 yield start, _encode(dict(zip(head, row, strict=True)))
@@ -105,10 +105,10 @@ def _rows(source: Source, delimiter: str, line_max: int) -> Payloads:
         raise BadLine(start, f"is not CSV: {error}") from None
 
 
-def _head(row: list[str]) -> list[str]:
+def _head(line: int, row: list[str]) -> list[str]:
     names = [name.strip() for name in row]
     if len(set(names)) != len(names) or "" in names:
-        raise BadLine(1, "is the header, and has an empty name or the same name twice")
+        raise BadLine(line, "is the header, and has an empty name or the same name twice")
     return names
 
 

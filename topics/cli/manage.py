@@ -16,7 +16,7 @@ from topics.cli.failure import USAGE, Failed
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted, moment, parse_duration_ms, parse_size, size
 from topics.cli.read import parse_match
-from topics.cli.terminal import is_terminal, print_table
+from topics.cli.terminal import is_terminal, json_line, print_table
 
 if TYPE_CHECKING:
     from topics.engine.replies import TopicState
@@ -185,6 +185,8 @@ def _parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals:
             raise Failed(f"a field of the config is written FIELD=VALUE, not {pair!r}", code=USAGE)
+        if any("\ud800" <= sign <= "\udfff" for sign in pair):
+            raise Failed(f"a field of the config is written in UTF-8; {pair!r} is not", code=USAGE)
         config[name.strip()] = _parse_value(name.strip(), text.strip())
     return config
 
@@ -197,6 +199,8 @@ def _parse_value(name: str, text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         pass
+    except RecursionError:
+        raise Failed(f"config.{name}: JSON nested too deep", code=USAGE) from None
     parse = parse_duration_ms if name.endswith("_ms") else parse_size if name.endswith("_bytes") else None
     if parse is None:
         return text
@@ -254,6 +258,4 @@ def _state_fields(found: TopicState) -> dict[str, Any]:
 
 
 def _print_json(value: dict[str, Any]) -> None:
-    import msgspec
-
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.buffer.write(json_line(value))

@@ -14,6 +14,7 @@ SIZES: Final = {
     "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4,
 }  # fmt: skip
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_DIGITS_MAX: Final = 40
 DURATION_FORM: Final = "a number with ms, s, m, h, d or w, as in 5m"
 SIZE_FORM: Final = "a number of bytes, or one with KB, MB, GB, KiB, MiB or GiB"
 MOMENT_FORM: Final = (
@@ -33,7 +34,7 @@ def parse_size(text: str) -> int:
 
 def parse_moment(text: str) -> int:
     """Milliseconds since the epoch. Raises ValueError, saying the form."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
@@ -49,6 +50,8 @@ def _amount(text: str, units: dict[str, int], form: str) -> int:
     unit = units.get(found[2].lower()) if found is not None else None
     if found is None or unit is None:
         raise ValueError(f"{text!r} is not {form}")
+    if len(found[1]) > _DIGITS_MAX:
+        raise ValueError(f"{text[:_DIGITS_MAX]}… is too large a number")
     return int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
 
 

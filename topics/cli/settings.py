@@ -43,6 +43,7 @@ GIB: Final = 1024 * MIB
 _NOT_OURS: Final = re.compile(
     r"TOPICS_(VENV|SETTINGS|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP).*)"
 )
+_DIGITS: Final = re.compile(r"[0-9]{1,40}")
 _LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
 
 # The bounds of the limits; those of tag, node and their kind are what a frame can hold.
@@ -155,7 +156,7 @@ def load(
     """
     values = {key: Value(setting.default, "default") for key, setting in TABLE.items()}
     values |= _from_file(
-        file or environment.get(FILE_VARIABLE), named_by="--settings" if file else FILE_VARIABLE
+        file or environment.get(FILE_VARIABLE) or None, named_by="--settings" if file else FILE_VARIABLE
     )
     values |= _from_environment(environment)
     for key, text in flags.items():
@@ -183,7 +184,9 @@ def _from_file(named: str | None, *, named_by: str) -> dict[str, Value]:
         raise _bad(f"{named_by}: {path} does not exist") from None
     except OSError as error:
         raise _bad(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise _bad(f"{path} is nested too deep") from None
+    except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
         raise _bad(f"{path} is not TOML: {error}") from None
     values = {}
     for key, value in given.items():
@@ -213,10 +216,17 @@ def _from_text(setting: Setting, text: str, *, source: str) -> Any:
     if setting.high is None:
         return _checked(setting, text, source=source)
     try:
-        value = parse_size(text) if setting.key.endswith("_bytes") else int(text)
+        value = parse_size(text) if setting.key.endswith("_bytes") else _whole(text)
     except ValueError:
         raise _bad(f"{source}: {text!r} is not allowed; give {setting.allowed}") from None
     return _checked(setting, value, source=source)
+
+
+def _whole(text: str) -> int:
+    """A whole number in ASCII digits, and nothing else that Python would take."""
+    if not _DIGITS.fullmatch(text.strip()):
+        raise ValueError(text)
+    return int(text)
 
 
 def _checked(setting: Setting, value: object, *, source: str) -> Any:

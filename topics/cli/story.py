@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import msgspec
 
 import topics
-from topics.cli.terminal import console, is_terminal
+from topics.cli.terminal import console, is_terminal, json_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -150,7 +149,7 @@ class Story:
             "directory": directory,
             "checks": [attrs.asdict(check) for check in self.checks],
         }
-        sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+        sys.stdout.buffer.write(json_line(result))
 
     def _print(self, *what: object) -> None:
         if not self._silent:

@@ -89,6 +89,27 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers:
     console().print(table)
 
 
+def json_line(value: object) -> bytes:
+    """A line of JSON. What is no text (a file may be named by any bytes) has those bytes spelled out."""
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_spelled(value)) + b"\n"
+
+
+def _spelled(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_spelled(key): _spelled(one) for key, one in value.items()}
+        case list():
+            return [_spelled(one) for one in value]
+    return value
+
+
 def progress(*, total: int | None, what: str) -> Progress:
     """A bar on stderr over bytes, with records and their rate. Advance its one task."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn

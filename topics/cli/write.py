@@ -6,25 +6,23 @@ key the batches must be the same on every run, so then only whole batches are st
 
 from __future__ import annotations
 
+import math
 import re
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
 
-from topics.cli.failure import USAGE, Failed, say
+from topics.cli.failure import USAGE, Failed, code_of
 from topics.cli.feed import FORMATS, field_text, format_of, payloads
+from topics.cli.gently import Gently, stopping_gently
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted, rate, size
 from topics.cli.source import STDIN, BadLine, Source
-from topics.cli.terminal import is_terminal, progress
+from topics.cli.terminal import is_terminal, json_line, progress
 
 if TYPE_CHECKING:
     from topics.embed.store import Store
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
 
 BATCH_DEFAULT: Final = 500
 _BATCHES_A_SECOND: Final = 10
+_SLEEP_MAX: Final = 3600.0
+_KEY_SUFFIX: Final = len("/999999999")  # the number of the batch, which makes the key of each batch its own
 _BLAMED: Final = re.compile(r"records\[(\d+)\](?:\.data)?:? ?(.*)", re.DOTALL)
 
 
@@ -100,7 +100,8 @@ def put(
     source = Source(file)
     try:
         wish = _wish(file, **flags)
-        with invocation.writing() as store, _stopping_gently() as gently:
+        _check_key(wish.idempotency_key, invocation.settings.values["max_idempotency_key_chars"].value)
+        with invocation.writing() as store, stopping_gently() as gently:
             is_new = store.config(topic) is None
             putting = Putting(store, _topic(store, topic, durability), source, wish, gently)
             putting.is_created = is_new and durability is not None
@@ -118,12 +119,29 @@ def _wish(
             raise Failed(f"give --{one} or --{one}-field, not both", code=USAGE)
     if idempotency_key is not None and from_line > 1:
         raise Failed("--idempotency-key needs the whole file, so it does not go with --from-line", code=USAGE)
+    if not math.isfinite(per_second):
+        raise Failed(
+            "--rate takes a finite number of records a second; leave it out for no limit", code=USAGE
+        )
+    if idempotency_key == "":
+        raise Failed("--idempotency-key is empty; give a key, or leave it out", code=USAGE)
     if per_second:
         batch = min(batch, max(1, int(per_second / _BATCHES_A_SECOND)))
     return Wish(
         form=form or format_of(file), batch=batch, rate=per_second, tag=tag, tag_field=_path(tag_field), key=key,
         key_field=_path(key_field), node=node, idempotency_key=idempotency_key, from_line=from_line,
     )  # fmt: skip
+
+
+def _check_key(key: str | None, limit: int) -> None:
+    """Before anything is made: the number of the batch that is put behind the key needs room too."""
+    room = max(limit - _KEY_SUFFIX, 0)
+    if key is not None and len(key) > room:
+        raise Failed(
+            f"--idempotency-key takes at most {room} characters ({limit}, less what the number of the batch takes),"
+            f" not {len(key)}",
+            code=USAGE,
+        )
 
 
 def _path(field: str | None) -> tuple[str, ...]:
@@ -226,8 +244,8 @@ class Putting:
         if bad is not None:
             raise bad
         self.gently.check()
-        if self.wish.rate:
-            time.sleep(max(self.stored / self.wish.rate - self.seconds, 0))
+        while self.wish.rate and (left := self.stored / self.wish.rate - self.seconds) > 0:
+            time.sleep(min(left, _SLEEP_MAX))
 
     def _put_many(self, batch: list[Any]) -> None:
         key = self.wish.idempotency_key
@@ -247,44 +265,6 @@ class Putting:
             self.first_seq = self.first_seq or reply.first_seq
         else:
             self.duplicates += len(batch)
-
-
-class Gently:
-    """Ctrl-C between two writes stops at once; during one, after it."""
-
-    def __init__(self) -> None:
-        self.is_asked = False
-        self.is_busy = False
-
-    def asked(self, _signal: int, _frame: FrameType | None) -> None:
-        self.is_asked = True
-        if not self.is_busy:
-            raise KeyboardInterrupt
-
-    def check(self) -> None:
-        if self.is_asked:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        self.is_busy = True
-        try:
-            yield
-        finally:
-            self.is_busy = False
-
-
-@contextmanager
-def _stopping_gently() -> Iterator[Gently]:
-    gently = Gently()
-    if threading.current_thread() is not threading.main_thread():
-        yield gently
-        return
-    before = signal.signal(signal.SIGINT, gently.asked)
-    try:
-        yield gently
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _run(putting: Putting, *, as_json: bool) -> None:
@@ -340,7 +320,9 @@ def _failure(putting: Putting, error: BaseException | None) -> BaseException | N
     if isinstance(error, Failed):
         return Failed(f"{error}; {stored}", code=error.code)
     if isinstance(error, TopicsError):
-        say(stored, "topics: ")
+        failure = Failed(f"{error.message}; {stored}", code=code_of(error))
+        failure.__cause__ = error
+        return failure
     return error
 
 
@@ -369,8 +351,6 @@ def _print_summary(putting: Putting) -> None:
 
 
 def _print_json(putting: Putting, failure: BaseException | None) -> None:
-    import msgspec
-
     last = putting.last
     result: dict[str, Any] = {
         "topic": putting.topic.name,
@@ -386,4 +366,4 @@ def _print_json(putting: Putting, failure: BaseException | None) -> None:
     }
     if failure is not None:
         result["error"] = str(failure) or type(failure).__name__
-    sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+    sys.stdout.buffer.write(json_line(result))
