@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -131,3 +132,15 @@ def test_blank_lines_before_the_header_of_a_csv(call: Call) -> None:
 
 def test_a_missing_choice_is_told_in_words(call: Call) -> None:
     assert "\\" not in refused(call("completion"))
+
+
+def test_ctrl_c_while_modules_are_imported_ends_without_a_word() -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from topics.cli.early import guarded\n"
+        "with guarded():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    sys.exit('still here')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

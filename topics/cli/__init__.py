@@ -5,6 +5,7 @@ What the operating system, click and rich do stays in this package. A command is
 
 | module | what it holds |
 |---|---|
+| `early` | Ctrl-C while modules are imported |
 | `main` | the table of commands, `main()`, exit codes |
 | `failure` | errors as one line, standard streams that may be closed |
 | `invocation` | what one call was given: flags, settings, the store it opens |

@@ -9,17 +9,20 @@ them.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Final
+from topics.cli.early import STOPPED, guarded
 
-import click
+with guarded():
+    import os
+    import sys
+    from collections.abc import Sequence
+    from importlib import import_module
+    from typing import Final
 
-import topics
-from topics.cli.failure import Failed, near, occupy_standard_streams, quieted, tell_failure
-from topics.cli.invocation import Invocation, common_options
+    import click
+
+    import topics
+    from topics.cli.failure import Failed, near, occupy_standard_streams, quieted, tell_failure
+    from topics.cli.invocation import Invocation, common_options
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "The guided tour, with a crash and its proof."),
@@ -36,7 +39,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "version": ("about", "Print the version."),
     "completion": ("about", "Print a completion script for bash, zsh or fish."),
 }
-STOPPED: Final = 130
 _COMPLETING: Final = "_TOPICS_COMPLETE"
 _EPILOG: Final = "Try it: topics demo"
 
@@ -96,12 +98,12 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """One call of `topics`; returns the exit code."""
-    occupy_standard_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if os.environ.get(_COMPLETING):
-        cli.main(given, prog_name="topics", complete_var=_COMPLETING)
     invocation = Invocation()
     try:
+        occupy_standard_streams()
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        if os.environ.get(_COMPLETING):
+            cli.main(given, prog_name="topics", complete_var=_COMPLETING)
         code = _run(given, invocation)
         sys.stdout.flush()
     except BrokenPipeError:
