@@ -11,6 +11,7 @@ from topics.engine.batch import WalBatch
 from topics.engine.judge import look
 from topics.host.walfile import (
     CURRENT_FILE,
+    CURRENT_SIZE,
     MARK_SIZE,
     Create,
     Extend,
@@ -19,6 +20,7 @@ from topics.host.walfile import (
     SyncDir,
     WalFile,
     Write,
+    hint,
     run,
     wal_path,
 )
@@ -38,7 +40,7 @@ class Log:
     def __init__(self, limits=None):
         self.disk = SimDisk()
         self.disk.make_dir("wal/gen-0/shard-00")
-        self.disk.create("wal/gen-0/shard-00/CURRENT", 29)
+        self.disk.create("wal/gen-0/shard-00/CURRENT", CURRENT_SIZE)
         self.wal = WalFile(0, 0, SeededEntropy(0), limits)
         run(self.disk, self.wal.begin())
         self.seq = 1
@@ -99,7 +101,7 @@ def test_the_first_file_is_one_mib_of_zeros_with_a_header_and_is_named_by_its_fi
     assert not any(data[HEADER_SIZE:])
     header = decode_header(data)
     assert (0, 0, 1, log.wal.file_id) == (header.generation, header.shard, header.first_frame, header.file_id)
-    assert log.disk.content(f"wal/gen-0/shard-00/{CURRENT_FILE}") == b"wal-00000000000000000001.log\n"
+    assert log.disk.content(f"wal/gen-0/shard-00/{CURRENT_FILE}") == hint(WalFileId(0, 0, 1))
 
 
 @pytest.mark.rule("T2.5")

@@ -156,9 +156,13 @@ class Verdict:
         return spans
 
 
-def judge(looks: Sequence[FileLook], *, same_boot: bool) -> Verdict:
-    """Decide about the files of one shard, given in order."""
+def judge(looks: Sequence[FileLook], *, same_boot: bool, named: WalFileId | None = None) -> Verdict:
+    """Decide about the files of one shard, given in order. `named`: the file CURRENT names, which must be there."""
     damages = _misnumbered(looks)
+    if named is not None and not any(seen.file == named and _has_begun(seen) for seen in looks):
+        damages.append(
+            Damage(named, 0, 0, "CURRENT names this file, and it is not there with its header", None)
+        )
     covered: dict[int, int] = {}
     for seen in looks:
         for number, offset in seen.marks:
@@ -194,6 +198,11 @@ def judge(looks: Sequence[FileLook], *, same_boot: bool) -> Verdict:
         drop=looks[last + 1 :],
         damages=damages,
     )
+
+
+def _has_begun(seen: FileLook) -> bool:
+    """False for a file cut short of its header, or all zeros. (A header that is merely wrong is looked at below.)"""
+    return not seen.header_defect or (seen.size >= HEADER_SIZE and seen.stop > 0)
 
 
 def _torn(looks: Sequence[FileLook], i: int) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import attrs
 import msgspec
 
-from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, shard_dir
+from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, hint, shard_dir
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
@@ -119,6 +119,26 @@ def find_wal_files(disk: Disk, generation: int, shard: int) -> list[WalFileId]:
     names = disk.names(shard_dir(generation, shard))
     numbers = sorted(int(match[1]) for name in names if (match := _WAL_NAME.fullmatch(name)) is not None)
     return [WalFileId(generation, shard, number) for number in numbers]
+
+
+def read_hint(disk: Disk, generation: int, shard: int) -> WalFileId | None:
+    """The file that CURRENT names; None if there is no hint, or it fails its checksum: it is only a hint."""
+    path = f"{shard_dir(generation, shard)}/{CURRENT_FILE}"
+    if disk.size(path) != CURRENT_SIZE:
+        return None
+    line = disk.read(path, 0, CURRENT_SIZE)
+    match = _WAL_NAME.fullmatch(line[:28].decode("ascii", "replace"))
+    if match is None:
+        return None
+    file = WalFileId(generation, shard, int(match[1]))
+    return file if line == hint(file) else None
+
+
+def write_hint(disk: Disk, file: WalFileId) -> None:
+    """Name the file in CURRENT, durably."""
+    path = f"{shard_dir(file.generation, file.shard)}/{CURRENT_FILE}"
+    disk.write(path, 0, [hint(file)])
+    disk.sync_data(path)
 
 
 def make_shard_dir(disk: Disk, generation: int, shard: int) -> None:

@@ -15,7 +15,16 @@ import attrs
 from topics.engine.engine import SYNC_INTERVAL_MS, Engine
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
-from topics.host.layout import Format, find_shards, find_wal_files, make_shard_dir, read_format, write_format
+from topics.host.layout import (
+    Format,
+    find_shards,
+    find_wal_files,
+    make_shard_dir,
+    read_format,
+    read_hint,
+    write_format,
+    write_hint,
+)
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
@@ -127,7 +136,7 @@ def _judge_shard(disk: Disk, generation: int, shard: int, *, same_boot: bool) ->
     for file in find_wal_files(disk, generation, shard):
         path = wal_path(file)
         looks.append(look(file, disk.read(path, 0, disk.size(path) or 0)))
-    return judge(looks, same_boot=same_boot)
+    return judge(looks, same_boot=same_boot, named=read_hint(disk, generation, shard))
 
 
 def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[DamageReport]:
@@ -166,6 +175,8 @@ def _repair_tail(disk: Disk, verdict: Verdict) -> None:
             kept = disk.read(path, at, min(ZERO_FILL_CHUNK, stop - at))
             disk.write(path, at, [kept])
         disk.sync_data(path)
+    if verdict.drop and verdict.tail is not None and read_hint(disk, *verdict.tail.file[:2]) is not None:
+        write_hint(disk, verdict.tail.file)  # first: a hint must not name a file that is cut away
     # From the back, so that whatever a crash leaves of it is a torn tail again, in files that follow each other.
     for dropped in reversed(verdict.drop):
         path = wal_path(dropped.file)
@@ -218,6 +229,8 @@ def _go_on(
     verdict = verdicts.get((generation, shard))
     if verdict is not None and verdict.tail is not None:
         _resume(wal, verdict)
+        if read_hint(disk, generation, shard) != verdict.tail.file:
+            write_hint(disk, verdict.tail.file)
     else:
         run(disk, wal.begin())
     return wal

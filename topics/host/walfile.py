@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from topics.codec.control import CommitMark, encode_control
+from topics.codec.primitives import checksum
 from topics.codec.walheader import HEADER_SIZE, WalHeader
 from topics.engine.batch import WalBatch, WalPosition
 from topics.kernel.limits import WAL_FILE_GROWTH, WAL_RESERVE_STEP, Limits
@@ -25,7 +26,7 @@ from topics.log.regions import WalFileId
 
 NEXT_FILE: Final = "next.tmp"
 CURRENT_FILE: Final = "CURRENT"
-CURRENT_SIZE: Final = len("wal-.log") + 20 + 1
+CURRENT_SIZE: Final = len("wal-.log") + 20 + 1 + 16 + 1
 MARK_SIZE: Final = len(encode_control(CommitMark(bytes(8), 1, 1), topic_id=0, ts=0))
 
 
@@ -100,6 +101,16 @@ def shard_dir(generation: int, shard: int) -> str:
 def wal_path(file: WalFileId) -> str:
     """Path of a WAL file: its name is the number of its first frame, 20 digits."""
     return f"{shard_dir(file.generation, file.shard)}/wal-{file.first_frame:020d}.log"
+
+
+def hint(file: WalFileId) -> bytes:
+    """What CURRENT says: the file's name and a checksum of it. It is written when header and name are durable, so it
+    may lag behind but never leads: a file it names and that is not there is lost.
+    """
+    name = wal_path(file).rsplit("/", 1)[1].encode()
+    line = b"%b %016x\n" % (name, checksum(name))
+    assert len(line) == CURRENT_SIZE
+    return line
 
 
 @attrs.frozen
@@ -320,14 +331,13 @@ class WalFile:
         )
         self._path = wal_path(self.file)
         temporary, path = f"{self.directory}/{NEXT_FILE}", self._path
-        name = path.rsplit("/", 1)[1].encode()
         ops += [
             Write(temporary, 0, [header.encode()]),
             SyncData(temporary),
             Rename(temporary, path),
             SyncDir(self.directory),
             # In place: the hint is as long as ever, so a full disk cannot fail it and with it the shard.
-            Write(f"{self.directory}/{CURRENT_FILE}", 0, [name + b"\n"]),
+            Write(f"{self.directory}/{CURRENT_FILE}", 0, [hint(self.file)]),
         ]
         self._size, self._tail, self._reserved = self._reserved, HEADER_SIZE, 0
         return ops
