@@ -226,6 +226,8 @@ def encode_meta(field: str, value: object, limits: Limits) -> bytes:
 
 def _check_sizes(columns: RecordColumns, limits: Limits) -> None:
     sizes = columns.sizes
+    if columns.meta is None and columns.size_longest <= limits.record_bytes:
+        return
     if columns.meta is not None:
         sizes = [size + len(meta) for size, meta in zip(sizes, columns.meta, strict=True)]
     if max(sizes, default=0) <= limits.record_bytes:

@@ -25,7 +25,7 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
             f"records: {len(records)} records are more than the limit of {limits.records_per_write} a write",
             limit=limits.records_per_write,
         )
-    total = sum(records.sizes)
+    total = records.size_total
     if total > limits.body_bytes:
         raise Rejected(
             Code.PAYLOAD_TOO_LARGE,
@@ -43,12 +43,12 @@ def check_creation(command: Append, limits: Limits) -> None:
 
 def stored_size(records: RecordColumns) -> int:
     """Stored bytes of `data` + `meta`, which is what `cap_bytes` counts."""
-    return sum(records.sizes) + (sum(map(len, records.meta)) if records.meta is not None else 0)
+    return records.size_total + (sum(map(len, records.meta)) if records.meta is not None else 0)
 
 
 def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> None:
     config = topic.config
-    longest = max(records.sizes)
+    longest = records.size_longest
     if records.meta is not None:
         longest = max(size + len(meta) for size, meta in zip(records.sizes, records.meta, strict=True))
     if longest > config.max_record_bytes:

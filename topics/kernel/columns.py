@@ -20,8 +20,8 @@ class RecordColumns:
     """
 
     __slots__ = (
-        "compressed", "content_type", "data", "dedup_id", "delay_ms", "key", "meta", "node", "priority", "sizes", "tag",
-        "ttl_ms",
+        "compressed", "content_type", "data", "dedup_id", "delay_ms", "key", "meta", "node", "priority",
+        "size_longest", "size_total", "sizes", "tag", "ttl_ms",
     )  # fmt: skip
 
     def __init__(
@@ -40,7 +40,9 @@ class RecordColumns:
         compressed: Sequence[bool] | None = None,
     ) -> None:
         self.data = data
-        self.sizes = list(map(len, data))
+        self.sizes = list(map(len, data))  # walked once a write: limits, caps and frames all ask for them
+        self.size_total = sum(self.sizes)
+        self.size_longest = max(self.sizes, default=0)
         self.node = node
         self.tag = tag
         self.key = key
