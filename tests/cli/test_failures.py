@@ -166,7 +166,7 @@ def test_a_cut_tail_is_told(call: Call) -> None:
     answer = call("get", "t", "--json")
     assert answer.code == 0
     assert answer.err.startswith("recovered: ")
-    assert "un-synced tail cut" in answer.err
+    assert "tail that no mark covers cut" in answer.err
     assert [line["data"] for line in answer.lines] == ["kept"]
 
 

@@ -58,7 +58,7 @@ class CutReport:
             ", ".join(f"{topic!r} up to seq {seq}" for topic, seq in self.seqs.items()) or "no whole record"
         )
         where = f"at offset {self.offset} of wal file {self.file.first_frame}"
-        return f"{self.bytes} bytes of un-synced tail cut {where}: {named}"
+        return f"{self.bytes} bytes of tail that no mark covers cut {where}: {named}"
 
 
 @attrs.frozen(kw_only=True)
