@@ -45,6 +45,18 @@ def test_a_signal_handler_inside_a_call_is_refused_and_the_store_goes_on(tmp_pat
         assert topic.put("last").first_seq == put + 1
 
 
+def test_a_signal_handler_inside_a_read_is_refused_too(store: topics.Store) -> None:
+    """A read holds the lock only while it plans; a handler may come just then."""
+    topic = store.create("t")
+    with store._local.lock:
+        with pytest.raises(topics.Rejected, match="inside another call"):
+            topic.put(1)
+        with pytest.raises(topics.Rejected, match="inside another call"):
+            store.close()
+
+    assert topic.put(2).first_seq == 1
+
+
 def test_an_interrupted_close_frees_the_directory(tmp_path: Path) -> None:
     store = topics.open(tmp_path)
     store.topic("t").put(1, sync=True)

@@ -48,9 +48,8 @@ class LocalEngine:
     def __init__(self, engine: Engine, writers: Sequence[ShardWriter]) -> None:
         self.engine = engine
         self.writers = writers
-        self.lock = (
-            threading.RLock()
-        )  # never taken twice; it knows its owner, which an interrupted thread must
+        # Never taken twice; it knows its owner, which an interrupted thread must.
+        self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.closing = False
         self._broken: BaseException | None = None
@@ -70,9 +69,9 @@ class LocalEngine:
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
         self.check_open()
-        me = threading.get_ident()
-        if me in self._inside:
+        if self.is_inside:
             raise Reentered
+        me = threading.get_ident()
         self._inside.add(me)
         try:
             return self._call(command, sync=sync)
@@ -135,7 +134,7 @@ class LocalEngine:
     @property
     def is_inside(self) -> bool:
         """True in a thread that a signal handler or finalizer has taken out of a call."""
-        return threading.get_ident() in self._inside
+        return threading.get_ident() in self._inside or self._holds_lock()
 
     @property
     def is_forked(self) -> bool:
@@ -339,13 +338,16 @@ class LocalEngine:
     def _relock(self) -> None:
         """Take the lock again, come what may: the caller's `with` is going to release it."""
         interrupted: BaseException | None = None
-        while not self.lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 -- as threading.Condition asks it
+        while not self._holds_lock():
             try:
                 self.lock.acquire()
             except BaseException as error:  # noqa: BLE001 -- raised below, with the lock held
                 interrupted = error
         if interrupted is not None:
             raise interrupted
+
+    def _holds_lock(self) -> bool:
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]  # noqa: SLF001 -- as threading.Condition asks it
 
     # Waiting.
 
