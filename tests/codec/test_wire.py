@@ -3,13 +3,14 @@
 import base64
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codec.samples import TS
 from topics.codec.frame import decode_payloads, encode_run
-from topics.codec.wire import check_json, check_json_many, depth_fits, page_json, records_json
+from topics.codec.wire import check_json, check_json_many, copy_json, depth_fits, page_json, records_json
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import JSON_DEPTH_MAX
@@ -62,6 +63,25 @@ def test_what_is_no_json_is_refused(body):
 def test_pieces_that_are_json_only_together_are_refused(pieces):
     with pytest.raises(Rejected, match=r"records\[[01]\]"):
         check_json_many(pieces)
+
+
+@pytest.mark.parametrize("body", GOOD)
+@pytest.mark.parametrize("others", [lambda body: body, lambda body: b"[%b]" % body], ids=["even", "uneven"])
+def test_texts_are_copied_byte_for_byte(body, others):
+    pieces = [body, others(body), body]
+
+    texts, sizes = copy_json([msgspec.Raw(memoryview(bytearray(piece))) for piece in pieces])
+
+    assert pieces == list(texts)
+    assert [len(piece) for piece in pieces] == sizes
+
+
+@pytest.mark.parametrize("body", BAD)
+@pytest.mark.parametrize("pad", [0, 1], ids=["even", "uneven"])
+def test_what_is_no_json_is_not_copied(body, pad):
+    other = b"1".ljust(len(body) + pad)
+    with pytest.raises(Rejected, match=r"records\[[01]\]\.data"):
+        copy_json([msgspec.Raw(other), msgspec.Raw(body), msgspec.Raw(other)])
 
 
 @pytest.mark.parametrize("position", range(70))

@@ -14,13 +14,16 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
+from struct import Struct
 from typing import Final
 
 import msgspec
 
 from topics.codec.frame import FrameView
 from topics.codec.layout import COMPRESSED, DURABLE
+from topics.codec.primitives import LAYOUT_BYTES_MAX
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
 
@@ -35,6 +38,8 @@ _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _STEPS: Final = bytes.maketrans(b"[]", b"\x01\xff")  # +1 and -1 as signed bytes
 _PEELS: Final = 4
 FLAT_BYTES: Final = 2 * JSON_DEPTH_MAX  # a level takes two bytes: no JSON text up to here nests too deep
+_CUT_MAX: Final = 256  # texts in one layout,
+_CUTS_MAX: Final = 32  # and layouts kept
 
 _NOT_PLAIN: Final = ~DURABLE
 
@@ -66,8 +71,34 @@ def check_json_many(pieces: Sequence[bytes], *, field: str = "data") -> None:
     """
     if not pieces:
         return
+    _check_joined(b"[%b]" % b",".join(pieces), list(map(len, pieces)), pieces, field)
+
+
+def copy_json(pieces: Sequence[msgspec.Raw], *, field: str = "data") -> tuple[Sequence[bytes], list[int]]:
+    """A copy of each JSON text, checked as `check_json_many` does, and their sizes.
+
+    A text may lie in memory that another thread changes: what is checked is what was copied.
+    """
+    assert pieces
     sizes = list(map(len, pieces))
-    joined = b"[" + b",".join(pieces) + b"]"
+    count, size = len(sizes), sizes[0]
+    if count > _CUT_MAX or size > LAYOUT_BYTES_MAX or sizes.count(size) != count:
+        texts: Sequence[bytes] = list(map(bytes, pieces))
+        joined = b",".join(texts)
+    else:
+        joined = b",".join(pieces)
+        texts = _cut(size, count).unpack(joined)
+    _check_joined(b"[%b]" % joined, sizes, texts, field)
+    return texts, sizes
+
+
+@lru_cache(_CUTS_MAX)
+def _cut(size: int, count: int) -> Struct:
+    """Texts of one size with a byte between each two."""
+    return Struct("x".join([f"{size}s"] * count))
+
+
+def _check_joined(joined: bytes, sizes: list[int], pieces: Sequence[bytes], field: str) -> None:
     try:
         joined.decode()
         # Equal counts and lengths put each text exactly where its piece is: joined texts fill the list without a gap.

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.wire import check_json, check_json_many
+from topics.codec.wire import check_json, check_json_many, copy_json
 from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
@@ -52,8 +52,8 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
     kinds = set(map(type, given))
     columns: RecordColumns | None = None
     if kinds == _ONLY_RAW:
-        columns = RecordColumns(list(map(bytes, given)))
-        check_json_many(columns.data)
+        texts, sizes = copy_json(given)
+        columns = RecordColumns(texts, sizes=sizes)
     elif kinds == _ONLY_DICTS:
         columns = _alike(given, limits)
     if columns is None:

@@ -15,8 +15,7 @@ class RecordColumns:
     """The records of one write. `data[i]` is stored bytes: JSON text, or a payload with a content type.
 
     Optional columns are None or as long as `data`; an absent value in one is `b""` (bytes), or None (numbers).
-    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`. `sizes[i]` is `len(data[i])`,
-    walked once for the many checks and columns that need it.
+    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`. `sizes[i]` is `len(data[i])`.
     """
 
     __slots__ = (
@@ -38,9 +37,11 @@ class RecordColumns:
         priority: Sequence[int | None] | None = None,
         delay_ms: Sequence[int | None] | None = None,
         compressed: Sequence[bool] | None = None,
+        sizes: list[int] | None = None,
     ) -> None:
         self.data = data
-        self.sizes = list(map(len, data))  # walked once a write: limits, caps and frames all ask for them
+        # Walked once a write: limits, caps and frames all ask for them.
+        self.sizes = list(map(len, data)) if sizes is None else sizes
         self.size_total = sum(self.sizes)
         self.size_longest = max(self.sizes, default=0)
         self.node = node
@@ -53,7 +54,8 @@ class RecordColumns:
         self.priority = priority
         self.delay_ms = delay_ms
         self.compressed = compressed
-        assert all(len(c) == len(data) for c in self.optional())
+        assert len(self.sizes) == len(data)
+        assert self.plain or all(len(c) == len(data) for c in self.optional())
 
     def __len__(self) -> int:
         return len(self.data)
@@ -69,7 +71,16 @@ class RecordColumns:
     @property
     def plain(self) -> bool:
         """True if the records carry data and nothing else."""
-        return not self.optional()
+        return (
+            self.node is None and self.tag is None and self.key is None and self.meta is None
+            and self.content_type is None and self.dedup_id is None and self.ttl_ms is None
+            and self.priority is None and self.delay_ms is None and self.compressed is None
+        )  # fmt: skip
+
+    @property
+    def even(self) -> bool:
+        """True if all payloads are of one size."""
+        return self.size_longest * len(self.data) == self.size_total
 
     def with_data(self, data: Sequence[bytes], *, compressed: Sequence[bool]) -> RecordColumns:
         """The same records with other stored bytes."""
