@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import attrs
+import msgspec
 
 from topics.codec.digest import body_digest
 from topics.codec.frame import FrameView
@@ -292,7 +293,7 @@ class Store:
             [records.data[i] if data is None else data for i, data in enumerate(packed)],
             compressed=[data is not None for data in packed],
         )
-        return attrs.evolve(command, records=stored, digest=digest)
+        return msgspec.structs.replace(command, records=stored, digest=digest)
 
 
 def _damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
+import msgspec
 
 from topics.codec.control import HeadWatermark, WriteResult
 from topics.codec.digest import body_digest
@@ -235,7 +235,7 @@ def _ride_write(
 
     def answer() -> None:
         assert isinstance(first.reply, Appended)
-        reply = attrs.evolve(
+        reply = msgspec.structs.replace(
             first.reply, head_seq=topic.head_seq, durable_seq=lane.durable_seq,
             created=False, deduped=True, same_body=same_body,
         )  # fmt: skip

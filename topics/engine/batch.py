@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
+import msgspec
 
 from topics.codec.control import Control
 from topics.codec.frame import Run
@@ -18,8 +18,7 @@ from topics.log.regions import WalFileId
 Item = Run | Control
 
 
-@attrs.frozen
-class WalPosition:
+class WalPosition(msgspec.Struct, frozen=True):
     """Where the first byte of a batch's frames was written."""
 
     file: WalFileId
@@ -70,8 +69,7 @@ class Entry:
         assert memory is None or not chunks
 
 
-@attrs.frozen(eq=False)
-class WalBatch:
+class WalBatch(msgspec.Struct, frozen=True, eq=False):
     """The chunks of one shard in order, whether they must be synced, and whose they are."""
 
     shard: int

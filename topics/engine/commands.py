@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
+import msgspec
 
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
@@ -13,8 +14,7 @@ from topics.log.match import Match
 DEFAULT_CONFIG: Final = TopicConfig()
 
 
-@attrs.frozen(kw_only=True)
-class Append:
+class Append(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Append records, all or nothing. `config` is used only if this write creates the topic.
 
     `digest`: of the body before compression, for an idempotent write; None if nothing was compressed.

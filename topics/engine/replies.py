@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
+import msgspec
 
 from topics.kernel.config import TopicConfig
 
 
-@attrs.frozen(kw_only=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """`seqs` has one entry an input record; `first_seq`/`last_seq` are the appended ones, None if there are none.
 
     `same_body` is None unless an earlier write with the same idempotency key answers: then whether the bodies agree.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
+import msgspec
 
 from topics.codec.control import CommitMark, encode_control
 from topics.codec.primitives import checksum
@@ -30,8 +30,7 @@ CURRENT_SIZE: Final = len("wal-.log") + 20 + 1 + 16 + 1
 MARK_SIZE: Final = len(encode_control(CommitMark(bytes(8), 1, 1), topic_id=0, ts=0))
 
 
-@attrs.frozen
-class Create:
+class Create(msgspec.Struct, frozen=True):
     """A file of real zeros."""
 
     path: str
@@ -41,8 +40,7 @@ class Create:
         disk.create(self.path, self.size)
 
 
-@attrs.frozen
-class Extend:
+class Extend(msgspec.Struct, frozen=True):
     path: str
     size: int
 
@@ -50,8 +48,7 @@ class Extend:
         disk.extend(self.path, self.size)
 
 
-@attrs.frozen
-class Write:
+class Write(msgspec.Struct, frozen=True):
     path: str
     offset: int
     chunks: Sequence[bytes]
@@ -60,24 +57,21 @@ class Write:
         disk.write(self.path, self.offset, self.chunks)
 
 
-@attrs.frozen
-class SyncData:
+class SyncData(msgspec.Struct, frozen=True):
     path: str
 
     def run(self, disk: Disk) -> None:
         disk.sync_data(self.path)
 
 
-@attrs.frozen
-class SyncDir:
+class SyncDir(msgspec.Struct, frozen=True):
     path: str
 
     def run(self, disk: Disk) -> None:
         disk.sync_dir(self.path)
 
 
-@attrs.frozen
-class Rename:
+class Rename(msgspec.Struct, frozen=True):
     source: str
     target: str
 
@@ -113,8 +107,7 @@ def hint(file: WalFileId) -> bytes:
     return line
 
 
-@attrs.frozen
-class PlannedWrite:
+class PlannedWrite(msgspec.Struct, frozen=True):
     """`write` hands the batch to the operating system, `sync` makes it durable; `at` is where its frames begin."""
 
     write: Sequence[DiskOp]
