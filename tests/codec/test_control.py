@@ -20,6 +20,7 @@ from topics.codec.control import (
     decode_control,
     decode_payload,
     encode_control,
+    encode_mark,
     encode_payload,
 )
 from topics.codec.frame import FrameType, encode_run
@@ -51,6 +52,11 @@ PAYLOADS = st.one_of(
 def encode(payload, **extra):
     topic_id = 0 if isinstance(payload, CommitMark) else 7
     return encode_control(payload, topic_id=topic_id, ts=TS, **extra)
+
+
+@given(st.builds(CommitMark, st.binary(min_size=8, max_size=8), U64, U64), U64)
+def test_a_mark_is_packed_as_any_control_frame(mark, ts):
+    assert encode_control(mark, topic_id=0, ts=ts) == encode_mark(mark, ts=ts)
 
 
 @pytest.mark.rule("T2.16", "T2.19")

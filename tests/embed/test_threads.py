@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,27 @@ def test_a_failed_sync_makes_the_shard_read_only_and_reads_go_on(tmp_path: Path)
     assert [record.data for record in topic.read().records] == ["kept"]
     store.close()
     disk.close()
+
+
+@pytest.mark.parametrize("op", ["write", "sync_data"])
+def test_a_write_or_a_sync_that_failed_ends_the_batch_there(
+    open_sim: Callable[..., topics.Store], disk: SimDisk, op: str
+) -> None:
+    store = open_sim()
+    topic = store.create("t", durable=True)
+    topic.put("kept")
+    disk.inject(op)
+    before = len(disk.calls)
+
+    with pytest.raises(topics.Fatal):
+        topic.put("unknown")
+
+    done = ["write", "sync_data"]
+    assert [call.op for call in list(disk.calls)[before:]] == done[: done.index(op) + 1]
+    assert [record.data for record in topic.read().records] == ["kept"]
+    with pytest.raises(topics.Rejected, match="read-only"):
+        topic.put("refused")
+    store.close()
 
 
 @pytest.mark.rule("T3.1")

@@ -34,7 +34,9 @@ def ceilings(driver):
 def test_memory_and_disk_are_published_when_written(driver, durability):
     driver.put(durability=durability)
     ticket = driver.propose(driver.appending(1))
-    assert not driver.take().sync
+    batch = driver.take()
+    assert not batch.sync
+    assert not batch.silent
     assert (driver.datas(), driver.state().head_seq) == ([], 0)
     driver.write()
 
@@ -50,7 +52,9 @@ def test_memory_and_disk_are_published_when_written(driver, durability):
 def test_fsync_is_published_and_answered_when_synced(driver):
     driver.put(durability="fsync")
     ticket = driver.propose(driver.appending(1))
-    assert driver.take().sync
+    batch = driver.take()
+    assert batch.sync
+    assert batch.silent
     driver.write()
     assert (ticket.stage, driver.state().head_seq, driver.datas()) == (Stage.PENDING, 0, [])
     driver.sync()

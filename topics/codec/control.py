@@ -17,6 +17,7 @@ import msgspec
 from topics.codec.layout import (
     APPEND,
     CHECKSUM_SIZE,
+    COVERED_HEAD,
     DURABLE,
     EXT,
     FRAME_HEAD,
@@ -28,7 +29,7 @@ from topics.codec.layout import (
     pack_frame,
     parse_region,
 )  # fmt: skip
-from topics.codec.primitives import U32, U64, Buffer
+from topics.codec.primitives import U32, U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U16_MAX, U64_MAX
 
@@ -36,6 +37,9 @@ MARK_CONSTANT: Final = b"\xc0mmit\xa7\x0f\x9b"  # eight bytes that no UTF-8 text
 assert len(MARK_CONSTANT) == 8
 COMMIT_MARK: Final = Struct("<8s8sQQ")
 assert COMMIT_MARK.size == 32
+MARK_FRAME: Final = Struct(f"<I{COVERED_HEAD.size + COMMIT_MARK.size}sQ")
+_MARK_COVERED: Final = Struct("<BBQQQHHI8s8sQQ")  # COVERED_HEAD and COMMIT_MARK in one
+assert _MARK_COVERED.size == COVERED_HEAD.size + COMMIT_MARK.size
 DELETE_HEAD: Final = Struct("<BQQ")
 assert DELETE_HEAD.size == 17
 WRITE_RESULT_HEAD: Final = Struct("<QIQHI")
@@ -174,6 +178,16 @@ def encode_control(
     assert (topic_id == 0) == (kind is FrameType.COMMIT_MARK)
     exts = pack_exts([(Ext.WRITE_FRAMES, U32.pack(write_frames))]) if write_frames > 1 else b""
     return pack_frame(kind, DURABLE if durable else 0, topic_id, 0, ts, encode_payload(payload), exts=exts)
+
+
+def encode_mark(mark: CommitMark, *, ts: int) -> bytes:
+    """`encode_control` of a CommitMark, in two packs: every synced write has one before it."""
+    assert len(mark.file_id) == 8
+    covered = _MARK_COVERED.pack(
+        FrameType.COMMIT_MARK, 0, 0, 0, ts, 0, 0, COMMIT_MARK.size,
+        MARK_CONSTANT, mark.file_id, mark.covered_file, mark.covered_offset,
+    )  # fmt: skip
+    return MARK_FRAME.pack(len(covered) + CHECKSUM_SIZE, covered, checksum(covered))
 
 
 def decode_control(buffer: Buffer, offset: int = 0, stop: int | None = None) -> Control:

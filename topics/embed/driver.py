@@ -22,7 +22,7 @@ from topics.engine.commands import Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
-from topics.host.walfile import DiskOp, run
+from topics.host.walfile import DiskOp, PlannedWrite, run
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 
@@ -298,17 +298,40 @@ class LocalEngine:
         while rotates and writer.shard in self._reserving:
             self.changed.wait()  # the file it goes into is being made
         plan = writer.place(batch)
-        error = self._rotate(writer, plan.write) if rotates else self.unlocked(writer, plan.write)
-        if error is None:
-            writer.after_write(batch, plan)
-            self.tell()
-            if batch.sync:
-                error = self.unlocked(writer, plan.sync)
-                if error is None:
-                    writer.after_sync(batch, plan)
+        if batch.silent and not rotates:
+            error = self._write_and_sync(writer, batch, plan)
+        else:
+            error = self._write_then_sync(writer, batch, plan, rotates=rotates)
         if error is not None:
             writer.fail(batch, error)
         self.tell()
+
+    def _write_and_sync(self, writer: ShardWriter, batch: WalBatch, plan: PlannedWrite) -> OSError | None:
+        """A batch of which nothing is published before its sync: the lock is let go of once."""
+        self.lock.release()
+        try:
+            wrote, error = writer.write_and_sync(plan)
+        finally:
+            self._relock()
+        if wrote:
+            writer.after_write(batch, plan)
+        if error is None:
+            writer.after_sync(batch, plan)
+        return error
+
+    def _write_then_sync(
+        self, writer: ShardWriter, batch: WalBatch, plan: PlannedWrite, *, rotates: bool
+    ) -> OSError | None:
+        error = self._rotate(writer, plan.write) if rotates else self.unlocked(writer, plan.write)
+        if error is not None:
+            return error
+        writer.after_write(batch, plan)
+        self.tell()
+        if batch.sync:
+            error = self.unlocked(writer, plan.sync)
+            if error is None:
+                writer.after_sync(batch, plan)
+        return error
 
     def _rotate(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
         """The write that begins the next file: nobody reserves another under its name meanwhile."""
@@ -338,11 +361,14 @@ class LocalEngine:
     def _relock(self) -> None:
         """Take the lock again, come what may: the caller's `with` is going to release it."""
         interrupted: BaseException | None = None
-        while not self._holds_lock():
+        while True:
             try:
                 self.lock.acquire()
+                break
             except BaseException as error:  # noqa: BLE001 -- raised below, with the lock held
                 interrupted = error
+                if self._holds_lock():
+                    break
         if interrupted is not None:
             raise interrupted
 

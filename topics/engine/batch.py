@@ -70,7 +70,11 @@ class Entry:
 
 
 class WalBatch(msgspec.Struct, frozen=True, eq=False):
-    """The chunks of one shard in order, whether they must be synced, and whose they are."""
+    """The chunks of one shard in order, whether they must be synced, and whose they are.
+
+    `ts`: when it was taken. `silent`: nothing is published between its write and its sync, so a driver need not tell
+    the engine of the one before the other.
+    """
 
     shard: int
     chunks: tuple[bytes, ...]
@@ -78,6 +82,8 @@ class WalBatch(msgspec.Struct, frozen=True, eq=False):
     frames: int
     sync: bool
     entries: tuple[Entry, ...]
+    ts: int = 0
+    silent: bool = False
 
 
 class Shard:
@@ -116,7 +122,7 @@ class Shard:
         self.pending.append(entry)
         self.pending_bytes += entry.size
 
-    def take(self, timer_ms: int, sync_interval_ms: int) -> WalBatch | None:
+    def take(self, now_ms: int, timer_ms: int, sync_interval_ms: int) -> WalBatch | None:
         """The next batch: what waits, up to a bound; or an empty one if only a timed sync is due."""
         if self.in_flight is not None or self.read_only is not None:
             return None
@@ -127,14 +133,19 @@ class Shard:
         sync = _order_stages(entries) or timed
         chunks: list[bytes] = []
         size = frames = 0
+        silent = True
         for entry in entries:
             chunks += entry.chunks
             size += entry.size
             frames += entry.frames
+            silent = silent and entry.staged
+        assert sync or not (silent and entries)
         self.pending_bytes -= size
         assert self.pending_bytes >= 0
         assert size == sum(map(len, chunks))
-        self.in_flight = WalBatch(self.number, tuple(chunks), size, frames, sync, tuple(entries))
+        self.in_flight = WalBatch(
+            self.number, tuple(chunks), size, frames, sync, tuple(entries), now_ms, silent
+        )
         self.written = False
         return self.in_flight
 

@@ -101,8 +101,9 @@ class Engine:
 
     def take_batch(self, shard: int) -> WalBatch | None:
         """What to write next on a shard; None while a batch is in flight or there is nothing to do."""
-        self._state.time.read()
-        return self._state.shards[shard].take(self._state.time.timer_ms, self._sync_interval_ms)
+        time = self._state.time
+        now_ms = time.read()
+        return self._state.shards[shard].take(now_ms, time.timer_ms, self._sync_interval_ms)
 
     def waiting(self, shard: int) -> Iterator[Ticket]:
         """The tickets whose frames wait on a shard for the next batch, in order."""

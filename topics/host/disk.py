@@ -34,6 +34,7 @@ OPEN_FILES_MAX: Final = 128
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
+_HAS_PWRITEV: Final = hasattr(os, "pwritev")
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
@@ -237,20 +238,19 @@ class OsDisk:
     def _using(self, path: str, flags: int = 0) -> _Handle:
         """The path's handle, kept open until its `with` block ends."""
         with self._lock:
-            handle = self._find_or_open(path, flags)
+            handle = self._handles.pop(path, None)
+            if handle is None:
+                handle = self._open(path, flags)
+            self._handles[path] = handle  # the warmest now
             handle.users += 1
         return handle
 
-    def _find_or_open(self, path: str, flags: int) -> _Handle:
-        self._check_open()
-        handle = self._handles.pop(path, None)
-        if handle is None:
-            _check_path(path)
-            fd = os.open(path, _OPEN_FLAGS | flags, FILE_MODE, dir_fd=self._root_fd)
-            handle = _Handle(fd, self._lock)
-            self._evict_to(self._open_files_max - 1)
-        self._handles[path] = handle  # the warmest now
-        return handle
+    def _open(self, path: str, flags: int) -> _Handle:
+        self._check_open()  # `close` leaves no handle to find
+        _check_path(path)
+        fd = os.open(path, _OPEN_FLAGS | flags, FILE_MODE, dir_fd=self._root_fd)
+        self._evict_to(self._open_files_max - 1)
+        return _Handle(fd, self._lock)
 
     def _evict_to(self, count: int) -> None:
         """Close the coldest handles that are neither in use nor dirty. Dirty ones may stay above the bound."""
@@ -322,7 +322,7 @@ def _write_once(fd: int, offset: int, chunks: Sequence[bytes]) -> int:
     """One system call, whatever the number of chunks: a torn batch must look like one write."""
     if len(chunks) == 1:
         return os.pwrite(fd, chunks[0], offset)
-    if 1 < len(chunks) <= CHUNKS_PER_CALL and hasattr(os, "pwritev"):
+    if 1 < len(chunks) <= CHUNKS_PER_CALL and _HAS_PWRITEV:
         return os.pwritev(fd, chunks, offset)
     return os.pwrite(fd, b"".join(chunks), offset)
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from topics.codec.control import CommitMark, encode_control
+from topics.codec.control import MARK_FRAME, CommitMark, encode_mark
 from topics.codec.primitives import checksum
 from topics.codec.walheader import HEADER_SIZE, WalHeader
 from topics.engine.batch import WalBatch, WalPosition
@@ -27,7 +27,7 @@ from topics.log.regions import WalFileId
 NEXT_FILE: Final = "next.tmp"
 CURRENT_FILE: Final = "CURRENT"
 CURRENT_SIZE: Final = len("wal-.log") + 20 + 1 + 16 + 1
-MARK_SIZE: Final = len(encode_control(CommitMark(bytes(8), 1, 1), topic_id=0, ts=0))
+MARK_SIZE: Final = MARK_FRAME.size
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -289,7 +289,7 @@ class WalFile:
         if self._synced is None or self._synced == self._marked or self._tail + MARK_SIZE > self._size:
             return b""
         file, offset = self._synced
-        mark = encode_control(CommitMark(self.file_id, file, offset), topic_id=0, ts=ts)
+        mark = encode_mark(CommitMark(self.file_id, file, offset), ts=ts)
         assert len(mark) == MARK_SIZE
         return mark
 

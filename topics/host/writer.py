@@ -24,14 +24,11 @@ class ShardWriter:
         self.engine = engine
         self.wal = wal
         self.disk = disk
+        self.shard = wal.shard
         self.failed: Fatal | None = None
         self.disk_low = False
         self._min_free_bytes = min_free_bytes
         self._free_bytes = 0
-
-    @property
-    def shard(self) -> int:
-        return self.wal.shard
 
     @property
     def wants_keeper(self) -> bool:
@@ -65,7 +62,7 @@ class ShardWriter:
     # Its stages. `write` and `sync` are the system calls; the others are the engine's and belong under a lock.
 
     def place(self, batch: WalBatch) -> PlannedWrite:
-        return self.wal.place(batch, self.engine.now_ms())
+        return self.wal.place(batch, batch.ts)
 
     def write(self, plan: PlannedWrite) -> OSError | None:
         """Hand the batch to the operating system. An error is a value: the caller fails the batch."""
@@ -73,6 +70,13 @@ class ShardWriter:
 
     def sync(self, plan: PlannedWrite) -> OSError | None:
         return self._run(plan.sync)
+
+    def write_and_sync(self, plan: PlannedWrite) -> tuple[bool, OSError | None]:
+        """Both in a row, for a silent batch: whether the write was done, and the error of what was not."""
+        error = self._run(plan.write)
+        if error is not None:
+            return False, error
+        return True, self._run(plan.sync)
 
     def after_write(self, batch: WalBatch, plan: PlannedWrite) -> None:
         self.wal.wrote()
