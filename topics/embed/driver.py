@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from topics.embed.lock import Reentered, is_held, retake
 from topics.engine.batch import WalBatch
 from topics.engine.commands import Command, Sync
 from topics.engine.engine import Engine
@@ -29,26 +30,12 @@ from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 _ROOM_TRIES: Final = 3
 
 
-class Reentered(Rejected):
-    """A call from a signal handler or finalizer that interrupted another call of the same store and thread.
-
-    If the handler lets it pass, the interrupted call ends wherever it was, and the store with it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(
-            Code.INVALID_REQUEST,
-            "called from inside another call of this store (a signal handler or finalizer): set a flag there instead",
-        )
-
-
 class LocalEngine:
     """An engine and its shards' writers, callable from any thread."""
 
     def __init__(self, engine: Engine, writers: Sequence[ShardWriter]) -> None:
         self.engine = engine
         self.writers = writers
-        # Never taken twice; it knows its owner, which an interrupted thread must.
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.closing = False
@@ -69,31 +56,31 @@ class LocalEngine:
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
         self.check_open()
-        if self.is_inside:
-            raise Reentered
         me = threading.get_ident()
+        if me in self._inside or is_held(self.lock):
+            raise Reentered
         self._inside.add(me)
         try:
-            return self._call(command, sync=sync)
+            with self.lock:
+                return self._call(command, sync=sync)
         finally:
             self._inside.discard(me)
 
     def _call(self, command: Command, *, sync: bool) -> Reply:
-        with self.lock:
-            try:
-                ticket = self._finished(command, sync=sync)
-            except Reentered as unplanned:
-                self.break_off(unplanned)
-                raise
-            except TopicsError:
-                raise
-            except BaseException as unplanned:
-                self.break_off(unplanned)
-                raise
-            finally:
-                self.appoint()
-                self.nudge()
-            return ticket.result()
+        try:
+            ticket = self._finished(command, sync=sync)
+        except Reentered as unplanned:
+            self.break_off(unplanned)
+            raise
+        except TopicsError:
+            raise
+        except BaseException as unplanned:
+            self.break_off(unplanned)
+            raise
+        finally:
+            self.appoint()
+            self.nudge()
+        return ticket.result()
 
     def let_time_pass(self, name: str) -> None:
         """Before a read reports a floor that time alone has moved, the watermark for it is published (semantics 4).
@@ -134,7 +121,7 @@ class LocalEngine:
     @property
     def is_inside(self) -> bool:
         """True in a thread that a signal handler or finalizer has taken out of a call."""
-        return threading.get_ident() in self._inside or self._holds_lock()
+        return threading.get_ident() in self._inside or is_held(self.lock)
 
     @property
     def is_forked(self) -> bool:
@@ -169,19 +156,17 @@ class LocalEngine:
     def _finished(self, command: Command, *, sync: bool) -> Ticket:
         """The ticket, done. A write that had to wait its turn and then found no room is given room too."""
         ticket = self._propose(command, sync=sync)
-        for _ in range(_ROOM_TRIES):
+        tries = 0
+        while True:
             self._await(ticket)
             refused = ticket.error
-            if (
-                not isinstance(refused, Rejected)
-                or refused.code is not Code.DISK_LOW
-                or not self._make_room(refused)
-            ):
-                break
+            if refused is None or tries == _ROOM_TRIES or not isinstance(refused, Rejected):
+                return ticket
+            if refused.code is not Code.DISK_LOW or not self._make_room(refused):
+                return ticket
+            tries += 1
             created, ticket = ticket.created, self._propose(command, sync=sync)
             ticket.created = ticket.created or created
-        self._await(ticket)
-        return ticket
 
     def _await(self, ticket: Ticket) -> None:
         while not ticket.done:
@@ -192,20 +177,18 @@ class LocalEngine:
                 self._wait_for(ticket)
 
     def _propose(self, command: Command, *, sync: bool) -> Ticket:
-        for _ in range(_ROOM_TRIES):
+        tries = 0
+        while True:
+            self._check_here()  # `close` may have been faster
             try:
-                return self._proposed(command, sync=sync)
+                ticket = self.engine.propose(command, sync=sync)
             except Rejected as refused:
-                if refused.code is not Code.DISK_LOW or not self._make_room(refused):
+                if refused.code is not Code.DISK_LOW or tries == _ROOM_TRIES or not self._make_room(refused):
                     raise
-        return self._proposed(command, sync=sync)
-
-    def _proposed(self, command: Command, *, sync: bool) -> Ticket:
-        self._check_here()  # `close` may have been faster
-        try:
-            return self.engine.propose(command, sync=sync)
-        finally:
-            self.tell()
+                tries += 1
+            else:
+                self.tell()
+                return ticket
 
     def _check_here(self) -> None:
         if self._broken is not None:
@@ -243,11 +226,11 @@ class LocalEngine:
         assert not self.next_file_changes(writer.shard)
         self._reserving.add(writer.shard)
         try:
-            self._unlock()
+            self.lock.release()
             try:
                 free_bytes = writer.free_bytes()
             finally:
-                self._relock()
+                retake(self.lock)
             size = writer.wanted_reserve(free_bytes, needed)
             if size is None:
                 return False
@@ -312,7 +295,7 @@ class LocalEngine:
         try:
             wrote, error = writer.write_and_sync(plan)
         finally:
-            self._relock()
+            retake(self.lock)
         if wrote:
             writer.after_write(batch, plan)
         if error is None:
@@ -346,34 +329,14 @@ class LocalEngine:
         """System calls, without the lock. An `OSError` is a value."""
         if not ops:
             return None
-        self._unlock()
+        self.lock.release()
         try:
             run(writer.disk, ops)
         except OSError as error:
             return error
         finally:
-            self._relock()
+            retake(self.lock)
         return None
-
-    def _unlock(self) -> None:
-        self.lock.release()
-
-    def _relock(self) -> None:
-        """Take the lock again, come what may: the caller's `with` is going to release it."""
-        interrupted: BaseException | None = None
-        while True:
-            try:
-                self.lock.acquire()
-                break
-            except BaseException as error:  # noqa: BLE001 -- raised below, with the lock held
-                interrupted = error
-                if self._holds_lock():
-                    break
-        if interrupted is not None:
-            raise interrupted
-
-    def _holds_lock(self) -> bool:
-        return bool(self.lock._is_owned())  # type: ignore[attr-defined]  # noqa: SLF001 -- as threading.Condition asks it
 
     # Waiting.
 
@@ -384,11 +347,11 @@ class LocalEngine:
             event = ticket.waiter = threading.Event()
         event.clear()
         self._waiting.add(event)
-        self._unlock()
+        self.lock.release()
         try:
             event.wait()
         finally:
-            self._relock()
+            retake(self.lock)
             self._waiting.discard(event)
         if self._broken is not None and not ticket.done:
             raise Fatal(

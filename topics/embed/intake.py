@@ -66,6 +66,8 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
 
 
 def _listed(records: Iterable[Any], count_max: int) -> list[Any]:
+    if type(records) is list:
+        return records[:count_max]
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise invalid("records", f"must be a list of records, not one {type(records).__name__}")
     return list(islice(records, count_max))

@@ -20,8 +20,9 @@ import msgspec
 
 from topics.codec.digest import body_digest
 from topics.codec.frame import FrameView
-from topics.embed.driver import LocalEngine, Reentered
+from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
+from topics.embed.lock import Reentered
 from topics.embed.page import Page, make_page
 from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
@@ -101,6 +102,7 @@ class Store:
         housekeeping: bool = True,
     ) -> None:
         self.where = where
+        self.limits: Limits = opened.engine.limits
         self._opened = opened
         self._disk = disk
         self._lock = lock
@@ -130,10 +132,6 @@ class Store:
     def cuts(self) -> Sequence[CutReport]:
         """Un-synced tails cut when the store was opened: how many bytes, which topics and seqs were in them."""
         return self._opened.cuts
-
-    @property
-    def limits(self) -> Limits:
-        return self._opened.engine.limits
 
     def create(self, name: str, **config: Any) -> Topic:
         """Create a topic, or replace the whole config of an existing one: omitted fields take their defaults.
@@ -273,7 +271,8 @@ class Store:
             ) from damage
 
     def _compressed(self, command: Append) -> Append:
-        config = self.config(command.topic) or command.config
+        # Without the lock: two looks into dicts, and whether the store is open is asked by the call.
+        config = self._opened.engine.topic_config(command.topic) or command.config
         if config.compression is Compression.NONE:
             return command
         records = command.records

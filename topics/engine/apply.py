@@ -41,8 +41,9 @@ class Catalog:
         self.high_ts = 0
 
     def find(self, name: str) -> Topic | None:
+        """The topic of that name. Any thread may ask: it is there or not, also while one is being deleted."""
         topic_id = self.topic_ids.get(name)
-        return None if topic_id is None else self.topics[topic_id]
+        return None if topic_id is None else self.topics.get(topic_id)
 
 
 def apply(catalog: Catalog, item: Run | Control, source: Source) -> int:

@@ -21,6 +21,8 @@ class Stage(Enum):
     PARKED = "parked"
     DONE = "done"
 
+    __hash__ = object.__hash__  # a member is itself only; Enum's own goes by its name, in Python
+
 
 TRANSITIONS: Final = {
     Stage.NEW: {Stage.PENDING, Stage.RIDING, Stage.PARKED, Stage.DONE},
