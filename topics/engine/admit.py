@@ -17,12 +17,13 @@ from topics.log.topic import Topic
 
 def check_limits(records: RecordColumns, limits: Limits) -> None:
     """The bounds every topic has. Raises `Rejected` naming the record and the limit."""
-    if not len(records):
+    count = len(records.data)
+    if count == 0:
         raise invalid("records", "a write has at least one record")
-    if len(records) > limits.records_per_write:
+    if count > limits.records_per_write:
         raise Rejected(
             Code.BATCH_TOO_LARGE,
-            f"records: {len(records)} records are more than the limit of {limits.records_per_write} a write",
+            f"records: {count} records are more than the limit of {limits.records_per_write} a write",
             limit=limits.records_per_write,
         )
     total = records.size_total

@@ -48,18 +48,27 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
                 head_seq=lane.next_seq - 1,
             )
         ticket.head_checked = True
-    kept, duplicates = _leave_out_duplicates(lane, topic, command.records, now_ms)
-    if not kept and command.idempotency_key is None:
-        _answer_duplicates(state, lane, ticket, command.records, duplicates)
-        return
-    records = command.records if not duplicates else command.records.take(kept)
+    records = command.records
+    duplicates: tuple[tuple[int, int], ...] = ()
+    if records.dedup_id is not None:
+        kept, duplicates = _leave_out_duplicates(lane, topic, records.dedup_id, now_ms)
+        if not kept and command.idempotency_key is None:
+            _answer_duplicates(state, lane, ticket, records, duplicates)
+            return
+        if duplicates:
+            records = records.take(kept)
     state.check_writable(lane.shard, lane)
     check_caps(lane, topic, records, now_ms)
-    _Write(state, lane, topic, ticket, records, tuple(duplicates), digest, now_ms).enqueue()
+    _Write(state, lane, topic, ticket, records, duplicates, digest, now_ms).enqueue()
 
 
 class _Write:
     """One accepted write on its way into frames."""
+
+    __slots__ = (
+        "command", "count", "digest", "duplicates", "first_seq", "lane", "last_seq", "records", "size", "state",
+        "ticket", "topic", "ts",
+    )  # fmt: skip
 
     def __init__(
         self, state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, records: RecordColumns,
@@ -69,12 +78,12 @@ class _Write:
         self.state, self.lane, self.topic, self.ticket, self.records = state, lane, topic, ticket, records
         self.command = ticket.command
         self.duplicates, self.digest, self.ts = duplicates, digest, now_ms
-        self.count = len(records)
+        self.count = count = len(records.data)
         self.first_seq = lane.next_seq
-        self.last_seq = lane.next_seq + self.count - 1
+        self.last_seq = lane.next_seq + count - 1
         self.size = stored_size(records)
         assert lane.topic is topic
-        assert len(self.duplicates) + self.count == len(self.command.records)
+        assert len(duplicates) + count == len(self.command.records.data)
 
     def enqueue(self) -> None:
         state, lane, topic = self.state, self.lane, self.topic
@@ -261,15 +270,13 @@ def _reply_again(lane: Lane, topic: Topic, found: Result, digest: int) -> Append
 
 
 def _leave_out_duplicates(
-    lane: Lane, topic: Topic, records: RecordColumns, now_ms: int
-) -> tuple[Sequence[int], list[tuple[int, int]]]:
+    lane: Lane, topic: Topic, dedup_ids: Sequence[bytes], now_ms: int
+) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
     """(indexes to append, (index, seq of the first) of the others). A duplicate may be inside the write itself."""
-    if records.dedup_id is None:
-        return range(len(records)), []
     kept: list[int] = []
     duplicates: list[tuple[int, int]] = []
     here: dict[bytes, int] = {}
-    for i, dedup_id in enumerate(records.dedup_id):
+    for i, dedup_id in enumerate(dedup_ids):
         seq: int | None = None
         if dedup_id:
             seq = here.get(dedup_id)
@@ -283,11 +290,15 @@ def _leave_out_duplicates(
         if dedup_id:
             here[dedup_id] = lane.next_seq + len(kept)
         kept.append(i)
-    return kept, duplicates
+    return kept, tuple(duplicates)
 
 
 def _answer_duplicates(
-    state: EngineState, lane: Lane, ticket: Ticket, records: RecordColumns, duplicates: list[tuple[int, int]]
+    state: EngineState,
+    lane: Lane,
+    ticket: Ticket,
+    records: RecordColumns,
+    duplicates: Sequence[tuple[int, int]],
 ) -> None:
     """Nothing to append: answer with the first seqs, no earlier than the writes they come from (semantics 7)."""
     assert lane.topic is not None

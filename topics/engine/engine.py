@@ -27,6 +27,7 @@ from topics.engine.change import (
     propose_sync,
 )
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
+from topics.engine.lane import Lane
 from topics.engine.replies import TopicDeleted, TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
@@ -294,13 +295,22 @@ class Engine:
         lane = state.lanes_by_name.get(name)
         if lane is None:
             self._propose_on_absent(ticket, command, now_ms)
-            return
-        if lane.blocked:
+        elif lane.blocked:
             state.park(lane, ticket)
-            return
+        elif isinstance(command, Append):
+            propose_append(state, lane, ticket, now_ms)
+        else:
+            self._propose_change(ticket, command, lane, now_ms)
+
+    def _propose_change(
+        self,
+        ticket: Ticket,
+        command: PutTopic | DeleteTopic | DeleteRecords | Retire,
+        lane: Lane,
+        now_ms: int,
+    ) -> None:
+        state = self._state
         match command:
-            case Append():
-                propose_append(state, lane, ticket, now_ms)
             case PutTopic():
                 propose_put(state, lane, ticket, now_ms)
             case DeleteTopic():

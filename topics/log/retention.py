@@ -20,7 +20,8 @@ from topics.log.topic import Topic
 def retire(topic: Topic, ts: int) -> None:
     """Let time pass up to `ts`: own TTL, topic TTL, remembered keys."""
     assert ts >= 0
-    topic.retired_ms = max(topic.retired_ms, ts)
+    if ts > topic.retired_ms:
+        topic.retired_ms = ts
     topic.results.retire(ts)
     topic.dedup_ids.retire(ts, topic.config.dedup_max_entries)
     if topic.deadlines:
@@ -66,12 +67,12 @@ def fits(topic: Topic, *, records: int, size: int, now_ms: int) -> bool:
 
 def next_due_ms(topic: Topic) -> int | None:
     """The first instant at which time alone would retire a record; None if there is none. May be early, never late."""
-    due: list[int] = []
-    if topic.config.ttl_ms and topic.index.live_count:
-        due.append(topic.index.ts[topic.index.start] + topic.config.ttl_ms + 1)
-    if (first := topic.deadlines.first_ms()) is not None:
-        due.append(first + 1)
-    return min(due, default=None)
+    first = topic.deadlines.first_ms()
+    own = None if first is None else first + 1
+    if not topic.config.ttl_ms or not topic.index.live_count:
+        return own
+    due = topic.index.ts[topic.index.start] + topic.config.ttl_ms + 1
+    return due if own is None else min(due, own)
 
 
 def _retire_own(topic: Topic, ts: int) -> None:
