@@ -30,7 +30,7 @@ from topics.codec.layout import (
     pack_frame,
     parse_exts,
 )  # fmt: skip
-from topics.codec.primitives import LAYOUT_BYTES_MAX, U8, U32, U64, checksum
+from topics.codec.primitives import LAYOUT_BYTES_MAX, U8, U16, U32, U64, checksum
 from topics.codec.run import Keyed, Run
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import U64_MAX
@@ -113,12 +113,14 @@ def _encode_plain(
     """One chunk a record that carries data only; `first` goes on the first."""
     datas = records.data
     chunks: list[bytes] = []
-    if first:
-        chunks.append(
-            pack_frame(APPEND, flag, topic_id, seq, ts, datas[0], exts=pack_exts(sorted(first.items())))
-        )
-        datas, seq = datas[1:], seq + 1
     head, tail = RUN_HEAD.pack(APPEND, flag, topic_id), RUN_TAIL.pack(ts, 0, 0)
+    if first:
+        region = pack_exts(sorted(first.items()))
+        data = U16.pack(len(region)) + region + datas[0]
+        covered_layout, whole_layout = _packers[len(data)]
+        covered = covered_layout.pack(RUN_HEAD.pack(APPEND, flag | EXT, topic_id), seq, tail, len(data), data)
+        chunks.append(whole_layout.pack(len(data) + LEN_OVERHEAD, covered, checksum(covered)))
+        datas, seq = datas[1:], seq + 1
     if records.even:
         size = records.size_longest
         covered_layout, whole_layout = _packers[size]

@@ -71,7 +71,8 @@ def check_json_many(pieces: Sequence[bytes], *, field: str = "data") -> None:
     """
     if not pieces:
         return
-    _check_joined(b"[%b]" % b",".join(pieces), list(map(len, pieces)), pieces, field)
+    sizes = list(map(len, pieces))
+    _check_joined(b"[%b]" % b",".join(pieces), sizes, max(sizes), pieces, field)
 
 
 def copy_json(pieces: Sequence[msgspec.Raw], *, field: str = "data") -> tuple[Sequence[bytes], list[int]]:
@@ -85,10 +86,11 @@ def copy_json(pieces: Sequence[msgspec.Raw], *, field: str = "data") -> tuple[Se
     if count > _CUT_MAX or size > LAYOUT_BYTES_MAX or sizes.count(size) != count:
         texts: Sequence[bytes] = list(map(bytes, pieces))
         joined = b",".join(texts)
+        size = max(sizes)
     else:
         joined = b",".join(pieces)
         texts = _cut(size, count).unpack(joined)
-    _check_joined(b"[%b]" % joined, sizes, texts, field)
+    _check_joined(b"[%b]" % joined, sizes, size, texts, field)
     return texts, sizes
 
 
@@ -98,14 +100,17 @@ def _cut(size: int, count: int) -> Struct:
     return Struct("x".join([f"{size}s"] * count))
 
 
-def _check_joined(joined: bytes, sizes: list[int], pieces: Sequence[bytes], field: str) -> None:
+def _check_joined(
+    joined: bytes, sizes: list[int], longest: int, pieces: Sequence[bytes], field: str
+) -> None:  # fmt: skip
     try:
-        joined.decode()
+        if not joined.isascii():
+            joined.decode()
         # Equal counts and lengths put each text exactly where its piece is: joined texts fill the list without a gap.
         whole = list(map(len, _texts.decode(joined))) == sizes
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         whole = False
-    if whole and (max(sizes) <= FLAT_BYTES or depth_fits(joined, JSON_DEPTH_MAX + 1)):
+    if whole and (longest <= FLAT_BYTES or depth_fits(joined, JSON_DEPTH_MAX + 1)):
         return
     for index, piece in enumerate(pieces):
         check_json(piece, field=f"records[{index}].{field}")

@@ -85,7 +85,7 @@ class Topic:
         command = Append(
             topic=self.name,
             records=take_records(records, node=node, limits=store.limits),
-            idempotency_key=_key(idempotency_key, store.limits),
+            idempotency_key=None if idempotency_key is None else _key(idempotency_key, store.limits),
             expected_head=None if expected_head is None else seq_number("expected_head", expected_head),
             create=flag("create", create),
         )
@@ -198,9 +198,7 @@ class Topic:
         return f"Topic({self.name!r})"
 
 
-def _key(key: str | None, limits: Limits) -> bytes | None:
-    if key is None:
-        return None
+def _key(key: str, limits: Limits) -> bytes:
     encoded = text_bytes("idempotency_key", key, bytes_max=4 * limits.idempotency_key_chars)
     if len(key) > limits.idempotency_key_chars:
         raise invalid(

@@ -48,7 +48,8 @@ class Catalog:
 
 def apply(catalog: Catalog, item: Run | Control, source: Source) -> int:
     """Fold one item. Frames of a topic that has been deleted do nothing. Returns how many records a delete took."""
-    catalog.high_ts = max(catalog.high_ts, item.ts)
+    if item.ts > catalog.high_ts:
+        catalog.high_ts = item.ts
     if isinstance(item, Run):
         topic = catalog.topics.get(item.topic_id)
         if topic is not None:

@@ -130,7 +130,7 @@ class Shard:
         entries = self._cut()
         if not entries and not timed:
             return None
-        sync = _order_stages(entries) or timed
+        sync = (entries[0].must_sync if len(entries) == 1 else _order_stages(entries)) or timed
         chunks: list[bytes] = []
         size = frames = 0
         silent = True
@@ -150,6 +150,9 @@ class Shard:
         return self.in_flight
 
     def _cut(self) -> list[Entry]:
+        if len(self.pending) < 2:
+            entries, self.pending = self.pending, []
+            return entries
         size = frames = count = 0
         for entry in self.pending:
             if count and (size + entry.size > BATCH_BYTES_MAX or frames + entry.frames > BATCH_FRAMES_MAX):

@@ -145,7 +145,9 @@ class Engine:
                 self._apply(shard, entry, at)
         for lane, written_seq in shard.unsynced_lanes.values():
             # A topic that went over to ephemeral meanwhile has nothing on the disk any more.
-            lane.durable_seq = max(lane.durable_seq, min(written_seq, lane.written_seq))
+            durable_seq = min(written_seq, lane.written_seq)
+            if durable_seq > lane.durable_seq:
+                lane.durable_seq = durable_seq
         shard.unsynced_lanes.clear()
         shard.unsynced = False
         state.time.read()

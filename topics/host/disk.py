@@ -86,6 +86,9 @@ class _Handle:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         with self.lock:
             self.users -= 1
             assert self.users >= 0
@@ -123,22 +126,25 @@ class OsDisk:
     def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
         assert offset >= 0, offset
         size = sum(map(len, chunks))
-        with self._using(path) as handle:
-            try:
-                written = _write_once(handle.fd, offset, chunks)
-            finally:
-                handle.dirty = True  # after the call: a sync that ran meanwhile may not have covered it
+        handle = self._using(path)
+        try:
+            written = _write_once(handle.fd, offset, chunks)
+        finally:
+            handle.dirty = True  # after the call: a sync that ran meanwhile may not have covered it
+            handle.leave()
         if written != size:
             raise OSError(errno.EIO, f"short write: {written} of {size} bytes at offset {offset}", path)
 
     def sync_data(self, path: str) -> None:
-        with self._using(path) as handle:
-            handle.dirty = False  # before the call, for the same reason
-            try:
-                self._calls.sync_data(handle.fd)
-            except OSError:
-                handle.dirty = True
-                raise
+        handle = self._using(path)
+        handle.dirty = False  # before the call, for the same reason
+        try:
+            self._calls.sync_data(handle.fd)
+        except OSError:
+            handle.dirty = True
+            raise
+        finally:
+            handle.leave()
 
     def sync_dir(self, path: str) -> None:
         fd = self._open_dir(path)
@@ -236,7 +242,7 @@ class OsDisk:
         assert not self._handles
 
     def _using(self, path: str, flags: int = 0) -> _Handle:
-        """The path's handle, kept open until its `with` block ends."""
+        """The path's handle, kept open until its `with` block ends, or `leave`."""
         with self._lock:
             handle = self._handles.pop(path, None)
             if handle is None:

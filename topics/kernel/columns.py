@@ -15,11 +15,12 @@ class RecordColumns:
     """The records of one write. `data[i]` is stored bytes: JSON text, or a payload with a content type.
 
     Optional columns are None or as long as `data`; an absent value in one is `b""` (bytes), or None (numbers).
-    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`. `sizes[i]` is `len(data[i])`.
+    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`. `sizes[i]` is `len(data[i])`;
+    `even`: they are all the same.
     """
 
     __slots__ = (
-        "compressed", "content_type", "data", "dedup_id", "delay_ms", "key", "meta", "node", "priority",
+        "compressed", "content_type", "data", "dedup_id", "delay_ms", "even", "key", "meta", "node", "priority",
         "size_longest", "size_total", "sizes", "tag", "ttl_ms",
     )  # fmt: skip
 
@@ -42,8 +43,10 @@ class RecordColumns:
         self.data = data
         # Walked once a write: limits, caps and frames all ask for them.
         self.sizes = list(map(len, data)) if sizes is None else sizes
-        self.size_total = sum(self.sizes)
-        self.size_longest = max(self.sizes, default=0)
+        count, size = len(data), self.sizes[0] if self.sizes else 0
+        self.even = self.sizes.count(size) == count
+        self.size_total = count * size if self.even else sum(self.sizes)
+        self.size_longest = size if self.even else max(self.sizes)
         self.node = node
         self.tag = tag
         self.key = key
@@ -54,8 +57,13 @@ class RecordColumns:
         self.priority = priority
         self.delay_ms = delay_ms
         self.compressed = compressed
-        assert len(self.sizes) == len(data)
-        assert self.plain or all(len(c) == len(data) for c in self.optional())
+        assert len(self.sizes) == count
+        plain = (
+            node is tag is key is meta is content_type is dedup_id is None
+            and ttl_ms is priority is delay_ms is None
+            and compressed is None
+        )
+        assert plain or all(len(c) == count for c in self.optional())
 
     def __len__(self) -> int:
         return len(self.data)
@@ -76,11 +84,6 @@ class RecordColumns:
             and self.content_type is None and self.dedup_id is None and self.ttl_ms is None
             and self.priority is None and self.delay_ms is None and self.compressed is None
         )  # fmt: skip
-
-    @property
-    def even(self) -> bool:
-        """True if all payloads are of one size."""
-        return self.size_longest * len(self.data) == self.size_total
 
     def with_data(self, data: Sequence[bytes], *, compressed: Sequence[bool]) -> RecordColumns:
         """The same records with other stored bytes."""

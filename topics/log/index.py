@@ -117,9 +117,8 @@ class Index:
         count = len(run)
         assert count > 0
         self.ts.extend(array("Q", (run.ts,)) * count)
-        offsets = array("I", accumulate(run.lengths, initial=run.offset))
-        offsets.pop()
-        self.offsets.extend(offsets)
+        self.offsets.extend(accumulate(run.lengths, initial=run.offset))
+        self.offsets.pop()  # where the run ends
         self.lengths.extend(run.lengths)
         self.sizes.extend(run.sizes)
         if run.tags is None and run.nodes is None and run.expires is None:
