@@ -8,7 +8,7 @@ needs extension 7 or a key pays for them on its first frame only; the rest stays
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from struct import Struct
 from typing import Final
@@ -40,15 +40,19 @@ RUN_TAIL: Final = Struct("<QHH")  # ts, node_len, tag_len
 assert RUN_HEAD.size + U64.size + RUN_TAIL.size + U32.size == COVERED_HEAD.size
 
 
-class _Packers(dict[int, tuple[Struct, Struct]]):
-    """Data bytes -> (what the checksum covers, the whole frame). Before and behind `seq` stand the bytes that a run's
-    heads share, `RUN_HEAD` and `RUN_TAIL`.
+_Pack = Callable[..., bytes]
+
+
+class _Packers(dict[int, tuple[_Pack, _Pack]]):
+    """Data bytes -> packers of (what the checksum covers, the whole frame). Before and behind `seq` stand the bytes
+    that a run's heads share, `RUN_HEAD` and `RUN_TAIL`.
     """
 
-    def __missing__(self, size: int) -> tuple[Struct, Struct]:
+    def __missing__(self, size: int) -> tuple[_Pack, _Pack]:
         covered = Struct(f"<{RUN_HEAD.size}sQ{RUN_TAIL.size}sI{size}s")
-        pair = (covered, Struct(f"<I{covered.size}sQ"))
-        assert pair[1].size == size + FRAME_OVERHEAD
+        whole = Struct(f"<I{covered.size}sQ")
+        assert whole.size == size + FRAME_OVERHEAD
+        pair = (covered.pack, whole.pack)
         if size <= LAYOUT_BYTES_MAX:
             self[size] = pair
         return pair
@@ -117,24 +121,21 @@ def _encode_plain(
     if first:
         region = pack_exts(sorted(first.items()))
         data = U16.pack(len(region)) + region + datas[0]
-        covered_layout, whole_layout = _packers[len(data)]
-        covered = covered_layout.pack(RUN_HEAD.pack(APPEND, flag | EXT, topic_id), seq, tail, len(data), data)
-        chunks.append(whole_layout.pack(len(data) + LEN_OVERHEAD, covered, checksum(covered)))
+        pack_covered, pack_whole = _packers[len(data)]
+        covered = pack_covered(RUN_HEAD.pack(APPEND, flag | EXT, topic_id), seq, tail, len(data), data)
+        chunks.append(pack_whole(len(data) + LEN_OVERHEAD, covered, checksum(covered)))
         datas, seq = datas[1:], seq + 1
     if records.even:
         size = records.size_longest
-        covered_layout, whole_layout = _packers[size]
+        pack_covered, pack_whole = _packers[size]
         seqs = range(seq, seq + len(datas))
-        covereds = list(map(covered_layout.pack, repeat(head), seqs, repeat(tail), repeat(size), datas))
-        chunks += map(whole_layout.pack, repeat(size + LEN_OVERHEAD), covereds, map(checksum, covereds))
+        covereds = list(map(pack_covered, repeat(head), seqs, repeat(tail), repeat(size), datas))
+        chunks += map(pack_whole, repeat(size + LEN_OVERHEAD), covereds, map(checksum, covereds))
         return chunks
-    add, digest, size_before = chunks.append, checksum, -1
-    pack_covered = pack_whole = _packers[0][0].pack
+    add, digest, packers = chunks.append, checksum, _packers
     for data in datas:
         size = len(data)
-        if size != size_before:
-            covered_layout, whole_layout = _packers[size]
-            pack_covered, pack_whole, size_before = covered_layout.pack, whole_layout.pack, size
+        pack_covered, pack_whole = packers[size]
         covered = pack_covered(head, seq, tail, size, data)
         add(pack_whole(size + LEN_OVERHEAD, covered, digest(covered)))
         seq += 1
