@@ -1,0 +1,124 @@
+"""One request on its way through a handler: what was asked, whom to answer, and the helpers every handler shares."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from topics.codec.wire import check_json
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.ids import check_topic_name
+from topics.server.api.message import Answer, Head, Peer
+
+if TYPE_CHECKING:
+    from topics.server.api.site import Site
+    from topics.server.runtime.runtime import Runtime
+
+PAGE_SIZE_DEFAULT: Final = 100
+PAGE_SIZE_MAX: Final = 1000
+_BOOLEANS: Final = {b"true": True, b"1": True, b"false": False, b"0": False, b"": True}
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Call:
+    """A request with its body. `params` are the path's, percent-decoded once and not yet checked."""
+
+    __slots__ = ("body", "head", "params", "peer", "query", "site", "started")
+
+    def __init__(
+        self, site: Site, head: Head, params: tuple[bytes, ...], body: bytes, peer: Peer, started: float
+    ) -> None:
+        self.site = site
+        self.head = head
+        self.params = params
+        self.query = parse_query(head.query) if head.query else {}
+        self.body = body
+        self.peer = peer
+        self.started = started
+
+    @property
+    def runtime(self) -> Runtime:
+        """The engine's runtime.
+
+        Raises:
+            Rejected: not_ready while the log is being recovered.
+        """
+        return self.site.ready_runtime()
+
+    # What was asked.
+
+    def topic(self) -> str:
+        """The topic of the path. Raises `Rejected(invalid_request)` for a bad name."""
+        return check_topic_name(text_of("topic", self.params[0]))
+
+    def fields(self) -> dict[str, Any]:
+        """The body as an object; an empty one is `{}`."""
+        if not self.body:
+            return {}
+        check_json(self.body)
+        found = msgspec.json.decode(self.body)
+        if not isinstance(found, dict):
+            raise invalid("body", f"must be an object, not {type(found).__name__}")
+        return found
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A yes-or-no of the query: `true`, `false`, `1`, `0`, or the bare name."""
+        value = self.query.get(name.encode())
+        if value is None:
+            return default
+        if value not in _BOOLEANS:
+            raise invalid(name, f"must be true or false, not {value[:40]!r}")
+        return _BOOLEANS[value]
+
+    def number(self, name: str, *, default: int, most: int) -> int:
+        """A whole number of the query; 0 is the default, above `most` is clamped."""
+        value = self.query.get(name.encode())
+        if value is None:
+            return default
+        if not value.isdigit() or len(value) > 20:
+            raise invalid(name, f"must be a whole number, not {value[:40]!r}")
+        return min(int(value), most) or default
+
+    def text(self, name: str, *, default: str = "") -> str:
+        value = self.query.get(name.encode())
+        return default if value is None else text_of(name, value)
+
+    # The answer.
+
+    def performance(self) -> bytes:
+        """The member `performance` with its leading comma, and no more to come."""
+        return b',"performance":{"server_total_ms":%.3f}' % ((time.perf_counter() - self.started) * 1000)
+
+    def ok(self, fields: Mapping[str, object], *, status: int = 200) -> Answer:
+        """A JSON answer; `performance` goes in last."""
+        return Answer(status, _encode(fields)[:-1] + self.performance() + b"}")
+
+
+def parse_query(query: bytes) -> dict[bytes, bytes]:
+    """Names and values, percent-decoded, `+` a space; of a repeated name the last counts."""
+    found: dict[bytes, bytes] = {}
+    for part in query.split(b"&"):
+        if part:
+            name, _, value = part.partition(b"=")
+            found[_decoded(name)] = _decoded(value)
+    return found
+
+
+def text_of(field: str, value: bytes) -> str:
+    """Percent-decoded bytes as text."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise invalid(field, "is not UTF-8") from None
+
+
+def not_found(what: str) -> Rejected:
+    return Rejected(Code.NOT_FOUND, f"there is no {what}; see /v0/openapi.json for what there is")
+
+
+def _decoded(text: bytes) -> bytes:
+    return unquote_to_bytes(text.replace(b"+", b" ")) if b"%" in text or b"+" in text else text

@@ -1,0 +1,25 @@
+"""The one port a connection is spoken through: a socket, TLS over one, or memory (architecture 5)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Edge(Protocol):
+    """A byte stream. Calls raise `trio.BrokenResourceError` or `trio.ClosedResourceError` when it has ended under them."""
+
+    async def receive(self) -> bytes:
+        """Some bytes, at least one; `b""` when the peer has ended its side."""
+        ...
+
+    async def send_all(self, data: bytes) -> None: ...
+
+    def try_send(self, data: bytes) -> int:
+        """Send what goes without waiting and return how much that was. Only while no `send_all` runs."""
+        ...
+
+    async def send_eof(self) -> None:
+        """End our side; the peer may go on. On TLS this does nothing."""
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,74 @@
+"""The error table: the one place where a code gets its HTTP status (http-api 1).
+
+An error body is `{"error": {"code", "message", "detail"?}}`. Statuses that say "later" carry `Retry-After`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
+from topics.server.api.message import Answer
+
+STATUS: Final[Mapping[Code, int]] = {
+    Code.INVALID_REQUEST: 400,
+    Code.BATCH_TOO_LARGE: 400,
+    Code.RECORD_TOO_LARGE: 400,
+    Code.FORBIDDEN: 403,
+    Code.TOPIC_NOT_FOUND: 404,
+    Code.CONSUMER_NOT_FOUND: 404,
+    Code.NOT_FOUND: 404,
+    Code.METHOD_NOT_ALLOWED: 405,
+    Code.REQUEST_TIMEOUT: 408,
+    Code.TOPIC_EXISTS_INCOMPATIBLE: 409,
+    Code.TOPIC_NOT_EMPTY: 409,
+    Code.SEQ_MISMATCH: 409,
+    Code.PAYLOAD_TOO_LARGE: 413,
+    Code.UNSUPPORTED_MEDIA_TYPE: 415,
+    Code.EXPECTATION_FAILED: 417,
+    Code.MISDIRECTED_REQUEST: 421,
+    Code.TOPIC_FULL: 422,
+    Code.THROTTLED: 429,
+    Code.HEADERS_TOO_LARGE: 431,
+    Code.INTERNAL: 500,
+    Code.NOT_IMPLEMENTED: 501,
+    Code.NOT_READY: 503,
+    Code.SHUTTING_DOWN: 503,
+    Code.STORAGE_READ_ONLY: 503,
+    Code.DISK_LOW: 507,
+}
+
+_RETRY_AFTER_S: Final[Mapping[Code, int]] = {
+    Code.THROTTLED: 1,
+    Code.NOT_READY: 1,
+    Code.SHUTTING_DOWN: 5,
+    Code.STORAGE_READ_ONLY: 30,
+}
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def error_answer(error: TopicsError, *, performance: bytes = b"", closes: bool = False) -> Answer:
+    """The answer to a refusal or failure. `performance`: that member with its leading comma, or nothing."""
+    code, detail = error.code, dict(error.detail)
+    if isinstance(error, Corrupt):
+        code = Code.INTERNAL
+    assert isinstance(error, (Rejected, Corrupt, Fatal)), error
+    fields: dict[str, object] = {"code": code.value, "message": error.message}
+    if detail:
+        fields["detail"] = detail
+    headers = error_headers(code, detail)
+    body = b'{"error":%b%b}' % (_encode(fields), performance)
+    return Answer(STATUS[code], body, headers=headers, closes=closes)
+
+
+def error_headers(code: Code, detail: Mapping[str, object]) -> tuple[tuple[bytes, bytes], ...]:
+    """`Allow` and `Retry-After` where the status asks for them."""
+    headers: list[tuple[bytes, bytes]] = []
+    if code is Code.METHOD_NOT_ALLOWED:
+        headers.append((b"allow", str(detail["allow"]).encode()))
+    if code in _RETRY_AFTER_S:
+        headers.append((b"retry-after", b"%d" % _RETRY_AFTER_S[code]))
+    return tuple(headers)

@@ -1,0 +1,79 @@
+"""A request and an answer as values, the same for every plane. Nothing here knows a protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
+
+JSON_TYPE: Final = b"application/json"
+
+
+class PeerGone(Exception):
+    """The peer went while its answer was waited for: nobody reads an answer any more, so there is none."""
+
+
+class Peer(Protocol):
+    """Whom the answer goes to, as much as a handler may know of it."""
+
+    def watch(self) -> AbstractAsyncContextManager[None]:
+        """Around a long wait: if the peer goes, the block is cancelled and `PeerGone` is raised behind it."""
+        ...
+
+
+class Head:
+    """A request up to its body, checked by its plane: names of `headers` are lower case, repeated ones joined by `, `.
+
+    `path` and `query` are as sent, still percent-encoded. `length` is that of the body as declared, None if it comes in
+    chunks. `host` is the authority asked for, `secure` whether it came over TLS.
+    """
+
+    __slots__ = ("headers", "length", "method", "path", "query", "secure")
+
+    def __init__(
+        self,
+        method: bytes,
+        path: bytes,
+        query: bytes = b"",
+        headers: Mapping[bytes, bytes] | None = None,
+        *,
+        length: int | None = 0,
+        secure: bool = False,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers: Mapping[bytes, bytes] = headers if headers is not None else {}
+        self.length = length
+        self.secure = secure
+
+    @property
+    def host(self) -> bytes:
+        return self.headers.get(b"host", b"")
+
+
+class Answer:
+    """Status, body and what goes with it. `Content-Length`, `Date` and `Connection` are the plane's.
+
+    `closes`: the connection is not to be used again (the plane may have other reasons of its own).
+    """
+
+    __slots__ = ("body", "closes", "content_type", "headers", "status")
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        *,
+        content_type: bytes = JSON_TYPE,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        closes: bool = False,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.content_type = content_type
+        self.headers = headers
+        self.closes = closes
+
+    def __repr__(self) -> str:
+        return f"Answer({self.status}, {self.body[:80]!r})"

@@ -1,0 +1,69 @@
+"""Which web pages may call, and under which name the server answers (http-api 2).
+
+A browser sends `Origin` with whatever a page does across sites. Served are pages of the request's own host and of
+listed origins; `Sec-Fetch-Site: cross-site` without a listed origin is refused too. With auth off a `Host` that is
+neither a loopback name, nor the bind address, nor listed is 421: a page of another name that resolves to this machine
+(DNS rebinding) gets nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from topics.kernel.errors import Code, Rejected
+from topics.server.api.message import Head
+
+_LOOPBACK: Final = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
+
+
+@attrs.frozen(kw_only=True)
+class Origins:
+    """`allowed`: origins such as `https://example.org`. `hosts`: names beside loopback ones, without ports, lower case.
+
+    `check_host`: auth is off.
+    """
+
+    allowed: frozenset[bytes] = frozenset()
+    hosts: frozenset[bytes] = frozenset()
+    check_host: bool = True
+
+    def check(self, head: Head) -> None:
+        """Raises `Rejected`: misdirected_request or forbidden."""
+        headers = head.headers
+        if self.check_host:
+            self._check_host(head.host)
+        origin = headers.get(b"origin")
+        if origin is not None:
+            own = (b"https://" if head.secure else b"http://") + head.host
+            if origin.lower() != own.lower() and origin not in self.allowed:
+                raise Rejected(
+                    Code.FORBIDDEN,
+                    f"origin: pages of {origin[:200].decode('latin-1')!r} may not call this server; list them in"
+                    " TOPICS_ALLOWED_ORIGINS",
+                )
+        elif headers.get(b"sec-fetch-site", b"").lower() == b"cross-site":
+            raise Rejected(Code.FORBIDDEN, "sec-fetch-site: pages of other sites may not call this server")
+
+    def _check_host(self, host: bytes) -> None:
+        name = host_name(host).lower()
+        if name in _LOOPBACK or name in self.hosts or _is_loopback_v4(name):
+            return
+        raise Rejected(
+            Code.MISDIRECTED_REQUEST,
+            f"host: {host[:200].decode('latin-1')!r} is not a name of this server; list it in"
+            " TOPICS_ALLOWED_ORIGINS, or turn auth on",
+        )
+
+
+def host_name(host: bytes) -> bytes:
+    """The host without its port."""
+    if host.startswith(b"["):
+        return host[: host.find(b"]") + 1]
+    return host.partition(b":")[0]
+
+
+def _is_loopback_v4(name: bytes) -> bool:
+    parts = name.split(b".")
+    return len(parts) == 4 and parts[0] == b"127" and all(p.isdigit() and len(p) <= 3 for p in parts)

@@ -1,0 +1,217 @@
+"""The site: what every plane asks, first with a head alone, then with the body (http-api 1).
+
+Order of checks: 404 / 405, 421 / 403, 413, 415, 400, existence, type. What a head can decide is decided by `admit`, so
+that a refused body is neither waited for nor read; the rest is the handler's. `answer` never raises for anything a
+request can bring about: a bug in a handler is logged, counted and answered 500.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Final
+
+import attrs
+
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
+from topics.kernel.limits import Limits
+from topics.server.api import encoding
+from topics.server.api.call import Call, not_found
+from topics.server.api.errors import error_answer
+from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
+from topics.server.api.origins import Origins
+from topics.server.api.routes import Body, Route, RouteTable
+from topics.server.runtime.log import log
+from topics.server.runtime.runtime import Runtime
+
+_EXPECTED: Final = b"100-continue"
+
+
+@attrs.frozen(kw_only=True)
+class SiteOptions:
+    """What the handlers need to know of the settings."""
+
+    limits: Limits = attrs.field(factory=Limits)
+    auto_create: bool = True
+    origins: Origins = attrs.field(factory=Origins)
+    version: str = ""
+    held_bytes_max: int = 256 << 20
+
+
+class Admitted:
+    """A request whose head is good. `body_max`: more than this is 413."""
+
+    __slots__ = ("body_max", "head", "params", "route", "started")
+
+    def __init__(
+        self, head: Head, route: Route, params: tuple[bytes, ...], body_max: int, started: float
+    ) -> None:
+        self.head = head
+        self.route = route
+        self.params = params
+        self.body_max = body_max
+        self.started = started
+
+    @property
+    def expects_continue(self) -> bool:
+        return b"expect" in self.head.headers
+
+
+class Site:
+    """Routes, options, and the runtime once the log is recovered."""
+
+    def __init__(self, table: RouteTable, options: SiteOptions) -> None:
+        self.table = table
+        self.options = options
+        self.started = time.monotonic()
+        self.progress = 0.0  # of recovery, 0 to 1
+        self.draining = False
+        self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
+        self._runtime: Runtime | None = None
+        self._held_bytes = 0
+
+    # Phases.
+
+    def begin(self, runtime: Runtime) -> None:
+        """The log is recovered: requests are served from here on."""
+        assert self._runtime is None
+        self.progress = 1.0
+        self._runtime = runtime
+
+    def ready_runtime(self) -> Runtime:
+        if self._runtime is None:
+            raise Rejected(
+                Code.NOT_READY, "the log is being recovered; retry", replay_progress=round(self.progress, 3)
+            )
+        return self._runtime
+
+    @property
+    def is_ready(self) -> bool:
+        return self._runtime is not None and not self.draining
+
+    # Bytes of requests held in memory.
+
+    def hold(self, size: int) -> None:
+        """Account for `size` bytes about to be read. Pair with `release`.
+
+        Raises:
+            Rejected: throttled; the body is not read.
+        """
+        if self._held_bytes + size > self.options.held_bytes_max:
+            raise Rejected(
+                Code.THROTTLED,
+                f"requests hold {self._held_bytes} bytes of memory; retry",
+                limit="requests_held_bytes",
+                max=self.options.held_bytes_max,
+            )
+        self._held_bytes += size
+
+    def release(self, size: int) -> None:
+        self._held_bytes -= size
+        assert self._held_bytes >= 0
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    # Requests.
+
+    def knows(self, path: bytes) -> bool:
+        """True if the path is in the route table, so that the data plane serves it."""
+        return self.table.place(path) is not None
+
+    def admit(self, head: Head) -> Admitted:
+        """Everything a head decides.
+
+        Raises:
+            Rejected: answer it with `refuse`; the body is not to be read.
+        """
+        started = time.perf_counter()
+        place = self.table.place(head.path)
+        if place is None:
+            raise not_found("such path")
+        route = self.table.route(place, head.method)
+        self.options.origins.check(head)
+        body_max = self.options.limits.body_bytes
+        if head.length is not None and head.length > body_max:
+            raise too_large(body_max)
+        if head.length and route.body is not Body.NONE:
+            check_media_type(head)
+        elif route.body is Body.REQUIRED and head.length == 0:
+            check_media_type(head)  # an empty body needs none only where every field is optional
+        expected = head.headers.get(b"expect")
+        if expected is not None and expected.lower() != _EXPECTED:
+            raise Rejected(
+                Code.EXPECTATION_FAILED,
+                f"expect: {expected[:40].decode('latin-1')!r} cannot be met; 100-continue can",
+            )
+        if self.draining and not route.early:
+            raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
+        return Admitted(head, route, place.params, body_max, started)
+
+    async def answer(self, admitted: Admitted, body: bytes, peer: Peer) -> Answer:
+        """The answer of the handler, or of its refusal.
+
+        Raises:
+            PeerGone: nobody is there to be answered.
+        """
+        route, head = admitted.route, admitted.head
+        call: Call | None = None
+        try:
+            if body and route.body is not Body.NONE:
+                if head.length is None:
+                    check_media_type(head)
+                if b"content-encoding" in head.headers:
+                    body = await encoding.decoded(head, body, admitted.body_max)
+            call = Call(self, head, admitted.params, body, peer, admitted.started)
+            answer = await route.handler(call)
+        except TopicsError as error:
+            answer = self.refused(error, performance=call.performance() if call is not None else b"")
+        except PeerGone:
+            raise
+        except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
+            answer = self.failed(bug, route.name)
+        self.counts[route.name, answer.status] += 1
+        if b"accept-encoding" in head.headers:
+            answer = await encoding.encoded(head, answer)
+        return answer
+
+    def refuse(self, error: Rejected) -> Answer:
+        """The answer to a head that was not admitted."""
+        answer = error_answer(error)
+        self.counts["", answer.status] += 1
+        return answer
+
+    def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:
+        if isinstance(error, (Corrupt, Fatal)):
+            log.error("request.failed", code=error.code.value, message=error.message)
+        return error_answer(error, performance=performance)
+
+    def failed(self, bug: Exception, where: str) -> Answer:
+        """A programmer's error in a handler."""
+        log.exception("request.bug", route=where, exc_info=bug)
+        message = "an internal error; the server's log has it, and it is a bug: please report it"
+        return error_answer(Rejected(Code.INTERNAL, message), closes=True)
+
+
+def check_media_type(head: Head) -> None:
+    """A body is JSON and says so. Parameters are allowed; a charset has to be UTF-8.
+
+    Raises:
+        Rejected: unsupported_media_type.
+    """
+    value = head.headers.get(b"content-type", b"")
+    if value == JSON_TYPE:
+        return
+    kind, _, parameters = value.partition(b";")
+    if kind.strip().lower() != JSON_TYPE:
+        given = repr(value[:80].decode("latin-1")) if value else "none"
+        raise Rejected(Code.UNSUPPORTED_MEDIA_TYPE, f"content-type: must be application/json, not {given}")
+    for parameter in parameters.split(b";"):
+        name, _, text = parameter.strip().partition(b"=")
+        if name.lower() == b"charset" and text.strip(b'" ').lower() not in (b"utf-8", b"utf8"):
+            raise Rejected(Code.UNSUPPORTED_MEDIA_TYPE, "content-type: the charset of JSON is UTF-8")
+
+
+def too_large(body_max: int) -> Rejected:
+    return Rejected(Code.PAYLOAD_TOO_LARGE, f"body: more than the limit of {body_max} bytes", limit=body_max)
