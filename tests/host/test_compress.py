@@ -8,7 +8,9 @@ import tracemalloc
 import pytest
 import zstandard
 
-from topics.host.compress import compress, decompress, worth
+from topics.codec.frame import FrameView
+from topics.codec.layout import COMPRESSED
+from topics.host.compress import compress, decompress, decompress_fitting, worth
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.limits import DECOMPRESSED_MAX, MIB
 
@@ -127,3 +129,40 @@ def test_damage_is_corrupt_or_told_by_no_one(kind):
         with contextlib.suppress(Corrupt, Rejected):
             assert len(decompress(bytes(packed))) <= DECOMPRESSED_MAX
         packed[bit >> 3] ^= 1 << (bit & 7)
+
+
+def stored(seq: int, data: bytes, *, packed: bool) -> FrameView:
+    flags, data = (COMPRESSED, compress("zstd", data)) if packed else (0, data)
+    return FrameView(seq, 0, flags, 1, b"", b"", b"", data, {})
+
+
+class TestAPageOfRecords:
+    def test_unfolds_up_to_its_budget(self):
+        views = [stored(seq, bytes(1000), packed=seq % 2 == 0) for seq in range(1, 7)]
+        for count in range(1, 7):
+            for bytes_max in (1000 * count, 1000 * count + 999):
+                plain = decompress_fitting(views, topic="t", bytes_max=bytes_max)
+
+                assert [bytes(1000)] * count == [view.data for view in plain]
+                assert list(range(1, count + 1)) == [view.seq for view in plain]
+                assert not any(view.compressed for view in plain)
+
+    def test_holds_one_record_whatever_the_budget(self):
+        plain = decompress_fitting([stored(1, bytes(1000), packed=True)], topic="t", bytes_max=1)
+
+        assert [bytes(1000)] == [view.data for view in plain]
+
+    def test_without_compressed_ones_is_left_as_planned(self):
+        views = [stored(1, bytes(1000), packed=False), stored(2, bytes(1000), packed=False)]
+
+        assert decompress_fitting(views, topic="t", bytes_max=1) is views
+        assert not decompress_fitting([], topic="t", bytes_max=1)
+
+    def test_is_not_unfolded_behind_the_first_that_does_not_fit(self):
+        bad = FrameView(3, 0, COMPRESSED, 1, b"", b"", b"", b"neither", {})
+        views = [stored(1, bytes(10), packed=True), stored(2, bytes(1000), packed=True), bad]
+
+        assert len(decompress_fitting(views, topic="t", bytes_max=100)) == 1
+        with pytest.raises(Corrupt, match="topic 't' seq 3") as caught:
+            decompress_fitting(views, topic="t", bytes_max=10_000)
+        assert caught.value.detail["seq"] == 3

@@ -16,9 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import attrs
-import msgspec
 
-from topics.codec.digest import body_digest
 from topics.codec.frame import FrameView
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
@@ -28,8 +26,8 @@ from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
-from topics.host import compress
 from topics.host.clock import SystemClock
+from topics.host.compress import compress_records, decompress_fitting
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.layout import read_format
@@ -37,8 +35,8 @@ from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions, open_store
 from topics.host.walfile import wal_path
 from topics.kernel.checks import flag
-from topics.kernel.config import Compression, TopicConfig, parse_config
-from topics.kernel.errors import CannotOpen, Code, Corrupt, Fatal, Rejected, Unusable, invalid
+from topics.kernel.config import TopicConfig, parse_config
+from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Unusable, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
@@ -205,8 +203,9 @@ class Store:
 
     def append(self, command: Append, *, sync: bool = False) -> Appended:
         """Compress as the topic says, then append."""
-        command = self._compressed(command)
-        reply = self._local.call(command, sync=sync)
+        # Without the lock: two looks into dicts, and whether the store is open is asked by the call.
+        config = self._opened.engine.topic_config(command.topic) or command.config
+        reply = self._local.call(compress_records(command, config), sync=sync)
         assert isinstance(reply, Appended)
         return reply
 
@@ -237,13 +236,10 @@ class Store:
             with self._local.lock:
                 plan = self._opened.engine.plan_diff(query)
             stored = self._fetch(plan)
-            if not any(view.compressed for view in stored):
-                return make_page(plan, stored, account=account)
-            views = [self._plain(view, plan.topic) for view in stored]
-            fitting = _fitting(views, query.bytes_max)
-            if fitting == len(views):
+            views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
+            if len(views) == len(stored):
                 return make_page(plan, views, account=account)
-            query = attrs.evolve(query, limit=fitting)  # decompressed, the page is over its budget
+            query = attrs.evolve(query, limit=len(views))  # decompressed, the page is over its budget
 
     def _fetch(self, plan: DiffPlan) -> Sequence[FrameView]:
         try:
@@ -259,40 +255,6 @@ class Store:
         if isinstance(source, bytes):
             return source[extent.offset : extent.offset + extent.size]
         return self._disk.read(wal_path(source), extent.offset, extent.size)
-
-    def _plain(self, view: FrameView, topic: str) -> FrameView:
-        if not view.compressed:
-            return view
-        try:
-            return view.with_data(compress.decompress(view.data))
-        except Corrupt as damage:
-            raise Corrupt(
-                f"topic {topic!r} seq {view.seq}: {damage.message}", topic=topic, seq=view.seq
-            ) from damage
-
-    def _compressed(self, command: Append) -> Append:
-        # Without the lock: two looks into dicts, and whether the store is open is asked by the call.
-        config = self._opened.engine.topic_config(command.topic) or command.config
-        if config.compression is Compression.NONE:
-            return command
-        records = command.records
-        kind: compress.Compression = "gzip" if config.compression is Compression.GZIP else "zstd"
-        for i, data in enumerate(records.data):
-            if len(data) > config.max_record_bytes:
-                raise Rejected(
-                    Code.RECORD_TOO_LARGE,
-                    f"records[{i}]: {len(data)} bytes are above the topic's max_record_bytes {config.max_record_bytes}",
-                    limit=config.max_record_bytes,
-                )
-        packed = [compress.worth(kind, config.compression_min_bytes, data) for data in records.data]
-        if all(data is None for data in packed):
-            return command
-        digest = body_digest(records) if command.idempotency_key is not None else None
-        stored = records.with_data(
-            [records.data[i] if data is None else data for i, data in enumerate(packed)],
-            compressed=[data is not None for data in packed],
-        )
-        return msgspec.structs.replace(command, records=stored, digest=digest)
 
 
 def _damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
@@ -332,13 +294,3 @@ def _cannot_open(root: Path, error: OSError) -> CannotOpen:
             Unusable.NO_SPACE, f"{root}: no space left on the device; free some", path=str(root)
         )
     return CannotOpen(Unusable.UNWRITABLE, f"{root} cannot be opened: {error}", path=str(root))
-
-
-def _fitting(views: Sequence[FrameView], bytes_max: int) -> int:
-    """How many of the records fit the budget as they are; at least one."""
-    room = bytes_max
-    for i, view in enumerate(views):
-        room -= len(view.data)
-        if room < 0 and i:
-            return i
-    return len(views)

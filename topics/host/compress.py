@@ -4,13 +4,23 @@ Theory. Compressed bytes come from a file or a peer, so their size says nothing 
 counted while it streams, and refused before it passes the limit by more than one step. One compressed value is one
 gzip stream (members may follow each other) or one zstd frame, whole; a cut-off or followed one is `Corrupt`. The same
 data gives the same bytes (no time stamp in gzip), or an idempotent retry would not be one.
+
+`compress_records` and `decompress_fitting` do it for a whole write and a whole page, for every driver of an engine.
+They touch no state, so they may run in any thread, beside the engine.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec
+
+from topics.codec.digest import body_digest
+from topics.codec.frame import FrameView
+from topics.engine.commands import Append
+from topics.kernel import config as topic_config
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.limits import DECOMPRESSED_MAX, MIB
 
@@ -27,6 +37,59 @@ KEEP_PERCENT_MAX: Final = 95  # it must shrink by at least 5 %
 _GZIP_WBITS: Final = 31
 _OUTPUT_STEP: Final = 1 * MIB
 _INPUT_STEP: Final = 256  # a zstd block of 4 bytes may unfold to 128 KiB, so this is 8 MiB at worst
+
+
+def compress_records(command: Append, config: topic_config.TopicConfig) -> Append:
+    """The write with its payloads compressed where the topic asks for it and it is worth it.
+
+    `config` is that of the topic, or the command's own if the write creates it.
+
+    Raises:
+        Rejected: record_too_large; the topic's limit holds for the payload as it was given.
+    """
+    if config.compression is topic_config.Compression.NONE:
+        return command
+    records = command.records
+    kind: Compression = "gzip" if config.compression is topic_config.Compression.GZIP else "zstd"
+    for i, data in enumerate(records.data):
+        if len(data) > config.max_record_bytes:
+            raise Rejected(
+                Code.RECORD_TOO_LARGE,
+                f"records[{i}]: {len(data)} bytes are above the topic's max_record_bytes {config.max_record_bytes}",
+                limit=config.max_record_bytes,
+            )
+    packed = [worth(kind, config.compression_min_bytes, data) for data in records.data]
+    if all(data is None for data in packed):
+        return command
+    digest = body_digest(records) if command.idempotency_key is not None else None
+    stored = records.with_data(
+        [records.data[i] if data is None else data for i, data in enumerate(packed)],
+        compressed=[data is not None for data in packed],
+    )
+    return msgspec.structs.replace(command, records=stored, digest=digest)
+
+
+def decompress_fitting(views: Sequence[FrameView], *, topic: str, bytes_max: int) -> Sequence[FrameView]:
+    """The first of the records, decompressed, as many as fit the budget so; at least one.
+
+    A plan counts stored bytes, so a page may unfold to more than its budget: then the caller plans again with the
+    number that fits as its limit. What comes behind is not unfolded.
+
+    Raises:
+        Corrupt: a payload is not whole and sound; topic and seq in its detail.
+    """
+    if not any(view.compressed for view in views):
+        return views
+    fitting: list[FrameView] = []
+    room = bytes_max
+    for view in views:
+        plain = _plain(view, topic) if view.compressed else view
+        room -= len(plain.data)
+        if room < 0 and fitting:
+            break
+        fitting.append(plain)
+    assert fitting
+    return fitting
 
 
 def compress(kind: Compression, data: bytes) -> bytes:
@@ -66,6 +129,15 @@ def decompress(data: bytes, *, size_max: int = DECOMPRESSED_MAX) -> bytes:
         raise Corrupt(f"neither gzip nor zstd: the data begins with {data[:4].hex() or 'nothing'}")
     assert len(plain) <= size_max
     return plain
+
+
+def _plain(view: FrameView, topic: str) -> FrameView:
+    try:
+        return view.with_data(decompress(view.data))
+    except Corrupt as damage:
+        raise Corrupt(
+            f"topic {topic!r} seq {view.seq}: {damage.message}", topic=topic, seq=view.seq
+        ) from damage
 
 
 def _gunzip(data: bytes, size_max: int) -> bytes:
