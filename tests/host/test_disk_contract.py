@@ -62,6 +62,14 @@ class TestContract:
         assert disk.read("a", 1000, 10) == b""
         assert disk.read("a", 3, 0) == b""
 
+    def test_a_read_that_must_not_wait_gives_all_the_bytes_or_none(self, disk: Disk):
+        disk.create("a", 0)
+        disk.write("a", 0, [b"0123456789"])
+
+        assert disk.read_nowait("a", 3, 4) in (b"3456", None)
+        assert disk.read_nowait("a", 8, 10) is None
+        assert disk.read_nowait("a", 100, 1) is None
+
     def test_extend_grows_with_zeros_and_never_cuts(self, disk: Disk):
         disk.create("a", 0)
         disk.write("a", 0, [b"data"])
@@ -270,6 +278,40 @@ class TestOperatingSystem:
         disk.sync_data("a")
 
         assert (tmp_path / "a").stat().st_blocks * 512 >= 3 * ZERO_FILL_CHUNK
+
+    @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system cannot read without waiting")
+    def test_what_was_just_written_is_read_without_waiting_and_what_left_the_cache_is_not(
+        self, disk, tmp_path
+    ):
+        data = os.urandom(1 << 20)
+        disk.create("a", 0)
+        disk.write("a", 0, [data])
+        disk.sync_data("a")
+        with (tmp_path / "a").open("rb") as file:
+            try:
+                os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+            except OSError:
+                pytest.skip("this file system cannot read without waiting")
+            assert disk.read_nowait("a", 1000, 100_000) == data[1000:101_000]
+
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert disk.read_nowait("a", 0, len(data)) in (
+            None,
+            data,
+        )  # the kernel may keep what it was told to drop
+        assert disk.read("a", 0, len(data)) == data
+        assert disk.read_nowait("a", 0, len(data)) == data
+
+    def test_a_read_that_must_not_wait_opens_no_file_and_leaves_none_open(self, disk, tmp_path):
+        (tmp_path / "a").write_bytes(b"0123456789")
+        before = open_descriptors()
+
+        assert disk.read_nowait("a", 0, 10) is None
+        assert open_descriptors() == before
+        disk.read("a", 0, 10)
+        disk.read_nowait("a", 0, 10)
+        disk.unlink("a")
+        assert open_descriptors() == before
 
     def test_a_short_write_raises_and_is_not_repeated(self, disk, file_size_limit):
         disk.create("a", 0)

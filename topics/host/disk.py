@@ -35,6 +35,8 @@ FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
 _HAS_PWRITEV: Final = hasattr(os, "pwritev")
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0  # Linux has it
+_NOT_AT_HAND: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
@@ -122,6 +124,34 @@ class OsDisk:
             if len(data) == size or not data:
                 return data
             return data + _read_rest(handle.fd, offset + len(data), size - len(data))
+
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
+        """All of the bytes if they are in the page cache and their file is open, else None: then ask `read`.
+
+        No disk is waited for, so an event loop may call. (Leaving may wait for a name that is being changed.)
+        """
+        assert offset >= 0, offset
+        assert size >= 0, size
+        if not _NOWAIT or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            handle = self._handles.get(
+                path
+            )  # it is as warm as it was: what is never read from a disk has no need
+            if handle is None:
+                return None
+            handle.users += 1
+        finally:
+            self._lock.release()
+        with handle:
+            buffer = bytearray(size)
+            try:
+                count = os.preadv(handle.fd, [buffer], offset, _NOWAIT)
+            except OSError as error:
+                if error.errno in _NOT_AT_HAND:
+                    return None
+                raise
+        return bytes(buffer) if count == size else None
 
     def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
         assert offset >= 0, offset

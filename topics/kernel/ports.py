@@ -36,6 +36,10 @@ class Disk(Protocol):
         """Bytes [offset, offset + size) of the file, shorter only at its end."""
         ...
 
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
+        """All of the bytes if they are at hand in memory, else None. Waits for no disk."""
+        ...
+
     def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
         """Write the chunks one after another at `offset`. A short write raises (storage 3)."""
         ...

@@ -76,6 +76,10 @@ class SimDisk:
         assert size >= 0, size
         return self._do(Call("read", path, offset, size), self._store.read)
 
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
+        data = self.read(path, offset, size)
+        return data if len(data) == size else None
+
     def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
         assert offset >= 0, offset
         data = b"".join(chunks)
