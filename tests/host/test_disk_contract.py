@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from topics.host.disk import OsDisk, SystemCalls
+from topics.host.memory import MemoryDisk
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Disk
 from topics.testing.simdisk import SimDisk
 
 
-@pytest.fixture(params=["os", "os with one descriptor", "simulated"])
+@pytest.fixture(params=["os", "os with one descriptor", "simulated", "memory"])
 def disk(request, tmp_path):
-    if request.param == "simulated":
-        yield SimDisk()
+    if request.param in ("simulated", "memory"):
+        yield SimDisk() if request.param == "simulated" else MemoryDisk()
         return
     disk = OsDisk(tmp_path, open_files_max=1 if "one" in request.param else 128)
     yield disk
@@ -468,6 +469,34 @@ class TestOperatingSystem:
 
         assert (tmp_path / "wal" / "a").stat().st_mode & 0o777 == 0o600
         assert (tmp_path / "wal").stat().st_mode & 0o777 == 0o700
+
+
+class TestMemory:
+    def test_what_does_not_fit_is_refused_and_the_space_comes_back(self):
+        disk = MemoryDisk(1000)
+        disk.create("a", 600)
+        for call in (
+            lambda: disk.create("b", 401),
+            lambda: disk.extend("a", 1001),
+            lambda: disk.write("a", 1000, [b"x"]),
+        ):
+            with pytest.raises(OSError, match="No space left"):
+                call()
+        assert (disk.free_bytes(), disk.size("a"), disk.size("b")) == (400, 600, None)
+        disk.create("b", 400)
+        disk.create("b", 100)
+        assert disk.free_bytes() == 300
+        disk.rename("b", "a")
+        assert disk.free_bytes() == 900
+        disk.truncate("a", 40)
+        disk.write("a", 40, [b"0123456789"])
+        assert disk.free_bytes() == 950
+        disk.unlink("a")
+
+        assert disk.free_bytes() == 1000
+
+    def test_it_has_a_bound_by_itself(self):
+        assert 0 < MemoryDisk().capacity < 2**48
 
 
 def open_descriptors() -> int:
