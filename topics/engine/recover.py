@@ -8,7 +8,8 @@ missing between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -24,6 +25,7 @@ from topics.log.regions import WalFileId
 from topics.log.topic import Topic
 
 ShardKey = tuple[int, int]
+REPORTS: Final = 100  # of progress, in all
 
 
 @attrs.frozen(kw_only=True)
@@ -72,13 +74,25 @@ class Recovered:
         return bool(self.damages)
 
 
-def recover(verdicts: Mapping[ShardKey, Verdict]) -> Recovered:
-    """Fold the kept items of every shard, generations in order, shard 0 of each first."""
+def recover(
+    verdicts: Mapping[ShardKey, Verdict], *, progress: Callable[[float], None] | None = None
+) -> Recovered:
+    """Fold the kept items of every shard, generations in order, shard 0 of each first.
+
+    `progress` is told now and then which share of the items is folded; the last time 1.
+    """
     folding = _Folding()
+    total = sum(len(seen.items) for verdict in verdicts.values() for seen in verdict.looks)
+    step, done = max(1, total // REPORTS), 0
     for key in sorted(verdicts):
         verdict = verdicts[key]
         for item, file in verdict.items():
             folding.add(item, file, whole=verdict.state is not State.CORRUPT)
+            done += 1
+            if progress is not None and done % step == 0:
+                progress(min(done / total, 1.0))  # a damaged log gives items that are in no total
+    if progress is not None:
+        progress(1.0)
     catalog = folding.catalog
     for key in sorted(verdicts):  # behind everything intact: what a broken head claims is the weakest witness
         folding.damages += _name_damages(catalog, verdicts[key])

@@ -9,6 +9,7 @@ let the new boot id into LOCK.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -32,6 +33,9 @@ from topics.kernel.errors import invalid
 from topics.kernel.limits import MIB, WAL_SHARDS_MAX, ZERO_FILL_CHUNK, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.regions import WalFileId
+
+JUDGED: Final = 0.5  # of the progress, when everything is read and judged
+FOLDED: Final = 0.45  # of the progress, for folding it; the rest is repair
 
 
 @attrs.frozen(kw_only=True)
@@ -75,8 +79,12 @@ def open_store(
     machine_restarted: bool,
     confirm: Callable[[], None],
     options: StoreOptions | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Opened:
     """Recover the directory and make its engine. `where`: its name in messages.
+
+    `progress` is told, by this thread, how far that is: up to a half by bytes read and judged, then by frames folded,
+    1 when the store is ready. It never falls.
 
     Raises:
         CannotOpen: foreign or newer directory.
@@ -87,13 +95,12 @@ def open_store(
     if form is None:
         form = Format(options.shards or 1, 0)
         write_format(disk, form)
-    verdicts = {
-        (generation, shard): _judge_shard(disk, generation, shard, same_boot=not machine_restarted)
-        for generation, shard in find_shards(disk)
-    }
-    recovered = recover(verdicts)
+    tell = progress or _tell_nobody
+    verdicts = _judge(disk, same_boot=not machine_restarted, progress=tell)
+    recovered = recover(verdicts, progress=lambda share: tell(JUDGED + share * FOLDED))
     recovered = attrs.evolve(recovered, damages=[*_absent_shards(form, verdicts), *recovered.damages])
     if recovered.read_only:
+        tell(1.0)
         return _damaged(clock, form, recovered, options)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
@@ -122,6 +129,7 @@ def open_store(
         if writer.failed is not None:
             raise writer.failed
     confirm()
+    tell(1.0)
     return Opened(
         engine=engine,
         writers=writers,
@@ -131,12 +139,25 @@ def open_store(
     )
 
 
-def _judge_shard(disk: Disk, generation: int, shard: int, *, same_boot: bool) -> Verdict:
-    looks = []
-    for file in find_wal_files(disk, generation, shard):
-        path = wal_path(file)
-        looks.append(look(file, disk.read(path, 0, disk.size(path) or 0)))
-    return judge(looks, same_boot=same_boot, named=read_hint(disk, generation, shard))
+def _tell_nobody(progress: float) -> None:
+    assert 0 <= progress <= 1
+
+
+def _judge(disk: Disk, *, same_boot: bool, progress: Callable[[float], None]) -> Mapping[ShardKey, Verdict]:
+    """Every shard of every generation, file by file."""
+    files = {key: find_wal_files(disk, *key) for key in find_shards(disk)}
+    sizes = {file: disk.size(wal_path(file)) or 0 for found in files.values() for file in found}
+    total, done = max(1, sum(sizes.values())), 0
+    verdicts = {}
+    for (generation, shard), found in files.items():
+        looks = []
+        for file in found:
+            progress(JUDGED * done / total)
+            looks.append(look(file, disk.read(wal_path(file), 0, sizes[file])))
+            done += sizes[file]
+        named = read_hint(disk, generation, shard)
+        verdicts[generation, shard] = judge(looks, same_boot=same_boot, named=named)
+    return verdicts
 
 
 def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[DamageReport]:
