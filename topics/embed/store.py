@@ -7,11 +7,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,17 +24,15 @@ from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
-from topics.host.clock import SystemClock
 from topics.host.compress import compress_records, decompress_fitting
+from topics.host.directory import Directory
 from topics.host.disk import OsDisk
-from topics.host.entropy import SystemEntropy
-from topics.host.layout import read_format
 from topics.host.lock import DirectoryLock
-from topics.host.opening import Opened, StoreOptions, open_store
+from topics.host.opening import Opened, StoreOptions
 from topics.host.walfile import wal_path
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig, parse_config
-from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Unusable, invalid
+from topics.kernel.errors import Corrupt, Fatal, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
@@ -57,34 +53,9 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
     Raises:
         CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
     """
-    root = Path(path)
-    _prepare(root, create=create)
-    try:
-        disk = OsDisk(root)
-    except OSError as error:
-        raise _cannot_open(root, error) from error
-    lock: DirectoryLock | None = None
-    try:
-        read_format(disk, str(root))  # before LOCK is made: a foreign directory is not touched
-        lock = DirectoryLock.acquire(root)
-        opened = open_store(
-            disk,
-            clock or SystemClock(),
-            SystemEntropy(),
-            where=str(root),
-            machine_restarted=lock.machine_restarted,
-            confirm=lock.confirm,
-            options=options,
-        )
-    except BaseException as error:
-        disk.close()
-        if lock is not None:
-            lock.release()
-        cause = error.__cause__ if isinstance(error, Fatal) else error
-        if isinstance(cause, OSError):
-            raise _cannot_open(root, cause) from error
-        raise
-    return Store(opened, disk, lock=lock, where=str(root))
+    directory = Directory.claim(path, create=create)
+    opened = directory.recover(clock=clock, options=options)
+    return Store(opened, directory.disk, lock=directory.lock, where=str(directory.root))
 
 
 class Store:
@@ -266,31 +237,3 @@ def _damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
         seq=seq,
         files=files,
     )
-
-
-def _prepare(root: Path, *, create: bool) -> None:
-    try:
-        if create:
-            root.mkdir(parents=True, exist_ok=True)
-        elif not root.exists():
-            raise CannotOpen(
-                Unusable.MISSING, f"{root} does not exist; nothing has been stored there yet", path=str(root)
-            )
-    except FileExistsError:
-        pass  # said better by the next check
-    except OSError as error:
-        raise _cannot_open(root, error) from error
-    if not root.is_dir():
-        raise CannotOpen(Unusable.NOT_A_DIRECTORY, f"{root} is not a directory", path=str(root))
-
-
-def _cannot_open(root: Path, error: OSError) -> CannotOpen:
-    if isinstance(error, PermissionError):
-        return CannotOpen(
-            Unusable.UNWRITABLE, f"{root} cannot be written by this user ({error.strerror})", path=str(root)
-        )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return CannotOpen(
-            Unusable.NO_SPACE, f"{root}: no space left on the device; free some", path=str(root)
-        )
-    return CannotOpen(Unusable.UNWRITABLE, f"{root} cannot be opened: {error}", path=str(root))

@@ -1,0 +1,117 @@
+"""A data directory on its way to being a store: claimed first, then recovered (storage 1 and 4).
+
+Two steps, because they differ: `claim` is quick and says at once that a directory is in use, foreign or unwritable;
+`recover` reads the whole log and may take minutes. A server tells its callers in between that it is not ready. Each
+either does what it says or leaves nothing held.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from topics.host.clock import SystemClock
+from topics.host.disk import OsDisk
+from topics.host.entropy import SystemEntropy
+from topics.host.layout import read_format
+from topics.host.lock import DirectoryLock
+from topics.host.opening import Opened, StoreOptions, open_store
+from topics.kernel.errors import CannotOpen, Fatal, Unusable
+from topics.kernel.ports import Clock
+
+
+class Directory:
+    """A directory that this process owns, until `release`."""
+
+    def __init__(self, root: Path, disk: OsDisk, lock: DirectoryLock) -> None:
+        self.root = root
+        self.disk = disk
+        self.lock = lock
+
+    @classmethod
+    def claim(cls, path: str | os.PathLike[str], *, create: bool = True) -> Self:
+        """Become the owner; make the directory if it is not there and `create` is true.
+
+        Raises:
+            CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
+        """
+        root = Path(path)
+        _prepare(root, create=create)
+        try:
+            disk = OsDisk(root)
+        except OSError as error:
+            raise _cannot_open(root, error) from error
+        try:
+            read_format(disk, str(root))  # before LOCK is made: a foreign directory is not touched
+            return cls(root, disk, DirectoryLock.acquire(root))
+        except BaseException as error:
+            disk.close()
+            if isinstance(error, OSError):
+                raise _cannot_open(root, error) from error
+            raise
+
+    def recover(
+        self,
+        *,
+        clock: Clock | None = None,
+        options: StoreOptions | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> Opened:
+        """Read the log, repair its tail, go on. If it fails, the directory is released.
+
+        Raises:
+            CannotOpen: the disk failed; the message says what to do.
+        """
+        try:
+            return open_store(
+                self.disk,
+                clock or SystemClock(),
+                SystemEntropy(),
+                where=str(self.root),
+                machine_restarted=self.lock.machine_restarted,
+                confirm=self.lock.confirm,
+                options=options,
+                progress=progress,
+            )
+        except BaseException as error:
+            self.release()
+            cause = error.__cause__ if isinstance(error, Fatal) else error
+            if isinstance(cause, OSError):
+                raise _cannot_open(self.root, cause) from error
+            raise
+
+    def release(self) -> None:
+        """Give it free. Twice is fine."""
+        self.disk.close()
+        self.lock.release()
+
+
+def _prepare(root: Path, *, create: bool) -> None:
+    try:
+        if create:
+            root.mkdir(parents=True, exist_ok=True)
+        elif not root.exists():
+            raise CannotOpen(
+                Unusable.MISSING, f"{root} does not exist; nothing has been stored there yet", path=str(root)
+            )
+    except FileExistsError:
+        pass  # said better by the next check
+    except OSError as error:
+        raise _cannot_open(root, error) from error
+    if not root.is_dir():
+        raise CannotOpen(Unusable.NOT_A_DIRECTORY, f"{root} is not a directory", path=str(root))
+
+
+def _cannot_open(root: Path, error: OSError) -> CannotOpen:
+    if isinstance(error, PermissionError):
+        return CannotOpen(
+            Unusable.UNWRITABLE, f"{root} cannot be written by this user ({error.strerror})", path=str(root)
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CannotOpen(
+            Unusable.NO_SPACE, f"{root}: no space left on the device; free some", path=str(root)
+        )
+    return CannotOpen(Unusable.UNWRITABLE, f"{root} cannot be opened: {error}", path=str(root))
