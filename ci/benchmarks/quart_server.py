@@ -1,0 +1,31 @@
+"""The Quart-only server: the same write as a Quart-Trio app on Hypercorn, as its documentation would have it."""
+
+from __future__ import annotations
+
+import socket
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve as serve_app
+from quart import Response, request
+from quart_trio import QuartTrio
+
+from ci.benchmarks.floor_commit import Commit, main
+
+
+async def serve(commit: Commit, listening: socket.socket) -> None:
+    app = QuartTrio("bench")
+
+    @app.post("/v0/topics/<topic>")
+    async def write(topic: str) -> Response:
+        answer = await commit.write(await request.get_data())
+        return Response(answer, content_type="application/json")
+
+    config = Config()
+    config.bind = [f"fd://{listening.detach()}"]
+    config.errorlog = None
+    await serve_app(app, config, shutdown_trigger=trio.sleep_forever)
+
+
+if __name__ == "__main__":
+    main(serve)
