@@ -18,7 +18,7 @@ from topics.codec.wire import check_json, check_json_many, copy_json
 from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, Limits
+from topics.kernel.limits import JSON_DEPTH_MAX, READ_NODES_MAX, TTL_MS_MAX, Limits
 
 BYTES_CONTENT_TYPE: Final = b"application/octet-stream"
 _FIELDS: Final = frozenset(
@@ -61,7 +61,7 @@ def take_records(records: Iterable[Any], *, node: str | None, limits: Limits) ->
     if default_node is not None:
         own = columns.node or [b""] * len(columns)
         columns.node = [name or default_node for name in own]
-    _check_sizes(columns, limits)
+    check_sizes(columns, limits)
     return columns
 
 
@@ -181,10 +181,7 @@ class _Intake:
                 bytes_max = getattr(limits, f"{name}_bytes")
                 self._set(i, name, text_bytes(field, value, bytes_max=bytes_max), b"")
             case "dedup_id":
-                dedup_id = text_bytes(field, value, bytes_max=limits.dedup_id_bytes)
-                if dedup_id.startswith(_RESERVED_DEDUP):
-                    raise invalid(field, "ids that start with `dl:` or `sched:` are reserved")
-                self._set(i, name, dedup_id, b"")
+                self._set(i, name, dedup_bytes(field, value, limits), b"")
             case "meta":
                 self._set(i, name, encode_meta(field, value, limits), b"")
             case "priority":
@@ -201,6 +198,14 @@ class _Intake:
         column = self.optional[name]
         absent = None if name in ("ttl_ms", "priority", "delay_ms") else b""
         return column + [absent] * (len(self.data) - len(column))
+
+
+def dedup_bytes(field: str, value: object, limits: Limits) -> bytes:
+    """A dedup id as bytes."""
+    dedup_id = text_bytes(field, value, bytes_max=limits.dedup_id_bytes)
+    if dedup_id.startswith(_RESERVED_DEDUP):
+        raise invalid(field, "ids that start with `dl:` or `sched:` are reserved")
+    return dedup_id
 
 
 def encode_meta(field: str, value: object, limits: Limits) -> bytes:
@@ -226,7 +231,8 @@ def encode_meta(field: str, value: object, limits: Limits) -> bytes:
     return encoded if value else b""
 
 
-def _check_sizes(columns: RecordColumns, limits: Limits) -> None:
+def check_sizes(columns: RecordColumns, limits: Limits) -> None:
+    """The bound of a record, which is of its `data` and `meta` together."""
     sizes = columns.sizes
     if columns.meta is None and columns.size_longest <= limits.record_bytes:
         return
@@ -255,3 +261,27 @@ def _finite(value: object) -> bool:
         elif isinstance(item, (list, tuple, set, frozenset)):
             unseen.extend(item)
     return True
+
+
+def key_bytes(key: str, limits: Limits) -> bytes:
+    """An idempotency key as bytes; its limit is in characters."""
+    encoded = text_bytes("idempotency_key", key, bytes_max=4 * limits.idempotency_key_chars)
+    if len(key) > limits.idempotency_key_chars:
+        raise invalid(
+            "idempotency_key",
+            f"{len(key)} characters are more than the limit of {limits.idempotency_key_chars}",
+            limit=limits.idempotency_key_chars,
+        )
+    return encoded
+
+
+def take_nodes(node: str | Iterable[str] | None, limits: Limits) -> frozenset[bytes]:
+    """A reader's own names."""
+    if node is None:
+        return frozenset()
+    if not isinstance(node, Iterable):
+        raise invalid("node", f"must be a name or a list of names, not {type(node).__name__}")
+    names = [node] if isinstance(node, str) else list(islice(node, READ_NODES_MAX + 1))
+    if len(names) > READ_NODES_MAX:
+        raise invalid("node", f"more than the limit of {READ_NODES_MAX} nodes", limit=READ_NODES_MAX)
+    return frozenset(text_bytes("node", name, bytes_max=limits.node_bytes) for name in names)

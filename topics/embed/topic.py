@@ -6,17 +6,16 @@ It checks and shapes what the caller gives; the store carries it out. The topic 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from topics.embed.intake import take_records
+from topics.embed.intake import key_bytes, take_nodes, take_records
 from topics.embed.page import Page, Record
 from topics.engine.commands import Append, DeleteRecords, PutTopic
 from topics.engine.replies import Appended, RecordsDeleted, TopicPut, TopicState
-from topics.kernel.checks import flag, seq_number, text_bytes, whole_number
+from topics.kernel.checks import flag, seq_number, whole_number
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import invalid
-from topics.kernel.limits import READ_LIMIT_DEFAULT, READ_NODES_MAX, Limits
+from topics.kernel.limits import READ_LIMIT_DEFAULT
 from topics.log.diff import DiffQuery
 from topics.log.floors import Gap
 from topics.log.match import parse_match
@@ -85,7 +84,7 @@ class Topic:
         command = Append(
             topic=self.name,
             records=take_records(records, node=node, limits=store.limits),
-            idempotency_key=None if idempotency_key is None else _key(idempotency_key, store.limits),
+            idempotency_key=None if idempotency_key is None else key_bytes(idempotency_key, store.limits),
             expected_head=None if expected_head is None else seq_number("expected_head", expected_head),
             create=flag("create", create),
         )
@@ -121,7 +120,7 @@ class Topic:
             from_ts=None if from_ts is None else seq_number("from_ts", from_ts),
             epoch=None if epoch is None else whole_number("epoch", epoch),
             limit=min(whole_number("limit", limit) or READ_LIMIT_DEFAULT, limits.read_limit),
-            nodes=_nodes(node, limits),
+            nodes=take_nodes(node, limits),
             match=None if match is None else parse_match(match, tag_bytes_max=limits.tag_bytes),
             bytes_max=min(
                 whole_number("max_bytes", max_bytes) or limits.page_bytes_default, limits.page_bytes
@@ -196,25 +195,3 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r})"
-
-
-def _key(key: str, limits: Limits) -> bytes:
-    encoded = text_bytes("idempotency_key", key, bytes_max=4 * limits.idempotency_key_chars)
-    if len(key) > limits.idempotency_key_chars:
-        raise invalid(
-            "idempotency_key",
-            f"{len(key)} characters are more than the limit of {limits.idempotency_key_chars}",
-            limit=limits.idempotency_key_chars,
-        )
-    return encoded
-
-
-def _nodes(node: str | Iterable[str] | None, limits: Limits) -> frozenset[bytes]:
-    if node is None:
-        return frozenset()
-    if not isinstance(node, Iterable):
-        raise invalid("node", f"must be a name or a list of names, not {type(node).__name__}")
-    names = [node] if isinstance(node, str) else list(islice(node, READ_NODES_MAX + 1))
-    if len(names) > READ_NODES_MAX:
-        raise invalid("node", f"more than the limit of {READ_NODES_MAX} nodes", limit=READ_NODES_MAX)
-    return frozenset(text_bytes("node", name, bytes_max=limits.node_bytes) for name in names)

@@ -218,7 +218,7 @@ class EngineState:
         assert lane.in_flight >= 0
         if lane.topic is not None and lane.topic_id in self.catalog.topics:
             self.watch_expiry(lane)
-            self.effects.dirty[lane.name] = None
+        self.effects.dirty[lane.name] = None  # a deletion is news too
         self.wake(lane)
 
     def finish_entry(self, entry: Entry) -> None:

@@ -66,17 +66,17 @@ class ShardWriter:
 
     def write(self, plan: PlannedWrite) -> OSError | None:
         """Hand the batch to the operating system. An error is a value: the caller fails the batch."""
-        return self._run(plan.write)
+        return self.carry_out(plan.write)
 
     def sync(self, plan: PlannedWrite) -> OSError | None:
-        return self._run(plan.sync)
+        return self.carry_out(plan.sync)
 
     def write_and_sync(self, plan: PlannedWrite) -> tuple[bool, OSError | None]:
         """Both in a row, for a silent batch: whether the write was done, and the error of what was not."""
-        error = self._run(plan.write)
+        error = self.carry_out(plan.write)
         if error is not None:
             return False, error
-        return True, self._run(plan.sync)
+        return True, self.carry_out(plan.sync)
 
     def after_write(self, batch: WalBatch, plan: PlannedWrite) -> None:
         self.wal.wrote()
@@ -100,7 +100,7 @@ class ShardWriter:
     def mark(self) -> None:
         """The closing mark of an idle shard, if one is due."""
         if self.failed is None and self.wal.mark_due:
-            self.end_mark(self._run(self.begin_mark()))
+            self.end_mark(self.carry_out(self.begin_mark()))
 
     def begin_mark(self) -> Sequence[DiskOp]:
         return self.wal.closing_mark(self.engine.now_ms())
@@ -118,7 +118,7 @@ class ShardWriter:
         size = self.wanted_reserve(self.free_bytes(), needed)
         if size is None:
             return not self.disk_low
-        return self.end_reserve(size, self._run(self.wal.reserve(size)))
+        return self.end_reserve(size, self.carry_out(self.wal.reserve(size)))
 
     def free_bytes(self) -> int:
         """Free space on the disk, the last known if it will not say. A system call."""
@@ -158,7 +158,8 @@ class ShardWriter:
         fatal.__cause__ = error
         return fatal
 
-    def _run(self, ops: Sequence[DiskOp]) -> OSError | None:
+    def carry_out(self, ops: Sequence[DiskOp]) -> OSError | None:
+        """System calls; an error is a value."""
         try:
             run(self.disk, ops)
         except OSError as error:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Edge(Protocol):
-    """A byte stream. Calls raise `trio.BrokenResourceError` or `trio.ClosedResourceError` when it has ended under them."""
+    """A byte stream. Calls raise `trio.BrokenResourceError` or `trio.ClosedResourceError` when it has ended."""
 
     async def receive(self) -> bytes:
         """Some bytes, at least one; `b""` when the peer has ended its side."""

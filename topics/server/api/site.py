@@ -67,6 +67,7 @@ class Site:
         self.progress = 0.0  # of recovery, 0 to 1
         self.draining = False
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
+        self.bugs = 0
         self._runtime: Runtime | None = None
         self._held_bytes = 0
 
@@ -189,7 +190,8 @@ class Site:
 
     def failed(self, bug: Exception, where: str) -> Answer:
         """A programmer's error in a handler."""
-        log.exception("request.bug", route=where, exc_info=bug)
+        self.bugs += 1
+        log.exception("request.bug", where=where, exc_info=bug)
         message = "an internal error; the server's log has it, and it is a bug: please report it"
         return error_answer(Rejected(Code.INTERNAL, message), closes=True)
 

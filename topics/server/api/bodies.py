@@ -1,0 +1,199 @@
+"""The body of a write, as the command the engine takes (http-api 4).
+
+Records are decoded once, typed, their payloads left as the text they came in (`Raw`): stored and returned byte for
+byte. What a decoder for speed does not look at is checked on the whole body: UTF-8, and nesting. Unknown fields are
+ignored; a field that is null is absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
+from topics.embed.intake import check_sizes, dedup_bytes, encode_meta, key_bytes
+from topics.engine.commands import DEFAULT_CONFIG, Append
+from topics.kernel.checks import text_bytes
+from topics.kernel.columns import RecordColumns
+from topics.kernel.config import parse_config
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
+
+_PRIORITY_MAX: Final = 9
+_WRAP: Final = 3  # levels around a payload: body, records, record
+_PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
+
+
+class RecordIn(msgspec.Struct):
+    """A record as a client writes it."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    key: str | None = None
+    dedup_id: str | None = None
+    ttl_ms: int | None = None
+    priority: int | None = None
+    delay_ms: int | None = None
+    meta: dict[str, str] | None = None
+
+
+class WriteIn(msgspec.Struct):
+    """The body of a write."""
+
+    records: list[RecordIn]
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: msgspec.Raw | None = None
+    disable_backpressure: bool | None = None
+    expected_head: int | None = None
+    return_seqs: bool | None = None
+
+
+@attrs.frozen
+class WriteWish:
+    command: Append
+    return_seqs: bool
+
+
+_decoder: Final = msgspec.json.Decoder(WriteIn)
+_extras: Final = attrgetter("tag", "node", "key", "dedup_id", "ttl_ms", "priority", "delay_ms")
+_meta: Final = attrgetter("meta")
+_data: Final = attrgetter("data")
+_NO_EXTRAS: Final = {(None,) * 7}
+_TEXTS: Final = ("tag", "node", "key")
+
+
+def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) -> WriteWish:
+    """The command of a write's body.
+
+    Raises:
+        Rejected: naming the field or the limit; nothing was written.
+    """
+    write = _decoded(body)
+    if len(write.records) > limits.records_per_write:
+        raise Rejected(
+            Code.BATCH_TOO_LARGE,
+            f"records: {len(write.records)} records are more than the limit of {limits.records_per_write} a write",
+            limit=limits.records_per_write,
+        )
+    data = list(map(bytes, map(_data, write.records)))
+    _check_text(body, data, len(write.records))
+    columns = _columns(write, data, limits)
+    check_sizes(columns, limits)
+    head = write.expected_head
+    config = DEFAULT_CONFIG
+    if write.config is not None and bytes(write.config) != b"null":
+        config = parse_config(msgspec.json.decode(write.config), record_bytes_max=limits.record_bytes)
+    elif limits.record_bytes != DEFAULT_CONFIG.max_record_bytes:
+        config = parse_config({}, record_bytes_max=limits.record_bytes)
+    command = Append(
+        topic=topic,
+        records=columns,
+        idempotency_key=None if write.idempotency_key is None else key_bytes(write.idempotency_key, limits),
+        expected_head=None if head is None else min(_natural("expected_head", head), U64_MAX),
+        create=auto_create if write.create is None else write.create,
+        config=config,
+    )
+    return WriteWish(command, bool(write.return_seqs))
+
+
+def _decoded(body: bytes) -> WriteIn:
+    try:
+        return _decoder.decode(body)
+    except RecursionError:
+        raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        check_json(body or b"{}")  # is it JSON at all?
+        message = str(error)
+        place = _PLACE.search(message)
+        field = place[1] if place is not None and place[1] else "body"
+        raise invalid(field, message[: place.start()] if place is not None else message) from None
+
+
+def _check_text(body: bytes, data: Sequence[bytes], count: int) -> None:
+    """UTF-8, and nesting in the body and in each payload. A payload may nest 200 deep, whatever is around it."""
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise invalid("body", f"is not UTF-8 (byte {error.start})") from None
+    longest = max(map(len, data), default=0)
+    if longest > FLAT_BYTES:
+        for i, text in enumerate(data):
+            if not depth_fits(text, JSON_DEPTH_MAX):
+                raise invalid(
+                    f"records[{i}].data", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX
+                )
+    openers = body.count(b"{") + body.count(b"[") - sum(t.count(b"{") + t.count(b"[") for t in data)
+    if openers > count + 2 and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
+        raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
+
+
+def _columns(write: WriteIn, data: list[bytes], limits: Limits) -> RecordColumns:
+    records = write.records
+    optional: dict[str, Any] = {}
+    if set(map(_extras, records)) != _NO_EXTRAS:
+        for name in _TEXTS:
+            optional[name] = _texts(
+                name, [getattr(r, name) for r in records], getattr(limits, f"{name}_bytes")
+            )
+        optional["dedup_id"] = _dedup_ids([r.dedup_id for r in records], limits)
+        optional["ttl_ms"] = _numbers("ttl_ms", [r.ttl_ms for r in records], TTL_MS_MAX)
+        optional["priority"] = _numbers("priority", [r.priority for r in records], _PRIORITY_MAX)
+        optional["delay_ms"] = _numbers("delay_ms", [r.delay_ms for r in records], TTL_MS_MAX)
+    metas = list(map(_meta, records))
+    if any(metas):
+        optional["meta"] = [
+            b"" if not meta else encode_meta(f"records[{i}].meta", meta, limits)
+            for i, meta in enumerate(metas)
+        ]
+    if write.node is not None:
+        default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
+        own = optional.get("node")
+        optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
+    return RecordColumns(data, **optional)
+
+
+def _texts(name: str, texts: list[str | None], bytes_max: int) -> list[bytes] | None:
+    if not any(text is not None for text in texts):
+        return None
+    try:
+        column = [b"" if text is None else text.encode() for text in texts]
+    except UnicodeEncodeError:
+        column = []
+    if len(column) != len(texts) or max(map(len, column)) > bytes_max or "" in texts:
+        for i, text in enumerate(texts):
+            if text is not None:
+                text_bytes(f"records[{i}].{name}", text, bytes_max=bytes_max)
+    return column
+
+
+def _dedup_ids(texts: list[str | None], limits: Limits) -> list[bytes] | None:
+    if not any(text is not None for text in texts):
+        return None
+    return [
+        b"" if text is None else dedup_bytes(f"records[{i}].dedup_id", text, limits)
+        for i, text in enumerate(texts)
+    ]
+
+
+def _numbers(name: str, numbers: list[int | None], most: int) -> list[int | None] | None:
+    if not any(number is not None for number in numbers):
+        return None
+    return [
+        None if number is None else min(_natural(f"records[{i}].{name}", number), most)
+        for i, number in enumerate(numbers)
+    ]
+
+
+def _natural(field: str, number: int) -> int:
+    if number < 0:
+        raise invalid(field, f"must not be negative, not {number}")
+    return number

@@ -1,0 +1,209 @@
+"""Records: write, diff, delete (http-api 4 to 6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from topics.codec.frame import FrameView
+from topics.codec.wire import page_json
+from topics.embed.intake import take_nodes
+from topics.embed.page import tombstone_fields
+from topics.engine.commands import DeleteRecords
+from topics.engine.replies import Appended, RecordsDeleted
+from topics.kernel.checks import clamped, flag, seq_number, whole_number
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.limits import READ_LIMIT_DEFAULT
+from topics.log.diff import Account, DiffPlan, DiffQuery
+from topics.log.match import parse_match
+from topics.server.api.bodies import decode_write
+from topics.server.api.call import Call
+from topics.server.api.message import Answer
+
+WAIT_MS_MAX: Final = 30_000
+_BOOL: Final = (b"false", b"true")
+
+
+async def write_records(call: Call) -> Answer:
+    """Append records, all or nothing."""
+    name = call.topic()
+    return_seqs = call.flag("return_seqs", default=False)
+    options = call.site.options
+    wish = decode_write(name, call.body, options.limits, auto_create=options.auto_create)
+    runtime = call.runtime
+    reply = await runtime.append(wish.command)
+    body = appended_json(name, reply, with_seqs=return_seqs or wish.return_seqs)
+    return Answer(201 if reply.created else 200, body + call.performance() + b"}")
+
+
+def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
+    """The answer to a write, but for its end: a format string, because it is made once a write."""
+    same = reply.same_body
+    return (
+        b'{"topic":"%b","first_seq":%b,"last_seq":%b%b,"head_seq":%d,"durable_seq":%d,"count":%d%b,"created":%b,"deduped":%b%b'
+        % (
+            topic.encode(),  # a checked name has nothing to escape
+            b"null" if reply.first_seq is None else b"%d" % reply.first_seq,
+            b"null" if reply.last_seq is None else b"%d" % reply.last_seq,
+            b',"seqs":[%b]' % ",".join(map(str, reply.seqs)).encode() if with_seqs else b"",
+            reply.head_seq,
+            reply.durable_seq,
+            reply.count,
+            b',"duplicates":%d' % reply.duplicates if reply.duplicates else b"",
+            _BOOL[reply.created],
+            _BOOL[reply.deduped],
+            b"" if same is None else b',"same_body":' + _BOOL[same],
+        )
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """A diff as asked, every field checked."""
+
+    query: DiffQuery
+    wait_ms: int
+    account: bool
+    include_tags: bool
+    include_meta: bool
+    include_data: bool
+
+
+def parse_reading(name: str, fields: dict[str, Any], call: Call) -> Reading:
+    """A diff's body. Unknown fields are ignored.
+
+    Raises:
+        Rejected: invalid_request, naming the field; consumer_not_found.
+    """
+    limits = call.site.options.limits
+    starts = [field for field in ("from_seq", "from_ts", "consumer") if fields.get(field) is not None]
+    if len(starts) > 1:
+        raise invalid(starts[1], f"give one of from_seq, from_ts and consumer, not also {starts[0]}")
+    auto_commit = flag("auto_commit", fields.get("auto_commit", False))
+    if "consumer" in starts:
+        call.runtime.engine.topic_state(name)  # 404 topic_not_found first
+        raise Rejected(
+            Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {fields['consumer']!r:.80}", topic=name
+        )
+    if auto_commit:
+        raise invalid("auto_commit", "goes with a consumer")
+    match, epoch, from_ts = fields.get("match"), fields.get("epoch"), fields.get("from_ts")
+    query = DiffQuery(
+        topic=name,
+        from_seq=seq_number("from_seq", fields.get("from_seq") or 0),
+        from_ts=None if from_ts is None else seq_number("from_ts", from_ts),
+        epoch=None if epoch is None else whole_number("epoch", epoch),
+        limit=min(whole_number("limit", fields.get("limit", 0)) or READ_LIMIT_DEFAULT, limits.read_limit),
+        nodes=take_nodes(fields.get("node"), limits),
+        match=None if match is None else parse_match(match, tag_bytes_max=limits.tag_bytes),
+        bytes_max=min(
+            whole_number("max_batch_bytes", fields.get("max_batch_bytes", 0)) or limits.page_bytes_default,
+            limits.page_bytes,
+        ),
+    )
+    return Reading(
+        query=query,
+        wait_ms=clamped("wait_ms", fields.get("wait_ms", 0), low=0, high=WAIT_MS_MAX),
+        account=flag("account", fields.get("account", False)),
+        include_tags=flag("include_tags", fields.get("include_tags", False)),
+        include_meta=flag("include_meta", fields.get("include_meta", True)),
+        include_data=flag("include_data", fields.get("include_data", True)),
+    )
+
+
+async def diff_records(call: Call) -> Answer:
+    """One page, waited for if asked."""
+    name = call.topic()
+    reading = parse_reading(name, call.fields(), call)
+    plan, views = await call.runtime.read(reading.query)
+    if reading.wait_ms and waits_on(plan):
+        plan, views = await _long_poll(call, reading, plan, views)
+    return page_answer(call, reading, plan, views)
+
+
+def waits_on(plan: DiffPlan) -> bool:
+    """True if a long poll goes on: nothing to deliver, nothing lost, and the head is reached."""
+    return not plan.seqs and plan.gap is None and plan.caught_up
+
+
+async def _long_poll(
+    call: Call, reading: Reading, plan: DiffPlan, views: Sequence[FrameView]
+) -> tuple[DiffPlan, Sequence[FrameView]]:
+    """Until there is something to say or the time is over. Seqs passed meanwhile stay in the account."""
+    runtime, query, first = call.runtime, reading.query, plan
+    deadline = trio.current_time() + reading.wait_ms / 1000
+    passed = plan.account
+    with trio.move_on_at(deadline) as until:
+        async with call.peer.watch():
+            while waits_on(plan) and not runtime.closing:
+                await runtime.hub.wait(query.topic)
+                if query.from_ts is None:
+                    query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
+                    plan, views = await runtime.read(query)
+                    passed = (
+                        passed
+                        if plan.gap is not None and plan.epoch != first.epoch
+                        else plus(passed, plan.account)
+                    )
+                else:  # which seq a time stands for may still change
+                    plan, views = await runtime.read(query)
+                    first, passed = plan, plan.account
+    if until.cancelled_caught:
+        plan = runtime.engine.plan_diff(
+            attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, limit=0)
+        )
+    return attrs.evolve(plan, from_seq=_start(first, plan), account=passed), views
+
+
+def _start(first: DiffPlan, plan: DiffPlan) -> int:
+    """Where a page that was waited for begins: where it was asked for, unless that was in another epoch."""
+    return first.from_seq if plan.epoch == first.epoch else plan.from_seq
+
+
+def plus(one: Account, other: Account) -> Account:
+    """The account of two stretches that adjoin."""
+    return Account(*(a + b for a, b in zip(attrs.astuple(one), attrs.astuple(other), strict=True)))
+
+
+def page_answer(call: Call, reading: Reading, plan: DiffPlan, views: Sequence[FrameView]) -> Answer:
+    body = page_json(
+        views,
+        topic=plan.topic,
+        epoch=plan.epoch,
+        from_seq=plan.from_seq,
+        next_from_seq=plan.next_from_seq,
+        head_seq=plan.head_seq,
+        durable_seq=plan.durable_seq,
+        earliest_seq=plan.earliest_seq,
+        tombstone=None if plan.gap is None else tombstone_fields(plan.gap),
+        account=attrs.asdict(plan.account) if reading.account else None,
+        include_tags=reading.include_tags,
+        include_meta=reading.include_meta,
+        include_data=reading.include_data,
+    )
+    total_ms = (time.perf_counter() - call.started) * 1000
+    scanned = plan.next_from_seq - plan.from_seq
+    return Answer(
+        200,
+        b'%b,"performance":{"server_total_ms":%.3f,"records_scanned":%d}}' % (body[:-1], total_ms, scanned),
+    )
+
+
+async def delete_records(call: Call) -> Answer:
+    """Delete records for good, by seq, by tag, or both."""
+    name, fields, limits = call.topic(), call.fields(), call.site.options.limits
+    before_seq, match = fields.get("before_seq"), fields.get("match")
+    command = DeleteRecords(
+        topic=name,
+        before_seq=None if before_seq is None else seq_number("before_seq", before_seq),
+        match=None if match is None else parse_match(match, tag_bytes_max=limits.tag_bytes),
+    )
+    runtime = call.runtime
+    await runtime.let_time_pass(name)
+    reply = await runtime.submit(command)
+    assert isinstance(reply, RecordsDeleted)
+    return call.ok(attrs.asdict(reply))

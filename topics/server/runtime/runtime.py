@@ -1,0 +1,201 @@
+"""The engine driven by Trio: the one place of the server that touches it (architecture 3 and 4).
+
+Everything runs on the loop's thread, so no lock is needed: `submit` proposes and waits for its ticket, a shard's task
+writes, `_after_call` empties the engine's outbox behind every call that may have filled it. Only system calls leave the
+thread. A caller who is cancelled loses his answer, never his write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final
+
+import trio
+
+from topics.codec.frame import FrameView
+from topics.engine.commands import Append, Command
+from topics.engine.replies import Appended, Reply
+from topics.engine.tickets import Ticket
+from topics.host.compress import compress_records
+from topics.host.opening import Opened
+from topics.kernel.config import Compression
+from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.ports import Disk
+from topics.log.diff import DiffPlan, DiffQuery
+from topics.server.runtime.fetch import Fetcher
+from topics.server.runtime.hub import Hub
+from topics.server.runtime.log import log
+from topics.server.runtime.shard import ShardTask
+
+_ROOM_TRIES: Final = 3
+_ALARM_MIN_S: Final = 0.005
+_ALARM_MAX_S: Final = 0.1
+
+
+class Runtime:
+    """A recovered store being served. `observe_sync`: of each fdatasync, in seconds."""
+
+    def __init__(
+        self, opened: Opened, disk: Disk, *, observe_sync: Callable[[float], None] | None = None
+    ) -> None:
+        self.opened = opened
+        self.engine = opened.engine
+        self.hub = Hub()
+        self.shards = [
+            ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody)
+            for writer in opened.writers
+        ]
+        self.closing = False
+        self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
+        self._fetcher = Fetcher(disk)
+        self._in_flight = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The storage nursery: opened first, closed last. Behind it everything is written, synced and marked."""
+        async with trio.open_nursery() as writers:
+            for shard in self.shards:
+                writers.start_soon(shard.run)
+            async with trio.open_nursery() as keepers:
+                for shard in self.shards:
+                    keepers.start_soon(shard.keep_reserve)
+                keepers.start_soon(self._alarms)
+                try:
+                    yield
+                finally:
+                    self.closing = True
+                    self.hub.tell_all()
+                    keepers.cancel_scope.cancel()
+            self.engine.log_exact_heads()
+            for shard in self.shards:
+                shard.close()
+        log.info(
+            "storage.closed", failed=[shard.writer.shard for shard in self.shards if shard.writer.failed]
+        )
+
+    # Writing.
+
+    async def submit(self, command: Command, *, sync: bool = False) -> Reply:
+        """Propose, have it written as its class asks, and answer.
+
+        Raises:
+            Rejected: refused; nothing was written.
+            Fatal: the write or sync failed; the outcome is unknown until the next recovery.
+        """
+        for _ in range(_ROOM_TRIES):
+            try:
+                return await self._submit(command, sync=sync)
+            except Rejected as refused:
+                if refused.code is not Code.DISK_LOW or not await self._make_room(refused):
+                    raise
+        return await self._submit(command, sync=sync)
+
+    async def append(self, command: Append) -> Appended:
+        """Compress as the topic says, in a thread, then append."""
+        config = self.engine.topic_config(command.topic) or command.config
+        if config.compression is not Compression.NONE:
+            command = await trio.to_thread.run_sync(partial(compress_records, command, config))
+        reply = await self.submit(command)
+        assert isinstance(reply, Appended)
+        return reply
+
+    async def let_time_pass(self, topic: str) -> None:
+        """Before a read reports a floor that time alone has moved, the watermark for it is published (semantics 4).
+
+        Where none can be logged (read-only, no space) the floor stands still instead.
+        """
+        with suppress(Rejected, Fatal):
+            due = self.engine.read_due(topic)
+            if due is not None:
+                await self.submit(due)
+
+    @property
+    def in_flight(self) -> int:
+        """Commands proposed and not yet answered."""
+        return self._in_flight
+
+    # Reading.
+
+    async def read(self, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
+        """Plan, fetch, assemble (architecture 3.5).
+
+        Raises:
+            Rejected: topic_not_found.
+            Corrupt: a stored record fails its checksum, or cannot be read.
+        """
+        await self.let_time_pass(query.topic)
+        plan, views = await self._fetcher.page(self.engine, query)
+        if plan.gap is not None:
+            reason = plan.gap.reason.value
+            self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
+        return plan, views
+
+    # Inside.
+
+    async def _submit(self, command: Command, *, sync: bool) -> Reply:
+        if self.closing:
+            raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
+        try:
+            ticket = self.engine.propose(command, sync=sync)
+        finally:
+            self._after_call()
+        if not ticket.done:
+            self._in_flight += 1
+            try:
+                await _wait_done(ticket)
+            finally:
+                self._in_flight -= 1
+        return ticket.result()
+
+    async def _make_room(self, refused: Rejected) -> bool:
+        shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
+        assert isinstance(shard, int)
+        assert isinstance(needed, int)
+        return await self.shards[shard].make_room(needed)
+
+    def _after_call(self) -> None:
+        """Empty the outbox: whoever waits goes on, and shards with work are rung."""
+        engine = self.engine
+        effects = engine.take_effects()
+        for ticket in effects.finished:
+            task = ticket.waiter
+            if task is not None:
+                ticket.waiter = None
+                assert isinstance(task, trio.lowlevel.Task)
+                trio.lowlevel.reschedule(task)
+        if effects.dirty:
+            self.hub.tell(effects.dirty)
+        for shard in self.shards:
+            if engine.wants_write(shard.writer.shard):
+                shard.ring()
+
+    async def _alarms(self) -> None:
+        """What time alone brings: ticks, and batches of nothing but a timed sync."""
+        engine = self.engine
+        while True:
+            due_ms = engine.next_deadline_ms()
+            wait_s = _ALARM_MAX_S
+            if due_ms is not None:
+                now_ms = engine.now_ms()
+                if due_ms <= now_ms:
+                    engine.tick()
+                    self._after_call()
+                    for shard in self.shards:
+                        shard.ring()
+                else:
+                    wait_s = min(wait_s, (due_ms - now_ms) / 1000)
+            await trio.sleep(max(wait_s, _ALARM_MIN_S))
+
+
+async def _wait_done(ticket: Ticket) -> None:
+    def leave(_: object) -> trio.lowlevel.Abort:
+        ticket.waiter = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    ticket.waiter = trio.lowlevel.current_task()
+    await trio.lowlevel.wait_task_rescheduled(leave)
+
+
+def _nobody(_: float) -> None: ...

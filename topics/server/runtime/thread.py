@@ -1,0 +1,49 @@
+"""A thread for system calls, one a shard (performance 4): never a pool's, never Python's work.
+
+A job goes in through a queue, its end comes back by the loop's doorbell. An `OSError` is a value; anything else that a
+job raises is raised where it was asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TypeVar
+
+import outcome
+import trio
+
+T = TypeVar("T")
+_Job = tuple[Callable[[], object], trio.lowlevel.Task]
+
+
+class SystemThread:
+    """Runs one job after another. Use it from one Trio run only; `close` ends it once its jobs are done."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """The job's result. Cancellation waits for its end: what the disk has begun, nobody takes back."""
+        self._jobs.put((job, trio.lowlevel.current_task()))
+        return await trio.lowlevel.wait_task_rescheduled(_not_before_its_end)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, task = item
+            result = outcome.capture(job)
+            try:
+                self._token.run_sync_soon(trio.lowlevel.reschedule, task, result)
+            except trio.RunFinishedError:
+                return
+
+
+def _not_before_its_end(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED

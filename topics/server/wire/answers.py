@@ -1,0 +1,47 @@
+"""Answers as bytes of HTTP/1.1. What repeats is made once: status lines, and the date of the present second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from topics.server.api.message import Answer
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+
+
+class AnswerWriter:
+    """`now_s`: wall time in seconds, for `Date`."""
+
+    __slots__ = ("_date", "_now_s", "_second")
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._second = -1
+        self._date = b""
+
+    def encode(self, answer: Answer, *, without_body: bool, closes: bool, old: bool) -> bytes:
+        """`without_body`: the answer to a HEAD. `old`: to a request of HTTP/1.0, which is told if we keep open."""
+        second = int(self._now_s())
+        if second != self._second:
+            self._second = second
+            self._date = b"\r\ndate: " + formatdate(second, usegmt=True).encode() + b"\r\n"
+        body = answer.body
+        extra = b""
+        for name, value in answer.headers:
+            extra += name + b": " + value + b"\r\n"
+        if closes:
+            extra += b"connection: close\r\n"
+        elif old:
+            extra += b"connection: keep-alive\r\n"
+        return b"%bcontent-type: %b\r\ncontent-length: %d%b%b\r\n%b" % (
+            _LINES[answer.status],
+            answer.content_type,
+            len(body),
+            self._date,
+            extra,
+            b"" if without_body else body,
+        )

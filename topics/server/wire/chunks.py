@@ -1,0 +1,100 @@
+"""A body in chunks (RFC 9112 7.1), strict: a hex size, CR LF, exactly so many bytes, CR LF. Sans-IO.
+
+Extensions and trailers are read and left. Every line is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from topics.kernel.errors import invalid
+
+TRAILER_BYTES_MAX: Final = 8 * 1024
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
+
+
+class _State(Enum):
+    SIZE = "size"
+    DATA = "data"
+    DATA_END = "data end"
+    TRAILER = "trailer"
+    DONE = "done"
+
+
+class ChunkReader:
+    """Takes the bytes of a body off the front of a buffer."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self._state = _State.SIZE
+        self._left = 0
+        self._trailer_bytes = 0
+
+    @property
+    def done(self) -> bool:
+        return self._state is _State.DONE
+
+    def take(self, buffer: bytearray) -> None:
+        """Read as far as the buffer goes; what is read is removed from it.
+
+        Raises:
+            Rejected: invalid_request; nothing behind can be trusted.
+        """
+        while self._state is not _State.DONE:
+            if self._state is _State.DATA:
+                if not buffer:
+                    return
+                piece = bytes(buffer[: self._left])
+                del buffer[: len(piece)]
+                self.pieces.append(piece)
+                self.size += len(piece)
+                self._left -= len(piece)
+                if self._left == 0:
+                    self._state = _State.DATA_END
+            elif self._state is _State.DATA_END:
+                if len(buffer) < 2:
+                    if buffer and buffer[0] != 13:
+                        raise invalid("body", "a chunk is longer than its size says")
+                    return
+                if buffer[:2] != b"\r\n":
+                    raise invalid("body", "a chunk is longer than its size says")
+                del buffer[:2]
+                self._state = _State.SIZE
+            else:
+                line = _line(buffer)
+                if line is None:
+                    return
+                self._take_line(line)
+
+    def _take_line(self, line: bytes) -> None:
+        if self._state is _State.SIZE:
+            size = _SIZE.fullmatch(line)
+            if size is None:
+                raise invalid("body", "the size of a chunk is a hex number of at most 8 digits")
+            self._left = int(size[1], 16)
+            self._state = _State.DATA if self._left else _State.TRAILER
+            return
+        assert self._state is _State.TRAILER
+        self._trailer_bytes += len(line)
+        if not line:
+            self._state = _State.DONE
+        elif _TRAILER.fullmatch(line) is None or self._trailer_bytes > TRAILER_BYTES_MAX:
+            raise invalid("body", f"a trailer is NAME: VALUE, and all are at most {TRAILER_BYTES_MAX} bytes")
+
+
+def _line(buffer: bytearray) -> bytes | None:
+    end = buffer.find(b"\r\n", 0, TRAILER_BYTES_MAX + 2)
+    if end < 0:
+        bare = buffer.find(b"\n")
+        if bare >= 0 or len(buffer) > TRAILER_BYTES_MAX:
+            raise invalid(
+                "body", f"a line between chunks ends with CR LF and is at most {TRAILER_BYTES_MAX} bytes"
+            )
+        return None
+    line = bytes(buffer[:end])
+    del buffer[: end + 2]
+    return line

@@ -1,0 +1,385 @@
+"""One connection of HTTP/1.1 (architecture 5): heads and bodies in, answers out, in order.
+
+Theory. The connection owns its buffer and reads only when it needs more, so a client that sends faster than it is
+answered is held back by TCP. A request is served before the next is looked at; answers to pipelined ones are gathered
+and sent together, before anything is waited for. What is wrong before a body was read whole ends the connection: nobody
+knows where the next request begins. One cancel scope bounds whatever the peer makes us wait for; its deadline moves.
+
+Between requests a connection may be handed over: to HTTP/2 by its preface, or for a path that has no route.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum
+from types import TracebackType
+from typing import Final
+
+import attrs
+import trio
+
+from topics.kernel.errors import Code, Rejected
+from topics.server.api.edge import Edge
+from topics.server.api.message import Answer, PeerGone
+from topics.server.api.site import Admitted, Site, too_large
+from topics.server.wire.answers import CONTINUE, AnswerWriter
+from topics.server.wire.chunks import ChunkReader
+from topics.server.wire.head import WireHead, find_end, parse_head
+
+HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
+READ_AHEAD_BYTES: Final = 64 * 1024
+GATHERED_MAX: Final = 16
+_GATHERED_BYTES_MAX: Final = 256 * 1024
+_LINGER_BYTES: Final = 64 * 1024
+_LINGER_S: Final = 1.0
+
+HandOver = Callable[[Edge, bytes, bool], Awaitable[None]]
+
+
+@attrs.frozen(kw_only=True)
+class WireOptions:
+    """Bounds on a peer's slowness. `byte_rate`: bytes a second that a body and the reading of an answer keep up."""
+
+    head_s: float = 10.0
+    idle_s: float = 75.0
+    byte_rate: int = 1024
+    grace_s: float = 10.0
+    now_s: Callable[[], float] = time.time
+
+
+class _Phase(Enum):
+    IDLE = "idle"
+    HEAD = "head"
+    BODY = "body"
+    BUSY = "busy"
+    SENDING = "sending"
+
+
+class Connection:
+    """`hand_over(edge, unread, http2)` is awaited for what the wire does not serve; without it that is a 404."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        site: Site,
+        *,
+        options: WireOptions | None = None,
+        hand_over: HandOver | None = None,
+        secure: bool = False,
+    ) -> None:
+        self.edge = edge
+        self.site = site
+        self.options = options or WireOptions()
+        self._hand_over = hand_over
+        self._secure = secure
+        self._buffer = bytearray()
+        self._eof = False
+        self._phase = _Phase.IDLE
+        self._requests = 0
+        self._writer = AnswerWriter(self.options.now_s)
+        self._gathered: list[bytes] = []
+        self._held = 0
+        self._scope = trio.CancelScope()
+
+    @property
+    def is_idle(self) -> bool:
+        """True between requests."""
+        return self._phase is _Phase.IDLE
+
+    def end_if_idle(self) -> None:
+        """The server drains: an idle connection ends now, a busy one behind its answer."""
+        if self.is_idle:
+            self._scope.cancel()
+
+    async def serve(self) -> None:
+        """Until the connection ends, which closes the edge. Nothing that a peer or a handler does is raised."""
+        try:
+            with self._scope:
+                await self._serve()
+            if self._scope.cancelled_caught:
+                await self._timed_out()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, PeerGone):
+            pass
+        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+            await self._broken(bug)
+        finally:
+            self._release()
+            with trio.CancelScope(deadline=trio.current_time() + _LINGER_S, shield=True):
+                await self.edge.aclose()
+
+    # Requests.
+
+    async def _serve(self) -> None:
+        while True:
+            text = await self._read_head()
+            if text is None:
+                return
+            if self._requests == 0 and text == HTTP2_PREFACE_HEAD and self._hand_over is not None:
+                await self._give_away(text, http2=True)
+                return
+            self._requests += 1
+            try:
+                wire = parse_head(text, secure=self._secure)
+            except Rejected as refused:
+                await self._end(self.site.refuse(refused))
+                return
+            if self._hand_over is not None and not wire.upgrade and not self.site.knows(wire.head.path):
+                await self._give_away(text, http2=False)
+                return
+            if not await self._serve_request(wire):
+                return
+
+    async def _serve_request(self, wire: WireHead) -> bool:
+        """One request whose head is read. False if the connection ends with it."""
+        try:
+            if wire.upgrade == b"websocket":
+                raise Rejected(
+                    Code.NOT_IMPLEMENTED, "upgrade: WebSocket is not served yet; use long polls of diff"
+                )
+            admitted = self.site.admit(wire.head)
+            body = await self._read_body(wire, admitted)
+        except Rejected as refused:
+            answer = self.site.refuse(refused)
+            if wire.chunked or wire.head.length:
+                await self._end(answer, without_body=wire.head.method == b"HEAD")
+                return False
+            return await self._send(answer, wire)
+        if body is None:
+            return False
+        self._enter(_Phase.BUSY, math.inf)
+        answer = await self.site.answer(admitted, body, self)
+        self._release()
+        return await self._send(answer, wire)
+
+    async def _read_head(self) -> bytes | None:
+        """The next head; None if the peer has ended."""
+        buffer = self._buffer
+        searched = 0
+        first = True
+        while True:
+            while buffer.startswith(b"\r\n"):  # RFC 9112 2.2
+                del buffer[:2]
+                searched = 0
+            try:
+                end = find_end(buffer, searched)
+            except Rejected as refused:
+                await self._end(self.site.refuse(refused))
+                return None
+            if end >= 0:
+                text = bytes(buffer[:end])
+                del buffer[:end]
+                return text
+            searched = len(buffer)
+            if self._eof:
+                return None
+            await self._flush()
+            if not buffer:
+                if self.site.draining:
+                    return None
+                self._enter(_Phase.IDLE, self.options.idle_s)
+            elif first or self._phase is _Phase.IDLE:
+                self._enter(_Phase.HEAD, self.options.head_s)
+            first = False
+            await self._receive()
+
+    async def _read_body(self, wire: WireHead, admitted: Admitted) -> bytes | None:
+        """The whole body; None if the peer ended in it."""
+        length = wire.head.length
+        if length == 0:
+            return b""
+        if length is not None:
+            self._hold(length)
+        if admitted.expects_continue and not self._buffer:
+            self._gathered.append(CONTINUE)
+        if length is None:
+            return await self._read_chunks(admitted.body_max)
+        buffer = self._buffer
+        if len(buffer) < length:
+            await self._flush()
+            started = trio.current_time()
+            while len(buffer) < length:
+                self._pace(started, len(buffer))
+                if not await self._receive():
+                    return None
+        body = bytes(memoryview(buffer)[:length])
+        del buffer[:length]
+        return body
+
+    async def _read_chunks(self, body_max: int) -> bytes | None:
+        reader = ChunkReader()
+        started = trio.current_time()
+        while True:
+            size = reader.size
+            reader.take(self._buffer)
+            if reader.size > body_max:
+                raise too_large(body_max)
+            self._hold(reader.size - size)
+            if reader.done:
+                return b"".join(reader.pieces)
+            await self._flush()
+            self._pace(started, reader.size)
+            if not await self._receive():
+                return None
+
+    def _pace(self, started: float, received: int) -> None:
+        self._phase = _Phase.BODY
+        self._scope.deadline = started + self.options.grace_s + received / self.options.byte_rate
+
+    # Bytes.
+
+    async def _receive(self) -> bool:
+        """More bytes into the buffer. False at their end."""
+        data = await self.edge.receive()
+        if not data:
+            self._eof = True
+            return False
+        self._buffer += data
+        return True
+
+    async def _send(self, answer: Answer, wire: WireHead) -> bool:
+        """Answer. False if the connection ends."""
+        closes = not wire.keeps or answer.closes or self.site.draining
+        without_body = wire.head.method == b"HEAD"
+        self._gathered.append(
+            self._writer.encode(answer, without_body=without_body, closes=closes, old=wire.old)
+        )
+        if closes:
+            await self._flush()
+            await self._linger()
+        elif len(self._gathered) >= GATHERED_MAX or len(self._gathered[-1]) >= _GATHERED_BYTES_MAX:
+            await self._flush()
+        return not closes
+
+    async def _flush(self) -> None:
+        if not self._gathered:
+            return
+        data = b"".join(self._gathered) if len(self._gathered) > 1 else self._gathered[0]
+        self._gathered.clear()
+        sent = self.edge.try_send(data)
+        if sent < len(data):
+            self._enter(_Phase.SENDING, self.options.grace_s + len(data) / self.options.byte_rate)
+            await self.edge.send_all(data[sent:])
+
+    async def _end(self, answer: Answer, *, without_body: bool = False) -> None:
+        """Answer and close. What the peer still sends is read for a while, so that it reads the answer first."""
+        self._gathered.append(self._writer.encode(answer, without_body=without_body, closes=True, old=False))
+        await self._flush()
+        await self._linger()
+
+    async def _linger(self) -> None:
+        """Half-close and drain (RFC 9112 9.6): a close with bytes unread would take the answer back."""
+        await self.edge.send_eof()
+        left = _LINGER_BYTES - len(self._buffer)
+        with trio.move_on_after(_LINGER_S):
+            while left > 0 and not self._eof:
+                data = await self.edge.receive()
+                left -= len(data)
+                self._eof = not data
+
+    async def _give_away(self, text: bytes, *, http2: bool) -> None:
+        await self._flush()
+        self._enter(_Phase.BUSY, math.inf)
+        unread = text + bytes(self._buffer)
+        self._buffer.clear()
+        assert self._hand_over is not None
+        await self._hand_over(self.edge, unread, http2)
+
+    def _enter(self, phase: _Phase, bound_s: float) -> None:
+        self._phase = phase
+        self._scope.deadline = trio.current_time() + bound_s
+
+    # Ends.
+
+    async def _timed_out(self) -> None:
+        """The peer was too slow. An idle connection just ends."""
+        if self._phase in (_Phase.HEAD, _Phase.BODY):
+            what, limit = (
+                ("head", f"{self.options.head_s:g} s")
+                if self._phase is _Phase.HEAD
+                else ("body", f"{self.options.byte_rate} bytes a second")
+            )
+            self._gathered.clear()
+            refused = Rejected(Code.REQUEST_TIMEOUT, f"{what}: slower than the limit of {limit}")
+            with trio.move_on_after(_LINGER_S):
+                await self._end(self.site.refuse(refused))
+
+    async def _broken(self, bug: Exception) -> None:
+        self._gathered.clear()
+        with trio.move_on_after(_LINGER_S), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._end(self.site.failed(bug, "connection"))
+
+    # Held bytes.
+
+    def _hold(self, size: int) -> None:
+        self.site.hold(size)
+        self._held += size
+
+    def _release(self) -> None:
+        if self._held:
+            self.site.release(self._held)
+            self._held = 0
+
+    # As the handlers' Peer.
+
+    def watch(self) -> _Watch:
+        return _Watch(self)
+
+    async def flush_answers(self) -> None:
+        """Answers to requests before the present one: nobody waits for them any longer."""
+        await self._flush()
+        self._enter(_Phase.BUSY, math.inf)
+
+    async def read_ahead(self) -> None:
+        """Until the peer goes; what it sends meanwhile stays in the buffer, up to a bound."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while not self._eof:
+                if len(self._buffer) >= READ_AHEAD_BYTES:
+                    await trio.sleep_forever()
+                await self._receive()
+        self._eof = True
+
+
+class _Watch:
+    """Reads ahead while a handler waits, so that the end of the peer ends the wait."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._gone = False
+        self._manager = trio.open_nursery()
+
+    async def __aenter__(self) -> None:
+        await self._connection.flush_answers()
+        self._nursery = await self._manager.__aenter__()
+        self._nursery.start_soon(self._look)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._nursery.cancel_scope.cancel()
+        if not isinstance(error, trio.Cancelled):
+            await self._manager.__aexit__(None, None, None)
+            return False  # the handler's own error, as it is and in no group
+        swallowed = await self._manager.__aexit__(kind, error, trace)
+        if self._gone:
+            raise PeerGone
+        return bool(swallowed)
+
+    async def _look(self) -> None:
+        await self._connection.read_ahead()
+        self._gone = True
+        self._nursery.cancel_scope.cancel()
+
+
+async def serve_connection(
+    edge: Edge,
+    site: Site,
+    *,
+    options: WireOptions | None = None,
+    hand_over: HandOver | None = None,
+    secure: bool = False,
+) -> None:
+    """Serve one connection until it ends."""
+    await Connection(edge, site, options=options, hand_over=hand_over, secure=secure).serve()

@@ -1,0 +1,71 @@
+"""Edges over the operating system: a TCP socket, and TLS over one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+RECEIVE_BYTES: Final = 64 * 1024
+
+
+class SocketEdge:
+    """A connected TCP socket."""
+
+    __slots__ = ("_socket", "stream")
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._socket = stream.socket
+
+    async def receive(self) -> bytes:
+        return bytes(await self.stream.receive_some(RECEIVE_BYTES))
+
+    async def send_all(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    def try_send(self, data: bytes) -> int:
+        try:
+            return _send_now(self._socket, data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+    async def send_eof(self) -> None:
+        await self.stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+def _send_now(socket: trio.socket.SocketType, data: bytes) -> int:
+    """One system call. Trio's sockets are non-blocking underneath; theirs can only be awaited."""
+    return socket._sock.send(data)  # type: ignore[attr-defined, no-any-return]  # noqa: SLF001 -- a contract test holds it
+
+
+class TlsEdge:
+    """TLS over a socket. Nothing is sent without waiting: a record may need the peer to go on."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
+        self.stream = stream
+
+    async def receive(self) -> bytes:
+        try:
+            return bytes(await self.stream.receive_some(RECEIVE_BYTES))
+        except trio.BrokenResourceError:
+            return b""  # an end without TLS's goodbye is an end too: lengths say whether a message is whole
+
+    async def send_all(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    def try_send(self, data: bytes) -> int:  # noqa: ARG002 -- the port has it
+        return 0
+
+    async def send_eof(self) -> None:
+        """TLS has no half-close."""
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
