@@ -9,10 +9,13 @@ from typing import Any
 import attrs
 import pytest
 
+from topics.cli.setting import Kind
 from topics.cli.settings import SYNC_INTERVAL_MS, TABLE
 from topics.engine.engine import SYNC_INTERVAL_MS as ENGINE_SYNC_INTERVAL_MS
 from topics.host.opening import StoreOptions
 from topics.kernel.limits import Limits
+from topics.server.runtime.log import LEVELS
+from topics.server.settings import LOG_LEVELS, ServerSettings
 
 Call = Callable[..., Any]
 
@@ -57,7 +60,44 @@ def test_defaults_are_those_of_the_store(call: Call) -> None:
     assert {s.limit: s.default for s in TABLE.values() if s.limit} == limits
     assert TABLE["min_free_bytes"].default == StoreOptions().min_free_bytes
     assert SYNC_INTERVAL_MS == ENGINE_SYNC_INTERVAL_MS
-    assert all(s.low <= s.default <= s.high for s in TABLE.values() if s.limit and s.high is not None)
+    assert {s.server for s in TABLE.values() if s.server} == {
+        field.name for field in attrs.fields(ServerSettings) if field.name != "data"
+    }
+    assert all(
+        s.low <= s.default <= s.high
+        for s in TABLE.values()
+        if s.kind is Kind.NUMBER and s.default is not None
+    )
+    assert set(LOG_LEVELS) == set(LEVELS)
+
+
+def test_every_setting_is_spelled_one_way() -> None:
+    for setting in TABLE.values():
+        assert setting.variable in (f"TOPICS_{setting.key.upper()}", "TOPICS_DATA_DIR")
+
+
+@pytest.mark.rule("O3.1")
+def test_each_kind_of_value_is_read_from_file_environment_and_flag(
+    call: Call, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "my.toml").write_text(
+        'certfile = "c.pem"\nallowed_origins = ["https://a.example", "b.example/"]\nauto_create = false\nhost = "::1"\n'
+    )
+    monkeypatch.setenv("TOPICS_ALLOW_INSECURE_NO_AUTH", "Yes")
+    monkeypatch.setenv("TOPICS_LOG_LEVEL", "debug")
+    monkeypatch.setenv("TOPICS_MAX_HELD_BYTES", "2MiB")
+    seen = shown(call, "--settings", "sub/my.toml", "--set", "auto_create=on", "--set", "port=0")
+
+    assert seen["certfile"] == ("sub/c.pem", "sub/my.toml")
+    assert seen["keyfile"] == (None, "default")
+    assert seen["allowed_origins"] == (["https://a.example", "b.example"], "sub/my.toml")
+    assert seen["host"] == ("::1", "sub/my.toml")
+    assert seen["allow_insecure_no_auth"] == (True, "TOPICS_ALLOW_INSECURE_NO_AUTH")
+    assert seen["log_level"] == ("debug", "TOPICS_LOG_LEVEL")
+    assert seen["max_held_bytes"] == (2 << 20, "TOPICS_MAX_HELD_BYTES")
+    assert seen["auto_create"] == (True, "--set auto_create")
+    assert seen["port"] == (0, "--set port")
 
 
 @pytest.mark.rule("O3.1")
@@ -101,6 +141,17 @@ def test_a_relative_directory_in_a_named_file_is_relative_to_the_file(
         ('data = ""', "data: '' is not allowed; give a directory"),
         ("data = 3", "data: 3 is not allowed; give a directory"),
         ("[server]\nport = 1", "there is no setting 'server'"),
+        ("port = 65536", "port: 65536 is not allowed; give a whole number from 0 to 65535"),
+        ('port = "1"', "port: '1' is not allowed"),
+        ('host = "a b"', "host: 'a b' is not allowed; give an address or a host name"),
+        ("host = 1", "host: 1 is not allowed"),
+        ("auto_create = 1", "auto_create: 1 is not allowed; give true or false"),
+        ('log_level = "loud"', "log_level: 'loud' is not allowed; give one of debug, info, warning, error"),
+        ("log_level = []", "log_level: [] is not allowed"),
+        ('allowed_origins = "https://a"', "allowed_origins: 'https://a' is not allowed; give origins such as"),
+        ('allowed_origins = ["https://a/b"]', "allowed_origins: ['https://a/b'] is not allowed"),
+        ("allowed_origins = [1]", "allowed_origins: [1] is not allowed"),
+        ("certfile = true", "certfile: True is not allowed; give a file"),
         ("data = ", "topics.toml is not TOML"),
         ("max_page_bytes = 10", "max_page_bytes_default (1048576, default) is above max_page_bytes (10, topics.toml)"),
     ],
@@ -126,9 +177,20 @@ def test_a_bad_file_refuses_to_start_naming_the_key(
             "many",
             "TOPICS_WAL_SHARDS: 'many' is not allowed; give a whole number from 1 to 64",
         ),
-        ("TOPICS_MAX_TAG_BYTES", "0", "TOPICS_MAX_TAG_BYTES: 0 is not allowed"),
+        ("TOPICS_MAX_TAG_BYTES", "0", "TOPICS_MAX_TAG_BYTES: '0' is not allowed"),
         ("TOPICS_DATA_DIR", "", "TOPICS_DATA_DIR: '' is not allowed; give a directory"),
         ("TOPICS_SETTINGS", "no.toml", "TOPICS_SETTINGS: no.toml does not exist"),
+        ("TOPICS_PROBE_AUTH", "maybe", "TOPICS_PROBE_AUTH: 'maybe' is not allowed; give true or false"),
+        (
+            "TOPICS_ALLOWED_ORIGINS",
+            "a b",
+            "TOPICS_ALLOWED_ORIGINS: 'a b' is not allowed; give origins such as",
+        ),
+        (
+            "TOPICS_DRAINMS",
+            "1",
+            "TOPICS_DRAINMS: there is no such setting; unset it; did you mean TOPICS_DRAIN_MS",
+        ),
     ],
 )
 def test_a_bad_variable_refuses_to_start_naming_it(

@@ -9,7 +9,8 @@ What the operating system, click and rich do stays in this package. A command is
 | `main` | the table of commands, `main()`, exit codes |
 | `failure` | errors as one line, standard streams that may be closed |
 | `invocation` | what one call was given: flags, settings, the store it opens |
-| `settings` | flags > environment > topics.toml > defaults |
+| `settings`, `setting` | flags > environment > topics.toml > defaults; what a setting takes |
+| `serve` | the server |
 | `write`, `gently`, `feed`, `source` | `put`: stopping, files, formats, bytes |
 | `terminal`, `quantities` | colours, tables, progress; sizes, times, durations as people write them |
 | `read`, `lines` | `get`, `tail`, and how a record looks |

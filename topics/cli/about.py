@@ -44,7 +44,7 @@ def show(invocation: Invocation, as_json: bool) -> None:
     rows = [
         (
             key,
-            "as in the directory" if value.value is None else str(value.value),
+            TABLE[key].shown(value.value),
             value.source,
             TABLE[key].variable,
         )

@@ -33,13 +33,14 @@ class Invocation:
     def __init__(self) -> None:
         self.debug = False
         self.flags: dict[str, str] = {}
+        self.options: dict[str, str] = {"data": "--data"}  # which of them have a flag of their own
         self.file: str | None = None
 
     @cached_property
     def settings(self) -> Settings:
         from topics.cli.settings import load
 
-        return load(self.flags, file=self.file)
+        return load(self.flags, file=self.file, options=self.options)
 
     @contextmanager
     def reading(self) -> Iterator[Store]:

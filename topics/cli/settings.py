@@ -12,12 +12,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from topics.cli.failure import USAGE, Failed, near
-from topics.cli.quantities import parse_size
+from topics.cli.setting import Kind, Setting
 from topics.kernel.limits import (
     BATCH_FRAMES_MAX,
     DECOMPRESSED_MAX,
@@ -29,6 +30,7 @@ from topics.kernel.limits import (
     WINDOW_MS_MAX,
     Limits,
 )
+from topics.server.settings import LOG_LEVELS, ServerSettings
 
 if TYPE_CHECKING:
     from topics.host.opening import StoreOptions
@@ -38,12 +40,12 @@ FILE_VARIABLE: Final = "TOPICS_SETTINGS"
 DATA_DEFAULT: Final = "topics-data"
 SYNC_INTERVAL_MS: Final = 1000
 GIB: Final = 1024 * MIB
+HOUR_MS: Final = 3_600_000
 
 # Our prefix, but no settings: what ci/env reads, and what an orchestrator sets for a service of our name.
 _NOT_OURS: Final = re.compile(
     r"TOPICS_(VENV|SETTINGS|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP).*)"
 )
-_DIGITS: Final = re.compile(r"[0-9]{1,40}")
 _LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
 
 # The bounds of the limits; those of tag, node and their kind are what a frame can hold.
@@ -70,24 +72,6 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
-class Setting:
-    """A row of the table. A path if `high` is None, else a whole number in [low, high]."""
-
-    key: str
-    variable: str
-    default: Any
-    low: int = 0
-    high: int | None = None
-    limit: str | None = None
-
-    @property
-    def allowed(self) -> str:
-        if self.high is None:
-            return "a directory"
-        return f"a whole number from {self.low} to {self.high}"
-
-
 @attrs.frozen
 class Value:
     """A value and where it came from."""
@@ -104,11 +88,44 @@ def _limit_setting(field: str, default: int) -> Setting:
     )
 
 
+def _server_setting(field: str, kind: Kind = Kind.NUMBER, **how: Any) -> Setting:
+    default = getattr(attrs.fields(ServerSettings), field).default
+    return Setting(
+        key=field, variable=f"TOPICS_{field.upper()}", default=default, kind=kind, server=field, **how
+    )
+
+
+# What `topics serve` is told beside its directory and its limits.
+_SERVER_ROWS: Final = (
+    _server_setting("host", Kind.HOST),
+    _server_setting("port", high=U16_MAX),
+    _server_setting("certfile", Kind.FILE),
+    _server_setting("keyfile", Kind.FILE),
+    _server_setting("allowed_origins", Kind.ORIGINS),
+    _server_setting("allow_insecure_no_auth", Kind.FLAG),
+    _server_setting("auto_create", Kind.FLAG),
+    _server_setting("probe_auth", Kind.FLAG),
+    _server_setting("drain_ms", high=HOUR_MS),
+    _server_setting("head_timeout_ms", low=1, high=HOUR_MS),
+    _server_setting("handshake_timeout_ms", low=1, high=HOUR_MS),
+    _server_setting("idle_timeout_ms", low=1, high=HOUR_MS),
+    _server_setting("body_bytes_per_s", low=0, high=GIB),
+    _server_setting("max_head_bytes", low=KIB, high=MIB),
+    _server_setting("max_head_fields", low=1, high=10_000),
+    _server_setting("max_held_bytes", low=MIB, high=2**63 - 1),
+    _server_setting("max_connections", low=1, high=1_000_000),
+    _server_setting("log_level", Kind.CHOICE, choices=LOG_LEVELS),
+    _server_setting("switch_interval_us", low=1, high=1_000_000),
+)
+
 TABLE: Final[Mapping[str, Setting]] = {
     setting.key: setting
     for setting in (
-        Setting(key="data", variable="TOPICS_DATA_DIR", default=DATA_DEFAULT),
-        Setting(key="wal_shards", variable="TOPICS_WAL_SHARDS", default=None, low=1, high=WAL_SHARDS_MAX),
+        Setting(key="data", variable="TOPICS_DATA_DIR", default=DATA_DEFAULT, kind=Kind.DIRECTORY),
+        Setting(
+            key="wal_shards", variable="TOPICS_WAL_SHARDS", default=None, low=1, high=WAL_SHARDS_MAX,
+            unset="as in the directory",
+        ),
         Setting(
             key="sync_interval_ms", variable="TOPICS_SYNC_INTERVAL_MS", default=SYNC_INTERVAL_MS,
             low=1, high=WINDOW_MS_MAX,
@@ -117,6 +134,7 @@ TABLE: Final[Mapping[str, Setting]] = {
             key="min_free_bytes", variable="TOPICS_MIN_FREE_BYTES", default=100 * MIB, low=0, high=2**63 - 1,
         ),
         *(_limit_setting(field.name, field.default or 0) for field in attrs.fields(Limits)),
+        *_SERVER_ROWS,
     )
 }  # fmt: skip
 _BY_VARIABLE: Final = {setting.variable: setting for setting in TABLE.values()}
@@ -145,11 +163,33 @@ class Settings:
             limits=Limits(**limits),
         )
 
+    def server(self) -> ServerSettings:
+        """How a server runs, but for its directory's options.
+
+        Raises:
+            Failed: two settings that may not be together.
+        """
+        from topics.kernel.errors import Rejected
+
+        get = {row.server: self.values[row.key].value for row in TABLE.values() if row.server is not None}
+        for name in ("certfile", "keyfile"):
+            get[name] = Path(get[name]) if get[name] is not None else None
+        try:
+            return ServerSettings(data=self.data, **get)
+        except Rejected as refused:
+            raise _bad(refused.message) from None
+
 
 def load(
-    flags: Mapping[str, str], environment: Mapping[str, str] = os.environ, *, file: str | None = None
+    flags: Mapping[str, str],
+    environment: Mapping[str, str] = os.environ,
+    *,
+    file: str | None = None,
+    options: Mapping[str, str] = MappingProxyType({"data": "--data"}),
 ) -> Settings:
     """Resolve every setting. `flags`: by key, as typed. `file`: what `--settings` named.
+
+    `options`: by key, the flags that were not given by `--set`.
 
     Raises:
         Failed: an unknown key, a bad value, an unreadable file.
@@ -160,7 +200,7 @@ def load(
     )
     values |= _from_environment(environment)
     for key, text in flags.items():
-        source = "--data" if key == "data" else f"--set {key}"
+        source = options.get(key, f"--set {key}")
         values[key] = Value(_from_text(known(key, source="--set"), text, source=source), source)
     _check_pairs(values)
     return Settings(values)
@@ -191,10 +231,10 @@ def _from_file(named: str | None, *, named_by: str) -> dict[str, Value]:
     values = {}
     for key, value in given.items():
         setting = known(key, source=str(path))
-        checked = _checked(setting, value, source=f"{path}: {key}")
-        if setting.high is None:
-            checked = str(path.parent / checked)
-        values[key] = Value(checked, str(path))
+        try:
+            values[key] = Value(setting.from_toml(value, path.parent), str(path))
+        except ValueError:
+            raise _bad(f"{path}: {key}: {value!r:.80} is not allowed; give {setting.allowed}") from None
     return values
 
 
@@ -213,32 +253,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _from_text(setting: Setting, text: str, *, source: str) -> Any:
-    if setting.high is None:
-        return _checked(setting, text, source=source)
     try:
-        value = parse_size(text) if setting.key.endswith("_bytes") else _whole(text)
+        return setting.from_text(text)
     except ValueError:
-        raise _bad(f"{source}: {text!r} is not allowed; give {setting.allowed}") from None
-    return _checked(setting, value, source=source)
-
-
-def _whole(text: str) -> int:
-    """A whole number in ASCII digits, and nothing else that Python would take."""
-    if not _DIGITS.fullmatch(text.strip()):
-        raise ValueError(text)
-    return int(text)
-
-
-def _checked(setting: Setting, value: object, *, source: str) -> Any:
-    if setting.high is None:
-        fits = isinstance(value, str) and bool(value) and "\0" not in value
-    elif isinstance(value, bool) or not isinstance(value, int):
-        fits = False
-    else:
-        fits = setting.low <= value <= setting.high
-    if not fits:
-        raise _bad(f"{source}: {value!r:.80} is not allowed; give {setting.allowed}")
-    return value
+        raise _bad(f"{source}: {text!r:.80} is not allowed; give {setting.allowed}") from None
 
 
 def _check_pairs(values: Mapping[str, Value]) -> None:

@@ -1,0 +1,110 @@
+"""One setting: what kind of value it takes, how that is written as text and in TOML, and what is said if it is not."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from topics.cli.quantities import parse_size
+from topics.server.settings import HOST_FORM, ORIGIN_FORM, parse_origins
+
+_DIGITS: Final = re.compile(r"[0-9]{1,40}")
+_HOST: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}", re.ASCII)
+_FLAGS: Final = {
+    "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False,
+}  # fmt: skip
+
+
+class Kind(Enum):
+    """What values look like."""
+
+    NUMBER = "a whole number"
+    DIRECTORY = "a directory"
+    FILE = "a file"
+    HOST = HOST_FORM
+    FLAG = "true or false"
+    CHOICE = "one of"
+    ORIGINS = ORIGIN_FORM
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """A row of the table. A number lies in [low, high]. `limit`, `server`: the field of `Limits`, `ServerSettings`."""
+
+    key: str
+    variable: str
+    default: Any
+    kind: Kind = Kind.NUMBER
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+    limit: str | None = None
+    server: str | None = None
+    unset: str = "none"
+
+    @property
+    def allowed(self) -> str:
+        match self.kind:
+            case Kind.NUMBER:
+                return f"a whole number from {self.low} to {self.high}"
+            case Kind.CHOICE:
+                return f"one of {', '.join(self.choices)}"
+        return str(self.kind.value)
+
+    def from_text(self, text: str) -> Any:
+        """As a flag or the environment has it. Raises ValueError."""
+        match self.kind:
+            case Kind.NUMBER:
+                return self.checked(parse_size(text) if self.key.endswith("_bytes") else _whole(text))
+            case Kind.FLAG:
+                if text.strip().lower() not in _FLAGS:
+                    raise ValueError(text)
+                return _FLAGS[text.strip().lower()]
+            case Kind.ORIGINS:
+                return parse_origins(text)
+        return self.checked(text)
+
+    def from_toml(self, value: object, folder: Path) -> Any:
+        """As the file has it; a path in it is relative to it. Raises ValueError."""
+        if self.kind is Kind.ORIGINS:
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+                raise ValueError(value)
+            return parse_origins(",".join(value))
+        checked = self.checked(value)
+        return str(folder / checked) if self.kind in (Kind.DIRECTORY, Kind.FILE) else checked
+
+    def checked(self, value: object) -> Any:
+        """The value, if it is one of ours. Raises ValueError."""
+        match self.kind:
+            case Kind.NUMBER:
+                fits = type(value) is int and self.low <= value <= self.high
+            case Kind.DIRECTORY | Kind.FILE:
+                fits = isinstance(value, str) and bool(value) and "\0" not in value
+            case Kind.HOST:
+                fits = isinstance(value, str) and _HOST.fullmatch(value) is not None
+            case Kind.CHOICE:
+                fits = value in self.choices
+            case _:
+                fits = isinstance(value, bool)
+        if not fits:
+            raise ValueError(value)
+        return value
+
+    def shown(self, value: object) -> str:
+        """For people."""
+        if value is None or value == ():
+            return self.unset
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _whole(text: str) -> int:
+    """A whole number in ASCII digits, and nothing else that Python would take."""
+    if not _DIGITS.fullmatch(text.strip()):
+        raise ValueError(text)
+    return int(text)

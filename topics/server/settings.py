@@ -1,0 +1,103 @@
+"""What a server may be told, checked (operations 3; the limits are those of http-api 1 and 11).
+
+Values only: where they come from (flags, environment, topics.toml) is the command line's table, which has a row for
+each field. What two fields may not be together is refused here, in words that name them. Light to import: no task, no
+socket, no log.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from topics.kernel.errors import invalid
+from topics.kernel.limits import KIB, MIB
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+PORT_DEFAULT: Final = 4000
+# An origin, as a browser sends it, or a name of this server for `Host`.
+_ORIGIN: Final = re.compile(r"(https?://)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
+HOST_FORM: Final = "an address or a host name"
+ORIGIN_FORM: Final = "origins such as https://example.org, or host names, separated by commas"
+
+
+@attrs.frozen(kw_only=True)
+class ServerSettings:
+    """Times end in `_ms`, sizes in `_bytes`. See docs/operations.md for what each does."""
+
+    data: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = PORT_DEFAULT
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    allowed_origins: tuple[str, ...] = ()
+    allow_insecure_no_auth: bool = False
+    auto_create: bool = True
+    probe_auth: bool = False
+    drain_ms: int = 10_000
+    head_timeout_ms: int = 10_000
+    handshake_timeout_ms: int = 10_000
+    idle_timeout_ms: int = 75_000
+    body_bytes_per_s: int = 1 * KIB
+    max_head_bytes: int = 32 * KIB
+    max_head_fields: int = 100
+    max_held_bytes: int = 256 * MIB
+    max_connections: int = 10_000
+    log_level: str = "info"
+    switch_interval_us: int = 300
+
+    def __attrs_post_init__(self) -> None:
+        if (self.certfile is None) != (self.keyfile is None):
+            given, missing = ("certfile", "keyfile") if self.keyfile is None else ("keyfile", "certfile")
+            raise invalid(missing, f"must be given too, because {given} is: TLS needs both")
+        if not self.is_loopback and not self.allow_insecure_no_auth:
+            raise invalid(
+                "host",
+                f"{self.host!r} can be reached from other machines, and there are no keys yet, so anybody there could"
+                " read, write and delete: bind 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1",
+            )
+
+    @property
+    def is_secure(self) -> bool:
+        return self.certfile is not None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the address."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def origins(self) -> frozenset[bytes]:
+        """Those of `allowed_origins` that are origins."""
+        return frozenset(one.lower().encode() for one in self.allowed_origins if "://" in one)
+
+    @property
+    def host_names(self) -> frozenset[bytes]:
+        """What `Host` may say beside loopback names: the bind address, and what is listed, without ports."""
+        listed = (one.partition("://")[2] or one for one in self.allowed_origins)
+        bound = f"[{self.host}]" if ":" in self.host and not self.host.startswith("[") else self.host
+        return frozenset(re.sub(r":[0-9]+$", "", name).lower().encode() for name in (*listed, bound) if name)
+
+    def url(self, port: int) -> str:
+        """Where it can be reached from this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 -- compared, not bound
+        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        return f"{'https' if self.is_secure else 'http'}://{host}:{port}"
+
+
+def parse_origins(text: str) -> tuple[str, ...]:
+    """Comma-separated. Raises ValueError, saying the form."""
+    found = tuple(part.strip().rstrip("/") for part in text.split(",") if part.strip())
+    for one in found:
+        if not _ORIGIN.fullmatch(one):
+            raise ValueError(f"{one!r} is not one of {ORIGIN_FORM}")
+    return found
