@@ -25,6 +25,7 @@ from topics.server.runtime.log import log
 from topics.server.runtime.runtime import Runtime
 
 _EXPECTED: Final = b"100-continue"
+_AT_ONCE: Final = b',"performance":{"server_total_ms":0.0}'
 
 
 @attrs.frozen(kw_only=True)
@@ -179,7 +180,7 @@ class Site:
 
     def refuse(self, error: Rejected) -> Answer:
         """The answer to a head that was not admitted."""
-        answer = error_answer(error)
+        answer = error_answer(error, performance=_AT_ONCE)
         self.counts["", answer.status] += 1
         return answer
 
@@ -193,7 +194,7 @@ class Site:
         self.bugs += 1
         log.exception("request.bug", where=where, exc_info=bug)
         message = "an internal error; the server's log has it, and it is a bug: please report it"
-        return error_answer(Rejected(Code.INTERNAL, message), closes=True)
+        return error_answer(Rejected(Code.INTERNAL, message), performance=_AT_ONCE, closes=True)
 
 
 def check_media_type(head: Head) -> None:
