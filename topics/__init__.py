@@ -7,6 +7,8 @@
         for item in store.topic("quakes").records():
             print(item)
 
+The same against a server: `topics.Client("http://127.0.0.1:4000")` in the place of `topics.open(…)`.
+
 Public names are imported when first used, so that `import topics` costs next to nothing.
 """
 
@@ -18,6 +20,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from msgspec import Raw
 
+    from topics.client.client import Client
+    from topics.client.messages import TopicSummary
+    from topics.client.patience import Patience
+    from topics.client.trouble import Unreachable
     from topics.embed.page import Page, Record
     from topics.embed.store import Store, open
     from topics.embed.topic import Topic
@@ -35,11 +41,13 @@ _WHERE = {
     "Account": "topics.log.diff",
     "Appended": "topics.engine.replies",
     "CannotOpen": "topics.kernel.errors",
+    "Client": "topics.client.client",
     "Corrupt": "topics.kernel.errors",
     "Fatal": "topics.kernel.errors",
     "Gap": "topics.log.floors",
     "Limits": "topics.kernel.limits",
     "Page": "topics.embed.page",
+    "Patience": "topics.client.patience",
     "Raw": "msgspec",
     "Record": "topics.embed.page",
     "RecordsDeleted": "topics.engine.replies",
@@ -49,14 +57,16 @@ _WHERE = {
     "Topic": "topics.embed.topic",
     "TopicConfig": "topics.kernel.config",
     "TopicState": "topics.engine.replies",
+    "TopicSummary": "topics.client.messages",
     "TopicsError": "topics.kernel.errors",
+    "Unreachable": "topics.client.trouble",
     "open": "topics.embed.store",
 }
 
 __all__ = [
-    "Account", "Appended", "CannotOpen", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Raw", "Record",
-    "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState", "TopicsError",
-    "__version__", "open",
+    "Account", "Appended", "CannotOpen", "Client", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Patience", "Raw",
+    "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState",
+    "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
 ]  # fmt: skip
 
 

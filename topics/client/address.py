@@ -1,0 +1,48 @@
+"""A server's URL: checked once, so that every later message can name it, and never with a secret in it."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from topics.kernel.errors import invalid
+
+_FORM: Final = "as in http://127.0.0.1:4000 or https://topics.example"
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@attrs.frozen
+class Address:
+    """`url` is scheme, host and port (and a path, behind a proxy), without a slash at its end."""
+
+    url: str
+    secure: bool
+
+
+def parse_address(given: str) -> Address:
+    """The address of a server.
+
+    Raises:
+        Rejected: invalid_request, naming the form.
+    """
+    if not given.strip():
+        raise invalid("url", f"give a server's URL, {_FORM}")
+    text = given.strip()
+    if any(sign.isspace() or not sign.isprintable() for sign in text):
+        raise invalid("url", f"{text[:80]!r} holds white space; give it {_FORM}")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise invalid("url", f"{text[:80]!r} is no URL ({error}); give it {_FORM}") from None
+    if "@" in parts.netloc:
+        raise invalid("url", "holds a user or password; a key comes from TOPICS_API_KEY or a file of its own")
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise invalid("url", f"{text[:80]!r} is not a server's URL; give it {_FORM}")
+    if parts.query or parts.fragment:
+        raise invalid("url", f"{text[:80]!r} has more than scheme, host, port and path; give it {_FORM}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
+    return Address(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", parts.scheme == "https")

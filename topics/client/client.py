@@ -1,0 +1,211 @@
+"""`Client`: a server's topics, under the names the embedded store has for its own. Usable by many threads.
+
+A call is repeated where that is safe, and ends in bounded time: see `patience` and `transport`. The key that a server
+may ask for comes from `TOPICS_API_KEY` or from a file, never from an argument, and is in no message.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from topics.client import messages
+from topics.client.address import parse_address
+from topics.client.messages import TopicSummary
+from topics.client.patience import Pace, Patience
+from topics.client.topic import Topic
+from topics.client.transport import Request, Transport
+from topics.client.trouble import Unreachable, not_topics
+from topics.engine.replies import TopicState
+from topics.kernel.checks import flag
+from topics.kernel.config import TopicConfig
+from topics.kernel.errors import Code, Fatal, Rejected, invalid
+from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import Limits
+
+T = TypeVar("T")
+
+KEY_VARIABLE: Final = "TOPICS_API_KEY"
+KEY_CHARS_MAX: Final = 4096
+PAGE_SIZE: Final = 1000
+TOPICS_LISTED_MAX: Final = 10_000_000
+
+
+class Client:
+    """A server at a URL. Use it as a context manager, or call `close`.
+
+    `cafile`: PEM certificates to trust instead of the usual ones. `limits`: what the server is taken to allow in a page
+    or a batch; the server itself decides.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key_file: str | os.PathLike[str] | None = None,
+        cafile: str | os.PathLike[str] | None = None,
+        patience: Patience | None = None,
+        limits: Limits | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        address = parse_address(url)
+        self.where = address.url
+        self.limits = limits or Limits()
+        self._transport = Transport(
+            address,
+            api_key=_api_key(api_key_file),
+            cafile=None if cafile is None else os.fspath(cafile),
+            patience=patience or Patience(),
+            pace=pace or Pace(),
+        )
+
+    def create(self, name: str, **config: Any) -> Topic:
+        """Create a topic, or replace the whole config of an existing one: omitted fields take their defaults.
+
+        Raises:
+            Rejected: a bad name or config; 409 if the type differs, or the class crosses `ephemeral` while not empty.
+        """
+        self.configure(check_topic_name(name), config)
+        return self.topic(name)
+
+    def topic(self, name: str) -> Topic:
+        """A handle. The topic need not exist: a write creates it, a read says that it is not there."""
+        return Topic(self, check_topic_name(name))
+
+    def list(self, prefix: str = "") -> Sequence[TopicSummary]:
+        """A row for every topic whose name starts so, ascending by name; as many requests as it takes."""
+        if not isinstance(prefix, str):
+            raise invalid("prefix", f"must be a string, not {type(prefix).__name__}")
+        found: list[TopicSummary] = []
+        query = {"prefix": prefix, "page_size": str(PAGE_SIZE)}
+        while True:
+            rows, cursor = self.call(
+                Request(method="GET", path="/v0/topics", query=query, repeatable=True), messages.read_list
+            )
+            found += rows
+            if cursor is None:
+                return found
+            if cursor == query.get("cursor") or len(found) > TOPICS_LISTED_MAX:
+                raise not_topics(self.where, "its list of topics has no end")
+            query["cursor"] = cursor
+
+    def delete(self, name: str, *, if_empty: bool = False) -> bool:
+        """Delete a topic with everything in it. False if there was none.
+
+        Raises:
+            Unreachable: if it was sent, it may have been carried out; it is not repeated.
+        """
+        query = {"if_empty": "true" if flag("if_empty", if_empty) else "false"}
+        request = Request(method="DELETE", path=_path(name), query=query, writes=True)
+        return self.call(request, messages.read_topic_deleted)
+
+    def sync(self) -> None:
+        """An embedded store syncs here; a server has no route for it.
+
+        Raises:
+            Rejected: not_implemented, always.
+        """
+        raise Rejected(
+            Code.NOT_IMPLEMENTED,
+            'a server has no route to sync; write to a topic with durability="fsync", or watch its durable_seq',
+        )
+
+    def close(self) -> None:
+        """Close the connections. Twice is fine."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.where!r})"
+
+    # About the server itself.
+
+    def health(self) -> Mapping[str, Any]:
+        """`{"status": "ok", "version": …, "uptime_ms": …}`, also while the log is being recovered."""
+        return self.call(Request(method="GET", path="/v0/health", repeatable=True), messages.read_object)
+
+    def ready(self) -> Mapping[str, Any]:
+        """What recovery found, once it is through; waits for that as long as any call does.
+
+        Raises:
+            Rejected: not_ready, with `replay_progress`.
+        """
+        return self.call(Request(method="GET", path="/v0/ready", repeatable=True), messages.read_object)
+
+    # For Topic.
+
+    def call(self, request: Request, read: Callable[[bytes], T], *, key: object = None) -> T:
+        """Exchange and decode. `key`: the idempotency key, told by errors after which the outcome is unknown."""
+        try:
+            body = self._transport.exchange(request)
+        except (Fatal, Unreachable) as error:
+            if key is not None:
+                error.detail = {**error.detail, "idempotency_key": key}
+            raise
+        try:
+            return read(body)
+        except messages.MALFORMED as error:
+            raise not_topics(
+                self.where, f"{request.path} answered what is not of its form: {error}"
+            ) from error
+
+    def new_key(self) -> str:
+        """An idempotency key nobody has: 144 random bits."""
+        return secrets.token_urlsafe(18)
+
+    def state(self, name: str) -> TopicState:
+        return self.call(Request(method="GET", path=_path(name), repeatable=True), messages.read_state)
+
+    def config(self, name: str) -> TopicConfig | None:
+        """The published config, None if there is no such topic."""
+        request = Request(method="GET", path=_path(name), query={"touch": "false"}, repeatable=True)
+        try:
+            return self.call(request, messages.read_state).config
+        except Rejected as refused:
+            if refused.code is not Code.TOPIC_NOT_FOUND:
+                raise
+            return None
+
+    def configure(self, name: str, config: Mapping[str, Any]) -> TopicConfig:
+        body = messages.fields_body(config, field="config")
+        request = Request(method="PUT", path=_path(name), body=body, repeatable=True, writes=True)
+        return self.call(request, messages.read_configured)
+
+
+def _path(name: str) -> str:
+    return f"/v0/topics/{check_topic_name(name)}"
+
+
+def _api_key(file: str | os.PathLike[str] | None) -> str | None:
+    """The key, of the file if one is named. No message holds any part of it.
+
+    Raises:
+        Rejected: an unreadable file, or what cannot stand in a header.
+    """
+    if file is not None:
+        source, text = os.fspath(file), ""
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise invalid("api_key_file", f"{source} cannot be read ({type(error).__name__})") from None
+        if not text.strip():
+            raise invalid("api_key_file", f"{source} is empty; it holds the key on one line")
+    else:
+        source, text = KEY_VARIABLE, os.environ.get(KEY_VARIABLE, "")
+        if not text.strip():
+            return None
+    key = text.strip()
+    if len(key) > KEY_CHARS_MAX or not all("!" <= sign <= "~" for sign in key):
+        raise invalid("api_key", f"what {source} holds is no key: one word of visible ASCII characters")
+    return key

@@ -1,0 +1,250 @@
+"""`Topic`: a handle by name, with the method names and results of the embedded store's.
+
+Beside them: `wait_ms` of a read (the server answers as soon as there is something), `pages`, and `follow`, which never
+ends by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from topics.client import messages
+from topics.client.transport import Request
+from topics.embed.page import Page, Record
+from topics.engine.replies import Appended, RecordsDeleted, TopicState
+from topics.kernel.checks import flag, whole_number
+from topics.kernel.config import TopicConfig
+from topics.kernel.errors import invalid
+from topics.kernel.limits import READ_NODES_MAX
+from topics.log.floors import Gap
+
+if TYPE_CHECKING:
+    from topics.client.client import Client
+
+WAIT_MS_MAX: Final = 30_000
+
+
+class Topic:
+    """A handle of one topic of a server. The topic need not exist: a write creates it."""
+
+    __slots__ = ("_client", "name")
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self.name = name
+
+    def put(
+        self,
+        data: Any,
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        key: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        ttl_ms: int | None = None,
+        dedup_id: str | None = None,
+        content_type: str | None = None,
+        priority: int | None = None,
+        delay_ms: int | None = None,
+        idempotency_key: str | None = None,
+        expected_head: int | None = None,
+        create: bool = True,
+        sync: bool = False,
+    ) -> Appended:
+        """Append one record: any JSON value, or `topics.Raw` JSON text. See `put_many`."""
+        optional = {
+            "tag": tag, "node": node, "key": key, "meta": meta, "ttl_ms": ttl_ms, "dedup_id": dedup_id,
+            "content_type": content_type, "priority": priority, "delay_ms": delay_ms,
+        }  # fmt: skip
+        record = {"data": data} | {name: value for name, value in optional.items() if value is not None}
+        return self.put_many(
+            [record], idempotency_key=idempotency_key, expected_head=expected_head, create=create, sync=sync
+        )
+
+    def put_many(
+        self,
+        records: Iterable[Any],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        expected_head: int | None = None,
+        create: bool = True,
+        sync: bool = False,
+    ) -> Appended:
+        """Append records, all or nothing: mappings `{"data": …, "tag": …}`, or `topics.Raw` JSON texts.
+
+        Without a key of yours the write gets one of its own, so that repeating it after a lost answer stores it once.
+        A topic that is not there is made, unless the server is set not to, or `create` is false.
+
+        Raises:
+            Rejected: nothing was written. Payloads of bytes and `sync=True` have no place on the wire.
+            Fatal, Unreachable: whether it is there is not known; `detail["idempotency_key"]` can be used again.
+        """
+        if flag("sync", sync):
+            raise invalid(
+                "sync", 'no server route does that; write to a topic with durability="fsync" instead'
+            )
+        own_key = idempotency_key is None
+        fields: dict[str, object] = {
+            "idempotency_key": self._client.new_key() if own_key else idempotency_key
+        }
+        if expected_head is not None:
+            fields["expected_head"] = expected_head
+        if not flag("create", create):
+            fields["create"] = False  # left out, the server's own rule counts
+        fields["return_seqs"] = True
+        messages.fields_body(fields)
+        body = messages.write_body(records, node=node, fields=fields)
+        request = Request(method="POST", path=self._path(), body=body, repeatable=True, writes=True)
+        return self._client.call(
+            request,
+            lambda found: messages.read_written(found, own_key=own_key),
+            key=fields["idempotency_key"],
+        )
+
+    def read(
+        self,
+        *,
+        from_seq: int = 0,
+        from_ts: int | None = None,
+        limit: int = 0,
+        match: str | Sequence[str] | None = None,
+        node: str | Iterable[str] | None = None,
+        account: bool = False,
+        epoch: int | None = None,
+        max_bytes: int = 0,
+        wait_ms: int = 0,
+    ) -> Page:
+        """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
+
+        `limit` and `max_bytes`: 0 = the server's default. `wait_ms`: where there is nothing to tell, the server waits
+        so long for something (at most 30 s) before it answers.
+
+        Raises:
+            Rejected: topic_not_found, invalid_request.
+            Unreachable: no answer.
+        """
+        if from_ts is not None and from_seq:
+            raise invalid("from_ts", "give from_seq or from_ts, not both")
+        fields: dict[str, object] = {
+            "from_ts" if from_ts is not None else "from_seq": from_seq if from_ts is None else from_ts,
+            "limit": limit, "max_batch_bytes": max_bytes, "include_tags": True, "account": account,
+            "wait_ms": wait_ms,
+        }  # fmt: skip
+        optional = {"match": match, "node": _nodes(node), "epoch": epoch}
+        fields |= {name: value for name, value in optional.items() if value is not None}
+        request = Request(
+            method="POST", path=self._path("/diff"), body=messages.fields_body(fields), repeatable=True,
+            wait_ms=min(whole_number("wait_ms", wait_ms), WAIT_MS_MAX),
+        )  # fmt: skip
+        return self._client.call(request, messages.read_page)
+
+    def pages(
+        self,
+        *,
+        from_seq: int = 0,
+        from_ts: int | None = None,
+        match: str | Sequence[str] | None = None,
+        node: str | Iterable[str] | None = None,
+        epoch: int | None = None,
+        wait_ms: int = 0,
+    ) -> Iterator[Page]:
+        """Page after page: up to the head, or with `wait_ms` for ever, each as soon as there is something to tell."""
+        nodes = _nodes(node)
+        limit = self._client.limits.read_limit
+        page = self.read(
+            from_seq=from_seq, from_ts=from_ts, limit=limit, match=match, node=nodes, epoch=epoch, wait_ms=wait_ms
+        )  # fmt: skip
+        while True:
+            yield page
+            if page.caught_up and not wait_ms:
+                return
+            page = self.read(
+                from_seq=page.next_from_seq, limit=limit, match=match, node=nodes, epoch=page.epoch, wait_ms=wait_ms
+            )  # fmt: skip
+
+    def records(
+        self,
+        *,
+        from_seq: int = 0,
+        from_ts: int | None = None,
+        match: str | Sequence[str] | None = None,
+        node: str | Iterable[str] | None = None,
+    ) -> Iterator[Record | Gap]:
+        """Every record up to the head as it is when reached, and a `Gap` wherever records were lost."""
+        return _flat(self.pages(from_seq=from_seq, from_ts=from_ts, match=match, node=node))
+
+    def follow(
+        self,
+        *,
+        from_seq: int = 0,
+        from_ts: int | None = None,
+        match: str | Sequence[str] | None = None,
+        node: str | Iterable[str] | None = None,
+        epoch: int | None = None,
+    ) -> Iterator[Record | Gap]:
+        """Every record from there on, each as it is written, and a `Gap` wherever records were lost.
+
+        It ends by an error only: `topic_not_found` when the topic is deleted, `Unreachable` when the server is gone.
+        """
+        pages = self.pages(
+            from_seq=from_seq, from_ts=from_ts, match=match, node=node, epoch=epoch, wait_ms=WAIT_MS_MAX
+        )
+        return _flat(pages)
+
+    def delete(
+        self, *, before_seq: int | None = None, match: str | Sequence[str] | None = None
+    ) -> RecordsDeleted:
+        """Delete records for good: below `before_seq`, with a matching tag, or both. Nothing above the present head.
+
+        Raises:
+            Rejected: no selector, a bad match, topic_not_found.
+            Unreachable: if it was sent, it may have been carried out. It is not repeated: a second time it would reach
+                records that came in between.
+        """
+        fields = {"before_seq": before_seq, "match": match}
+        body = messages.fields_body({name: value for name, value in fields.items() if value is not None})
+        request = Request(method="POST", path=self._path("/delete"), body=body, writes=True)
+        return self._client.call(request, messages.read_records_deleted)
+
+    def configure(self, **config: Any) -> TopicConfig:
+        """Replace the whole config, creating the topic if it is not there: omitted fields take their defaults.
+
+        Only `type` is kept, because it never changes.
+        """
+        present = self._client.config(self.name)
+        if present is not None:
+            config.setdefault("type", present.type.value)
+        return self._client.configure(self.name, config)
+
+    def state(self) -> TopicState:
+        """Heads, floors, counts and config as published.
+
+        Raises:
+            Rejected: topic_not_found.
+        """
+        return self._client.state(self.name)
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r} at {self._client.where!r})"
+
+    def _path(self, action: str = "") -> str:
+        return f"/v0/topics/{self.name}{action}"
+
+
+def _flat(pages: Iterator[Page]) -> Iterator[Record | Gap]:
+    for page in pages:
+        if page.tombstone is not None:
+            yield page.tombstone
+        yield from page.records
+
+
+def _nodes(node: str | Iterable[str] | None) -> Any:
+    """A copy, so that an iterator serves more than one page; one too many is the server's to refuse."""
+    if node is None or isinstance(node, str):
+        return node
+    if not isinstance(node, Iterable):
+        raise invalid("node", f"must be a name or a list of names, not {type(node).__name__}")
+    return list(islice(node, READ_NODES_MAX + 1))
