@@ -33,7 +33,7 @@ def _serve(listening: socket.socket, poller: select.epoll, request_bytes: int, a
     """Until a signal ends the process."""
     connections: dict[int, socket.socket] = {}
     got: dict[int, int] = {}
-    while poller:
+    while not poller.closed:
         for fd, _ in poller.poll():
             connection = connections.get(fd)
             if connection is None:

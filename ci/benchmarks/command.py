@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ci.benchmarks import commit, cpu, floors, machine, recovery, startup
+from ci.benchmarks import commit, cpu, delivery, floors, machine, paging, recovery, serving, startup
 from ci.benchmarks.figure import Figure, Setting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,13 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b14": startup.figures,
     "b10": recovery.figures,
     "b9": commit.figures,
+    "b1": serving.batches,
+    "b2": serving.synced_batches,
+    "b3": serving.singles,
+    "b4": serving.synced_single,
+    "b5": serving.synced_singles,
+    "b6": paging.figures,
+    "b7": delivery.figures,
 }
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
@@ -43,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
                 figure = replace(measured, must=None, aim=None) if setting.quick else measured
                 figures.append(figure)
                 print(_row(figure), flush=True)
-    missed = [figure.name for figure in figures if figure.verdict == "MISS"]
+    missed = [figure.name for figure in figures if figure.verdict in ("MISS", "VOID")]
     print(f"\n{len(figures)} figures, {len(missed)} missed{': ' + ', '.join(missed) if missed else ''}")
     if options.json is not None:
         _write_json(options.json, facts, setting, figures)
@@ -83,8 +90,9 @@ _HEADING = f"{'figure':<46}{'value':>12}  {'must':>9} {'aim':>9}  {'':<14}beside
 def _row(figure: Figure) -> str:
     value = f"{_number(figure.value)} {figure.unit}"
     must = "" if figure.must is None else f"{'≤' if figure.less else '≥'} {_number(figure.must)}"
+    beside = f"{figure.beside}; {figure.void}" if figure.void else figure.beside
     aim = "" if figure.aim is None else f"{'≤' if figure.less else '≥'} {_number(figure.aim)}"
-    return f"{figure.name:<46}{value:>12}  {must:>9} {aim:>9}  {figure.verdict:<14}{figure.beside}".rstrip()
+    return f"{figure.name:<46}{value:>12}  {must:>9} {aim:>9}  {figure.verdict:<14}{beside}".rstrip()
 
 
 def _number(value: float) -> str:

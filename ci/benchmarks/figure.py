@@ -31,7 +31,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Figure:
-    """`samples` are the turns whose median `value` is. With a must, more is better unless `less` is true."""
+    """`samples` are the turns whose median `value` is. With a must, more is better unless `less` is true.
+
+    `void`: why the value does not count, if it does not; a void figure has not met its must.
+    """
 
     name: str
     value: float
@@ -41,12 +44,15 @@ class Figure:
     less: bool = False
     beside: str = ""
     samples: Sequence[float] = field(default=())
+    void: str = ""
 
     @property
     def verdict(self) -> str:
-        """`ok`, `ok, below aim` or `MISS`; empty if the figure has no must."""
+        """`ok`, `ok, below aim`, `MISS` or `VOID`; empty if the figure has no must."""
         if self.must is None:
             return ""
+        if self.void:
+            return "VOID"
         if not self._meets(self.must):
             return "MISS"
         return "ok" if self.aim is None or self._meets(self.aim) else "ok, below aim"

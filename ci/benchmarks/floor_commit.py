@@ -120,8 +120,7 @@ def _unobserved(seconds: float) -> None:
 
 @asynccontextmanager
 async def open_commit(path: Path, durability: str) -> AsyncIterator[Commit]:
-    """A directory with its one topic, made if it is not there."""
-    path.mkdir(parents=True, exist_ok=True)
+    """A directory with its one topic."""
     lock = DirectoryLock.acquire(path)
     opened = open_store(
         OsDisk(path),
@@ -157,6 +156,7 @@ def main(serve: Serve) -> None:
     parser.add_argument("--durability", required=True)
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    options.data.mkdir(parents=True, exist_ok=True)
     trio.run(_main, serve, options.data, options.port_file, options.durability)
 
 

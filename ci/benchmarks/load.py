@@ -60,7 +60,6 @@ class Result(msgspec.Struct, kw_only=True):
     p50_us: float
     p99_us: float
     answer_bytes: int
-    latencies_us: list[float] = []
 
 
 class Unexpected(Exception):
@@ -90,20 +89,31 @@ def write_body(number: int, *, batch: int, rich: bool) -> bytes:
     """Of http-api 4. Rich: a tag out of 100, a node and a meta of two keys a record."""
     records = []
     for i in range(number * batch, (number + 1) * batch):
-        extra = f',"tag":"tag-{i % 100:02d}","node":"node-{i % 4}","meta":{{"unit":"mm","batch":"{i % 50}"}}' if rich else ""
+        extra = (
+            f',"tag":"tag-{i % 100:02d}","node":"node-{i % 4}","meta":{{"unit":"mm","batch":"{i % 50}"}}'
+            if rich
+            else ""
+        )
         records.append(f'{{"data":{text(i)}{extra}}}')
     return b'{"records":[%b]}' % ",".join(records).encode()
 
 
 def request(path: str, body: bytes) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    lines = (
+        f"POST {path} HTTP/1.1",
+        f"Host: {HOST}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body
 
 
 def requests_of(plan: Plan) -> list[bytes]:
     if plan.kind == "diff":
         path = "/v0/topics/bench/diff"
-        bodies = [b'{"from_seq":%d,"limit":%d}' % (page * plan.batch, plan.batch) for page in range(plan.pages)]
+        bodies = [
+            b'{"from_seq":%d,"limit":%d}' % (page * plan.batch, plan.batch) for page in range(plan.pages)
+        ]
         return [request(path, body) for body in bodies]
     path = "/v0/topics/bench?return_seqs=false"
     rich = plan.kind == "rich"
@@ -220,7 +230,7 @@ class Generator:
                     waiting.discard(fd)
 
 
-def run(plan: Plan, *, samples: int = 0) -> Result:
+def run(plan: Plan) -> Result:
     generator = Generator(plan)
     generator.first_answers()
     for connection in generator.connections:
@@ -242,7 +252,6 @@ def run(plan: Plan, *, samples: int = 0) -> Result:
         p50_us=quantile(latencies, 0.5) * 1e6,
         p99_us=quantile(latencies, 0.99) * 1e6,
         answer_bytes=generator.least_bytes,
-        latencies_us=[each * 1e6 for each in latencies[:samples]],
     )
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import topics
 
+_PACKAGES = ("msgspec", "xxhash", "attrs", "trio", "httptools", "hypercorn", "quart-trio")
 _BUILD_FLAGS = ("--enable-optimizations", "--with-lto")
 
 
 def describe(scratch: Path) -> dict[str, str]:
     """Facts by name, in the order they are printed."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    packages = ", ".join(f"{name} {version(name)}" for name in ("msgspec", "xxhash", "attrs"))
+    packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "file system": _file_system(scratch),

@@ -16,9 +16,11 @@ from ci.benchmarks.floor_commit import Commit, main
 async def serve(commit: Commit, listening: socket.socket) -> None:
     app = QuartTrio("bench")
 
-    @app.post("/v0/topics/<topic>")
-    async def write(topic: str) -> Response:
-        answer = await commit.write(await request.get_data())
+    @app.post("/v0/topics/<_topic>")
+    async def write(_topic: str) -> Response:
+        body = await request.get_data()
+        assert isinstance(body, bytes)
+        answer = await commit.write(body)
         return Response(answer, content_type="application/json")
 
     config = Config()

@@ -1,8 +1,8 @@
-"""B10: SIGKILL of a writer in mid-write, then the time until `topics.open` has returned in a new process.
+"""B10: SIGKILL of a writer in mid-write, then the time until a new process is ready: the store open, the server at 200.
 
-The judged figure is from the start of that process, so the interpreter and the imports are in it. Opening repairs the
-tail, so each turn first puts the log back as the kill left it; LOCK stays, because a copied one would tell of another
-machine. The floors read the same bytes and scan them, nothing else.
+The judged figures are from the start of that process, so the interpreter and the imports are in them. Opening repairs
+the tail, so each turn first puts the log back as the kill left it; LOCK stays, because a copied one would tell of
+another machine. The floors read the same bytes and scan them, nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.payload import BATCH
+from ci.benchmarks.served import ask, topics_serve
 from topics.codec.scan import scan
 from topics.codec.walheader import HEADER_SIZE
 
@@ -52,11 +53,12 @@ def figures(setting: Setting) -> Iterator[Figure]:
         assert subprocess.run(command, check=False).returncode < 0
         (killed / "wal").rename(path / "wal")
         logs = sorted(path.glob("wal/gen-*/shard-*/wal-*.log"))
-        ready, opened, cpu, read, scanned = [], [], [], [], []
+        ready, served, opened, cpu, read, scanned = [], [], [], [], [], []
         for _ in range(setting.runs):
             read_s, scan_s = _floors(logs)
             read.append(read_s)
             scanned.append(scan_s)
+            served.append(_serve_again(killed, path / "wal", writes * BATCH))
             ready_s, open_s, cpu_s = _open_again(killed, path / "wal", writes * BATCH)
             ready.append(ready_s)
             opened.append(open_s)
@@ -66,6 +68,10 @@ def figures(setting: Setting) -> Iterator[Figure]:
     yield median_figure(
         "B10 SIGKILL to ready, whole process", ready, "s",
         must=4.0, aim=2.0, less=True, beside=beside,
+    )  # fmt: skip
+    yield median_figure(
+        "B10 SIGKILL to /v0/ready, topics serve", served, "s",
+        must=4.0, aim=2.0, less=True, beside="the same log",
     )  # fmt: skip
     per_record = statistics.median(cpu) / (writes * BATCH) * 1e6
     yield median_figure("  topics.open alone", opened, "s", beside=f"{per_record:.2f} µs CPU a record")
@@ -83,6 +89,20 @@ def _floors(logs: list[Path]) -> tuple[float, float]:
         buffer = log.read_bytes()
         scan(buffer, HEADER_SIZE, len(buffer))
     return read_s, time.perf_counter() - begun
+
+
+def _serve_again(killed: Path, log: Path, records: int) -> float:
+    """Seconds until the server has said that it is ready."""
+    shutil.copytree(log, killed / "wal")
+    try:
+        with topics_serve(killed) as server:
+            state = ask(server.port, "GET", "/v0/topics/bench")
+            assert state["head_seq"] == records, state
+            server.process.kill()
+            server.process.wait()
+        return server.ready_s
+    finally:
+        shutil.rmtree(killed / "wal")
 
 
 def _open_again(killed: Path, log: Path, records: int) -> tuple[float, float, float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ci.benchmarks.load import HOST, Plan, Result
+from ci.benchmarks.load import HOST, Result
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "bench"
@@ -43,7 +43,18 @@ def topics_serve(data: Path) -> Iterator[Server]:
     """`topics serve`, ready: `/v0/ready` has said 200."""
     port_file = data.parent / f"{data.name}.port"
     port_file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "topics", "serve", "--data", str(data), "--port", "0", "--port-file", str(port_file)]
+    command = [
+        sys.executable,
+        "-m",
+        "topics",
+        "serve",
+        "--data",
+        str(data),
+        "--port",
+        "0",
+        "--port-file",
+        str(port_file),
+    ]
     with _running(command, port_file, ready="/v0/ready") as server:
         yield server
 
@@ -64,7 +75,11 @@ def serve(kind: str, data: Path, durability: str) -> Iterator[Server]:
 
 @contextmanager
 def canned(port_file: Path, *, request_bytes: int, answer_bytes: int) -> Iterator[Server]:
-    options = [f"--port-file={port_file}", f"--request-bytes={request_bytes}", f"--answer-bytes={answer_bytes}"]
+    options = [
+        f"--port-file={port_file}",
+        f"--request-bytes={request_bytes}",
+        f"--answer-bytes={answer_bytes}",
+    ]
     with _running([sys.executable, "-m", "ci.benchmarks.canned_server", *options], port_file) as server:
         yield server
 
@@ -144,7 +159,7 @@ def ask(port: int, method: str, path: str, body: object = None) -> dict[str, obj
         connection.close()
 
 
-def load(plan: Plan, module: str = "ci.benchmarks.load") -> Result:
+def load(plan: msgspec.Struct, module: str = "ci.benchmarks.load") -> Result:
     """The generator, in a process of its own."""
     command = [sys.executable, "-m", module, msgspec.json.encode(plan).decode()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)

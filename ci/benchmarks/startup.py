@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ci.benchmarks.figure import Figure, Setting, median_figure
+from ci.benchmarks.served import topics_serve
 
 ROOT = Path(__file__).resolve().parents[2]
-BOUNDS = {"import": 0.15, "help": 0.3}
+BOUNDS = {"import": 0.15, "help": 0.3, "serve": 1.0}
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
@@ -40,3 +41,14 @@ def figures(setting: Setting) -> Iterator[Figure]:
     for name, samples in took.items():
         beside = f"{len(samples)} warm starts"
         yield median_figure(titles[name], samples, "s", must=BOUNDS.get(name), less=True, beside=beside)
+    yield _served(setting)
+
+
+def _served(setting: Setting) -> Figure:
+    samples = []
+    for turn in range(setting.count(11, 2)):
+        with setting.directory() as path, topics_serve(path / "data") as server:
+            if turn:
+                samples.append(server.ready_s)
+    beside = f"{len(samples)} warm starts on empty directories, to 200 from /v0/ready"
+    return median_figure("B14 topics serve", samples, "s", must=BOUNDS["serve"], less=True, beside=beside)

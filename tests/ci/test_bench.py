@@ -14,9 +14,16 @@ from ci.benchmarks.figure import Figure
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPECTED = {
+    "b1": "B1 CPU a record, by 100, plain",
+    "b2": "B2 fsync / disk, with tag, node, meta",
+    "b3": "B3 topics / Quart",
+    "b4": "B4 p50, topics / floor server",
+    "b5": "B5 64 connections, topics / floor",
+    "b6": "B6 diff verified from file",
+    "b7": "B7 write to long poll, 100 watchers, p50",
     "b9": "B9 fsync/FULL, 1 thread: Raw / TEXT",
-    "b10": "B10 SIGKILL to ready, whole process",
-    "b14": "B14 python -c 'import topics'",
+    "b10": "B10 SIGKILL to /v0/ready, topics serve",
+    "b14": "B14 topics serve",
     "cpu": "cpu: append, batch 100",
     "floors": "floor: pwrite+fdatasync of 256 B, p50",
 }
