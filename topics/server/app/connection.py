@@ -1,0 +1,245 @@
+"""A connection that Hypercorn's protocols speak: this carries their bytes, their time and their tasks.
+
+Theory. It stands where Hypercorn has its `TCPServer`, because that one needs a socket, cannot begin with bytes that
+were read before, and loses frames when a task is cancelled while it sends. What holds here:
+
+- One lock, and one buffer in front of it: bytes leave in the order the protocol made them, and none is lost to a
+  cancellation. A send is shielded, so no frame is cut; it ends when the edge is closed, or when the peer takes nothing.
+- The reader takes small slices, so that a flood of tiny frames is handled in steps (style 21).
+- Time: a connection at rest ends after `keep_alive_timeout`, one from which nothing comes after `read_timeout`, and
+  behind the last answer when the server drains.
+- An answer given before all was read: half-close, drain a little, then close, so that TCP does not reset it away.
+- A bug in a protocol or in a request ends that connection or that request, is logged, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from math import inf
+from types import TracebackType
+from typing import Any, Final, Self
+
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, ConnectionState, Scope
+
+from topics.server.api.edge import Edge
+from topics.server.app.http1 import Http1
+from topics.server.app.http2 import Http2
+from topics.server.runtime.log import log
+
+SEND_S: Final = 75.0  # a peer that takes nothing for so long is gone
+LINGER_S: Final = 1.0
+LINGER_BYTES: Final = 64 * 1024
+_SLICE: Final = 8 * 1024
+
+
+class Tasks:
+    """What Hypercorn calls a task group: the requests of one connection, and the protocol's own task."""
+
+    def __init__(self, nursery: trio.Nursery, on_bug: Callable[[], None]) -> None:
+        self._nursery = nursery
+        self._on_bug = on_bug
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+
+    def spawn(self, func: Callable[..., Awaitable[None]], *args: Any) -> None:
+        self._nursery.start_soon(self._run, func, *args)
+
+    async def spawn_app(
+        self,
+        app: AppWrapper,
+        config: Config,
+        scope: Scope,
+        send: Callable[[ASGISendEvent | None], Awaitable[None]],
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        """Start the request. Its events may be sent on after it has ended: they are dropped, and nobody waits."""
+        events, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
+        self._nursery.start_soon(self._run_app, app, scope, receive, send)
+
+        async def put(event: ASGIReceiveEvent) -> None:
+            with suppress(trio.BrokenResourceError):
+                await events.send(event)
+
+        return put
+
+    async def _run_app(
+        self,
+        app: AppWrapper,
+        scope: Scope,
+        receive: trio.MemoryReceiveChannel[ASGIReceiveEvent],
+        send: Callable[[ASGISendEvent | None], Awaitable[None]],
+    ) -> None:
+        try:
+            await app(scope, receive.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+        except Exception as bug:  # noqa: BLE001 -- a request's bug ends that request only (architecture 4)
+            log.exception("app.request_bug", exc_info=bug)
+        finally:
+            receive.close()
+            await self._run(send, None)
+
+    async def _run(self, func: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await func(*args)
+        except Exception as bug:  # noqa: BLE001 -- a protocol's bug ends that connection only
+            log.exception("app.connection_bug", exc_info=bug)
+            self._on_bug()
+
+
+class Connection:
+    """One connection, from its first unread byte to its end."""
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        edge: Edge,
+        *,
+        http2: bool,
+        secure: bool,
+    ) -> None:
+        self._config = config
+        self._context = context
+        self._edge = edge
+        self._begin = partial(Http2 if http2 else Http1, app, config, context)
+        self._secure = secure
+        self._protocol: Http1 | Http2
+        self._outgoing = bytearray()
+        self._sending = trio.Lock()
+        self._reading: trio.CancelScope | None = None
+        self._rests = True  # no request is being served
+        self._ending = False  # nothing more is handled
+        self._broken = False  # nothing more can be sent
+        self._answered = trio.Event()
+
+    async def run(self, unread: bytes) -> None:
+        """Serve it to its end. `unread`: what was received before."""
+        try:
+            async with trio.open_nursery() as nursery:
+                tasks = Tasks(nursery, self.end)
+                state = ConnectionState({})
+                self._protocol = self._begin(tasks, state, self._secure, None, None, self._send)
+                try:
+                    await self._protocol.initiate()
+                    await self._read(unread)
+                except Exception as bug:  # noqa: BLE001 -- ends that connection only
+                    log.exception("app.connection_bug", exc_info=bug)
+                await self._protocol.handle(Closed())
+                await self._close()
+        finally:
+            with trio.move_on_after(0):
+                await self._edge.aclose()
+
+    def end_at_rest(self) -> None:
+        """The server drains: end now, or behind the last answer."""
+        if self._rests:
+            self.end()
+
+    def end(self) -> None:
+        """Handle nothing more."""
+        self._ending = True
+        self._answered.set()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    # Coming in.
+
+    async def _read(self, unread: bytes) -> None:
+        data = unread
+        while True:
+            for piece in _slices(data):
+                await self._protocol.handle(RawData(piece))
+                if self._ending:
+                    break
+            if self._ending:
+                break
+            data = await self._receive()
+            if not data:
+                break
+        if isinstance(self._protocol, Http2):
+            await self._protocol.farewell()
+        elif not self._ending:  # the peer has ended its side, and may still wait for its answer
+            await self._protocol.handle(RawData(b""))
+            with trio.move_on_after(SEND_S):
+                await self._answered.wait()
+
+    async def _receive(self) -> bytes:
+        """Some bytes; `b""` at the end, the peer's or ours."""
+        with trio.CancelScope(deadline=self._deadline()) as self._reading:
+            try:
+                return await self._edge.receive()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._broken = self._ending = True
+        if self._reading.cancelled_caught:
+            self._ending = True
+        return b""
+
+    def _deadline(self) -> float:
+        if self._rests:
+            return trio.current_time() + self._config.keep_alive_timeout
+        return trio.current_time() + (self._config.read_timeout or inf)
+
+    # Going out.
+
+    async def _send(self, event: Event) -> None:
+        """What the protocol calls."""
+        if isinstance(event, RawData):
+            self._outgoing += event.data
+            with trio.CancelScope(shield=True):
+                async with self._sending:
+                    await self._send_outgoing()
+        elif isinstance(event, Closed):
+            self.end()
+        elif isinstance(event, Updated):
+            self._rest(event.idle)
+
+    async def _send_outgoing(self) -> None:
+        while self._outgoing and not self._broken:
+            data = bytes(self._outgoing)
+            self._outgoing.clear()
+            with trio.move_on_after(SEND_S) as patience:
+                try:
+                    await self._edge.send_all(data)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._broken = True
+            if patience.cancelled_caught:
+                self._broken = True
+            if self._broken:
+                self.end()
+
+    def _rest(self, rests: bool) -> None:  # noqa: FBT001 -- one flag is all there is
+        self._rests = rests
+        if rests and self._context.terminated.is_set():
+            self.end()
+        elif self._reading is not None:
+            self._reading.deadline = self._deadline()
+
+    # The end.
+
+    async def _close(self) -> None:
+        """Half-close and drain a little, so that what was sent arrives; then close."""
+        ends = (trio.BrokenResourceError, trio.ClosedResourceError)
+        with suppress(*ends), trio.move_on_after(LINGER_S):
+            if not self._broken:
+                async with self._sending:
+                    await self._edge.send_eof()
+                drained = 0
+                while drained < LINGER_BYTES and (data := await self._edge.receive()):
+                    drained += len(data)
+        with suppress(*ends):
+            await self._edge.aclose()
+
+
+def _slices(data: bytes) -> Iterator[bytes]:
+    for at in range(0, len(data), _SLICE):
+        yield data[at : at + _SLICE]

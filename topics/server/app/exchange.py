@@ -1,0 +1,207 @@
+"""One request of the second plane: from an ASGI scope to the site's answer, body and disconnect included.
+
+Why this is not a Quart view: Quart reads a whole body into memory whether or not anybody asked for it, decodes and
+normalises paths, and ends a handler in the middle when its client goes. The site decides by the head alone whether a
+body is read, wants the path as it was sent, and lets only waiting be ended. So the API is served from the ASGI events
+themselves, by the handlers of `topics.server.api`, and Quart serves the pages.
+
+An event is read by one task at a time: by the body's reader, then, while something is waited for, by a listener that
+looks for the disconnect and drops what else comes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
+
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.server.api.message import Answer, Head, PeerGone
+from topics.server.api.site import Admitted, Site, too_large
+from topics.server.app.http2 import ENDED, GO_ON
+
+HEAD_BYTES_MAX: Final = 32 * 1024
+HEAD_FIELDS_MAX: Final = 100
+BODY_BYTES_PER_S: Final = 1024
+BODY_GRACE_S: Final = 10.0
+ANSWER_BYTES_PER_S: Final = 16 * 1024
+ANSWER_GRACE_S: Final = 75.0
+_PIECE: Final = 1 << 16
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_SINGLE: Final = frozenset(
+    {b"content-length", b"transfer-encoding", b"host", b"content-type", b"content-encoding", b"origin"}
+)
+
+
+class Exchange:
+    """A request and its answer; the `Peer` of its handler. `refusal`: what the answer is, whatever it asks."""
+
+    def __init__(
+        self,
+        site: Site,
+        scope: HTTPScope,
+        receive: ASGIReceiveCallable,
+        send: ASGISendCallable,
+        refusal: Rejected | None = None,
+    ) -> None:
+        self._site = site
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._refusal = refusal
+        self._held = 0
+        self._gone = False
+        self._listening = False
+        self._waits: set[trio.CancelScope] = set()
+        self._nursery: trio.Nursery
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as self._nursery:
+            try:
+                await self._send_answer(await self._answer())
+            except PeerGone:
+                pass  # nobody is there to be answered
+            finally:
+                self._site.release(self._held)
+            self._nursery.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[None]:
+        """`Peer.watch`: the block is cancelled if the peer goes, by a reset of the stream or with its connection."""
+        if self._gone:
+            raise PeerGone
+        if not self._listening:
+            self._listening = True
+            self._nursery.start_soon(self._listen)
+        with trio.CancelScope() as scope:
+            self._waits.add(scope)
+            try:
+                yield
+            finally:
+                self._waits.discard(scope)
+        if scope.cancelled_caught:
+            raise PeerGone
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        for scope in self._waits:
+            scope.cancel()
+
+    async def _answer(self) -> Answer:
+        site = self._site
+        try:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._scope["method"] == "CONNECT":
+                message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
+                raise Rejected(Code.NOT_IMPLEMENTED, message)
+            admitted = site.admit(head_of(self._scope))
+            body = await self._body(admitted)
+        except Rejected as error:
+            return site.refuse(error)
+        return await site.answer(admitted, body, self)
+
+    async def _body(self, admitted: Admitted) -> bytes:
+        """The whole body.
+
+        Raises:
+            Rejected: payload_too_large, throttled, request_timeout, invalid_request.
+            PeerGone: it has not come whole.
+        """
+        length = admitted.head.length
+        if length == 0 and self._scope["state"].get(ENDED, True):
+            return b""
+        if length is not None:
+            self._hold(length)
+        if admitted.expects_continue and GO_ON in self._scope["state"]:
+            await self._scope["state"][GO_ON]()
+        body = bytearray()  # not a list: frames of one byte each would take forty times their room
+        started = trio.current_time()
+        more = True
+        while more:
+            with trio.move_on_at(started + BODY_GRACE_S + len(body) / BODY_BYTES_PER_S) as patience:
+                event: Any = await self._receive()
+            if patience.cancelled_caught:
+                raise Rejected(
+                    Code.REQUEST_TIMEOUT, f"body: slower than {BODY_BYTES_PER_S} bytes/s; send it faster"
+                )
+            if event["type"] == "http.disconnect":
+                self._gone = True
+                raise PeerGone
+            piece, more = event.get("body", b""), event.get("more_body", False)
+            if len(body) + len(piece) > admitted.body_max:
+                raise too_large(admitted.body_max)
+            if length is None:
+                self._hold(len(piece))
+            body += piece
+        if length is not None and len(body) != length:
+            raise invalid("body", f"has {len(body)} bytes, its content-length says {length}")
+        return bytes(body)
+
+    def _hold(self, size: int) -> None:
+        self._site.hold(size)
+        self._held += size
+
+    async def _send_answer(self, answer: Answer) -> None:
+        headers = [
+            (b"content-type", answer.content_type),
+            (b"content-length", b"%d" % len(answer.body)),
+            *answer.headers,
+        ]
+        patience_s = ANSWER_GRACE_S + len(answer.body) / ANSWER_BYTES_PER_S
+        async with self.watch():
+            with trio.move_on_after(patience_s):  # its stream is reset if it does not take the answer
+                await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+                for at in range(0, len(answer.body), _PIECE) if self._scope["method"] != "HEAD" else ():
+                    piece = answer.body[at : at + _PIECE]
+                    await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def head_of(scope: HTTPScope) -> Head:
+    """The head as the site takes it.
+
+    Raises:
+        Rejected: headers_too_large, invalid_request.
+    """
+    fields = list(scope["headers"])
+    # As HTTP/2 counts a header list (RFC 9113, 6.5.2); `host` is there once, from :authority.
+    size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) + 32 for n, v in fields)
+    for what, count, most in (("fields", len(fields), HEAD_FIELDS_MAX), ("bytes", size, HEAD_BYTES_MAX)):
+        if count > most:
+            raise Rejected(Code.HEADERS_TOO_LARGE, f"head: more than the limit of {most} {what}", limit=most)
+    headers: dict[bytes, bytes] = {}
+    for spelled, value in fields:
+        name = spelled.lower()
+        if name not in headers:
+            headers[name] = value
+        elif name in _SINGLE:
+            raise invalid("head", f"{name.decode('latin-1')} is given twice")
+        else:
+            headers[name] += (b"; " if name == b"cookie" else b", ") + value
+    return Head(
+        scope["method"].encode("latin-1"),
+        scope["raw_path"],
+        scope["query_string"],
+        headers,
+        length=_length(scope, headers),
+        secure=scope["scheme"] == "https",
+    )
+
+
+def _length(scope: HTTPScope, headers: dict[bytes, bytes]) -> int | None:
+    """What the head says of the body's length; None if it says nothing and one may come."""
+    given = headers.get(b"content-length")
+    if given is not None:
+        if _LENGTH.fullmatch(given) is None:
+            raise invalid("head", "Content-Length is a whole number")
+        return int(given)
+    if b"transfer-encoding" in headers:
+        return None
+    return 0 if scope["state"].get(ENDED, True) else None

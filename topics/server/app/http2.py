@@ -1,0 +1,263 @@
+"""HTTP/2 as Hypercorn speaks it, with the gaps closed that a client could break a connection or the server through.
+
+Theory. `H2Protocol` turns frames into streams and streams into ASGI; that is kept. Hypercorn 0.18, as read and tried:
+
+- DATA for a request that has been answered raises KeyError and ends every stream of the connection. Here it is
+  dropped, and once the answer is out the stream is reset with NO_ERROR, so that the client stops (RFC 9113, 8.1).
+- A CONNECT without a path, or bytes above 127 in a method or path, raise too. Here the first is a request like any
+  other (the site answers 501), the second is malformed: its stream is reset.
+- The priority tree takes 1000 streams and any number of PRIORITY frames for streams that never come. Priorities are
+  deprecated (RFC 9113, 5.3): here they are ignored, and the tree holds whatever may be open.
+- GOAWAY at the end of a drain can overtake the last frame of the last answer. Here the connection rests, and may be
+  said good-bye to, only when no answer is waiting to be sent.
+- Frames that cost the client nothing (PING, SETTINGS, RST_STREAM, empty DATA ...) are taken without end. Here each
+  costs a token; time and answers bring some back, and so do bytes, which frames of DATA and WINDOW_UPDATEs
+  go with (`Calm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, EndBody, Request, StreamClosed
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h2 import H2Protocol, StreamBuffer
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup, WorkerContext
+from hypercorn.utils import filter_pseudo_headers
+from priority.priority import PriorityTree
+
+from topics.server.runtime.log import log
+
+ENDED: Final = "topics.ended"  # in the scope's state: the request ended with its head
+GO_ON: Final = "topics.go_on"  # in the scope's state: call it to answer `Expect: 100-continue`
+
+_CALM_TOKENS: Final = 2000
+_CALM_TOKENS_PER_S: Final = 200
+_CALM_BYTES_PER_TOKEN: Final = 512
+_CALM_TOKENS_PER_ANSWER: Final = 4
+_CALM_DATA_PER_TOKEN: Final = 64
+# The list is bounded again, by bytes and fields, when it is a request; beyond this the connection ends.
+_HEADER_LIST_MAX: Final = 2**16
+
+
+class Calm:
+    """Tokens for frames that ask for work and bring none."""
+
+    def __init__(self, now: float) -> None:
+        self._tokens = float(_CALM_TOKENS)
+        self._at = now
+
+    def earn(self, tokens: float) -> None:
+        self._tokens = min(float(_CALM_TOKENS), self._tokens + tokens)
+
+    def spend(self, now: float) -> bool:
+        """False if there are none left."""
+        self.earn((now - self._at) * _CALM_TOKENS_PER_S)
+        self._at = now
+        self._tokens -= 1
+        return self._tokens >= 0
+
+
+class Http2(H2Protocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        task_group: TaskGroup,
+        connection_state: ConnectionState,
+        ssl: bool,  # noqa: FBT001 -- Hypercorn's signature
+        client: tuple[str, int] | None,
+        server: tuple[str, int] | None,
+        send: Callable[[Event], Awaitable[None]],
+    ) -> None:
+        super().__init__(app, config, context, task_group, connection_state, ssl, client, server, send)
+        self.connection = h2.connection.H2Connection(
+            config=h2.config.H2Configuration(client_side=False, header_encoding=None)
+        )
+        codes = h2.settings.SettingCodes
+        self.connection.local_settings = h2.settings.Settings(
+            client=False,
+            initial_values={
+                codes.MAX_CONCURRENT_STREAMS: config.h2_max_concurrent_streams,
+                codes.MAX_HEADER_LIST_SIZE: config.h2_max_header_list_size,
+                codes.MAX_FRAME_SIZE: config.h2_max_inbound_frame_size,
+            },
+        )
+        self.connection.max_inbound_frame_size = config.h2_max_inbound_frame_size
+        self.connection.decoder.max_header_list_size = _HEADER_LIST_MAX
+        self.priority = PriorityTree(maximum_streams=2**31 - 1)
+        self._receiving: set[int] = set()  # streams whose request has not ended
+        self._calm = Calm(context.time())
+
+    @property
+    def resting(self) -> bool:
+        """No request is being served and no answer waits to be sent."""
+        return not self.streams and not self.stream_buffers
+
+    async def farewell(self) -> None:
+        """GOAWAY without an error."""
+        if not self.closed:
+            self.connection.close_connection()
+            await self._flush()
+
+    # What comes.
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        widened: set[int] = set()  # once a batch: one update of the whole connection touches every stream
+        for event in events:
+            if isinstance(event, h2.events.RequestReceived):
+                await self._open(event)
+            elif isinstance(event, h2.events.DataReceived):
+                await self._data(event)
+            elif isinstance(event, h2.events.StreamEnded):
+                self._receiving.discard(event.stream_id)
+                if event.stream_id in self.streams:
+                    await self.streams[event.stream_id].handle(EndBody(stream_id=event.stream_id))
+            elif isinstance(event, h2.events.StreamReset):
+                self._receiving.discard(event.stream_id)
+                await self._close_stream(event.stream_id)
+                widened.add(event.stream_id)
+            elif isinstance(event, h2.events.WindowUpdated):
+                widened.add(event.stream_id or 0)
+            elif isinstance(event, h2.events.RemoteSettingsChanged):
+                widened.add(0)
+            elif isinstance(event, h2.events.ConnectionTerminated):
+                await self.send(Closed())
+            if not _asks(event) and not self._calm.spend(self.context.time()):
+                await self._lose_patience()
+                return
+        for stream_id in {0} if 0 in widened else widened:
+            await self._window_updated(stream_id)
+        await self._flush()
+
+    async def _open(self, event: h2.events.RequestReceived) -> None:
+        if self.context.terminated.is_set():
+            self.connection.reset_stream(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+            return
+        await self._create_stream(event)
+        await self.send(Updated(idle=self.resting))
+
+    async def _create_stream(self, request: h2.events.RequestReceived) -> None:
+        stream_id = request.stream_id
+        assert stream_id is not None
+        assert request.headers is not None
+        pseudo = {name: value for name, value in request.headers if name.startswith(b":")}
+        method, path = pseudo[b":method"], pseudo.get(b":path", b"/")
+        if not (method.isascii() and path.isascii()):
+            self.connection.reset_stream(stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+            return
+        self._receiving.add(stream_id)
+        self.stream_buffers[stream_id] = StreamBuffer(self.context.event_class)
+        self.priority.insert_stream(stream_id)
+        self.priority.block(stream_id)
+        stream = self.streams[stream_id] = HTTPStream(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            stream_id,
+        )
+        await stream.handle(
+            Request(
+                stream_id=stream_id,
+                headers=filter_pseudo_headers(request.headers),
+                http_version="2",
+                method=method.decode("ascii"),
+                raw_path=path,
+                state=ConnectionState(
+                    {ENDED: request.stream_ended is not None, GO_ON: lambda: self._go_on(stream_id)}
+                ),
+            )
+        )
+
+    async def _data(self, event: h2.events.DataReceived) -> None:
+        assert event.stream_id is not None
+        assert event.data is not None
+        assert event.flow_controlled_length is not None
+        self._calm.earn(len(event.data) / _CALM_DATA_PER_TOKEN)
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            await stream.handle(Body(stream_id=event.stream_id, data=event.data))
+        try:
+            self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        except h2.exceptions.ProtocolError:
+            return  # the stream or the connection has ended meanwhile
+
+    async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
+        """Priorities are not kept."""
+
+    async def _lose_patience(self) -> None:
+        log.warning("http2.flooded")
+        self.connection.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+        await self._flush()
+        await self.send(Closed())
+
+    # What goes.
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        if not isinstance(event, StreamClosed):
+            await super().stream_send(event)
+            return
+        await self._close_stream(event.stream_id)
+        buffer = self.stream_buffers.get(event.stream_id)
+        if buffer is not None and (buffer.buffer or not buffer._complete):  # noqa: SLF001 -- nothing else tells
+            # The answer was given up in the middle: say so, and let the sending task drop what is left of it.
+            self._reset(event.stream_id, h2.errors.ErrorCodes.CANCEL)
+            self.priority.unblock(event.stream_id)
+            await self.has_data.set()
+            await self._flush()
+        await self.send(Updated(idle=self.resting))
+
+    async def _send_data(self, stream_id: int) -> None:
+        await super()._send_data(stream_id)
+        if stream_id in self.stream_buffers:
+            return
+        self._calm.earn(_CALM_TOKENS_PER_ANSWER)
+        if stream_id in self._receiving:  # all of the answer is out, the rest of the request is of no use
+            self._receiving.discard(stream_id)
+            self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
+            await self._flush()
+        await self.send(Updated(idle=self.resting))
+
+    async def _flush(self) -> None:
+        data = self.connection.data_to_send()
+        if data:
+            self._calm.earn(len(data) / _CALM_BYTES_PER_TOKEN)
+            await self.send(RawData(data=data))
+
+    async def _go_on(self, stream_id: int) -> None:
+        try:
+            self.connection.send_headers(stream_id, [(b":status", b"100")])
+        except h2.exceptions.ProtocolError:
+            return  # the stream or the connection has ended
+        await self._flush()
+
+    def _reset(self, stream_id: int, code: h2.errors.ErrorCodes) -> None:
+        try:
+            self.connection.reset_stream(stream_id, code)
+        except h2.exceptions.ProtocolError:
+            return  # it has ended
+
+
+def _asks(event: h2.events.Event) -> bool:
+    """True for what asks for an answer. Anything else is paid for; a request that is taken back, with its reset."""
+    return isinstance(
+        event, h2.events.RequestReceived | h2.events.StreamEnded | h2.events.ConnectionTerminated
+    )
