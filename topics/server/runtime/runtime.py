@@ -58,19 +58,21 @@ class Runtime:
         async with trio.open_nursery() as writers:
             for shard in self.shards:
                 writers.start_soon(shard.run)
-            async with trio.open_nursery() as keepers:
+            try:
+                async with trio.open_nursery() as keepers:
+                    for shard in self.shards:
+                        keepers.start_soon(shard.keep_reserve)
+                    keepers.start_soon(self._alarms)
+                    try:
+                        yield
+                    finally:
+                        self.closing = True
+                        self.hub.tell_all()
+                        keepers.cancel_scope.cancel()
+                self.engine.log_exact_heads()
+            finally:  # writers are shielded: whatever went wrong, they are told, or nobody would ever end
                 for shard in self.shards:
-                    keepers.start_soon(shard.keep_reserve)
-                keepers.start_soon(self._alarms)
-                try:
-                    yield
-                finally:
-                    self.closing = True
-                    self.hub.tell_all()
-                    keepers.cancel_scope.cancel()
-            self.engine.log_exact_heads()
-            for shard in self.shards:
-                shard.close()
+                    shard.close()
         log.info(
             "storage.closed", failed=[shard.writer.shard for shard in self.shards if shard.writer.failed]
         )
@@ -158,14 +160,14 @@ class Runtime:
     def _after_call(self) -> None:
         """Empty the outbox: whoever waits goes on, and shards with work are rung."""
         engine = self.engine
-        effects = engine.take_effects()
-        for ticket in effects.finished:
-            task = ticket.waiter
-            if task is not None:
-                ticket.waiter = None
-                assert isinstance(task, trio.lowlevel.Task)
-                trio.lowlevel.reschedule(task)
-        if effects.dirty:
+        if engine.has_effects:
+            effects = engine.take_effects()
+            for ticket in effects.finished:
+                task = ticket.waiter
+                if task is not None:
+                    ticket.waiter = None
+                    assert isinstance(task, trio.lowlevel.Task)
+                    trio.lowlevel.reschedule(task)
             self.hub.tell(effects.dirty)
         for shard in self.shards:
             if engine.wants_write(shard.writer.shard):
