@@ -9,7 +9,7 @@ Under `checking` that ends with `verify.check_state`, which asserts the numbered
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from topics.codec.frame import Run
 from topics.engine import timing, verify
@@ -38,6 +38,7 @@ from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import FLOOR_STALENESS_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, retention
+from topics.log.topic import Topic
 
 SYNC_INTERVAL_MS = 1000
 
@@ -272,10 +273,33 @@ class Engine:
             name for name in self._state.catalog.topic_ids if name.startswith(prefix) and name > after
         )
 
+    def topic_figures(self) -> Iterator[tuple[Topic, int]]:
+        """Each topic with its durable seq, for statistics; the one created first comes first.
+
+        The figures are those of the moment a topic's turn comes, so a caller may take them in slices.
+        """
+        for lane in list(self._state.lanes.values()):
+            if lane.topic is not None:
+                yield lane.topic, lane.durable_seq
+
+    @property
+    def topic_count(self) -> int:
+        return len(self._state.catalog.topics)
+
+    @property
+    def read_only_shards(self) -> Sequence[int]:
+        """Shards that refuse writes until the store is opened again."""
+        return [shard.number for shard in self._state.shards if shard.read_only is not None]
+
     @property
     def has_finished(self) -> bool:
         """True if tickets have ended since `take_effects`."""
         return bool(self._state.effects.finished)
+
+    @property
+    def has_effects(self) -> bool:
+        """True if `take_effects` has anything to give."""
+        return bool(self._state.effects.finished or self._state.effects.dirty)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Final
 
@@ -29,7 +30,13 @@ _WRAP: Final = 3  # levels around a payload: body, records, record
 _PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
 
 
-class RecordIn(msgspec.Struct):
+class PlainRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record that is data and nothing else."""
+
+    data: msgspec.Raw
+
+
+class RecordIn(msgspec.Struct, gc=False):
     """A record as a client writes it."""
 
     data: msgspec.Raw
@@ -43,10 +50,7 @@ class RecordIn(msgspec.Struct):
     meta: dict[str, str] | None = None
 
 
-class WriteIn(msgspec.Struct):
-    """The body of a write."""
-
-    records: list[RecordIn]
+class _WriteIn(msgspec.Struct, kw_only=True):
     node: str | None = None
     idempotency_key: str | None = None
     create: bool | None = None
@@ -56,6 +60,18 @@ class WriteIn(msgspec.Struct):
     return_seqs: bool | None = None
 
 
+class PlainWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):
+    """A write of plain records: decoded and checked in half the time, and most writes are."""
+
+    records: list[PlainRecordIn]
+
+
+class WriteIn(_WriteIn, kw_only=True):
+    """The body of a write."""
+
+    records: list[RecordIn]
+
+
 @attrs.frozen
 class WriteWish:
     command: Append
@@ -63,6 +79,7 @@ class WriteWish:
 
 
 _decoder: Final = msgspec.json.Decoder(WriteIn)
+_plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
 _extras: Final = attrgetter("tag", "node", "key", "dedup_id", "ttl_ms", "priority", "delay_ms")
 _meta: Final = attrgetter("meta")
 _data: Final = attrgetter("data")
@@ -104,7 +121,10 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
     return WriteWish(command, bool(write.return_seqs))
 
 
-def _decoded(body: bytes) -> WriteIn:
+def _decoded(body: bytes) -> PlainWriteIn | WriteIn:
+    """Plain records or any: the plain decoder gives up at the first field it does not know."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _plain_decoder.decode(body)
     try:
         return _decoder.decode(body)
     except RecursionError:
@@ -131,13 +151,23 @@ def _check_text(body: bytes, data: Sequence[bytes], count: int) -> None:
                 raise invalid(
                     f"records[{i}].data", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX
                 )
-    openers = body.count(b"{") + body.count(b"[") - sum(t.count(b"{") + t.count(b"[") for t in data)
+    inner = b"".join(data)
+    openers = body.count(b"{") + body.count(b"[") - inner.count(b"{") - inner.count(b"[")
     if openers > count + 2 and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
 
 
-def _columns(write: WriteIn, data: list[bytes], limits: Limits) -> RecordColumns:
-    records = write.records
+def _columns(write: PlainWriteIn | WriteIn, data: list[bytes], limits: Limits) -> RecordColumns:
+    optional = _optional(write.records, limits) if isinstance(write, WriteIn) else {}
+    if write.node is not None:
+        default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
+        own = optional.get("node")
+        optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
+    return RecordColumns(data, **optional)
+
+
+def _optional(records: Sequence[RecordIn], limits: Limits) -> dict[str, Any]:
+    """The columns beside `data` that any record uses."""
     optional: dict[str, Any] = {}
     if set(map(_extras, records)) != _NO_EXTRAS:
         for name in _TEXTS:
@@ -154,11 +184,7 @@ def _columns(write: WriteIn, data: list[bytes], limits: Limits) -> RecordColumns
             b"" if not meta else encode_meta(f"records[{i}].meta", meta, limits)
             for i, meta in enumerate(metas)
         ]
-    if write.node is not None:
-        default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
-        own = optional.get("node")
-        optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
-    return RecordColumns(data, **optional)
+    return optional
 
 
 def _texts(name: str, texts: list[str | None], bytes_max: int) -> list[bytes] | None:

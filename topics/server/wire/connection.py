@@ -83,6 +83,8 @@ class Connection:
         self._gathered: list[bytes] = []
         self._held = 0
         self._scope = trio.CancelScope()
+        self._idle_since = 0.0
+        self._last: tuple[bytes, WireHead] | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -96,6 +98,12 @@ class Connection:
 
     async def serve(self) -> None:
         """Until the connection ends, which closes the edge. Nothing that a peer or a handler does is raised."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_idle)
+            await self._serve_guarded()
+            nursery.cancel_scope.cancel()
+
+    async def _serve_guarded(self) -> None:
         try:
             with self._scope:
                 await self._serve()
@@ -112,6 +120,16 @@ class Connection:
 
     # Requests.
 
+    async def _end_idle(self) -> None:
+        """A task of its own, so that a request moves no deadline: that would cost as much as reading a small body."""
+        while True:
+            await trio.sleep_until(self._idle_since + self.options.idle_s)
+            if self.is_idle and trio.current_time() >= self._idle_since + self.options.idle_s:
+                self._scope.cancel()
+                return
+            if not self.is_idle:
+                await trio.sleep(self.options.idle_s)
+
     async def _serve(self) -> None:
         while True:
             text = await self._read_head()
@@ -122,7 +140,7 @@ class Connection:
                 return
             self._requests += 1
             try:
-                wire = parse_head(text, secure=self._secure)
+                wire = self._parse(text)
             except Rejected as refused:
                 await self._end(self.site.refuse(refused))
                 return
@@ -131,6 +149,14 @@ class Connection:
                 return
             if not await self._serve_request(wire):
                 return
+
+    def _parse(self, text: bytes) -> WireHead:
+        """A client on a connection mostly sends one head again and again: the last one is remembered."""
+        if self._last is not None and self._last[0] == text:
+            return self._last[1]
+        wire = parse_head(text, secure=self._secure)
+        self._last = (text, wire)
+        return wire
 
     async def _serve_request(self, wire: WireHead) -> bool:
         """One request whose head is read. False if the connection ends with it."""
@@ -149,7 +175,7 @@ class Connection:
             return await self._send(answer, wire)
         if body is None:
             return False
-        self._enter(_Phase.BUSY, math.inf)
+        self._enter_unbounded(_Phase.BUSY)
         answer = await self.site.answer(admitted, body, self)
         self._release()
         return await self._send(answer, wire)
@@ -179,7 +205,8 @@ class Connection:
             if not buffer:
                 if self.site.draining:
                     return None
-                self._enter(_Phase.IDLE, self.options.idle_s)
+                self._idle_since = trio.current_time()
+                self._enter_unbounded(_Phase.IDLE)
             elif first or self._phase is _Phase.IDLE:
                 self._enter(_Phase.HEAD, self.options.head_s)
             first = False
@@ -281,11 +308,16 @@ class Connection:
 
     async def _give_away(self, text: bytes, *, http2: bool) -> None:
         await self._flush()
-        self._enter(_Phase.BUSY, math.inf)
+        self._enter_unbounded(_Phase.BUSY)
         unread = text + bytes(self._buffer)
         self._buffer.clear()
         assert self._hand_over is not None
         await self._hand_over(self.edge, unread, http2)
+
+    def _enter_unbounded(self, phase: _Phase) -> None:
+        self._phase = phase
+        if self._scope.deadline != math.inf:
+            self._scope.deadline = math.inf
 
     def _enter(self, phase: _Phase, bound_s: float) -> None:
         self._phase = phase
@@ -330,7 +362,7 @@ class Connection:
     async def flush_answers(self) -> None:
         """Answers to requests before the present one: nobody waits for them any longer."""
         await self._flush()
-        self._enter(_Phase.BUSY, math.inf)
+        self._enter_unbounded(_Phase.BUSY)
 
     async def read_ahead(self) -> None:
         """Until the peer goes; what it sends meanwhile stays in the buffer, up to a bound."""
