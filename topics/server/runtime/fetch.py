@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
-import trio
 
 from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
@@ -15,13 +14,15 @@ from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
+from topics.server.runtime.thread import Threads
 
 
 class Fetcher:
     """Reads of one data directory. A disk that is not one answers from memory, on the loop."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, threads: Threads) -> None:
         self._disk = disk
+        self._threads = threads
         self._read_nowait: Callable[[str, int, int], bytes | None] = getattr(disk, "read_nowait", disk.read)
 
     async def page(self, engine: Engine, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
@@ -31,7 +32,7 @@ class Fetcher:
             views = await self._stored(plan)
             if not any(view.compressed for view in views):
                 return plan, views
-            fitting = await trio.to_thread.run_sync(
+            fitting = await self._threads.run(
                 partial(decompress_fitting, views, topic=plan.topic, bytes_max=query.bytes_max)
             )
             if len(fitting) == len(views):
@@ -53,7 +54,7 @@ class Fetcher:
         path = wal_path(source)
         found = self._read_nowait(path, extent.offset, extent.size)
         if found is None:
-            found = await trio.to_thread.run_sync(self._disk.read, path, extent.offset, extent.size)
+            found = await self._threads.run(partial(self._disk.read, path, extent.offset, extent.size))
         return found
 
 

@@ -28,6 +28,7 @@ from topics.server.runtime.fetch import Fetcher
 from topics.server.runtime.hub import Hub
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import ShardTask
+from topics.server.runtime.thread import Threads
 
 _ROOM_TRIES: Final = 3
 _ALARM_MIN_S: Final = 0.005
@@ -38,18 +39,24 @@ class Runtime:
     """A recovered store being served. `observe_sync`: of each fdatasync, in seconds."""
 
     def __init__(
-        self, opened: Opened, disk: Disk, *, observe_sync: Callable[[float], None] | None = None
+        self,
+        opened: Opened,
+        disk: Disk,
+        *,
+        observe_sync: Callable[[float], None] | None = None,
+        threads: Threads | None = None,
     ) -> None:
+        self._threads = threads or Threads()
         self.opened = opened
         self.engine = opened.engine
         self.hub = Hub()
         self.shards = [
-            ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody)
+            ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody, self._threads)
             for writer in opened.writers
         ]
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
-        self._fetcher = Fetcher(disk)
+        self._fetcher = Fetcher(disk, self._threads)
         self._in_flight = 0
 
     @asynccontextmanager
@@ -98,7 +105,7 @@ class Runtime:
         """Compress as the topic says, in a thread, then append."""
         config = self.engine.topic_config(command.topic) or command.config
         if config.compression is not Compression.NONE:
-            command = await trio.to_thread.run_sync(partial(compress_records, command, config))
+            command = await self._threads.run(partial(compress_records, command, config))
         reply = await self.submit(command)
         assert isinstance(reply, Appended)
         return reply

@@ -21,7 +21,7 @@ from topics.host.walfile import PlannedWrite
 from topics.host.writer import ShardWriter
 from topics.kernel.limits import SHARD_IDLE_MARK_MS
 from topics.server.runtime.log import log
-from topics.server.runtime.thread import SystemThread
+from topics.server.runtime.thread import Calls, Threads
 
 _RESERVE_CHECK_S: Final = 1.0
 
@@ -47,12 +47,14 @@ class ShardTask:
         writer: ShardWriter,
         told: Callable[[], None],
         observe_sync: Callable[[float], None],
+        threads: Threads,
     ) -> None:
         self.engine = engine
         self.writer = writer
         self.counts = WalCounts()
         self._told = told
         self._observe_sync = observe_sync
+        self._threads = threads
         self._bell = trio.Event()
         self._closing = False
         self._wants_reserve = trio.Event()
@@ -88,11 +90,11 @@ class ShardTask:
         self._reserving = trio.Event()
         try:
             writer = self.writer
-            free_bytes = await trio.to_thread.run_sync(writer.free_bytes)
+            free_bytes = await self._threads.run(writer.free_bytes)
             size = writer.wanted_reserve(free_bytes, needed)
             if size is None:
                 return False
-            error = await trio.to_thread.run_sync(partial(writer.carry_out, writer.wal.reserve(size)))
+            error = await self._threads.run(partial(writer.carry_out, writer.wal.reserve(size)))
             return writer.end_reserve(size, error)
         finally:
             self._reserving.set()
@@ -102,7 +104,7 @@ class ShardTask:
 
     async def run(self) -> None:
         """Until `close`, and then until all is written, synced and marked."""
-        thread = SystemThread(f"topics-wal-{self.writer.shard}")
+        thread = self._threads.dedicated(f"topics-wal-{self.writer.shard}")
         try:
             with trio.CancelScope(shield=True):  # write, sync and publish end together (style 20)
                 while not self._closing:
@@ -125,7 +127,7 @@ class ShardTask:
             with trio.move_on_after(_RESERVE_CHECK_S):
                 await self._wants_reserve.wait()
 
-    async def _rest(self, thread: SystemThread) -> None:
+    async def _rest(self, thread: Calls) -> None:
         """Wait for work; a shard that has rested gets its closing mark."""
         wal, writer = self.writer.wal, self.writer
         while not self._bell.is_set():
@@ -138,7 +140,7 @@ class ShardTask:
             if self.engine.rested(writer.shard, SHARD_IDLE_MARK_MS):
                 await self._mark(thread)
 
-    async def _finish(self, thread: SystemThread) -> None:
+    async def _finish(self, thread: Calls) -> None:
         if self.writer.failed is not None:
             return
         self.engine.request_sync(self.writer.shard)
@@ -146,13 +148,13 @@ class ShardTask:
             pass
         await self._mark(thread)
 
-    async def _mark(self, thread: SystemThread) -> None:
+    async def _mark(self, thread: Calls) -> None:
         if self.writer.failed is None and self.writer.wal.mark_due:
             ops = self.writer.begin_mark()
             self.writer.end_mark(await thread.run(partial(self.writer.carry_out, ops)))
             self._told()
 
-    async def _write_one(self, thread: SystemThread) -> bool:
+    async def _write_one(self, thread: Calls) -> bool:
         """One batch, all its stages. False if there was none."""
         if self.writer.failed is not None:
             return False
@@ -178,7 +180,7 @@ class ShardTask:
         self._told()
         return True
 
-    async def _carry_out(self, thread: SystemThread, batch: WalBatch, plan: PlannedWrite) -> OSError | None:
+    async def _carry_out(self, thread: Calls, batch: WalBatch, plan: PlannedWrite) -> OSError | None:
         writer, counts = self.writer, self.counts
         if batch.silent:
             wrote, error, write_s, sync_s = await thread.run(partial(_write_and_sync, writer, plan))

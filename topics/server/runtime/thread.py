@@ -2,6 +2,9 @@
 
 A job goes in through a queue, its end comes back by the loop's doorbell. An `OSError` is a value; anything else that a
 job raises is raised where it was asked for.
+
+`Threads` is the port through which the runtime leaves the loop: the simulator has one of its own, which runs jobs on the
+loop at moments it chooses.
 """
 
 from __future__ import annotations
@@ -9,13 +12,33 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import outcome
 import trio
 
 T = TypeVar("T")
 _Job = tuple[Callable[[], object], trio.lowlevel.Task]
+
+
+class Calls(Protocol):
+    """One job after another, off the loop."""
+
+    async def run(self, job: Callable[[], T]) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class Threads:
+    """Where blocking work goes. Neither kind of it can be cancelled once it has begun."""
+
+    def dedicated(self, name: str) -> Calls:
+        """A thread of one's own."""
+        return SystemThread(name)
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """In some thread of Trio's pool."""
+        return await trio.to_thread.run_sync(job)
 
 
 class SystemThread:
