@@ -101,12 +101,14 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
             limit=limits.records_per_write,
         )
     data = list(map(bytes, map(_data, write.records)))
-    _check_text(body, data, len(write.records))
+    _check_text(body, data, plain=isinstance(write, PlainWriteIn))
     columns = _columns(write, data, limits)
     check_sizes(columns, limits)
     head = write.expected_head
     config = DEFAULT_CONFIG
     if write.config is not None and bytes(write.config) != b"null":
+        if not depth_fits(bytes(write.config), JSON_DEPTH_MAX):
+            raise invalid("config", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
         config = parse_config(msgspec.json.decode(write.config), record_bytes_max=limits.record_bytes)
     elif limits.record_bytes != DEFAULT_CONFIG.max_record_bytes:
         config = parse_config({}, record_bytes_max=limits.record_bytes)
@@ -137,7 +139,7 @@ def _decoded(body: bytes) -> PlainWriteIn | WriteIn:
         raise invalid(field, message[: place.start()] if place is not None else message) from None
 
 
-def _check_text(body: bytes, data: Sequence[bytes], count: int) -> None:
+def _check_text(body: bytes, data: Sequence[bytes], *, plain: bool) -> None:
     """UTF-8, and nesting in the body and in each payload. A payload may nest 200 deep, whatever is around it."""
     if not body.isascii():
         try:
@@ -151,9 +153,11 @@ def _check_text(body: bytes, data: Sequence[bytes], count: int) -> None:
                 raise invalid(
                     f"records[{i}].data", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX
                 )
+    if plain:  # every field is known: nothing but payloads and the config can nest
+        return
     inner = b"".join(data)
     openers = body.count(b"{") + body.count(b"[") - inner.count(b"{") - inner.count(b"[")
-    if openers > count + 2 and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
+    if openers > len(data) + 2 and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
 
 
