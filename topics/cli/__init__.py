@@ -1,4 +1,4 @@
-"""The command line, on a directory: one module a command group.
+"""The command line, on a directory or at a server: one module a command group.
 
 What the operating system, click and rich do stays in this package. A command is imported when it is called, so that
 `topics --help` costs an interpreter and click, and nothing else.
@@ -8,12 +8,13 @@ What the operating system, click and rich do stays in this package. A command is
 | `early` | Ctrl-C while modules are imported |
 | `main` | the table of commands, `main()`, exit codes |
 | `failure` | errors as one line, standard streams that may be closed |
-| `invocation` | what one call was given: flags, settings, the store it opens |
+| `invocation` | what one call was given: flags, settings, the place it works on |
+| `place`, `port` | a directory or a server, opened; what commands need of either |
 | `settings`, `setting` | flags > environment > topics.toml > defaults; what a setting takes |
 | `serve` | the server |
 | `write`, `gently`, `feed`, `source` | `put`: stopping, files, formats, bytes |
 | `terminal`, `quantities` | colours, tables, progress; sizes, times, durations as people write them |
-| `read`, `lines` | `get`, `tail`, and how a record looks |
+| `read`, `following`, `lines` | `get`, `tail`, waiting for more, and how a record looks |
 | `manage` | `create`, `configure`, `state`, `ls`, `rm`, `delete` |
 | `about` | `config show`, `version`, `completion` |
 | `demo`, `crash`, `proof` | the guided main job |

@@ -56,17 +56,23 @@ def show(invocation: Invocation, as_json: bool) -> None:
 @click.command()
 @json_option
 @common_options
-def version(as_json: bool) -> None:
-    """Print the version."""
+@pass_invocation
+def version(invocation: Invocation, as_json: bool) -> None:
+    """Print the version; with --url, the server's too."""
+    fields = {"topics": topics.__version__, "python": platform.python_version(), "system": platform.system()}
+    server = _server_version(invocation) if "url" in invocation.flags else None
     if as_json:
-        fields = {
-            "topics": topics.__version__,
-            "python": platform.python_version(),
-            "system": platform.system(),
-        }
-        sys.stdout.buffer.write(json_line(fields))
+        sys.stdout.buffer.write(json_line(fields | ({"server": server} if server else {})))
         return
     click.echo(f"topics {topics.__version__} (Python {platform.python_version()}, {platform.system()})")
+    if server is not None:
+        click.echo(f"topics {server} at {invocation.place.name}")
+
+
+def _server_version(invocation: Invocation) -> str:
+    with invocation.reading() as store:
+        assert isinstance(store, topics.Client)
+        return str(store.health().get("version", "of an unknown version"))
 
 
 @click.command()

@@ -1,30 +1,24 @@
-"""What one call of `topics` was given, and the store it opens.
-
-A read makes nothing: where there is no directory, or nothing in it yet, it says so. What recovery had to cut, and
-damages it found, are told on stderr before anything else is printed.
-"""
+"""What one call of `topics` was given: flags that stand anywhere, settings, and from them the place it works on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from topics.cli.failure import Failed, near, say
-
 if TYPE_CHECKING:
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
+    from topics.cli.place import Place
+    from topics.cli.port import StorePort
     from topics.cli.settings import Settings
-    from topics.embed.store import Store
 
+_OPTIONS: Final = {
+    "data": "--data", "url": "--url", "cafile": "--cafile", "api_key_file": "--api-key-file",
+}  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
-
-# A crash in mid-write leaves such a tail; so does damage to the last mark of a sync, and then it had been synced.
-_UNTOLD = "no whole mark of a sync is left behind it, so whether it had been synced cannot be told"
 
 
 class Invocation:
@@ -33,7 +27,7 @@ class Invocation:
     def __init__(self) -> None:
         self.debug = False
         self.flags: dict[str, str] = {}
-        self.options: dict[str, str] = {"data": "--data"}  # which of them have a flag of their own
+        self.options: dict[str, str] = dict(_OPTIONS)  # which of them have a flag of their own
         self.file: str | None = None
 
     @cached_property
@@ -42,71 +36,24 @@ class Invocation:
 
         return load(self.flags, file=self.file, options=self.options)
 
-    @contextmanager
-    def reading(self) -> Iterator[Store]:
+    @cached_property
+    def place(self) -> Place:
+        """The directory or the server that is named."""
+        from topics.cli.place import choose
+
+        return choose(self.settings)
+
+    def reading(self) -> AbstractContextManager[StorePort]:
         """The store as it is; nothing is made."""
-        root = self.settings.data
-        if not root.exists():
-            raise Failed(f"{root} does not exist, so nothing is stored there; {self._elsewhere()}")
-        if root.is_dir() and not (root / "FORMAT").exists() and not any(root.iterdir()):
-            raise Failed(f"{root} is empty, nothing is stored there; {self._elsewhere()}")
-        with self._open(root, create=False) as store:
-            yield store
+        return self.place.reading()
 
-    @contextmanager
-    def writing(self) -> Iterator[Store]:
+    def writing(self) -> AbstractContextManager[StorePort]:
         """The store, made if it is not there."""
-        root = self.settings.data
-        is_new = not root.exists()
-        with self._open(root, create=True) as store:
-            if is_new:
-                say(f"made the data directory {root}", "topics: ", colour="cyan")
-            yield store
-
-    @contextmanager
-    def _open(self, root: Path, *, create: bool) -> Iterator[Store]:
-        import topics
-
-        with topics.open(root, create=create, options=self.settings.options()) as store:
-            for cut in store.cuts:
-                say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
-            for damage in store.damages:
-                say(f"{damage}", "DAMAGED: ", colour="red")
-            if store.read_only:
-                say(
-                    f"{root} is read-only until it is repaired; what is intact can be read",
-                    "DAMAGED: ",
-                    colour="red",
-                )
-            try:
-                yield store
-            except topics.Rejected as refused:
-                raise _meant(refused, store) from refused
-
-    def _elsewhere(self) -> str:
-        source = self.settings.values["data"].source
-        how = (
-            "name another with --data DIR or TOPICS_DATA_DIR" if source == "default" else f"{source} names it"
-        )
-        return f"{how}, or store something first: topics put TOPIC FILE"
-
-
-def _meant(refused: Exception, store: Store) -> Exception:
-    """For a topic that is not there: which one was perhaps meant, or what there is."""
-    from topics.kernel.errors import Code, Rejected
-
-    assert isinstance(refused, Rejected)
-    if refused.code is not Code.TOPIC_NOT_FOUND:
-        return refused
-    names = [state.topic for state in store.list()]
-    hint = near(str(refused.detail.get("topic", "")), names)
-    if not hint:
-        hint = "; `topics ls` lists what there is" if names else f"; {store.where} holds no topics yet"
-    return Rejected(refused.code, f"{refused.message}{hint}", **refused.detail)
+        return self.place.writing()
 
 
 def common_options(command: F) -> F:
-    """`--data`, `--set`, `--settings`, `--debug`: of the group and of each command, so that they may stand anywhere."""
+    """`--data`, `--url`, `--set` …: of the group and of each command, so that they may stand anywhere."""
     for option in (
         click.option(
             "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_debug, help="Show tracebacks.",
@@ -118,7 +65,15 @@ def common_options(command: F) -> F:
             "--set", "set_", metavar="KEY=VALUE", multiple=True, expose_value=False, callback=_set,
             help="Any setting; see: topics config show.",
         ),
-        click.option("--data", metavar="DIR", expose_value=False, callback=_data, help="The data directory."),
+        click.option(
+            "--cafile", metavar="FILE", expose_value=False, callback=_own, help="PEM certificates to trust.",
+        ),
+        click.option(
+            "--api-key-file", metavar="FILE", expose_value=False, callback=_own,
+            help="The key the server asks for, unless TOPICS_API_KEY holds it.",
+        ),
+        click.option("--url", metavar="URL", expose_value=False, callback=_own, help="The server."),
+        click.option("--data", metavar="DIR", expose_value=False, callback=_own, help="The data directory."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -134,9 +89,11 @@ def _file(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
         _of(ctx).file = given
 
 
-def _data(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
+def _own(ctx: click.Context, option: click.Parameter, given: str | None) -> None:
+    """A setting with a flag of its own."""
+    assert option.name in _OPTIONS
     if given is not None:
-        _of(ctx).flags["data"] = given
+        _of(ctx).flags[option.name] = given
 
 
 def _set(ctx: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:

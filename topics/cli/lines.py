@@ -65,6 +65,8 @@ def text_line(item: Item, pen: Pen, topic: str | None = None, *, is_full: bool =
 def gap_text(gap: Gap) -> str:
     """A tombstone in words."""
     seqs = f"seq {gap.gap_from}" if gap.gap_from == gap.gap_to else f"seqs {gap.gap_from}\u2013{gap.gap_to}"
+    if gap.gap_to < gap.gap_from:  # created again, and nothing in it yet
+        seqs = "all before"
     why = _WHY[gap.reason.value]
     return f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
 

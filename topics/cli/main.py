@@ -28,7 +28,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "The guided tour, with a crash and its proof."),
     "put": ("write", "Append JSON lines, text or CSV to a topic."),
     "get": ("read", "Print the records of a topic, by seq, time, tag."),
-    "tail": ("read", "Print the latest records of one or more topics."),
+    "tail": ("read", "Print the latest records of topics, and follow them at a server."),
     "ls": ("manage", "List the topics."),
     "state": ("manage", "Show a topic: head, floors, counts, config."),
     "create": ("manage", "Create a topic with its config."),
@@ -90,7 +90,8 @@ class Commands(click.Group):
 def cli(ctx: click.Context) -> None:
     """topics: a durable event log.
 
-    Works on a data directory: --data DIR, or TOPICS_DATA_DIR, or `data` in topics.toml, or ./topics-data.
+    Works on a data directory: --data DIR, or TOPICS_DATA_DIR, or `data` in topics.toml, or ./topics-data; or at a
+    server: --url URL, or TOPICS_URL.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

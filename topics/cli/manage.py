@@ -7,7 +7,8 @@ and keeps the rest (the call underneath replaces the whole config; on a command 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -88,7 +89,7 @@ def state(invocation: Invocation, topic: str, as_json: bool) -> None:
     with invocation.reading() as store:
         found = store.topic(topic).state()
     if as_json:
-        _print_json(_state_fields(found))
+        _print_json(_fields(found))
         return
     rows = [
         ("topic", f"{found.topic} ({found.type}, epoch {found.epoch})"),
@@ -111,26 +112,21 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """List the topics, by name."""
     with invocation.reading() as store:
         found = store.list(prefix)
+    rows = [_fields(each) for each in found]
     if as_json:
-        for each in found:
-            _print_json(_state_fields(each))
+        for row in rows:
+            _print_json(row)
         return
     if not found:
-        click.echo(
-            f"no topics{f' whose name begins with {prefix!r}' if prefix else ''} in {invocation.settings.data}"
-        )
+        begin = f" whose name begins with {prefix!r}" if prefix else ""
+        click.echo(f"no topics{begin} in {invocation.place.name}")
         return
+    columns = {head: show for head, (field, show) in _COLUMNS.items() if field in rows[0]}
     print_table(
-        ("topic", "type", "class", "records", "bytes", "earliest", "head", "last write"),
-        [
-            (
-                each.topic, each.type, each.config.durability.value, f"{each.count:,}", size(each.bytes),
-                str(each.earliest_seq), str(each.head_seq), moment(each.last_write_ts),
-            )
-            for each in found
-        ],
+        tuple(columns),
+        [tuple(show(row) for show in columns.values()) for row in rows],
         numbers=("records", "bytes", "earliest", "head"),
-    )  # fmt: skip
+    )
 
 
 @click.command()
@@ -177,6 +173,20 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
         return
     left = f"{counted(reply.count, 'record')} left" if reply.count else "none left"
     click.echo(f"{topic}: {counted(reply.deleted, 'record')} deleted, {left}")
+
+
+# What `ls` shows, by head: the field that a row must have for it (a server's list has fewer than a directory), and how.
+_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
+    "topic": ("topic", lambda row: row["topic"]),
+    "type": ("type", lambda row: row["type"]),
+    "class": ("config", lambda row: row["config"]["durability"]),
+    "durable": ("durable", lambda row: "yes" if row["durable"] else "no"),
+    "records": ("count", lambda row: f"{row['count']:,}"),
+    "bytes": ("bytes", lambda row: size(row["bytes"])),
+    "earliest": ("earliest_seq", lambda row: str(row["earliest_seq"])),
+    "head": ("head_seq", lambda row: str(row["head_seq"])),
+    "last write": ("last_write_ts", lambda row: moment(row["last_write_ts"])),
+}
 
 
 def _parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -251,10 +261,12 @@ def _floor_words(found: TopicState) -> str:
     )
 
 
-def _state_fields(found: TopicState) -> dict[str, Any]:
-    """As http-api 3 names them."""
-    fields = {field.name: getattr(found, field.name) for field in attrs.fields(type(found))}
-    return fields | {"config": found.config.echo()}
+def _fields(found: Any) -> dict[str, Any]:
+    """A state, or a row of a list, as http-api 3 names its fields."""
+    fields: dict[str, Any] = attrs.asdict(found, recurse=False)
+    if "config" in fields:
+        fields["config"] = found.config.echo()
+    return fields
 
 
 def _print_json(value: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """`get` and `tail`: records to standard output, tombstones where records were lost.
 
 `get` reads one topic in seq order; `tail` the latest of one or more topics, by time. On a directory nobody else
-writes, so both end at the head.
+writes, so both end at the head; at a server `tail` goes on, with what comes as it comes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from topics.cli.quantities import parse_duration_ms, parse_moment
 from topics.cli.terminal import Pen
 
 if TYPE_CHECKING:
+    from topics.cli.following import Mark
     from topics.cli.lines import Item
+    from topics.cli.port import StorePort, TopicPort
     from topics.embed.page import Page
-    from topics.embed.store import Store
-    from topics.embed.topic import Topic
 
 TAIL_DEFAULT = 10
 
@@ -51,6 +51,7 @@ class Reading:
     match: Any = None
     nodes: tuple[str, ...] = ()
     account: bool = False
+    epoch: int | None = None
 
 
 @click.command()
@@ -109,49 +110,75 @@ def get(
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
 @from_option
 @since_option
-@click.option("--now", is_flag=True, help="From the head on: on a directory, nothing.")
+@click.option("--now", is_flag=True, help="From the head on; of a directory that is nothing.")
 @click.option(
     "-n",
     "--lines",
     type=click.IntRange(0),
     help=f"The last so many seqs of each topic (default {TAIL_DEFAULT}).",
 )
-@click.option("-f", "--follow", is_flag=True, help="Wait for more; this needs a server's URL.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, which at a server is done anyway.")
+@click.option("--no-follow", is_flag=True, help="Print up to the head, and end.")
 @match_option
 @full_option
 @json_option
 @common_options
 @pass_invocation
 def tail(
-    invocation: Invocation, topics: tuple[str, ...], now: bool, lines: int | None, follow: bool, full: bool,
-    as_json: bool, from_seq: int | None, since: str | None, match: str | None,
+    invocation: Invocation, topics: tuple[str, ...], now: bool, lines: int | None, follow: bool, no_follow: bool,
+    full: bool, as_json: bool, from_seq: int | None, since: str | None, match: str | None,
 ) -> None:  # fmt: skip
     """Print the latest records of topics, by time, with a line wherever records were lost.
 
-    A directory has one owner, so nothing can arrive while this runs: it prints up to the head and ends.
+    At a server (--url) it then waits for more, until Ctrl-C. A directory has one owner, so nothing can arrive while
+    this runs: it prints up to the head and ends.
     """
     if sum((from_seq is not None, since is not None, now, lines is not None)) > 1:
         raise Failed("give one of --from, --since, --now and --lines", code=USAGE)
-    start = _start(from_seq=from_seq, since=since)
-    start = attrs.evolve(start, match=parse_match(match))
+    if follow and no_follow:
+        raise Failed("give --follow or --no-follow, not both", code=USAGE)
+    start = attrs.evolve(_start(from_seq=from_seq, since=since), match=parse_match(match))
     names = list(dict.fromkeys(topics))
+    printer = _Printer(names, as_json=as_json, is_full=full)
     with invocation.reading() as store:
-        streams = []
-        for name in names:
-            handle = store.topic(name)
-            head_seq = handle.state().head_seq
-            reading = start
-            if now:
-                reading = attrs.evolve(start, from_seq=head_seq)
-            elif from_seq is None and since is None:
-                count = TAIL_DEFAULT if lines is None else lines
-                reading = attrs.evolve(start, from_seq=max(head_seq - count, 0))
-            streams.append(_timed(store, handle, reading))
-        _print_merged(streams, names, as_json=as_json, is_full=full)
-    where = invocation.settings.data
+        last = TAIL_DEFAULT if lines is None else lines
+        is_placed = from_seq is not None or since is not None
+        streams = [
+            _Stream(store, store.topic(name), start, last=None if is_placed else last) for name in names
+        ]
+        if not now:
+            for _, name, item in heapq.merge(*streams, key=lambda timed: timed[0]):
+                printer.write(name, [item])
+        marks = {} if no_follow else _marks(streams)
+        if marks:
+            _follow(marks, printer, match=start.match)
+    where = invocation.place.name
     if follow:
         raise Failed(f"that was all of {where}; to follow what is written later needs a server's URL")
-    say(f"that was all of {where}; following needs a server's URL", "topics: ", colour="cyan")
+    if not no_follow:
+        say(f"that was all of {where}; following needs a server's URL", "topics: ", colour="cyan")
+
+
+def _marks(streams: list[_Stream]) -> dict[str, Mark]:
+    """Where each topic was read up to, if its end can be waited for."""
+    from topics.cli.following import Mark
+    from topics.cli.port import Follower
+
+    return {
+        stream.topic.name: Mark(topic=stream.topic, from_seq=stream.from_seq, epoch=stream.epoch)
+        for stream in streams
+        if isinstance(stream.topic, Follower)
+    }
+
+
+def _follow(marks: dict[str, Mark], printer: _Printer, *, match: Any) -> None:
+    from topics.cli.following import follow
+    from topics.cli.lines import items
+
+    sys.stdout.flush()
+    for name, page in follow(marks, match=match):
+        printer.write(name, items(page))
+        sys.stdout.flush()
 
 
 def _start(*, from_seq: int | None, since: str | None, from_ts: str | None = None) -> Reading:
@@ -174,8 +201,10 @@ def parse_match(text: str | None) -> Any:
     return ["tag", "Glob", text]
 
 
-def pages(store: Store, topic: Topic, reading: Reading, *, limit: int = 0) -> Iterator[Page]:
-    """Pages up to the head, or up to `limit` records (0 = all)."""
+def pages(
+    store: StorePort, topic: TopicPort, reading: Reading, *, limit: int = 0, stop_seq: int | None = None
+) -> Iterator[Page]:
+    """Pages up to the head (or only to `stop_seq`), or up to `limit` records (0 = all)."""
     left = limit
     page_max = store.limits.read_limit
     while True:
@@ -189,13 +218,15 @@ def pages(store: Store, topic: Topic, reading: Reading, *, limit: int = 0) -> It
         left -= len(page.records)
         if page.caught_up or (limit and left <= 0):
             return
-        reading = attrs.evolve(reading, from_seq=page.next_from_seq, from_ts=None)
+        if stop_seq is not None and page.next_from_seq >= stop_seq:
+            return
+        reading = attrs.evolve(reading, from_seq=page.next_from_seq, from_ts=None, epoch=page.epoch)
 
 
-def _read(topic: Topic, reading: Reading, *, limit: int, bytes_max: int = 0) -> Page:
+def _read(topic: TopicPort, reading: Reading, *, limit: int, bytes_max: int = 0) -> Page:
     return topic.read(
         from_seq=reading.from_seq, from_ts=reading.from_ts, limit=limit, match=reading.match,
-        node=reading.nodes or None, account=reading.account, max_bytes=bytes_max,
+        node=reading.nodes or None, account=reading.account, epoch=reading.epoch, max_bytes=bytes_max,
     )  # fmt: skip
 
 
@@ -221,27 +252,50 @@ def _print_account(sums: dict[str, int], *, as_json: bool) -> None:
     sys.stdout.buffer.write(f"{sum(sums.values()):,} seqs passed: {words}\n".encode())
 
 
-def _timed(store: Store, topic: Topic, reading: Reading) -> Iterator[tuple[int, str, Item]]:
-    """(ts, topic, item); a tombstone stands just before the record that follows it."""
-    from topics.cli.lines import items
+class _Stream:
+    """(ts, topic, item) of one topic up to its head; a tombstone stands just before the record that follows it.
 
-    ts = 0
-    for page in pages(store, topic, reading):
-        for item in items(page):
-            ts = getattr(item, "ts", page.records[0].ts if page.records else ts)
-            yield ts, topic.name, item
+    `last`: only so many seqs before the head (None: as `reading` says). `from_seq`, `epoch`: how far it was read.
+    """
+
+    def __init__(self, store: StorePort, topic: TopicPort, reading: Reading, *, last: int | None) -> None:
+        state = topic.state()
+        self.topic = topic
+        self.epoch = state.epoch
+        self.from_seq = state.head_seq
+        self._store = store
+        self._stop_seq = state.head_seq
+        if last is not None:
+            reading = attrs.evolve(reading, from_seq=max(state.head_seq - last, 0), epoch=state.epoch)
+        self._reading = reading
+
+    def __iter__(self) -> Iterator[tuple[int, str, Item]]:
+        from topics.cli.lines import items
+
+        ts = 0
+        for page in pages(self._store, self.topic, self._reading, stop_seq=self._stop_seq):
+            for item in items(page):
+                ts = getattr(item, "ts", page.records[0].ts if page.records else ts)
+                yield ts, self.topic.name, item
+            self.from_seq, self.epoch = page.next_from_seq, page.epoch
 
 
-def _print_merged(
-    streams: list[Iterator[tuple[int, str, Item]]], names: list[str], *, as_json: bool, is_full: bool
-) -> None:
-    from topics.cli.lines import json_line, text_line
+class _Printer:
+    """Items of one or more topics, each named where there are more."""
 
-    pen = Pen(sys.stdout)
-    write = sys.stdout.buffer.write
-    widest = max(map(len, names))
-    for _, name, item in heapq.merge(*streams, key=lambda timed: timed[0]):
-        if as_json:
-            write(json_line(item, name if len(names) > 1 else None))
+    def __init__(self, names: list[str], *, as_json: bool, is_full: bool) -> None:
+        self.is_named = len(names) > 1
+        self.widest = max(map(len, names))
+        self.as_json = as_json
+        self.is_full = is_full
+        self.pen = Pen(sys.stdout)
+
+    def write(self, name: str, found: list[Item]) -> None:
+        from topics.cli.lines import json_line, text_line
+
+        if self.as_json:
+            lines = [json_line(item, name if self.is_named else None) for item in found]
         else:
-            write(text_line(item, pen, name.ljust(widest) if len(names) > 1 else None, is_full=is_full))
+            shown = name.ljust(self.widest) if self.is_named else None
+            lines = [text_line(item, self.pen, shown, is_full=self.is_full) for item in found]
+        sys.stdout.buffer.write(b"".join(lines))

@@ -14,6 +14,7 @@ from topics.server.settings import HOST_FORM, ORIGIN_FORM, parse_origins
 
 _DIGITS: Final = re.compile(r"[0-9]{1,40}")
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}", re.ASCII)
+_URL: Final = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?", re.ASCII)
 _FLAGS: Final = {
     "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False,
 }  # fmt: skip
@@ -29,6 +30,7 @@ class Kind(Enum):
     FLAG = "true or false"
     CHOICE = "one of"
     ORIGINS = ORIGIN_FORM
+    URL = "a server's URL, as in http://127.0.0.1:4000"
 
 
 @attrs.frozen(kw_only=True)
@@ -84,6 +86,8 @@ class Setting:
                 fits = type(value) is int and self.low <= value <= self.high
             case Kind.DIRECTORY | Kind.FILE:
                 fits = isinstance(value, str) and bool(value) and "\0" not in value
+            case Kind.URL:
+                fits = isinstance(value, str) and _URL.fullmatch(value) is not None
             case Kind.HOST:
                 fits = isinstance(value, str) and _HOST.fullmatch(value) is not None
             case Kind.CHOICE:

@@ -42,9 +42,10 @@ SYNC_INTERVAL_MS: Final = 1000
 GIB: Final = 1024 * MIB
 HOUR_MS: Final = 3_600_000
 
-# Our prefix, but no settings: what ci/env reads, and what an orchestrator sets for a service of our name.
+# Our prefix, but no settings: what ci/env reads, a client's key (a secret, never shown), and what an orchestrator sets
+# for a service of our name.
 _NOT_OURS: Final = re.compile(
-    r"TOPICS_(VENV|SETTINGS|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP).*)"
+    r"TOPICS_(VENV|SETTINGS|API_KEY|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP).*)"
 )
 _LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
 
@@ -133,6 +134,9 @@ TABLE: Final[Mapping[str, Setting]] = {
         Setting(
             key="min_free_bytes", variable="TOPICS_MIN_FREE_BYTES", default=100 * MIB, low=0, high=2**63 - 1,
         ),
+        Setting(key="url", variable="TOPICS_URL", default=None, kind=Kind.URL),
+        Setting(key="cafile", variable="TOPICS_CAFILE", default=None, kind=Kind.FILE),
+        Setting(key="api_key_file", variable="TOPICS_API_KEY_FILE", default=None, kind=Kind.FILE),
         *(_limit_setting(field.name, field.default or 0) for field in attrs.fields(Limits)),
         *_SERVER_ROWS,
     )

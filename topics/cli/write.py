@@ -25,8 +25,7 @@ from topics.cli.source import STDIN, BadLine, Source
 from topics.cli.terminal import is_terminal, json_line, progress
 
 if TYPE_CHECKING:
-    from topics.embed.store import Store
-    from topics.embed.topic import Topic
+    from topics.cli.port import StorePort, TopicPort
     from topics.engine.replies import Appended
 
 BATCH_DEFAULT: Final = 500
@@ -148,7 +147,7 @@ def _path(field: str | None) -> tuple[str, ...]:
     return tuple(field.split(".")) if field else ()
 
 
-def _topic(store: Store, name: str, durability: str | None) -> Topic:
+def _topic(store: StorePort, name: str, durability: str | None) -> TopicPort:
     topic = store.topic(name)
     if durability is None:
         return topic
@@ -166,7 +165,9 @@ def _topic(store: Store, name: str, durability: str | None) -> Topic:
 class Putting:
     """One run: gathers batches, puts them, and keeps count."""
 
-    def __init__(self, store: Store, topic: Topic, source: Source, wish: Wish, gently: Gently) -> None:
+    def __init__(
+        self, store: StorePort, topic: TopicPort, source: Source, wish: Wish, gently: Gently
+    ) -> None:
         self.topic = topic
         self.source = source
         self.wish = wish
@@ -303,7 +304,7 @@ def _watched(putting: Putting) -> None:
 
 
 def _failure(putting: Putting, error: BaseException | None) -> BaseException | None:
-    from topics.kernel.errors import TopicsError
+    from topics.kernel.errors import Rejected, TopicsError
 
     stored = (
         f"{counted(putting.stored, 'record')} stored before it" if putting.stored else "nothing is stored"
@@ -320,6 +321,8 @@ def _failure(putting: Putting, error: BaseException | None) -> BaseException | N
     if isinstance(error, Failed):
         return Failed(f"{error}; {stored}", code=error.code)
     if isinstance(error, TopicsError):
+        if not isinstance(error, Rejected) and getattr(error, "sent", True):
+            stored += ", and whether the last batch is there too cannot be told"
         failure = Failed(f"{error.message}; {stored}", code=code_of(error))
         failure.__cause__ = error
         return failure

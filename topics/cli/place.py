@@ -1,0 +1,181 @@
+"""Where the topics are: a directory, or a server at a URL; and what is said when that cannot be used.
+
+A read makes nothing: where there is no directory, or nothing in it yet, it says so. What recovery had to cut, and
+damages it found, are told on stderr before anything else is printed. A server that is being started is waited for, as
+long as the client's patience lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from topics.cli.failure import USAGE, Failed, near, say
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from topics.cli.port import StorePort
+    from topics.cli.settings import Settings, Value
+
+# A crash in mid-write leaves such a tail; so does damage to the last mark of a sync, and then it had been synced.
+_UNTOLD: Final = "no whole mark of a sync is left behind it, so whether it had been synced cannot be told"
+
+
+class Place(Protocol):
+    """`name`: how messages call it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def reading(self) -> AbstractContextManager[StorePort]:
+        """The store as it is; nothing is made."""
+        ...
+
+    def writing(self) -> AbstractContextManager[StorePort]:
+        """The store, made if it is not there."""
+        ...
+
+
+def choose(settings: Settings) -> Place:
+    """The directory or the server, whichever is named more strongly.
+
+    Raises:
+        Failed: both are, equally.
+    """
+    url, data = settings.values["url"], settings.values["data"]
+    if url.value is None or _rank(url) < _rank(data):
+        return Directory(settings)
+    if _rank(url) == _rank(data):
+        raise Failed(
+            f"{url.source} names the server {url.value} and {data.source} the directory {data.value}; give one of them",
+            code=USAGE,
+        )
+    return Server(settings)
+
+
+def _rank(value: Value) -> int:
+    """How strong a source is: defaults, the file, the environment, flags."""
+    if value.source == "default":
+        return 0
+    if value.source.startswith("--"):
+        return 3
+    return 2 if value.source.startswith("TOPICS_") else 1
+
+
+class Directory:
+    """A data directory, opened in this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.root = settings.data
+        self.name = str(self.root)
+
+    @contextmanager
+    def reading(self) -> Iterator[StorePort]:
+        root = self.root
+        if not root.exists():
+            raise Failed(f"{root} does not exist, so nothing is stored there; {self._elsewhere()}")
+        if root.is_dir() and not (root / "FORMAT").exists() and not any(root.iterdir()):
+            raise Failed(f"{root} is empty, nothing is stored there; {self._elsewhere()}")
+        with self._open(create=False) as store:
+            yield store
+
+    @contextmanager
+    def writing(self) -> Iterator[StorePort]:
+        is_new = not self.root.exists()
+        with self._open(create=True) as store:
+            if is_new:
+                say(f"made the data directory {self.root}", "topics: ", colour="cyan")
+            yield store
+
+    @contextmanager
+    def _open(self, *, create: bool) -> Iterator[StorePort]:
+        import topics
+
+        with topics.open(self.root, create=create, options=self.settings.options()) as store:
+            for cut in store.cuts:
+                say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
+            for damage in store.damages:
+                say(f"{damage}", "DAMAGED: ", colour="red")
+            if store.read_only:
+                say(
+                    f"{self.root} is read-only until it is repaired; what is intact can be read",
+                    "DAMAGED: ",
+                    colour="red",
+                )
+            try:
+                yield store
+            except topics.Rejected as refused:
+                raise meant(refused, store) from refused
+
+    def _elsewhere(self) -> str:
+        source = self.settings.values["data"].source
+        how = (
+            "name another with --data DIR or TOPICS_DATA_DIR" if source == "default" else f"{source} names it"
+        )
+        return f"{how}, or store something first: topics put TOPIC FILE"
+
+
+class Server:
+    """A server at a URL. It owns its directory, so nothing is made here and reading is as writing."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.name = str(settings.values["url"].value)
+
+    def reading(self) -> AbstractContextManager[StorePort]:
+        return self._open()
+
+    def writing(self) -> AbstractContextManager[StorePort]:
+        return self._open()
+
+    @contextmanager
+    def _open(self) -> Iterator[StorePort]:
+        import topics
+
+        get = {key: value.value for key, value in self.settings.values.items()}
+        limits = self.settings.options().limits
+        with topics.Client(
+            self.name, api_key_file=get["api_key_file"], cafile=get["cafile"], limits=limits
+        ) as client:
+            try:
+                yield client
+            except topics.Rejected as refused:
+                raise _said_by(refused, client) from refused
+
+
+def _said_by(refused: Exception, store: StorePort) -> Exception:
+    """What a server refused for a reason of its own names the server, and what to do about it."""
+    from topics.kernel.errors import Code, Rejected
+
+    assert isinstance(refused, Rejected)
+    hints = {
+        Code.FORBIDDEN: "if it asks for a key, set TOPICS_API_KEY or give --api-key-file",
+        Code.MISDIRECTED_REQUEST: "name it by the address it is bound to, or list this name in its allowed_origins",
+        Code.NOT_READY: "it was waited for; try again later",
+        Code.SHUTTING_DOWN: "try again when it is up again",
+        Code.STORAGE_READ_ONLY: "its log says why; restart it",
+        Code.THROTTLED: "it was waited for; try again later",
+        Code.NOT_FOUND: "the server may be older than this command",
+    }
+    if refused.code not in hints:
+        return meant(refused, store)
+    return Rejected(
+        refused.code, f"{store.where}: {refused.message} ({hints[refused.code]})", **refused.detail
+    )
+
+
+def meant(refused: Exception, store: StorePort) -> Exception:
+    """For a topic that is not there: which one was perhaps meant, or what there is."""
+    from topics.kernel.errors import Code, Rejected
+
+    assert isinstance(refused, Rejected)
+    if refused.code is not Code.TOPIC_NOT_FOUND:
+        return refused
+    names = [row.topic for row in store.list()]
+    hint = near(str(refused.detail.get("topic", "")), names)
+    if not hint:
+        hint = "; `topics ls` lists what there is" if names else f"; {store.where} holds no topics yet"
+    return Rejected(refused.code, f"{refused.message}{hint}", **refused.detail)
