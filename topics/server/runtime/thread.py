@@ -3,7 +3,7 @@
 A job goes in through a queue, its end comes back by the loop's doorbell. An `OSError` is a value; anything else that a
 job raises is raised where it was asked for.
 
-`Threads` is the port through which the runtime leaves the loop: the simulator has one of its own, which runs jobs on the
+`Threads` is the port through which the runtime leaves the loop: a simulator has its own, which runs jobs on the
 loop at moments it chooses.
 """
 
