@@ -22,6 +22,7 @@ from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.origins import Origins
 from topics.server.api.routes import Body, Route, RouteTable
 from topics.server.runtime.log import log
+from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
 
 _EXPECTED: Final = b"100-continue"
@@ -37,6 +38,7 @@ class SiteOptions:
     origins: Origins = attrs.field(factory=Origins)
     version: str = ""
     held_bytes_max: int = 256 << 20
+    metric_topics_max: int = METRIC_TOPICS_MAX
 
 
 class Admitted:
@@ -69,6 +71,9 @@ class Site:
         self.draining = False
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
         self.bugs = 0
+        self.connections = 0  # open now, and
+        self.accepted = 0  # since the start: the listener counts both
+        self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
         self._runtime: Runtime | None = None
         self._held_bytes = 0
 
@@ -86,6 +91,15 @@ class Site:
                 Code.NOT_READY, "the log is being recovered; retry", replay_progress=round(self.progress, 3)
             )
         return self._runtime
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """None while the log is being recovered."""
+        return self._runtime
+
+    @property
+    def uptime_s(self) -> float:
+        return time.monotonic() - self.started
 
     @property
     def is_ready(self) -> bool:
