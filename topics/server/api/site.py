@@ -71,8 +71,6 @@ class Site:
         self.draining = False
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
         self.bugs = 0
-        self.connections = 0  # open now, and
-        self.accepted = 0  # since the start: the listener counts both
         self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
         self._runtime: Runtime | None = None
         self._held_bytes = 0

@@ -72,16 +72,6 @@ class Traffic(Protocol):
     def held_bytes(self) -> int: ...
 
     @property
-    def connections(self) -> int:
-        """Open now."""
-        ...
-
-    @property
-    def accepted(self) -> int:
-        """Connections since the start."""
-        ...
-
-    @property
     def progress(self) -> float: ...
 
     @property
@@ -89,6 +79,37 @@ class Traffic(Protocol):
 
     @property
     def uptime_s(self) -> float: ...
+
+
+class PortCounts(Protocol):
+    """Connections since the start."""
+
+    accepted: int
+    refused: int
+    handshakes_failed: int
+    bugs: int
+    forced: int
+
+
+class Port(Protocol):
+    """What the listener counts; `listener.Listener` is one."""
+
+    @property
+    def connections(self) -> int:
+        """Open now."""
+        ...
+
+    @property
+    def counts(self) -> PortCounts: ...
+
+
+_PORT_COUNTERS: Final = (
+    ("topics_connections_accepted", "Connections since the start", "accepted"),
+    ("topics_connections_refused", "Connections let go because there were too many", "refused"),
+    ("topics_tls_handshakes_failed", "Connections that failed their TLS handshake", "handshakes_failed"),
+    ("topics_connection_bugs", "Connections ended by an exception that nobody expected", "bugs"),
+    ("topics_connections_forced", "Connections that a drain closed by force", "forced"),
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -109,8 +130,8 @@ class Snapshot:
     answers: Mapping[tuple[str, int], int]
     bugs: int
     held_bytes: int
-    connections: int
-    accepted: int
+    connections: int = 0
+    port_counts: Mapping[str, int] = attrs.field(factory=dict)
     in_flight: int = 0
     waiting_readers: int = 0
     tombstones: Mapping[str, int] = attrs.field(factory=dict)
@@ -122,9 +143,10 @@ class Snapshot:
 
 
 class Metrics:
-    """One server's metrics. `topics_max`: how many topics get series of their own."""
+    """One server's metrics. `topics_max`: how many topics get series of their own. `port`: None if nobody listens."""
 
     def __init__(self, *, version: str, topics_max: int = METRIC_TOPICS_MAX) -> None:
+        self.port: Port | None = None
         self._version = version
         self._topics_max = topics_max
         self._registry = CollectorRegistry()
@@ -158,9 +180,10 @@ class Metrics:
             answers=dict(traffic.counts),
             bugs=traffic.bugs,
             held_bytes=traffic.held_bytes,
-            connections=traffic.connections,
-            accepted=traffic.accepted,
         )
+        if self.port is not None:
+            counts = {field: getattr(self.port.counts, field) for _, _, field in _PORT_COUNTERS}
+            shown = attrs.evolve(shown, connections=self.port.connections, port_counts=counts)
         if runtime is None:
             return shown
         shown = attrs.evolve(
@@ -277,7 +300,8 @@ def _traffic_families(taken: Snapshot) -> Iterator[Metric]:
     yield _counters("topics_request_bugs", "Exceptions that no handler expected", (), {(): taken.bugs})
     yield _gauge("topics_request_held_bytes", "Bytes of request bodies held in memory", taken.held_bytes)
     yield _gauge("topics_connections", "Open connections", taken.connections)
-    yield _counters("topics_connections_accepted", "Connections since the start", (), {(): taken.accepted})
+    for name, what, field in _PORT_COUNTERS:
+        yield _counters(name, what, (), {(): taken.port_counts.get(field, 0)})
     yield _gauge("topics_commands_in_flight", "Commands proposed and not yet answered", taken.in_flight)
     yield _gauge("topics_waiting_readers", "Long polls that wait for news", taken.waiting_readers)
 
