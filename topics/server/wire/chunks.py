@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from topics.kernel.errors import invalid
+from topics.server.api.site import too_large
 
 TRAILER_BYTES_MAX: Final = 8 * 1024
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
@@ -25,14 +26,18 @@ class _State(Enum):
 
 
 class ChunkReader:
-    """Takes the bytes of a body off the front of a buffer."""
+    """Takes the bytes of a body off the front of a buffer. `body_max`: a chunk that would pass it is not read."""
 
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.size = 0
+    def __init__(self, body_max: int) -> None:
+        self._body_max = body_max
+        self.body = bytearray()  # not a list: chunks of a byte would cost fifty each
         self._state = _State.SIZE
         self._left = 0
         self._trailer_bytes = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
 
     @property
     def done(self) -> bool:
@@ -42,17 +47,16 @@ class ChunkReader:
         """Read as far as the buffer goes; what is read is removed from it.
 
         Raises:
-            Rejected: invalid_request; nothing behind can be trusted.
+            Rejected: invalid_request, payload_too_large; nothing behind can be trusted.
         """
         while self._state is not _State.DONE:
             if self._state is _State.DATA:
                 if not buffer:
                     return
-                piece = bytes(buffer[: self._left])
-                del buffer[: len(piece)]
-                self.pieces.append(piece)
-                self.size += len(piece)
-                self._left -= len(piece)
+                count = min(self._left, len(buffer))
+                self.body += memoryview(buffer)[:count]
+                del buffer[:count]
+                self._left -= count
                 if self._left == 0:
                     self._state = _State.DATA_END
             elif self._state is _State.DATA_END:
@@ -76,6 +80,8 @@ class ChunkReader:
             if size is None:
                 raise invalid("body", "the size of a chunk is a hex number of at most 8 digits")
             self._left = int(size[1], 16)
+            if len(self.body) + self._left > self._body_max:
+                raise too_large(self._body_max)
             self._state = _State.DATA if self._left else _State.TRAILER
             return
         assert self._state is _State.TRAILER

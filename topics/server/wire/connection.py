@@ -24,7 +24,7 @@ import trio
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.edge import Edge
 from topics.server.api.message import Answer, PeerGone
-from topics.server.api.site import Admitted, Site, too_large
+from topics.server.api.site import Admitted, Site
 from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.head import WireHead, find_end, parse_head
@@ -33,6 +33,7 @@ HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
 READ_AHEAD_BYTES: Final = 64 * 1024
 GATHERED_MAX: Final = 16
 _GATHERED_BYTES_MAX: Final = 256 * 1024
+_EMPTY_LINES_MAX: Final = 16  # before a request
 _LINGER_BYTES: Final = 64 * 1024
 _LINGER_S: Final = 1.0
 
@@ -183,12 +184,13 @@ class Connection:
     async def _read_head(self) -> bytes | None:
         """The next head; None if the peer has ended."""
         buffer = self._buffer
-        searched = 0
+        searched = empty_lines = 0
         first = True
         while True:
-            while buffer.startswith(b"\r\n"):  # RFC 9112 2.2
+            while buffer.startswith(b"\r\n") and empty_lines < _EMPTY_LINES_MAX:  # RFC 9112 2.2
                 del buffer[:2]
                 searched = 0
+                empty_lines += 1
             try:
                 end = find_end(buffer, searched)
             except Rejected as refused:
@@ -236,16 +238,14 @@ class Connection:
         return body
 
     async def _read_chunks(self, body_max: int) -> bytes | None:
-        reader = ChunkReader()
+        reader = ChunkReader(body_max)
         started = trio.current_time()
         while True:
             size = reader.size
             reader.take(self._buffer)
-            if reader.size > body_max:
-                raise too_large(body_max)
             self._hold(reader.size - size)
             if reader.done:
-                return b"".join(reader.pieces)
+                return bytes(reader.body)
             await self._flush()
             self._pace(started, reader.size)
             if not await self._receive():
@@ -340,8 +340,9 @@ class Connection:
 
     async def _broken(self, bug: Exception) -> None:
         self._gathered.clear()
-        with trio.move_on_after(_LINGER_S), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await self._end(self.site.failed(bug, "connection"))
+        answer = self.site.failed(bug, "connection")
+        with trio.move_on_after(_LINGER_S), suppress(Exception):  # what broke may be the stream
+            await self._end(answer)
 
     # Held bytes.
 

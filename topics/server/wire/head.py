@@ -56,7 +56,9 @@ class _Fields:
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name.lower(), value))
+        self.fields.append(
+            (name.lower(), value.strip(b" \t"))
+        )  # httptools leaves what is behind (RFC 9112 5.1)
 
 
 def find_end(buffer: bytearray, searched: int) -> int:
@@ -65,7 +67,7 @@ def find_end(buffer: bytearray, searched: int) -> int:
     Raises:
         Rejected: headers_too_large, invalid_request.
     """
-    at = buffer.find(_END, max(searched - 3, 0), HEAD_BYTES_MAX + 4)
+    at = buffer.find(_END, max(searched - 3, 0), HEAD_BYTES_MAX)
     if at >= 0:
         return at + 4
     if len(buffer) > HEAD_BYTES_MAX:
@@ -74,7 +76,9 @@ def find_end(buffer: bytearray, searched: int) -> int:
             f"head: more than the limit of {HEAD_BYTES_MAX} bytes",
             limit=HEAD_BYTES_MAX,
         )
-    if buffer and (buffer.find(b"\n\n") >= 0 or buffer[0] < 0x21 or buffer[0] > 0x7E):
+    if buffer == b"\r":
+        return -1  # maybe of an empty line before a request
+    if buffer and (buffer.find(b"\n\n", max(searched - 1, 0)) >= 0 or buffer[0] < 0x21 or buffer[0] > 0x7E):
         raise invalid("head", "is not HTTP/1.1: lines end with CR LF, and a request begins with its method")
     return -1
 
@@ -179,7 +183,7 @@ def _length(headers: dict[bytes, bytes], *, old: bool) -> tuple[int, bool]:
     if coding is not None:
         if length is not None:
             raise invalid("head", "Content-Length and Transfer-Encoding do not go together")
-        if coding.strip(b" \t").lower() != b"chunked" or old:
+        if coding != b"chunked" or old:
             raise invalid("head", "Transfer-Encoding: exactly `chunked`, in HTTP/1.1")
         return 0, True
     if length is None:
