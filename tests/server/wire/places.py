@@ -1,0 +1,74 @@
+"""Sites for tests: the real route table, handlers and runtime over a disk in memory and a clock under our hand."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from topics.host.memory import MemoryDisk
+from topics.host.opening import StoreOptions, open_store
+from topics.kernel.limits import KIB, Limits
+from topics.kernel.ports import Clock, Disk, Entropy
+from topics.server.api.routes import Route, RouteTable
+from topics.server.api.site import Site, SiteOptions
+from topics.server.api.table import route_table
+from topics.server.runtime.runtime import Runtime
+from topics.testing.clock import ManualClock
+from topics.testing.entropy import SeededEntropy
+
+SMALL = Limits(body_bytes=8 * KIB, wal_file_first=16 * KIB, wal_reserve=4 * KIB)
+
+
+def new_site(*, limits: Limits = SMALL, more_routes: Sequence[Route] = (), **options: object) -> Site:
+    """A site whose log is not recovered yet."""
+    table = RouteTable((*route_table().routes, *more_routes))
+    return Site(table, SiteOptions(limits=limits, version="0.0.test", **options))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def begun(
+    site: Site,
+    *,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    min_free_bytes: int = 0,
+    shards: int | None = None,
+) -> AsyncIterator[Runtime]:
+    """The site serves a store on this disk until the block ends."""
+    disk = disk or MemoryDisk()
+    opened = open_store(
+        disk,
+        clock or ManualClock(),
+        entropy or SeededEntropy(),
+        where="memory",
+        machine_restarted=True,
+        confirm=lambda: None,
+        options=StoreOptions(
+            limits=site.options.limits, min_free_bytes=min_free_bytes, shards=shards, checking=True
+        ),
+    )
+    runtime = Runtime(opened, disk)
+    async with runtime.running():
+        site.begin(runtime)
+        yield runtime
+
+
+@asynccontextmanager
+async def open_site(
+    *, more_routes: Sequence[Route] = (), limits: Limits = SMALL, **options: object
+) -> AsyncIterator[Site]:
+    """A site that serves, empty."""
+    site = new_site(more_routes=more_routes, limits=limits, **options)
+    async with alone(), begun(site):
+        yield site
+
+
+@asynccontextmanager
+async def alone() -> AsyncIterator[None]:
+    """An error that nurseries have wrapped comes out as it is, so that a failed test says what failed."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found: BaseException = group
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        raise found from None
