@@ -29,6 +29,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Rejected
 from topics.server.runtime.shard import ShardTask
+from topics.server.runtime.thread import Threads
 
 TOPIC = "bench"
 SWITCH_INTERVAL_S = 0.0003  # the product's choice lies within 0.2 to 0.5 ms (performance 4)
@@ -50,7 +51,7 @@ class Commit:
     def __init__(self, opened: Opened) -> None:
         self._engine = opened.engine
         (writer,) = opened.writers
-        self._shard = ShardTask(opened.engine, writer, self._told, _unobserved)
+        self._shard = ShardTask(opened.engine, writer, self._told, _unobserved, Threads())
 
     async def write(self, body: bytes) -> bytes:
         """Append the records of a body; the answer when its class says so."""
