@@ -91,12 +91,13 @@ def _running(command: Sequence[str], port_file: Path, *, ready: str = "") -> Ite
         begun = time.perf_counter()
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            port = _port(process, port_file, output)
+            port = _port(process, port_file)
             if ready:
-                _wait_ready(process, port, ready, output)
+                _wait_ready(process, port, ready)
             yield Server(process, port, time.perf_counter() - begun)
         except RuntimeError as error:
-            raise RuntimeError(f"{error}\nthe server said: {_tail(output)}") from error
+            error.add_note(f"the server said: {_tail(output)}")
+            raise
         finally:
             stop(process)
 
@@ -112,7 +113,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def _port(process: subprocess.Popen[bytes], port_file: Path, output: Path) -> int:
+def _port(process: subprocess.Popen[bytes], port_file: Path) -> int:
     deadline = time.perf_counter() + START_S
     while time.perf_counter() < deadline:
         if port_file.exists() and (written := port_file.read_text(encoding="ascii").strip()):
@@ -120,10 +121,10 @@ def _port(process: subprocess.Popen[bytes], port_file: Path, output: Path) -> in
         if process.poll() is not None:
             break
         time.sleep(LOOK_S)
-    raise RuntimeError(f"no server within {START_S:.0f} s: {_tail(output)}")
+    raise RuntimeError("the server did not begin")
 
 
-def _wait_ready(process: subprocess.Popen[bytes], port: int, path: str, output: Path) -> None:
+def _wait_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
     deadline = time.perf_counter() + START_S
     while time.perf_counter() < deadline and process.poll() is None:
         connection = http.client.HTTPConnection(HOST, port, timeout=START_S)
@@ -136,7 +137,7 @@ def _wait_ready(process: subprocess.Popen[bytes], port: int, path: str, output: 
         finally:
             connection.close()
         time.sleep(LOOK_S)
-    raise RuntimeError(f"the server was not ready within {START_S:.0f} s: {_tail(output)}")
+    raise RuntimeError("the server was not ready in time")
 
 
 def _tail(output: Path) -> str:
