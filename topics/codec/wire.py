@@ -177,10 +177,38 @@ def page_json(
     include_data: bool = True,
 ) -> bytes:
     """The answer to a diff (http-api 5). `caught_up` and `lag` follow from the seqs."""
-    assert from_seq <= next_from_seq <= head_seq
     records = records_json(
         views, include_tags=include_tags, include_meta=include_meta, include_data=include_data
     )
+    return spliced_page(
+        records,
+        topic=topic,
+        epoch=epoch,
+        from_seq=from_seq,
+        next_from_seq=next_from_seq,
+        head_seq=head_seq,
+        durable_seq=durable_seq,
+        earliest_seq=earliest_seq,
+        tombstone=tombstone,
+        account=account,
+    )
+
+
+def spliced_page(
+    records: bytes,
+    *,
+    topic: str,
+    epoch: int,
+    from_seq: int,
+    next_from_seq: int,
+    head_seq: int,
+    durable_seq: int,
+    earliest_seq: int,
+    tombstone: Mapping[str, object] | None = None,
+    account: Mapping[str, int] | None = None,
+) -> bytes:
+    """A page around `records`, which are a JSON array already."""
+    assert from_seq <= next_from_seq <= head_seq
     return b"".join(
         (
             b'{"topic":%b,"epoch":%d,"from_seq":%d,"records":' % (_encode(topic), epoch, from_seq),

@@ -10,11 +10,12 @@ Examining goes in slices of 8192 seqs, at most 100 000 a read; a page ends befor
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from topics.codec.frame import FrameView, decode_payloads
+from topics.codec.frame import FrameView, decode_payloads, decode_texts
 from topics.kernel.limits import EXTENT_GAP_MAX, SCAN_SEQS_MAX, SCAN_SLICE_SEQS
 from topics.log import tombstone
 from topics.log.floors import Gap
@@ -125,6 +126,28 @@ def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> Di
         lengths=lengths,
         extents=_extents(topic, seqs, offsets, lengths),
     )
+
+
+def assemble_texts(
+    plan: DiffPlan, buffers: Sequence[bytes], other: Callable[[FrameView], bytes | None]
+) -> list[bytes] | None:
+    """`assemble` and the JSON of each record in one pass; None if `other` will not make that of one.
+
+    Raises:
+        Corrupt: as `assemble`.
+    """
+    assert len(buffers) == len(plan.extents)
+    texts: list[bytes] = []
+    for extent, buffer in zip(plan.extents, buffers, strict=True):
+        stop = extent.first + extent.count
+        offsets = [offset - extent.offset for offset in plan.offsets[extent.first : stop]]
+        seqs = plan.seqs[extent.first : stop]
+        lengths = plan.lengths[extent.first : stop]
+        some = decode_texts(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs, other=other)
+        if some is None:
+            return None
+        texts += some
+    return texts
 
 
 def assemble(plan: DiffPlan, buffers: Sequence[bytes]) -> list[FrameView]:
@@ -264,6 +287,12 @@ def _extents(topic: Topic, seqs: array[int], offsets: array[int], lengths: array
     i = 0
     while i < len(seqs):
         source, elsewhere = topic.regions.source_until(seqs[i])
+        stop = bisect_left(seqs, elsewhere, i) if elsewhere else len(seqs)
+        span = offsets[stop - 1] + lengths[stop - 1] - offsets[i]
+        if 0 <= span - sum(lengths[i:stop]) <= EXTENT_GAP_MAX:  # all of a dense page, without a look at each
+            extents.append(Extent(source, offsets[i], span, i, stop - i))
+            i = stop
+            continue
         first, begin, end = i, offsets[i], offsets[i] + lengths[i]
         i += 1
         while i < len(seqs) and (not elsewhere or seqs[i] < elsewhere):

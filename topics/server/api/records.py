@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
 import trio
 
-from topics.codec.frame import FrameView
-from topics.codec.wire import page_json
+from topics.codec.wire import spliced_page
 from topics.embed.intake import take_nodes
 from topics.embed.page import tombstone_fields
 from topics.engine.commands import DeleteRecords
@@ -23,6 +21,7 @@ from topics.log.match import parse_match
 from topics.server.api.bodies import decode_write
 from topics.server.api.call import Call
 from topics.server.api.message import Answer
+from topics.server.runtime.fetch import Form
 
 WAIT_MS_MAX: Final = 30_000
 _BOOL: Final = (b"false", b"true")
@@ -68,9 +67,7 @@ class Reading:
     query: DiffQuery
     wait_ms: int
     account: bool
-    include_tags: bool
-    include_meta: bool
-    include_data: bool
+    form: Form
 
 
 def parse_reading(name: str, fields: dict[str, Any], call: Call) -> Reading:
@@ -109,9 +106,11 @@ def parse_reading(name: str, fields: dict[str, Any], call: Call) -> Reading:
         query=query,
         wait_ms=clamped("wait_ms", fields.get("wait_ms", 0), low=0, high=WAIT_MS_MAX),
         account=flag("account", fields.get("account", False)),
-        include_tags=flag("include_tags", fields.get("include_tags", False)),
-        include_meta=flag("include_meta", fields.get("include_meta", True)),
-        include_data=flag("include_data", fields.get("include_data", True)),
+        form=Form(
+            include_tags=flag("include_tags", fields.get("include_tags", False)),
+            include_meta=flag("include_meta", fields.get("include_meta", True)),
+            include_data=flag("include_data", fields.get("include_data", True)),
+        ),
     )
 
 
@@ -119,10 +118,10 @@ async def diff_records(call: Call) -> Answer:
     """One page, waited for if asked."""
     name = call.topic()
     reading = parse_reading(name, call.fields(), call)
-    plan, views = await call.runtime.read(reading.query)
+    plan, records = await call.runtime.read(reading.query, reading.form)
     if reading.wait_ms and waits_on(plan):
-        plan, views = await _long_poll(call, reading, plan, views)
-    return page_answer(call, reading, plan, views)
+        plan, records = await _long_poll(call, reading, plan, records)
+    return page_answer(call, reading, plan, records)
 
 
 def waits_on(plan: DiffPlan) -> bool:
@@ -130,9 +129,7 @@ def waits_on(plan: DiffPlan) -> bool:
     return not plan.seqs and plan.gap is None and plan.caught_up
 
 
-async def _long_poll(
-    call: Call, reading: Reading, plan: DiffPlan, views: Sequence[FrameView]
-) -> tuple[DiffPlan, Sequence[FrameView]]:
+async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: bytes) -> tuple[DiffPlan, bytes]:
     """Until there is something to say or the time is over. Seqs passed meanwhile stay in the account."""
     runtime, query, first = call.runtime, reading.query, plan
     deadline = trio.current_time() + reading.wait_ms / 1000
@@ -143,20 +140,20 @@ async def _long_poll(
                 await runtime.hub.wait(query.topic)
                 if query.from_ts is None:
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
-                    plan, views = await runtime.read(query)
+                    plan, records = await runtime.read(query, reading.form)
                     passed = (
                         passed
                         if plan.gap is not None and plan.epoch != first.epoch
                         else plus(passed, plan.account)
                     )
                 else:  # which seq a time stands for may still change
-                    plan, views = await runtime.read(query)
+                    plan, records = await runtime.read(query, reading.form)
                     first, passed = plan, plan.account
     if until.cancelled_caught:
         plan = runtime.engine.plan_diff(
             attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, limit=0)
         )
-    return attrs.evolve(plan, from_seq=_start(first, plan), account=passed), views
+    return attrs.evolve(plan, from_seq=_start(first, plan), account=passed), records
 
 
 def _start(first: DiffPlan, plan: DiffPlan) -> int:
@@ -169,9 +166,9 @@ def plus(one: Account, other: Account) -> Account:
     return Account(*(a + b for a, b in zip(attrs.astuple(one), attrs.astuple(other), strict=True)))
 
 
-def page_answer(call: Call, reading: Reading, plan: DiffPlan, views: Sequence[FrameView]) -> Answer:
-    body = page_json(
-        views,
+def page_answer(call: Call, reading: Reading, plan: DiffPlan, records: bytes) -> Answer:
+    body = spliced_page(
+        records,
         topic=plan.topic,
         epoch=plan.epoch,
         from_seq=plan.from_seq,
@@ -181,9 +178,6 @@ def page_answer(call: Call, reading: Reading, plan: DiffPlan, views: Sequence[Fr
         earliest_seq=plan.earliest_seq,
         tombstone=None if plan.gap is None else tombstone_fields(plan.gap),
         account=attrs.asdict(plan.account) if reading.account else None,
-        include_tags=reading.include_tags,
-        include_meta=reading.include_meta,
-        include_data=reading.include_data,
     )
     total_ms = (time.perf_counter() - call.started) * 1000
     scanned = plan.next_from_seq - plan.from_seq

@@ -8,13 +8,35 @@ from functools import partial
 import attrs
 
 from topics.codec.frame import FrameView
+from topics.codec.wire import records_json
 from topics.engine.engine import Engine
 from topics.host.compress import decompress_fitting
 from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
-from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
+from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
 from topics.server.runtime.thread import Threads
+
+
+@attrs.frozen(kw_only=True)
+class Form:
+    """Which parts of a record a reader asks for."""
+
+    include_tags: bool = False
+    include_meta: bool = True
+    include_data: bool = True
+
+    def record(self, view: FrameView) -> bytes | None:
+        """One record; None for a payload that has to be unfolded first."""
+        return None if view.compressed else self.records((view,))[1:-1]
+
+    def records(self, views: Sequence[FrameView]) -> bytes:
+        return records_json(
+            views,
+            include_tags=self.include_tags,
+            include_meta=self.include_meta,
+            include_data=self.include_data,
+        )
 
 
 class Fetcher:
@@ -25,27 +47,30 @@ class Fetcher:
         self._threads = threads
         self._read_nowait: Callable[[str, int, int], bytes | None] = getattr(disk, "read_nowait", disk.read)
 
-    async def page(self, engine: Engine, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
-        """One page, its payloads as written. Decompressed it may be over its budget; then it is made shorter."""
+    async def page(self, engine: Engine, query: DiffQuery, *, form: Form) -> tuple[DiffPlan, bytes]:
+        """One page, its records a JSON array. Decompressed it may be over its budget; then it is made shorter."""
         while True:
             plan = engine.plan_diff(query)
-            views = await self._stored(plan)
-            if not any(view.compressed for view in views):
-                return plan, views
-            fitting = await self._threads.run(
-                partial(decompress_fitting, views, topic=plan.topic, bytes_max=query.bytes_max)
-            )
+            try:
+                buffers = [await self._bytes(extent) for extent in plan.extents]
+                texts = assemble_texts(plan, buffers, form.record) if form.include_data else None
+                if texts is not None:
+                    return plan, b"[%b]" % b",".join(texts)
+                views = assemble(plan, buffers)
+            except Corrupt as damage:
+                raise damaged(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
+            except OSError as error:
+                raise damaged(plan, None, str(error)) from error
+            fitting = await self._plain(plan, views, query.bytes_max)
             if len(fitting) == len(views):
-                return plan, fitting
+                return plan, form.records(fitting)
             query = attrs.evolve(query, limit=len(fitting))
 
-    async def _stored(self, plan: DiffPlan) -> Sequence[FrameView]:
-        try:
-            return assemble(plan, [await self._bytes(extent) for extent in plan.extents])
-        except Corrupt as damage:
-            raise damaged(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
-        except OSError as error:
-            raise damaged(plan, None, str(error)) from error
+    async def _plain(self, plan: DiffPlan, views: Sequence[FrameView], bytes_max: int) -> Sequence[FrameView]:
+        if not any(view.compressed for view in views):
+            return views
+        unfold = partial(decompress_fitting, views, topic=plan.topic, bytes_max=bytes_max)
+        return await self._threads.run(unfold)
 
     async def _bytes(self, extent: Extent) -> bytes:
         source = extent.source

@@ -7,14 +7,13 @@ thread. A caller who is cancelled loses his answer, never his write.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
 
 import trio
 
-from topics.codec.frame import FrameView
 from topics.engine.commands import Append, Command
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Ticket
@@ -24,7 +23,7 @@ from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery
-from topics.server.runtime.fetch import Fetcher
+from topics.server.runtime.fetch import Fetcher, Form
 from topics.server.runtime.hub import Hub
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import ShardTask
@@ -127,19 +126,19 @@ class Runtime:
 
     # Reading.
 
-    async def read(self, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
-        """Plan, fetch, assemble (architecture 3.5).
+    async def read(self, query: DiffQuery, form: Form) -> tuple[DiffPlan, bytes]:
+        """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array.
 
         Raises:
             Rejected: topic_not_found.
             Corrupt: a stored record fails its checksum, or cannot be read.
         """
         await self.let_time_pass(query.topic)
-        plan, views = await self._fetcher.page(self.engine, query)
+        plan, records = await self._fetcher.page(self.engine, query, form=form)
         if plan.gap is not None:
             reason = plan.gap.reason.value
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
-        return plan, views
+        return plan, records
 
     # Inside.
 
