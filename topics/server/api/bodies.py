@@ -28,6 +28,7 @@ from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
 _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
 _PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
+_NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
 
 
 class PlainRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -54,7 +55,7 @@ class _WriteIn(msgspec.Struct, kw_only=True):
     node: str | None = None
     idempotency_key: str | None = None
     create: bool | None = None
-    config: msgspec.Raw | None = None
+    config: msgspec.Raw = _NO_CONFIG
     disable_backpressure: bool | None = None
     expected_head: int | None = None
     return_seqs: bool | None = None
@@ -106,7 +107,7 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
     check_sizes(columns, limits)
     head = write.expected_head
     config = DEFAULT_CONFIG
-    if write.config is not None and bytes(write.config) != b"null":
+    if write.config is not _NO_CONFIG and bytes(write.config) != b"null":
         if not depth_fits(bytes(write.config), JSON_DEPTH_MAX):
             raise invalid("config", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
         config = parse_config(msgspec.json.decode(write.config), record_bytes_max=limits.record_bytes)
