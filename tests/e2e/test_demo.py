@@ -19,9 +19,9 @@ def demo(tmp_path: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-@pytest.mark.rule("O1.3")
 @pytest.mark.rule("O1.4")
 @pytest.mark.rule("O1.5")
+@pytest.mark.rule("O1.6")
 def test_the_demo_proves_what_it_says_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
     done = demo(tmp_path)
 
@@ -29,7 +29,7 @@ def test_the_demo_proves_what_it_says_and_leaves_nothing(tmp_path: pathlib.Path)
     assert done.stderr == ""
     assert "\x1b[" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
-    for words in ("1,707 records", "USGS", "SIGKILL", "LOST seqs 1\u20137", "proofs hold"):
+    for words in ("1,707 records", "USGS", "private server", "SIGKILL", "LOST seqs 1\u20137", "proofs hold"):
         assert words in " ".join(done.stdout.split())
     (home,) = [word.strip(".") for word in done.stdout.split() if "topics-demo-" in word]
     assert not pathlib.Path(home).exists()
@@ -56,9 +56,11 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.rule("O1.3")
+@pytest.mark.rule("O1.6")
 @pytest.mark.rule("O2.25")
-def test_as_json_every_proof_is_a_row(tmp_path: pathlib.Path) -> None:
-    done = demo(tmp_path, "--json", "--kills", "1")
+@pytest.mark.parametrize("how", [(), ("--embedded",)])
+def test_as_json_every_proof_is_a_row(tmp_path: pathlib.Path, how: tuple[str, ...]) -> None:
+    done = demo(tmp_path, "--json", "--kills", "1", *how)
 
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -68,6 +70,8 @@ def test_as_json_every_proof_is_a_row(tmp_path: pathlib.Path) -> None:
     acked = [check for check in result["checks"] if "acked records intact" in check["what"]]
     assert len(acked) == 2
     assert all(int(check["found"].replace(",", "")) > 100 for check in acked)
+    followed = [check for check in result["checks"] if "each once, in order" in check["what"]]
+    assert len(followed) == (0 if how else 2)
 
 
 @pytest.mark.rule("O1.4")
@@ -97,6 +101,19 @@ def test_a_file_of_ones_own_and_a_directory_to_keep(tmp_path: pathlib.Path) -> N
     for path in sorted(pathlib.Path(result["directory"]).parent.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     pathlib.Path(result["directory"]).parent.rmdir()
+
+
+def test_a_directory_to_work_in_is_new_and_stays(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("theirs")
+    refused = demo(tmp_path, "--data", "full")
+    assert (refused.returncode, "is not empty" in refused.stderr) == (2, True)
+    assert demo(tmp_path, "--url", "http://127.0.0.1:1").returncode == 2
+
+    done = demo(tmp_path, "--data", "mine", "--json", "--kills", "1")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["directory"] == str(tmp_path / "mine")
+    assert (tmp_path / "mine" / "FORMAT").exists()
 
 
 @pytest.mark.parametrize(

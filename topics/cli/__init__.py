@@ -17,5 +17,6 @@ What the operating system, click and rich do stays in this package. A command is
 | `read`, `following`, `lines` | `get`, `tail`, waiting for more, and how a record looks |
 | `manage` | `create`, `configure`, `state`, `ls`, `rm`, `delete` |
 | `about` | `config show`, `version`, `completion` |
-| `demo`, `crash`, `proof` | the guided main job |
+| `demo`, `story`, `tour`, `crash`, `victim` | the guided main job: steps, proofs, a killed process |
+| `served`, `private` | the same through a server that is killed; a server of one's own |
 """

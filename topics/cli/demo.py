@@ -1,7 +1,7 @@
 """`topics demo`: the main job, told in four steps, each with its proofs. Exit code 1 if one of them fails.
 
-Load real input, read it back, kill the process that writes and look for everything it was promised, see what a reader
-is told of records that are gone. All in a temporary directory.
+Load real input, read it back, kill the server in mid-write and look for everything it had promised, see what a reader
+is told of records that are gone. All of it through a server of its own, or with `--embedded` in a store without one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.failure import Failed
+from topics.cli.failure import USAGE, Failed
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 
 if TYPE_CHECKING:
@@ -39,46 +39,80 @@ ACKS: Final = (500, 1000)  # a kill comes after some number of acknowledgements 
     "--tag-field", metavar="PATH", help="The field of FILE to tag records by. Default: a fitting one."
 )
 @click.option(
-    "--kills", type=click.IntRange(1, 50), default=3, show_default=True, help="How often to kill the writer."
+    "--kills", type=click.IntRange(1, 50), default=3, show_default=True, help="How often to kill it."
 )
 @click.option("--keep", is_flag=True, help="Keep the directory.")
+@click.option("--embedded", is_flag=True, help="Without a server: the store in a process of its own.")
 @json_option
 @common_options
 @pass_invocation
 def demo(
-    _invocation: Invocation, file: str | None, tag_field: str | None, kills: int, keep: bool, as_json: bool
-) -> None:
-    """Load real input, read it back, kill the writer in mid-write, and prove that nothing acknowledged is missing.
+    invocation: Invocation, file: str | None, tag_field: str | None, kills: int, keep: bool, embedded: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Load real input, read it back, kill the server in mid-write, and prove that nothing acknowledged is missing.
 
-    FILE holds JSON lines (gzip too); without it, the bundled earthquakes. Takes some seconds, in a temporary directory.
+    FILE holds JSON lines (gzip too); without it, the bundled earthquakes. It starts a server of its own, in a temporary
+    directory or the empty one that --data names, and takes some seconds.
     """
     from topics.cli.story import Story
 
+    own = _own_directory(invocation)
     story = Story(is_silent=as_json)
     started = time.monotonic()
     given = _input(file, tag_field)
-    with _directory(keep=keep) as home:
-        story.open(given, home)
-        _steps(story, given, home, kills)
+    with _directory(keep=keep and own is None) as home:
+        data = own or home / "data"
+        story.open(given, data if own else home)
+        (_embedded if embedded else _served)(story, given, home, data, kills)
         seconds = time.monotonic() - started
+        kept = data if keep or own else None
         if as_json:
-            story.print_json(seconds=seconds, directory=str(home / "data") if keep else None)
+            story.print_json(seconds=seconds, directory=str(kept) if kept else None)
         else:
-            story.close(seconds, kept=home / "data" if keep else None)
+            story.close(seconds, kept=kept)
     failed = [check for check in story.checks if not check.holds]
     if failed:
         raise Failed(f"{len(failed)} of {len(story.checks)} proofs failed, the first: {_first(failed)}")
 
 
-def _steps(story: Story, given: Input, home: Path, kills: int) -> None:
+def _own_directory(invocation: Invocation) -> Path | None:
+    """What --data names. Nothing of anybody's is written to, and no server but its own."""
+    if "url" in invocation.flags:
+        raise Failed("the demo starts a server of its own; leave --url out", code=USAGE)
+    if "data" not in invocation.flags:
+        return None
+    own = invocation.settings.data.absolute()
+    if own.exists() and (not own.is_dir() or any(own.iterdir())):
+        raise Failed(f"{own} is not empty; name a new directory for the demo", code=USAGE)
+    return own
+
+
+def _acks() -> int:
+    return random.randint(*ACKS)  # noqa: S311 -- no secret
+
+
+def _served(story: Story, given: Input, home: Path, data: Path, kills: int) -> None:
+    from topics.cli import tour
+    from topics.cli.private import PrivateServer
+    from topics.cli.served import client_of
+
+    with PrivateServer(data, home) as server, client_of(server) as client:
+        story.say(f"A private server: topics serve, at {server.url}, ready in {server.ready_ms:.0f} ms.")
+        loaded = tour.load_served(story, server, client, given)
+        tour.read_back(story, client, given, loaded)
+        tour.crash_served(story, server, given, kills=kills, acks=_acks)
+        tour.floors(story, client, given)
+
+
+def _embedded(story: Story, given: Input, home: Path, data: Path, kills: int) -> None:
     import topics
     from topics.cli import tour
 
-    data = home / "data"
     with topics.open(data) as store:
         loaded = tour.load(story, store, given)
         tour.read_back(story, store, given, loaded)
-    tour.crash(story, data, home / "rows.jsonl", given, kills=kills, acks=lambda: random.randint(*ACKS))  # noqa: S311 -- no secret
+    tour.crash(story, data, home / "rows.jsonl", given, kills=kills, acks=_acks)
     with topics.open(data) as store:
         tour.floors(story, store, given)
 

@@ -22,9 +22,9 @@ from topics.cli.source import BadLine, Source
 from topics.cli.victim import WRITERS
 
 if TYPE_CHECKING:
+    from topics.cli.port import StorePort, TopicPort
+    from topics.cli.private import PrivateServer
     from topics.cli.story import Story
-    from topics.embed.store import Store
-    from topics.embed.topic import Topic
 
 ROWS_MAX: Final = 200_000
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -122,7 +122,7 @@ def _leaves(value: Any) -> list[tuple[str, str]]:
 # 1
 
 
-def load(story: Story, store: Store, given: Input) -> Loaded:
+def load(story: Story, store: StorePort, given: Input) -> Loaded:
     """Append the whole file."""
     by = f", tagged by its field {given.tag_field}" if given.tag_field else ""
     story.begin("Load", f"Append every line of the file to topic {given.topic!r}{by}.")
@@ -148,10 +148,26 @@ def load(story: Story, store: Store, given: Input) -> Loaded:
     return Loaded(batches)
 
 
+def load_served(story: Story, server: PrivateServer, store: StorePort, given: Input) -> Loaded:
+    """Append the whole file over HTTP, with somebody following."""
+    from topics.cli.served import Tail
+
+    store.create(given.topic)
+    tail = Tail(server, given.topic)
+    try:
+        loaded = load(story, store, given)
+        tail.read_to(len(given.rows))
+    finally:
+        tail.close()
+    told = tail.told_once(given.rows)
+    story.prove("followed while it was written, each once, in order", expected=len(given.rows), found=told)
+    return loaded
+
+
 # 2
 
 
-def read_back(story: Story, store: Store, given: Input, loaded: Loaded) -> None:
+def read_back(story: Story, store: StorePort, given: Input, loaded: Loaded) -> None:
     """By seq, tag and time, beside the file."""
     story.begin("Read back", "By seq, by tag, by time; each answer is compared with the file itself.")
     topic = store.topic(given.topic)
@@ -176,11 +192,11 @@ def read_back(story: Story, store: Store, given: Input, loaded: Loaded) -> None:
     )
 
 
-def _count(topic: Topic, **how: Any) -> int:
+def _count(topic: TopicPort, **how: Any) -> int:
     return sum(isinstance(item, topics.Record) for item in topic.records(**how))
 
 
-def _account(store: Store, topic: Topic, *, match: str | None) -> dict[str, int]:
+def _account(store: StorePort, topic: TopicPort, *, match: str | None) -> dict[str, int]:
     """What became of every seq of a topic, from its beginning to its head."""
     sums: dict[str, int] = {}
     cursor, is_read = 0, False
@@ -248,16 +264,36 @@ def _prove_survival(story: Story, findings: list[Finding], *, bound: int) -> Non
     unacked = sum(found.unacked_writes for found in findings)
     story.prove(
         "writes there whose answer was cut off",
-        expected=f"\u2264 {bound}",
+        expected=f"\u2264 {bound}" if bound else "0",
         found=unacked,
         holds=unacked <= bound,
     )
 
 
+def crash_served(
+    story: Story, server: PrivateServer, given: Input, *, kills: int, acks: Callable[[], int]
+) -> None:  # fmt: skip
+    """Kill the server, start it again, and go on; then compare."""
+    from topics.cli import served
+
+    threads = Counter(writer.durability for writer in WRITERS)
+    classes = ", ".join(f"{count} in class {name}" for name, count in sorted(threads.items(), reverse=True))
+    story.begin(
+        "Crash",
+        f"{len(WRITERS)} clients write ({classes}) and one follows topic {WRITERS[0].topic!r} from its beginning. The"
+        f" server gets SIGKILL in mid-write, {counted(kills, 'time')}, and is started again; the clients live on.",
+    )
+    end = served.crash(story, server, given, rows=CRASH_ROWS, kills=kills, acks=acks)
+    _prove_survival(story, end.findings, bound=0)
+    told, head = end.tail.told_once(end.stored), len(end.stored)
+    story.prove(f"{WRITERS[0].topic}: followed, each once, in order", expected=head, found=told)
+    story.prove("tombstones the follower got", expected=0, found=end.tail.gaps)
+
+
 # 4
 
 
-def floors(story: Story, store: Store, given: Input) -> None:
+def floors(story: Story, store: StorePort, given: Input) -> None:
     """What a reader is told of records that are gone."""
     from rich.text import Text
 

@@ -1,0 +1,114 @@
+"""A server of one's own: `topics serve` as a child, on a loopback port that it keeps over restarts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import topics
+from topics.cli.failure import Failed
+
+START_S: Final = 20.0
+DRAIN_S: Final = 15.0
+_LOOK_S: Final = 0.005
+
+
+class PrivateServer:
+    """Started by `with` or `start`, ended by SIGTERM at the end of the block."""
+
+    def __init__(self, data: Path, home: Path) -> None:
+        self.data = data
+        self.port = 0
+        self.ready_ms = 0.0
+        self._port_file = home / "port"
+        self._log = home / "server.log"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        assert self.port
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Begin, on the port it had before if it had one, and return when requests are served.
+
+        Raises:
+            Failed: it ended by itself, or was not ready in time.
+        """
+        assert self._child is None
+        self._port_file.unlink(missing_ok=True)
+        root = str(Path(topics.__file__).resolve().parent.parent)
+        environment = {name: text for name, text in os.environ.items() if not name.startswith("TOPICS_")}
+        search = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+        started = time.monotonic()
+        with self._log.open("ab") as log:
+            self._child = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
+                [
+                    sys.executable, "-m", "topics", "serve", "--data", str(self.data), "--host", "127.0.0.1",
+                    "--port", str(self.port), "--port-file", str(self._port_file),
+                ],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                cwd=self._log.parent, env=environment | {"PYTHONPATH": search},
+            )  # fmt: skip
+        while not self._is_ready():
+            if self._child.poll() is not None:
+                said = self._log.read_text(errors="replace").strip().splitlines()[-1:]
+                raise Failed(f"the server ended by itself ({self._child.returncode}): {' '.join(said)}")
+            if time.monotonic() - started > START_S:
+                raise Failed(f"the server was not ready within {START_S:.0f} s; its log is {self._log}")
+            time.sleep(_LOOK_S)
+        self.ready_ms = (time.monotonic() - started) * 1000
+
+    def _is_ready(self) -> bool:
+        with suppress(FileNotFoundError, ValueError):
+            self.port = int(self._port_file.read_text())
+            return True
+        return False
+
+    def kill(self) -> None:
+        """SIGKILL: whatever it was doing, it does no more."""
+        assert self._child is not None
+        self._child.kill()
+        self._child.wait()
+        self._child = None
+
+    def stop(self) -> None:
+        """SIGTERM, so that it drains; and SIGKILL if that takes too long."""
+        if self._child is None:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(DRAIN_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._child = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        try:
+            self.stop()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Nothing of it is left, whatever interrupted its end."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
