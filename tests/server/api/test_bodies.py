@@ -31,5 +31,5 @@ def test_without_a_config_the_default_holds(config):
 
 
 def test_an_unknown_field_of_the_config_is_refused_by_name():
-    with pytest.raises(Rejected, match="config.colour"):
+    with pytest.raises(Rejected, match=r"config\.colour"):
         command(b'{"records":[{"data":1}],"config":{"colour":1}}')
