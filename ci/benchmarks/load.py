@@ -22,11 +22,12 @@ from collections.abc import Sequence
 import msgspec
 
 from ci.benchmarks.figure import quantile
-from ci.benchmarks.payload import text
+from ci.benchmarks.payload import BATCH, text
 
 HOST = "127.0.0.1"
 RECEIVE_BYTES = 1 << 20
 DISTINCT_BODIES = 40
+FILLERS = 4  # connections
 POLL_S = 30.0
 LENGTH = re.compile(rb"\r\n(content-length: )(\d+)\r\n", re.IGNORECASE)
 
@@ -34,7 +35,9 @@ LENGTH = re.compile(rb"\r\n(content-length: )(\d+)\r\n", re.IGNORECASE)
 class Plan(msgspec.Struct, kw_only=True):
     """`kind`: write, rich (tag, node and meta too), diff. `batch`: records a write, or seqs a page.
 
-    The warm-up ends after `warm` requests or `warm_s` seconds, whichever is first. `pages`: of a diff, cycled through.
+    First come `fill` writes of 100, not timed: a log's first files are small, and making larger and larger ones costs
+    what no later write pays. The warm-up ends after `warm` requests or `warm_s` seconds, whichever is first. `pages`:
+    of a diff, cycled through.
     """
 
     port: int
@@ -45,6 +48,7 @@ class Plan(msgspec.Struct, kw_only=True):
     warm: int
     warm_s: float
     seconds: float
+    fill: int = 0
     pages: int = 0
     answer_bytes: int = 0  # of the canned server; then nothing is checked
 
@@ -221,6 +225,11 @@ class Generator:
                     send(connection)
         return done
 
+    def close(self) -> None:
+        self.poller.close()
+        for connection in self.connections:
+            connection.socket.close()
+
     def drain(self) -> None:
         """The answers that are still on their way."""
         waiting = set(self.by_fd)
@@ -230,7 +239,20 @@ class Generator:
                     waiting.discard(fd)
 
 
+def fill(plan: Plan) -> None:
+    batched = msgspec.structs.replace(plan, kind="write", batch=BATCH, connections=FILLERS, fill=0)
+    generator = Generator(batched)
+    generator.first_answers()
+    for connection in generator.connections:
+        generator.send(connection)
+    generator.until(plan.fill, sys.float_info.max)
+    generator.drain()
+    generator.close()
+
+
 def run(plan: Plan) -> Result:
+    if plan.fill:
+        fill(plan)
     generator = Generator(plan)
     generator.first_answers()
     for connection in generator.connections:

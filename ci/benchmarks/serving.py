@@ -14,7 +14,7 @@ from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES
 from ci.benchmarks.turns import Side, Turn, ceiling, loaded, made_of, rate_figure, ratios, take_turns
 
 BATCHED = Side("topics", "disk", "write", BATCH, 16, warm=1200)
-SINGLE = Side("topics", "disk", "write", 1, 16, warm=4000)
+SINGLE = Side("topics", "disk", "write", 1, 16, warm=4000, fill=1000)
 SHAPES = {"write": "plain", "rich": "with tag, node, meta"}
 BATCH_BOUNDS = {"write": (2.2, 1.3), "rich": (3.0, 1.9)}
 

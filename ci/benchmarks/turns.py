@@ -16,7 +16,10 @@ BUSY_MAX = 0.7  # of a core; above it the rate says what the generator can do (p
 
 @dataclass(frozen=True)
 class Side:
-    """One server under one load. `kind`: topics, floor or quart. `warm`: requests before the clock starts."""
+    """One server under one load. `kind`: topics, floor or quart.
+
+    Before the clock starts come `fill` writes of 100, then `warm` requests.
+    """
 
     kind: str
     durability: str
@@ -24,6 +27,7 @@ class Side:
     batch: int
     connections: int
     warm: int
+    fill: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def plan_of(setting: Setting, side: Side, *, port: int, pid: int) -> Plan:
         warm=setting.count(side.warm, 20),
         warm_s=0.5,
         seconds=0.05 if setting.quick else 1.0,
+        fill=min(side.fill, 2) if setting.quick else side.fill,
     )
 
 
@@ -119,6 +124,7 @@ def made_of(name: str, turns: Sequence[Turn], *, records: bool) -> Figure:
 def ceiling(setting: Setting, side: Side, *, answer_bytes: int = 200) -> Figure:
     """The generator against a server that answers the same bytes to everything."""
     plan = plan_of(setting, side, port=0, pid=0)
+    plan.fill = 0
     size = len(requests_of(plan)[0])
     with (
         setting.directory() as path,
