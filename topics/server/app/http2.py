@@ -10,6 +10,7 @@ Theory. `H2Protocol` turns frames into streams and streams into ASGI; that is ke
   deprecated (RFC 9113, 5.3): here they are ignored, and the tree holds whatever may be open.
 - GOAWAY at the end of a drain can overtake the last frame of the last answer. Here the connection rests, and may be
   said good-bye to, only when no answer is waiting to be sent.
+- A frame is judged by its length when all of it is there. Here, when its length is.
 - Frames that cost the client nothing (PING, SETTINGS, RST_STREAM, empty DATA ...) are taken without end. Here each
   costs a token; time and answers bring some back, and so do bytes, which frames of DATA and WINDOW_UPDATEs
   go with (`Calm`).
@@ -107,13 +108,26 @@ class Http2(H2Protocol):
         """No request is being served and no answer waits to be sent."""
         return not self.streams and not self.stream_buffers
 
-    async def farewell(self) -> None:
-        """GOAWAY without an error."""
-        if not self.closed:
-            self.connection.close_connection()
-            await self._flush()
+    async def farewell(self, code: int = h2.errors.ErrorCodes.NO_ERROR) -> None:
+        """GOAWAY, unless there was one."""
+        if self.connection.state_machine.state is not h2.connection.ConnectionState.CLOSED:
+            self.connection.close_connection(code)
+        await self._flush()
 
     # What comes.
+
+    async def handle(self, event: Event) -> None:
+        if not isinstance(event, RawData):
+            await super().handle(event)
+            return
+        try:
+            events = self.connection.receive_data(event.data)
+            _check_frame_size(self.connection)
+        except h2.exceptions.ProtocolError as error:
+            await self.farewell(error.error_code)
+            await self.send(Closed())
+        else:
+            await self._handle_events(events)
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         widened: set[int] = set()  # once a batch: one update of the whole connection touches every stream
@@ -155,7 +169,7 @@ class Http2(H2Protocol):
         assert stream_id is not None
         assert request.headers is not None
         pseudo = {name: value for name, value in request.headers if name.startswith(b":")}
-        method, path = pseudo[b":method"], pseudo.get(b":path", b"/")
+        method, path = pseudo[b":method"], pseudo.get(b":path", b"*")
         if not (method.isascii() and path.isascii()):
             self.connection.reset_stream(stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
             return
@@ -205,8 +219,7 @@ class Http2(H2Protocol):
 
     async def _lose_patience(self) -> None:
         log.warning("http2.flooded")
-        self.connection.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
-        await self._flush()
+        await self.farewell(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
         await self.send(Closed())
 
     # What goes.
@@ -214,6 +227,8 @@ class Http2(H2Protocol):
     async def stream_send(self, event: StreamEvent) -> None:
         if not isinstance(event, StreamClosed):
             await super().stream_send(event)
+            if isinstance(event, EndBody) and event.stream_id in self.streams:  # taken, not reset
+                self._calm.earn(_CALM_TOKENS_PER_ANSWER)
             return
         await self._close_stream(event.stream_id)
         buffer = self.stream_buffers.get(event.stream_id)
@@ -229,7 +244,6 @@ class Http2(H2Protocol):
         await super()._send_data(stream_id)
         if stream_id in self.stream_buffers:
             return
-        self._calm.earn(_CALM_TOKENS_PER_ANSWER)
         if stream_id in self._receiving:  # all of the answer is out, the rest of the request is of no use
             self._receiving.discard(stream_id)
             self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
@@ -254,6 +268,13 @@ class Http2(H2Protocol):
             self.connection.reset_stream(stream_id, code)
         except h2.exceptions.ProtocolError:
             return  # it has ended
+
+
+def _check_frame_size(connection: h2.connection.H2Connection) -> None:
+    """h2 looks at a frame's length when all of it is there, which may be 16 MiB."""
+    begun = connection.incoming_buffer._data[:3]  # noqa: SLF001 -- nothing else tells
+    if len(begun) == 3 and int.from_bytes(begun) > connection.max_inbound_frame_size:
+        raise h2.exceptions.FrameTooLargeError
 
 
 def _asks(event: h2.events.Event) -> bool:

@@ -52,7 +52,7 @@ class Door(TrioASGIHTTPConnection):
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         assert isinstance(self.app, Pages)
         site, refusal = self.app.site, None
-        if self.scope["raw_path"] in PAGES:
+        if self.scope["raw_path"] in PAGES and self.scope["method"] != "CONNECT":
             refusal = self._refusal(site)
             if refusal is None:
                 await super().__call__(receive, send)

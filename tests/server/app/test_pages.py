@@ -1,0 +1,193 @@
+"""Pages and unknown paths over HTTP/1.1: one request, one answer, and the connection ends."""
+
+import gzip
+import re
+
+import h11
+import msgspec
+import pytest
+import trio.testing
+
+from tests.server.app.h2peer import Served, serving
+from tests.server.wire.places import open_site
+from topics.server.app.pages import landing_page
+
+pytestmark = pytest.mark.trio
+
+
+async def exchange(served: Served, sent: bytes, *, more: bytes = b"", secure: bool = False):
+    """The answer to these bytes, as h11 reads it: status, headers, body."""
+    edge = served.connect(sent, http2=False, secure=secure)
+    if more:
+        await edge.send_all(more)
+    received = b""
+    while data := await edge.receive():
+        received += data
+    assert edge.unread_bytes == 0
+    await edge.aclose()
+    client = h11.Connection(h11.CLIENT)
+    method = sent.split(b" ")[0] if sent[:1].isalpha() else b"GET"
+    client.send(h11.Request(method=method, target="/", headers=[("Host", "a")]))
+    client.receive_data(received)
+    client.receive_data(b"")
+    answer = client.next_event()
+    assert isinstance(answer, h11.Response), answer
+    body = b""
+    while isinstance(event := client.next_event(), h11.Data):
+        body += event.data
+    assert isinstance(event, h11.EndOfMessage)
+    headers = dict(answer.headers.raw_items())
+    assert len(headers) == len(answer.headers)
+    return answer.status_code, {name.lower(): value for name, value in headers.items()}, body
+
+
+def get(path: bytes, *fields: bytes, method: bytes = b"GET") -> bytes:
+    return b"\r\n".join([method + b" " + path + b" HTTP/1.1", b"Host: localhost:4000", *fields, b"", b""])
+
+
+async def test_the_landing_page_brings_everything_it_needs():
+    async with open_site() as site, serving(site) as served:
+        status, headers, body = await exchange(served, get(b"/"))
+
+    assert status == 200
+    assert headers[b"content-type"] == b"text/html; charset=utf-8"
+    assert headers[b"connection"] == b"close"
+    assert int(headers[b"content-length"]) == len(body)
+    assert b"date" in headers
+    assert b"server" not in headers
+    policy = headers[b"content-security-policy"]
+    assert policy.startswith(b"default-src 'none';")
+    assert b"unsafe" not in policy
+    assert headers[b"x-content-type-options"] == b"nosniff"
+    text = body.decode()
+    assert "0.0.test" in text
+    for link in ("/v0/openapi.json", "/v0/health", "/v0/metrics"):
+        assert f'href="{link}"' in text
+    assert re.findall(r"(?:src|href|url)[=(]\W*(?:https?:)?//", text) == []
+    assert "<script" not in text
+
+
+async def test_the_style_is_the_one_the_policy_allows():
+    import base64
+    import hashlib
+
+    async with open_site() as site, serving(site) as served:
+        _, headers, body = await exchange(served, get(b"/"))
+
+    (style,) = re.findall(rb"<style>(.*)</style>", body)
+    digest = base64.b64encode(hashlib.sha256(style).digest())
+    assert b"style-src 'sha256-" + digest + b"'" in headers[b"content-security-policy"]
+
+
+async def test_what_is_not_constant_is_escaped():
+    assert "<i>" not in landing_page("<i>&\"'")
+    assert "&lt;i&gt;&amp;&quot;" in landing_page("<i>&\"'")
+
+
+async def test_the_icon_is_there_and_head_leaves_bodies_out():
+    async with open_site() as site, serving(site) as served:
+        for path in (b"/favicon.ico", b"/favicon.svg", b"/"):
+            status, headers, body = await exchange(served, get(path))
+            assert status == 200
+            head = await exchange(served, get(path, method=b"HEAD"))
+            assert head[0] == 200
+            assert head[1][b"content-length"] == headers[b"content-length"] == b"%d" % len(body)
+            assert head[2] == b""
+        assert (await exchange(served, get(b"/favicon.ico")))[1][b"content-type"].startswith(b"image/svg+xml")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (get(b"/nowhere"), 404, "not_found"),
+        (get(b"/nowhere?a=1"), 404, "not_found"),
+        (get(b"//"), 404, "not_found"),
+        (get(b"/index.html"), 404, "not_found"),
+        (get(b"/static/x"), 404, "not_found"),
+        (get(b"/%2e%2e/etc/passwd"), 404, "not_found"),
+        (get(b"/", method=b"POST"), 405, "method_not_allowed"),
+        (get(b"/", method=b"OPTIONS"), 405, "method_not_allowed"),
+        (get(b"/favicon.ico", method=b"DELETE"), 405, "method_not_allowed"),
+        (get(b"/", b"Origin: http://evil.example"), 403, "forbidden"),
+        (get(b"/", b"Sec-Fetch-Site: cross-site"), 403, "forbidden"),
+        (b"GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n", 421, "misdirected_request"),
+        (get(b"/", *[b"X-%d: 1" % n for n in range(101)]), 431, "headers_too_large"),
+        (b"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "invalid_request"),
+    ],
+)
+async def test_errors_are_json_and_end_the_connection(sent, status, code):
+    async with open_site() as site, serving(site) as served:
+        found, headers, body = await exchange(served, sent)
+
+    assert (found, msgspec.json.decode(body)["error"]["code"]) == (status, code)
+    assert headers[b"content-type"] == b"application/json"
+    assert headers[b"connection"] == b"close"
+    assert int(headers[b"content-length"]) == len(body)
+    if status == 405:
+        assert headers[b"allow"] == b"GET, HEAD"
+
+
+async def test_what_comes_with_an_unknown_path_is_neither_waited_for_nor_lost_track_of():
+    async with open_site() as site, serving(site) as served:
+        sent = get(b"/nowhere", b"Content-Length: 50000000", method=b"POST")
+        assert (await exchange(served, sent, more=b"x" * 30_000))[0] == 404
+        sent = get(b"/nowhere", b"Transfer-Encoding: chunked", method=b"POST")
+        assert (await exchange(served, sent + b"5\r\nhello\r\n"))[0] == 404
+        sent = get(b"/nowhere", b"Content-Length: 5", b"Expect: 100-continue", method=b"POST")
+        assert (await exchange(served, sent))[0] == 404
+        assert (await exchange(served, get(b"/", b"Content-Length: 5")))[0] == 200
+
+
+async def test_upgrades_are_ignored():
+    async with open_site() as site, serving(site) as served:
+        h2c = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: !!!")
+        assert (await exchange(served, get(b"/", *h2c)))[0] == 200
+        websocket = (
+            b"Connection: Upgrade",
+            b"Upgrade: websocket",
+            b"Sec-WebSocket-Version: 13",
+            b"Sec-WebSocket-Key: eA==",
+        )
+        assert (await exchange(served, get(b"/nowhere", *websocket)))[0] == 404
+
+
+async def test_of_pipelined_requests_the_first_is_answered():
+    async with open_site() as site, serving(site) as served:
+        assert (await exchange(served, get(b"/") + get(b"/nowhere")))[0] == 200
+
+
+async def test_a_request_is_read_byte_by_byte():
+    async with open_site() as site, serving(site) as served:
+        edge = served.connect(http2=False)
+        for byte in get(b"/"):
+            await edge.send_all(bytes([byte]))
+        assert (await edge.receive()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_client_that_has_ended_its_side_gets_its_answer():
+    async with open_site() as site, serving(site) as served:
+        edge = served.connect(http2=False)
+        await edge.send_all(get(b"/"))
+        await edge.send_eof()
+        assert (await edge.receive()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_errors_are_compressed_when_that_was_asked_for_and_the_scheme_counts_for_origins():
+    async with open_site() as site, serving(site) as served:
+        sent = get(b"/", b"Origin: https://localhost:4000")
+        assert (await exchange(served, sent))[0] == 403
+        assert (await exchange(served, sent, secure=True))[0] == 200
+        status, headers, body = await exchange(
+            served, get(b"/v0/openapi.json", b"Accept-Encoding: gzip"), secure=True
+        )
+        assert (status, headers[b"content-encoding"]) == (200, b"gzip")
+        assert gzip.decompress(body).startswith(b"{")
+
+
+async def test_a_page_asked_for_while_draining_is_answered_and_ends():
+    async with open_site() as site, serving(site) as served:
+        edge = served.connect(http2=False)
+        await edge.send_all(get(b"/"))
+        await trio.testing.wait_all_tasks_blocked()
+        await served.hand_over.drain()
+        assert (await edge.receive()).startswith(b"HTTP/1.1 200 ")
