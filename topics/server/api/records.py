@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
@@ -24,19 +25,22 @@ from topics.server.api.message import Answer
 from topics.server.runtime.fetch import Form
 
 WAIT_MS_MAX: Final = 30_000
+_PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
 _BOOL: Final = (b"false", b"true")
 
 
 async def write_records(call: Call) -> Answer:
     """Append records, all or nothing."""
     name = call.topic()
-    return_seqs = call.flag("return_seqs", default=False)
+    return_seqs = call.flag("return_seqs", default=True)
     options = call.site.options
     wish = decode_write(name, call.body, options.limits, auto_create=options.auto_create)
     runtime = call.runtime
-    reply = await runtime.append(wish.command)
-    body = appended_json(name, reply, with_seqs=return_seqs or wish.return_seqs)
-    return Answer(201 if reply.created else 200, body + call.performance() + b"}")
+    reply, (write_ms, sync_ms) = await runtime.append(wish.command)
+    body = appended_json(name, reply, with_seqs=return_seqs and wish.return_seqs)
+    total_ms = (time.perf_counter() - call.started) * 1000
+    took = _PERFORMANCE % (total_ms, write_ms, sync_ms)
+    return Answer(201 if reply.created else 200, body + took)
 
 
 def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
@@ -121,6 +125,8 @@ async def diff_records(call: Call) -> Answer:
     plan, records = await call.runtime.read(reading.query, reading.form)
     if reading.wait_ms and waits_on(plan):
         plan, records = await _long_poll(call, reading, plan, records)
+        if plan.seqs:
+            _observe_delivery(call, name)
     return page_answer(call, reading, plan, records)
 
 
@@ -154,6 +160,15 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
             attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, limit=0)
         )
     return attrs.evolve(plan, from_seq=_start(first, plan), account=passed), records
+
+
+def _observe_delivery(call: Call, topic: str) -> None:
+    """How long what was waited for took from its write to here."""
+    engine = call.runtime.engine
+    with suppress(Rejected):  # it may be gone since
+        last_write_ts = engine.topic_state(topic).last_write_ts
+        if last_write_ts is not None:
+            call.site.metrics.observe_delivery((engine.now_ms() - last_write_ts) / 1000)
 
 
 def _start(first: DiffPlan, plan: DiffPlan) -> int:

@@ -159,7 +159,7 @@ class Metrics:
         )
         self._deliveries = Histogram(
             "topics_delivery_latency_seconds",
-            "From a record's ts to the answer of the long poll that waited for it; ts are whole milliseconds",
+            "From the ts (whole ms) of a topic's last write to the answer of a long poll that waited for it",
             registry=self._registry,
             buckets=DELIVERY_BUCKETS_S,
         )
@@ -168,7 +168,7 @@ class Metrics:
         self._syncs.observe(seconds)
 
     def observe_delivery(self, seconds: float) -> None:
-        """Of the newest record of an answer that was waited for. A clock that stepped back counts as 0."""
+        """Of an answer that was waited for. A clock that stepped back counts as 0."""
         self._deliveries.observe(max(seconds, 0.0))
 
     async def take(self, traffic: Traffic, runtime: Runtime | None) -> Snapshot:

@@ -1,0 +1,41 @@
+"""Asking a site without any protocol: a head and a body in, an answer out."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from topics.kernel.errors import Rejected
+from topics.server.api.message import Answer, Head
+from topics.server.api.site import Site
+
+
+class Here:
+    """A peer who stays."""
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[None]:
+        yield
+
+
+async def ask(
+    site: Site, method: str, target: str, body: object = b"", /, headers: dict[str, str] | None = None
+) -> Answer:
+    """What a plane does with a request. `body`: bytes, or what is made JSON of."""
+    payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    fields = {b"host": b"localhost"}
+    if payload:
+        fields[b"content-type"] = b"application/json"
+    fields.update((name.lower().encode(), value.encode()) for name, value in (headers or {}).items())
+    path, _, query = target.partition("?")
+    head = Head(method.encode(), path.encode(), query.encode(), fields, length=len(payload))
+    try:
+        admitted = site.admit(head)
+    except Rejected as refused:
+        return site.refuse(refused)
+    return await site.answer(admitted, payload, Here())
+
+
+def fields_of(answer: Answer) -> dict:
+    assert answer.content_type == b"application/json"
+    return msgspec.json.decode(answer.body)

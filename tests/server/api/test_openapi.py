@@ -1,0 +1,245 @@
+"""The OpenAPI document is one, says of each route what the table says, and every answer is as it describes."""
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.server.api.asking import ask, fields_of
+from tests.server.wire.places import new_site, open_site
+from topics.kernel.config import TopicConfig
+from topics.kernel.errors import Code
+from topics.server.api.errors import STATUS
+from topics.server.api.message import Answer
+from topics.server.api.openapi import OPERATIONS, errors_of, openapi_fields
+from topics.server.api.routes import Body
+from topics.server.api.schemas import ANSWERS, REQUESTS
+from topics.server.api.table import route_table
+
+META = json.loads((Path(__file__).parent / "openapi-3.1.json").read_bytes())
+
+
+def document():
+    return openapi_fields(route_table(), "1.2.3")
+
+
+def resolved(place, name):
+    """The schema of that name, with all it refers to beside it, for a validator."""
+    return {"$ref": f"#/components/schemas/{name}", "components": place["components"]}
+
+
+def closed(node):
+    """The same schemas, but an object may have no field that is not described: so the document hides nothing."""
+    if isinstance(node, dict):
+        made = {key: closed(value) for key, value in node.items()}
+        if made.get("type") == "object" and "properties" in made:
+            made.setdefault("additionalProperties", False)
+        return made
+    return [closed(value) for value in node] if isinstance(node, list) else node
+
+
+# The document.
+
+
+@pytest.mark.rule("H0.5")
+def test_it_is_an_openapi_3_1_document():
+    jsonschema.validate(document(), META, cls=Draft202012Validator)
+
+
+@pytest.mark.parametrize("name", [*REQUESTS, *ANSWERS])
+def test_each_schema_is_one_and_refers_to_schemas_that_are_there(name):
+    described = document()
+    Draft202012Validator.check_schema(described["components"]["schemas"][name])
+    for used in references(described["components"]["schemas"][name]):
+        assert used.removeprefix("#/components/schemas/") in described["components"]["schemas"]
+
+
+def references(node):
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from references(value)
+
+
+def test_no_schema_is_idle():
+    described = document()
+    used = {name.rpartition("/")[2] for name in references(described)}
+
+    assert used >= described["components"]["schemas"].keys()
+
+
+@pytest.mark.rule("H0.5")
+def test_it_has_exactly_the_routes_of_the_table():
+    described = document()
+    there = {
+        (path, method)
+        for path, found in described["paths"].items()
+        for method in found
+        if method != "parameters"
+    }
+
+    assert {(route.path, route.method.decode().lower()) for route in route_table().routes} == there
+    assert {route.name for route in route_table().routes} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("route", route_table().routes, ids=lambda route: route.name)
+def test_an_operation_says_what_its_row_says(route):
+    operation = document()["paths"][route.path][route.method.decode().lower()]
+
+    assert operation["operationId"] == route.name
+    assert operation["summary"] == route.summary
+    asked = [p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"]
+    assert asked == list(route.query)
+    assert ("requestBody" in operation) == (route.body is not Body.NONE)
+    if "requestBody" in operation:
+        assert operation["requestBody"]["required"] == (route.body is Body.REQUIRED)
+    for status, codes in errors_of(route).items():
+        assert {STATUS[code] for code in codes} == {status}
+        assert str(status) in operation["responses"]
+
+
+def test_every_code_has_a_status_and_a_place():
+    described = document()["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"][
+        "enum"
+    ]
+
+    assert set(STATUS) == set(Code)
+    assert described == [code.value for code in Code]
+
+
+def test_a_config_is_described_field_by_field():
+    schemas = document()["components"]["schemas"]
+    echo = TopicConfig().echo()
+
+    assert (
+        schemas["TopicConfig"]["properties"].keys()
+        == echo.keys()
+        == schemas["FullConfig"]["properties"].keys()
+    )
+    assert schemas["FullConfig"]["required"] == list(echo)
+    for name, value in echo.items():
+        assert schemas["TopicConfig"]["properties"][name].get("default", value) == value
+
+
+# The answers.
+
+SOME = [{"data": {"a": [1, None]}, "tag": "t", "node": "n", "key": "k", "meta": {"m": "1"}}, {"data": None}]
+STEPS = [
+    (
+        "PUT",
+        "/v0/topics/a",
+        {"cap_records": 3, "retry_backoff": {"base_ms": 1, "factor": 2, "max_ms": 9}},
+        201,
+    ),
+    ("PUT", "/v0/topics/a", {"cap_records": 3}, 200),
+    ("PUT", "/v0/topics/a", {"caps": 3}, 400),
+    ("PUT", "/v0/topics/a", {"type": "queue"}, 409),
+    ("PUT", "/v0/topics/.", {}, 400),
+    ("PATCH", "/v0/topics/a", {}, 405),
+    ("POST", "/v0/topics/a", {"records": SOME, "idempotency_key": "once"}, 200),
+    ("POST", "/v0/topics/a", {"records": SOME, "idempotency_key": "once"}, 200),
+    ("POST", "/v0/topics/a?return_seqs=true", {"records": [{"data": 1, "dedup_id": "d"}]}, 200),
+    ("POST", "/v0/topics/a?return_seqs=false", {"records": [{"data": 1, "dedup_id": "d"}]}, 200),
+    ("POST", "/v0/topics/b", {"records": SOME}, 201),
+    ("POST", "/v0/topics/c", {"records": SOME, "create": False}, 404),
+    ("POST", "/v0/topics/a", {"records": []}, 400),
+    ("POST", "/v0/topics/a", {"records": SOME, "expected_head": 99}, 409),
+    ("POST", "/v0/topics/a/diff", {"include_tags": True, "account": True}, 200),
+    ("POST", "/v0/topics/a/diff", {"include_data": False, "include_meta": False, "limit": 1}, 200),
+    ("POST", "/v0/topics/a/diff", {"from_seq": 77, "epoch": 5}, 200),
+    ("POST", "/v0/topics/a/diff", {"consumer": "c"}, 404),
+    ("POST", "/v0/topics/a/diff", {"from_seq": 1, "from_ts": 1}, 400),
+    ("POST", "/v0/topics/zzz/diff", {}, 404),
+    ("GET", "/v0/topics/a", b"", 200),
+    ("GET", "/v0/topics/zzz", b"", 404),
+    ("GET", "/v0/topics", b"", 200),
+    ("GET", "/v0/topics?page_size=1", b"", 200),
+    ("GET", "/v0/topics?cursor=!", b"", 400),
+    ("POST", "/v0/topics/a/delete", {"match": ["tag", "Glob", "t*"], "before_seq": 3}, 200),
+    ("POST", "/v0/topics/a/delete", {}, 400),
+    ("DELETE", "/v0/topics/a?if_empty=true", b"", 409),
+    ("DELETE", "/v0/topics/a", b"", 200),
+    ("DELETE", "/v0/topics/a", b"", 200),
+    ("GET", "/v0/health", b"", 200),
+    ("GET", "/healthz", b"", 200),
+    ("GET", "/v0/ready", b"", 200),
+    ("GET", "/readyz", b"", 200),
+    ("GET", "/v0/metrics", b"", 200),
+    ("GET", "/v0/openapi.json", b"", 200),
+    ("GET", "/v0/nothing", b"", 404),
+]
+
+
+def described_answer(site, method: str, target: str, answer: Answer):
+    """The schema that the document has for an answer."""
+    place = site.table.place(target.partition("?")[0].encode())
+    route = place and place.routes.get(method.encode())
+    described = openapi_fields(site.table, "1")
+    if route is None:
+        return resolved(described, "Error")
+    if route.name == "openapi":
+        return META
+    responses = described["paths"][route.path][method.lower()]["responses"]
+    kind = answer.content_type.partition(b";")[0].decode()
+    schema = responses[str(answer.status)]["content"][kind]["schema"]
+    return closed({**schema, "components": copy.deepcopy(described["components"])})
+
+
+@pytest.mark.trio
+@pytest.mark.rule("H1.12", "H1.14")
+async def test_every_answer_is_as_it_is_described():
+    answered = set()
+    async with open_site() as site:
+        for method, target, body, status in STEPS:
+            answer = await ask(site, method, target, body, headers={"Accept": "application/json"})
+
+            assert (method, target, answer.status) == (method, target, status), answer.body
+            fields = fields_of(answer)
+            schema = described_answer(site, method, target, answer)
+            jsonschema.validate(fields, schema, cls=Draft202012Validator)
+            if "openapi" not in target and status < 400:
+                assert fields["performance"]["server_total_ms"] >= 0
+            place = site.table.place(target.partition("?")[0].encode())
+            if place is not None and status < 400:
+                answered.add(place.routes[method.encode()].name)
+    assert answered == {route.name for route in site.table.routes}
+
+
+@pytest.mark.trio
+async def test_every_request_it_was_asked_with_is_as_it_is_described():
+    described = document()
+    for method, target, body, status in STEPS:
+        path = target.partition("?")[0]
+        place = route_table().place(path.encode())
+        route = place and place.routes.get(method.encode())
+        if route is None or route.body is Body.NONE or status == 400:
+            continue
+        schema = resolved(described, OPERATIONS[route.name].request)
+        jsonschema.validate(body, closed(schema), cls=Draft202012Validator)
+
+
+@pytest.mark.trio
+async def test_answers_while_the_log_is_recovered_are_described_too():
+    site = new_site()
+    for method, target, body, _ in STEPS:
+        answer = await ask(site, method, target, body, headers={"Accept": "application/json"})
+
+        schema = described_answer(site, method, target, answer)
+        jsonschema.validate(fields_of(answer), schema, cls=Draft202012Validator)
+
+
+@pytest.mark.trio
+async def test_a_field_that_nobody_described_would_be_found():
+    """The check above is closed: it fails for an answer with one field more."""
+    async with open_site() as site:
+        answer = await ask(site, "GET", "/v0/health")
+        fields = {**fields_of(answer), "secret": 1}
+        with pytest.raises(jsonschema.ValidationError, match="secret"):
+            jsonschema.validate(fields, described_answer(site, "GET", "/v0/health", answer))

@@ -1,0 +1,152 @@
+"""Health, ready and the document: what they say while the log is recovered, when it is, and when it is not well."""
+
+import pytest
+import trio
+
+from tests.crash.scene import Scene
+from tests.server.api.asking import ask, fields_of
+from tests.server.wire.places import alone, begun, new_site, open_site
+from topics.engine.judge import look
+from topics.kernel.limits import Limits
+from topics.log.regions import WalFileId
+from topics.server.api.operations import wants_json
+from topics.testing.survival import Shape
+
+pytestmark = pytest.mark.trio
+
+
+@pytest.mark.rule("H11.1")
+async def test_health_says_that_the_process_is_alive():
+    async with open_site() as site:
+        for path in ("/v0/health", "/healthz"):
+            answer = await ask(site, "GET", path)
+
+            fields = fields_of(answer)
+            assert answer.status == 200
+            assert fields["status"] == "ok"
+            assert fields["version"] == "0.0.test"
+            assert isinstance(fields["uptime_ms"], int)
+            assert fields["uptime_ms"] >= 0
+
+
+@pytest.mark.rule("H11.2")
+async def test_ready_says_that_requests_are_served():
+    async with open_site() as site:
+        await ask(site, "PUT", "/v0/topics/a")
+        await ask(site, "PUT", "/v0/topics/b")
+        for path in ("/v0/ready", "/readyz"):
+            answer = await ask(site, "GET", path)
+
+            fields = fields_of(answer)
+            del fields["performance"]
+            assert (answer.status, fields) == (
+                200,
+                {"status": "ready", "wal_replay_complete": True, "topics": 2},
+            )
+
+
+@pytest.mark.rule("T4.30", "H11.2", "H1.35")
+async def test_until_the_log_is_recovered_ready_is_503_with_progress_and_the_others_answer():
+    site = new_site()
+    for progress in (0.0, 0.25, 0.6666666):
+        site.progress = progress
+        answer = await ask(site, "GET", "/v0/ready")
+
+        error = fields_of(answer)["error"]
+        assert (answer.status, error["code"]) == (503, "not_ready")
+        assert error["detail"] == {"replay_progress": round(progress, 3)}
+        assert (b"retry-after", b"1") in answer.headers
+    for path in ("/v0/health", "/healthz", "/v0/metrics", "/v0/openapi.json"):
+        assert (await ask(site, "GET", path)).status == 200
+    assert (await ask(site, "GET", "/v0/topics")).status == 503
+
+
+@pytest.mark.rule("H1.35")
+async def test_a_server_that_drains_is_not_ready_any_more_and_still_alive():
+    async with open_site() as site:
+        site.draining = True
+
+        ready, health, topics, metrics = [
+            await ask(site, "GET", path) for path in ("/v0/ready", "/v0/health", "/v0/topics", "/v0/metrics")
+        ]
+        assert [a.status for a in (ready, health, topics, metrics)] == [503, 200, 503, 200]
+        assert fields_of(ready)["error"]["code"] == fields_of(topics)["error"]["code"] == "shutting_down"
+        assert b"topics_ready 0.0" in metrics.body
+
+
+def torn():
+    """A directory whose last writes were torn by a power loss; the first of them cannot be read any more."""
+    scene = Scene(shards=1)
+    scene.open()
+    scene.create("t", durability="disk")
+    scene.create("u", durability="disk")
+    scene.put("t", 1)
+    at = look(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
+    scene.put("t", 2)
+    scene.put("u", 1)
+    scene.put("t", 3)
+    end = look(WalFileId(0, 0, 1), scene.disk.content(scene.files()[0])).end
+    scene.power_loss(Shape.EVERYTHING)
+    scene.flip(scene.files()[0], at + 42)
+    return scene, at, end
+
+
+@pytest.mark.rule("T4.14", "H11.2")
+async def test_a_cut_tail_is_told_with_bytes_topics_and_highest_seqs():
+    scene, at, end = torn()
+    site = new_site(limits=Limits())
+    async with alone(), begun(site, disk=scene.disk, clock=scene.clock):
+        fields = fields_of(await ask(site, "GET", "/v0/ready"))
+
+    assert "read_only_shards" not in fields
+    assert fields["cut_tail"] == [
+        {"shard": 0, "file": scene.files()[0], "offset": at, "bytes": end - at, "topics": {"t": 3, "u": 1}}
+    ]
+
+
+@pytest.mark.rule("H11.2", "T3.26", "H1.35")
+async def test_a_damaged_log_is_ready_to_be_read_and_says_which_shards_take_no_writes():
+    scene = Scene(shards=2)
+    scene.open()
+    for i in range(4):
+        scene.create(f"t{i}", durability="fsync")
+        scene.put(f"t{i}", 1, 2, 3)
+    scene.shut_down()
+    scene.flip(scene.files()[0], 100)
+    site = new_site(limits=Limits())
+    async with alone(), begun(site, disk=scene.disk, clock=scene.clock):
+        ready = await ask(site, "GET", "/v0/ready")
+        write = await ask(site, "POST", "/v0/topics/t0", {"records": [{"data": 1}]})
+        metrics = await ask(site, "GET", "/v0/metrics")
+
+    assert (ready.status, fields_of(ready)["read_only_shards"]) == (200, [0, 1])
+    assert (write.status, fields_of(write)["error"]["code"]) == (503, "storage_read_only")
+    assert b'topics_wal_shard_read_only{shard="1"} 1.0' in metrics.body
+
+
+@pytest.mark.rule("H0.5")
+async def test_the_document_is_json_of_the_servers_version():
+    async with open_site() as site:
+        answer = await ask(site, "GET", "/v0/openapi.json")
+
+        assert answer.content_type == b"application/json"
+        assert fields_of(answer)["info"]["version"] == "0.0.test"
+
+
+@pytest.mark.parametrize(
+    ("accept", "json"),
+    [
+        (b"", False),
+        (b"*/*", False),
+        (b"application/json", True),
+        (b"Application/JSON; charset=utf-8", True),
+        (b"text/plain, application/json;q=0.5", True),
+        (b"application/json;q=0", False),
+        (b"application/json; q=0.000", False),
+        (b"application/json;q=0.001", True),
+        (b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1", False),
+    ],
+)
+async def test_json_is_given_to_who_asks_for_it(accept, json):
+    await trio.lowlevel.checkpoint()
+    assert wants_json(accept) is json
