@@ -2,7 +2,8 @@
 
 A transcript is a list of steps. Bytes are sent; a text is an answer that must come: `"200"`, `"400 invalid_request"`,
 `"400|413"` where two are right, `"HEAD 200"` for an answer without its body, `"100"` for an interim one. `Wait` lets
-seconds pass, `EOF` ends the client's side. `Maybe` is an answer that may be missing, just before the end.
+seconds pass, `QUIET` says that nothing has come, `EOF` ends the client's side. An answer with `maybe=True` may be
+missing, just before the end.
 
 After the steps a connection is KEPT (it answers one more request) or CLOSED (its end follows, and not a byte more).
 """
@@ -48,8 +49,12 @@ class Eof:
     pass
 
 
-EOF = Eof()
-Step = Send | Get | Wait | Eof
+class Quiet:
+    pass
+
+
+EOF, QUIET = Eof(), Quiet()
+Step = Send | Get | Wait | Eof | Quiet
 
 
 @attrs.frozen

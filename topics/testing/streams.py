@@ -124,6 +124,11 @@ class MemoryEdge:
             self._outgoing.break_off()
         self._outgoing.end()
 
+    def reset(self) -> None:
+        """As a machine that loses power and comes back: both ends are broken at once."""
+        self._incoming.break_off()
+        self._outgoing.break_off()
+
     def _send(self, data: bytes) -> int:
         self._check()
         pipe = self._outgoing

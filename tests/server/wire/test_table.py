@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from tests.server.wire.places import open_site
 from tests.server.wire.playing import play_every_way
-from tests.transcripts import bodies, expecting, heads, pipelining, smuggling
+from tests.transcripts import bodies, expecting, heads, pipelining, slowness, smuggling
 from topics.engine.commands import PutTopic
 from topics.kernel.config import parse_config
 
@@ -23,12 +23,12 @@ def table(cases):
     return pytest.mark.parametrize("case", cases, ids=[case.name for case in cases])
 
 
-async def plays(case):
+async def plays(case, *, splits=True):
     before = trio.lowlevel.current_statistics().tasks_living
     async with open_site() as site:
         await site.ready_runtime().submit(PutTopic(topic="t", config=parse_config({"durability": "memory"})))
         living = trio.lowlevel.current_statistics().tasks_living
-        seen = await play_every_way(site, case)
+        seen = await play_every_way(site, case, splits=splits)
 
         assert trio.lowlevel.current_statistics().tasks_living == living, "a task is left"
         assert site.held_bytes == 0, "held bytes are left"
@@ -136,3 +136,21 @@ async def test_expect(mock_clock, case):
 @table(expecting.UPGRADE)
 async def test_upgrades_are_ignored(mock_clock, case):
     await plays(case)
+
+
+@pytest.mark.rule("A5.2", "H1.28", "H1.47")
+@table(slowness.HEADS)
+async def test_slow_heads(mock_clock, case):
+    await plays(case, splits=False)
+
+
+@pytest.mark.rule("A5.2", "H1.28", "H1.48")
+@table(slowness.BODIES)
+async def test_slow_bodies(mock_clock, case):
+    await plays(case, splits=False)
+
+
+@pytest.mark.rule("A5.2", "H1.48")
+@table(slowness.IDLE)
+async def test_idle_connections_end_without_a_word(mock_clock, case):
+    await plays(case, splits=False)
