@@ -121,7 +121,7 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
         create=auto_create if write.create is None else write.create,
         config=config,
     )
-    return WriteWish(command, bool(write.return_seqs))
+    return WriteWish(command, write.return_seqs is not False)
 
 
 def _decoded(body: bytes) -> PlainWriteIn | WriteIn:

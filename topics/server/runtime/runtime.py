@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
 
+import outcome
 import trio
 
 from topics.engine.commands import Append, Command
@@ -26,7 +27,7 @@ from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.fetch import Fetcher, Form
 from topics.server.runtime.hub import Hub
 from topics.server.runtime.log import log
-from topics.server.runtime.shard import ShardTask
+from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
 from topics.server.runtime.thread import Threads
 
 _ROOM_TRIES: Final = 3
@@ -92,22 +93,16 @@ class Runtime:
             Rejected: refused; nothing was written.
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
-        for _ in range(_ROOM_TRIES):
-            try:
-                return await self._submit(command, sync=sync)
-            except Rejected as refused:
-                if refused.code is not Code.DISK_LOW or not await self._make_room(refused):
-                    raise
-        return await self._submit(command, sync=sync)
+        return (await self._submitted(command, sync=sync))[0]
 
-    async def append(self, command: Append) -> Appended:
-        """Compress as the topic says, in a thread, then append."""
+    async def append(self, command: Append) -> tuple[Appended, Took]:
+        """Compress as the topic says, in a thread, then append. Returns what the disk took for it, too."""
         config = self.engine.topic_config(command.topic) or command.config
         if config.compression is not Compression.NONE:
             command = await self._threads.run(partial(compress_records, command, config))
-        reply = await self.submit(command)
+        reply, took = await self._submitted(command)
         assert isinstance(reply, Appended)
-        return reply
+        return reply, took
 
     async def let_time_pass(self, topic: str) -> None:
         """Before a read reports a floor that time alone has moved, the watermark for it is published (semantics 4).
@@ -142,20 +137,37 @@ class Runtime:
 
     # Inside.
 
-    async def _submit(self, command: Command, *, sync: bool) -> Reply:
-        if self.closing:
-            raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
-        try:
-            ticket = self.engine.propose(command, sync=sync)
-        finally:
-            self._after_call()
-        if not ticket.done:
-            self._in_flight += 1
+    async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, Took]:
+        tries = _ROOM_TRIES
+        while True:
+            if self.closing:
+                raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
+            took = NOTHING_TOOK
             try:
-                await _wait_done(ticket)
-            finally:
-                self._in_flight -= 1
-        return ticket.result()
+                try:
+                    ticket = self.engine.propose(command, sync=sync)
+                finally:
+                    self._after_call(NOTHING_TOOK)
+                if not ticket.done:
+                    took = await self._wait_done(ticket)
+                return ticket.result(), took
+            except Rejected as refused:
+                tries -= 1
+                if refused.code is not Code.DISK_LOW or tries < 0 or not await self._make_room(refused):
+                    raise
+
+    async def _wait_done(self, ticket: Ticket) -> Took:
+        def leave(_: object) -> trio.lowlevel.Abort:
+            ticket.waiter = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        ticket.waiter = trio.lowlevel.current_task()
+        self._in_flight += 1
+        try:
+            took: Took = await trio.lowlevel.wait_task_rescheduled(leave)
+        finally:
+            self._in_flight -= 1
+        return took
 
     async def _make_room(self, refused: Rejected) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
@@ -163,8 +175,8 @@ class Runtime:
         assert isinstance(needed, int)
         return await self.shards[shard].make_room(needed)
 
-    def _after_call(self) -> None:
-        """Empty the outbox: whoever waits goes on, and shards with work are rung."""
+    def _after_call(self, took: Took) -> None:
+        """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
         engine = self.engine
         if engine.has_effects:
             effects = engine.take_effects()
@@ -173,7 +185,7 @@ class Runtime:
                 if task is not None:
                     ticket.waiter = None
                     assert isinstance(task, trio.lowlevel.Task)
-                    trio.lowlevel.reschedule(task)
+                    trio.lowlevel.reschedule(task, outcome.Value(took))
             self.hub.tell(effects.dirty)
         for shard in self.shards:
             if engine.wants_write(shard.writer.shard):
@@ -189,21 +201,12 @@ class Runtime:
                 now_ms = engine.now_ms()
                 if due_ms <= now_ms:
                     engine.tick()
-                    self._after_call()
+                    self._after_call(NOTHING_TOOK)
                     for shard in self.shards:
                         shard.ring()
                 else:
                     wait_s = min(wait_s, (due_ms - now_ms) / 1000)
             await trio.sleep(max(wait_s, _ALARM_MIN_S))
-
-
-async def _wait_done(ticket: Ticket) -> None:
-    def leave(_: object) -> trio.lowlevel.Abort:
-        ticket.waiter = None
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    ticket.waiter = trio.lowlevel.current_task()
-    await trio.lowlevel.wait_task_rescheduled(leave)
 
 
 def _nobody(_: float) -> None: ...

@@ -25,6 +25,9 @@ from topics.server.runtime.thread import Calls, Threads
 
 _RESERVE_CHECK_S: Final = 1.0
 
+Took = tuple[float, float]  # ms of the write and of the sync of a batch
+NOTHING_TOOK: Final[Took] = (0.0, 0.0)
+
 
 @attrs.define
 class WalCounts:
@@ -34,8 +37,6 @@ class WalCounts:
     frames: int = 0
     bytes: int = 0
     syncs: int = 0
-    write_ms: float = 0.0  # of the last batch
-    sync_ms: float = 0.0
 
 
 class ShardTask:
@@ -45,7 +46,7 @@ class ShardTask:
         self,
         engine: Engine,
         writer: ShardWriter,
-        told: Callable[[], None],
+        told: Callable[[Took], None],
         observe_sync: Callable[[float], None],
         threads: Threads,
     ) -> None:
@@ -55,6 +56,7 @@ class ShardTask:
         self._told = told
         self._observe_sync = observe_sync
         self._threads = threads
+        self._took: Took = NOTHING_TOOK
         self._bell = trio.Event()
         self._closing = False
         self._wants_reserve = trio.Event()
@@ -152,7 +154,7 @@ class ShardTask:
         if self.writer.failed is None and self.writer.wal.mark_due:
             ops = self.writer.begin_mark()
             self.writer.end_mark(await thread.run(partial(self.writer.carry_out, ops)))
-            self._told()
+            self._told(self._took)
 
     async def _write_one(self, thread: Calls) -> bool:
         """One batch, all its stages. False if there was none."""
@@ -177,7 +179,7 @@ class ShardTask:
         if error is not None:
             log.error("wal.failed", shard=self.writer.shard, error=str(error))
             self.writer.fail(batch, error)
-        self._told()
+        self._told(self._took)
         return True
 
     async def _carry_out(self, thread: Calls, batch: WalBatch, plan: PlannedWrite) -> OSError | None:
@@ -187,19 +189,19 @@ class ShardTask:
         else:
             error, write_s = await thread.run(partial(_timed, writer.write, plan))
             wrote, sync_s = error is None, 0.0
-        counts.write_ms = write_s * 1000
+        self._took = (write_s * 1000, 0.0)
         if not wrote:
             return error
         counts.batches += 1
         counts.frames += batch.frames
         counts.bytes += batch.size
-        counts.sync_ms = sync_s * 1000
+        self._took = (write_s * 1000, sync_s * 1000)
         writer.after_write(batch, plan)
         if not batch.silent:
-            self._told()
+            self._told(self._took)
             if batch.sync:
                 error, sync_s = await thread.run(partial(_timed, writer.sync, plan))
-                counts.sync_ms = sync_s * 1000
+                self._took = (write_s * 1000, sync_s * 1000)
         if batch.sync and error is None:
             counts.syncs += 1
             self._observe_sync(sync_s)
