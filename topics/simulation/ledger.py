@@ -108,6 +108,11 @@ class Ledger:
         elif self.logs[place[0]].written < place[1]:
             raise Violation(f"answered before it was written: {command!r:.200}")
 
+    def ended_badly(self, ticket: Ticket) -> None:
+        """A ticket ended with an error: forget where it went, for another may get its id."""
+        self._places.pop(id(ticket), None)
+        self._deleting.pop(id(ticket.command), None)
+
     def _check_durable(self, place: Place, ticket: Ticket) -> None:
         """I-17: no ack before the sync that covers it, by the disk's calls and by the disk itself."""
         shard, count = place

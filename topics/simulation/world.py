@@ -355,6 +355,7 @@ class World:
         for ticket in self.engine.take_effects().finished:
             asked = self.asked.pop(id(ticket), None)
             if ticket.error is not None:
+                self.ledger.ended_badly(ticket)
                 if isinstance(ticket.error, Rejected):
                     self._refused(ticket.command, ticket.error)
                 continue

@@ -1,0 +1,132 @@
+"""What stands beneath the server in a simulated run: threads that are none, and an engine and writers under watch.
+
+The runtime is the real one. Its blocking calls run on the loop, each at a moment drawn from the seed, whole; between
+two of them everything else may happen. The engine's calls are told to the ledger as they are made, so that a promise
+is checked at the very instant it is given, and not when the answer has crossed the wire.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import attrs
+import trio
+
+from topics.engine.batch import WalBatch
+from topics.engine.commands import Command, DeleteRecords
+from topics.engine.engine import Engine
+from topics.engine.state import Effects
+from topics.engine.tickets import Ticket
+from topics.host.opening import Opened
+from topics.host.walfile import PlannedWrite
+from topics.host.writer import ShardWriter
+from topics.log.diff import DiffPlan, DiffQuery
+from topics.server.runtime.thread import Threads
+from topics.simulation.ledger import Ledger
+from topics.testing.faults import SimCrash
+
+T = TypeVar("T")
+_DELAYS_S = (0.0, 0.0, 0.0002, 0.001, 0.004, 0.02)
+
+
+class Watcher(Protocol):
+    """Who is told."""
+
+    ledger: Ledger
+
+    def asked_for(self, ticket: Ticket, asked_ms: int, acked: Sequence[int]) -> None: ...
+
+    def ended(self, tickets: Sequence[Ticket]) -> None: ...
+
+    def planned(self, query: DiffQuery, plan: DiffPlan) -> None: ...
+
+
+class SeededThreads(Threads):
+    """Each job at a moment of the seed's. `died` is called when one meets the end of the process or the machine."""
+
+    def __init__(self, rng: random.Random, died: Callable[[], None]) -> None:
+        self._random = rng
+        self._died = died
+
+    def dedicated(self, name: str) -> _Dedicated:
+        return _Dedicated(self)
+
+    async def run(self, job: Callable[[], T]) -> T:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return await self.run_to_its_end(job)
+
+    async def run_to_its_end(self, job: Callable[[], T]) -> T:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(self._random.choice(_DELAYS_S))
+            try:
+                result = job()
+            except SimCrash:
+                self._died()
+                raise
+            await trio.sleep(self._random.choice(_DELAYS_S))
+        return result
+
+
+class _Dedicated:
+    def __init__(self, threads: SeededThreads) -> None:
+        self._threads = threads
+
+    async def run(self, job: Callable[[], T]) -> T:
+        return await self._threads.run_to_its_end(job)
+
+    def close(self) -> None: ...
+
+
+class WatchedEngine(Engine):
+    """The engine itself, its state shared; calls that clients cause are told to the watcher."""
+
+    def __init__(self, engine: Engine, watcher: Watcher) -> None:
+        self.__dict__ = engine.__dict__
+        self._watcher = watcher
+
+    def propose(self, command: Command, *, sync: bool = False) -> Ticket:
+        watcher = self._watcher
+        acked = watcher.ledger.asking(self, command) if isinstance(command, DeleteRecords) else []
+        asked_ms = self.state.time.high_ms
+        ticket = super().propose(command, sync=sync)
+        watcher.asked_for(ticket, asked_ms, acked)
+        return ticket
+
+    def take_effects(self) -> Effects:
+        effects = super().take_effects()
+        self._watcher.ended(effects.finished)
+        return effects
+
+    def plan_diff(self, query: DiffQuery) -> DiffPlan:
+        plan = super().plan_diff(query)
+        self._watcher.planned(query, plan)
+        return plan
+
+
+class WatchedWriter(ShardWriter):
+    """A shard's writer whose batches are told to the ledger."""
+
+    def __init__(self, writer: ShardWriter, ledger: Ledger) -> None:
+        self.__dict__ = writer.__dict__
+        self._ledger = ledger
+
+    def place(self, batch: WalBatch) -> PlannedWrite:
+        plan = super().place(batch)
+        self._ledger.placed(batch, plan.at)
+        return plan
+
+    def write(self, plan: PlannedWrite) -> OSError | None:
+        error = super().write(plan)
+        if error is None:
+            self._ledger.written(self.shard)
+        return error
+
+
+def watched(opened: Opened, watcher: Watcher) -> Opened:
+    """The same store, under watch."""
+    engine = WatchedEngine(opened.engine, watcher)
+    return attrs.evolve(
+        opened, engine=engine, writers=[WatchedWriter(writer, watcher.ledger) for writer in opened.writers]
+    )

@@ -1,0 +1,343 @@
+"""World through the front door: the real runtime and data plane over the simulated disk, and clients that speak HTTP.
+
+Theory. One Trio run in virtual time, its order of tasks drawn from the seed, holds the whole server: connections are
+byte streams in memory, blocking calls run on the loop when the seed says (`beneath`). The ledger sees each promise as
+it is made; what a client reads off the wire must be one of them. A round ends in a crash at a disk call, in the death
+of process or machine in the middle of anything, or in a drain, behind which nothing may be left: no request, no waiting
+reader, no held byte, no reservation. Then the next round recovers, as in `World`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, cast
+
+import attrs
+import trio
+
+from topics.engine.commands import Append
+from topics.engine.tickets import Ticket
+from topics.host.walfile import wal_path
+from topics.kernel.errors import Rejected
+from topics.kernel.ports import Disk
+from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
+from topics.server.api.message import Head
+from topics.server.api.site import Admitted, Site, SiteOptions
+from topics.server.api.table import route_table
+from topics.server.runtime.runtime import Runtime
+from topics.server.wire.connection import Connection, WireOptions
+from topics.simulation.beneath import SeededThreads, watched
+from topics.simulation.client import Client
+from topics.simulation.oracle import Violation
+from topics.simulation.scheduling import LoopClock, run_seeded
+from topics.simulation.speech import Request, Response
+from topics.simulation.wire import WireClaims
+from topics.simulation.world import Report, World
+from topics.testing.faults import Landed, SimCrash
+from topics.testing.simdisk import CAPACITY, SimDisk
+from topics.testing.streams import MemoryEdge, edge_pair
+
+_WIRE: Final = WireOptions(head_s=2.0, idle_s=4.0, grace_s=2.0, byte_rate=1 << 20, now_s=lambda: 0.0)
+_DRAIN_S: Final = 10.0
+_STEADY_S: Final = 5.0
+_CLIENTS: Final = 7
+
+
+class SteadySite(Site):
+    """Its `server_total_ms` always has as many digits, so that a slow machine moves no byte on the wire."""
+
+    def admit(self, head: Head) -> Admitted:
+        admitted = super().admit(head)
+        admitted.started -= _STEADY_S
+        return admitted
+
+
+class ServedWorld(World):
+    """One run. `runtime`: the type that is served (for planting faults that the checkers must find)."""
+
+    runtime: Runtime
+    site: SteadySite
+    _server: trio.Nursery
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        rounds: int = 5,
+        visits: int = 5,
+        port: Callable[[SimDisk], Disk] | None = None,
+        runtime: type[Runtime] = Runtime,
+    ) -> None:
+        super().__init__(seed, rounds=rounds, port=port)
+        self.clock = LoopClock()
+        self.wire = WireClaims(self.ledger)
+        self.visits = visits
+        self._runtime_type = runtime
+        self._dead = False
+        self._broken: Violation | None = None
+        self._life = trio.CancelScope()
+        self._one_less = trio.Event()
+        self._open_connections: dict[Connection, MemoryEdge] = {}
+
+    def run(self) -> Report:
+        """All rounds. Raises what broke, out of the groups of the tasks around it."""
+        try:
+            return run_seeded(self._run_rounds, self.seed)
+        except BaseExceptionGroup as group:
+            raise innermost(group) from group
+
+    async def _run_rounds(self) -> Report:
+        try:
+            for number in range(self._rounds):
+                self._note(f"round {number}")
+                self._open()
+                await self._serve_round()
+                self.disk.heal()
+                self.disk.free = CAPACITY
+                self._crash()
+            self._open()
+            self._read_everything()
+        except Exception as error:
+            tail = "\n".join(list(self.lines)[-60:])
+            error.add_note(
+                f"ServedWorld(seed={self.seed}, rounds={self._rounds}, visits={self.visits})\n{tail}"
+            )
+            raise
+        return Report(seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts))
+
+    # A round.
+
+    async def _serve_round(self) -> None:
+        """Serve clients until the round's end, whichever it is."""
+        end = self.random.choices(("crash", "kill", "drain", "quiet"), (40, 15, 25, 20))[0]
+        self._note(f"served until {end}")
+        assert self.opened is not None
+        self.opened = watched(self.opened, self)
+        self._dead, self._life = False, trio.CancelScope()
+        self.wire.begin()
+        threads = SeededThreads(self.random, self._die)
+        self.runtime = self._runtime_type(self.opened, cast(Disk, Doubtful(self.port, self)), threads=threads)
+        self.site = SteadySite(route_table(), SiteOptions(limits=self._options.limits))
+        if end == "crash":
+            self.disk.crash_at(self.random.randrange(80), self.random.choice(list(Landed)))
+        try:
+            with self._life:
+                await self._live(end)
+        except* SimCrash:
+            assert self._dead
+        self._check_end(clean=not self._dead)
+        if not self._dead:
+            self.counts["clean ends"] += 1
+            self._check_clean()
+        else:
+            self.counts["crashed while serving"] += 1
+
+    async def _live(self, end: str) -> None:
+        async with self.runtime.running():
+            self.site.begin(self.runtime)
+            async with trio.open_nursery() as self._server:
+                async with trio.open_nursery() as around:
+                    around.start_soon(self._weather)
+                    if end == "kill":
+                        around.start_soon(self._after_a_while, self._kill)
+                    elif end == "drain":
+                        around.start_soon(self._after_a_while, self._let_go)
+                    async with trio.open_nursery() as clients:
+                        for _ in range(_CLIENTS):
+                            clients.start_soon(Client(self).run)
+                    around.cancel_scope.cancel()
+                if end != "drain" or not self.site.draining:
+                    await self._let_go()
+
+    async def _weather(self) -> None:
+        """Time that jumps, errors of the disk, a disk that fills."""
+        while True:
+            await trio.sleep(self.random.choice((0.01, 0.05, 0.3)))
+            kind = self.random.choices(("time", "fault", "space", "nothing"), (10, 1.5, 2, 20))[0]
+            if kind == "time":
+                self._pass_time()
+            elif kind == "fault":
+                self._inject()
+            elif kind == "space":
+                self.disk.free = self.random.choice((0, CAPACITY, CAPACITY))
+
+    async def _after_a_while(self, act: Callable[[], Awaitable[None]]) -> None:
+        await trio.sleep(self.random.choice((0.005, 0.05, 0.2, 1.0)))
+        await act()
+
+    async def _kill(self) -> None:
+        """SIGKILL, or the plug is pulled: from here on nothing reaches the disk."""
+        self._note("killed")
+        self.disk.crash_at(0, Landed.NONE)
+        self._die()
+
+    def _die(self) -> None:
+        self._dead = True
+        self._life.cancel()
+
+    async def _let_go(self) -> None:
+        """As the listener does it: idle connections end, busy ones behind their answer, the rest by force."""
+        self._note("drain")
+        self.site.draining = True
+        for connection in list(self._open_connections):
+            connection.end_if_idle()
+        with trio.move_on_after(_DRAIN_S):
+            while self._open_connections:
+                await self._one_less.wait()
+        for edge in list(self._open_connections.values()):
+            edge.close()
+            self.counts["connections closed by force"] += 1
+
+    # What clients find.
+
+    def connect(self) -> MemoryEdge | None:
+        """A new connection; None if nobody listens any more."""
+        if self.site.draining:
+            return None
+        ours, theirs = edge_pair(self.random.choice((64, 1024, 1 << 16)))
+        self._server.start_soon(self._serve, theirs)
+        return ours
+
+    async def _serve(self, edge: MemoryEdge) -> None:
+        connection = Connection(edge, self.site, options=_WIRE)
+        self._open_connections[connection] = edge
+        try:
+            await connection.serve()
+        finally:
+            del self._open_connections[connection]
+            self._one_less.set()
+            self._one_less = trio.Event()
+
+    def heard(self, request: Request, response: Response) -> None:
+        """A client has read a whole answer."""
+        self._note(f"heard {response.text[:200]!r}")
+        self.counts["heard"] += 1
+        self.counts[f"status {response.status}"] += 1
+        if not self._dead:
+            self.wire.answered(request, response)
+
+    def epoch_of(self, name: str) -> int:
+        try:
+            return self.engine.topic_state(name).epoch
+        except Rejected:
+            return 1
+
+    # What the engine tells (`beneath.Watcher`).
+
+    def asked_for(self, ticket: Ticket, asked_ms: int, acked: Sequence[int]) -> None:
+        self._note(f"proposed {type(ticket.command).__name__} sync={ticket.sync}")
+        self.asked[id(ticket)] = (ticket, asked_ms, list(acked))
+        self.ledger.looked(self.engine)
+
+    def ended(self, tickets: Sequence[Ticket]) -> None:
+        if self._dead:
+            return
+        with self._checking():
+            self.ledger.looked(self.engine)
+            for ticket in tickets:
+                self._end(ticket)
+
+    def _end(self, ticket: Ticket) -> None:
+        _, asked_ms, acked = self.asked.pop(id(ticket), (ticket, 0, []))
+        if ticket.error is not None:
+            self.ledger.ended_badly(ticket)
+            return
+        self._note(f"answered {ticket.result()!r:.160}")
+        self.counts["answers"] += 1
+        self.ledger.answered(self.engine, ticket, acked, asked_ms=asked_ms)
+        if isinstance(ticket.command, Append):
+            self.wire.told(ticket.command, ticket.result())
+
+    def planned(self, query: DiffQuery, plan: DiffPlan) -> None:
+        """A page is decided: at this instant it is held against everything that was promised."""
+        if self._dead:
+            return
+        views = assemble(plan, [self._look_at(extent) for extent in plan.extents])
+        state = self.engine.topic_state(query.topic)
+        with self._checking():
+            self.ledger.read(self.engine, query, plan, views, state)
+        self.wire.planned(plan, views)
+        self.counts["pages"] += 1
+
+    @contextmanager
+    def _checking(self) -> Iterator[None]:
+        """A broken promise is kept: the server takes it for a bug of its own, and goes on."""
+        try:
+            yield
+        except Violation as violation:
+            self._broken = self._broken or violation
+            raise
+
+    def _look_at(self, extent: Extent) -> bytes:
+        source = extent.source
+        data = source if isinstance(source, bytes) else self.disk.content(wal_path(source))
+        return data[extent.offset : extent.offset + extent.size]
+
+    # Ends.
+
+    def _check_end(self, *, clean: bool) -> None:
+        """Nothing is left of the requests, however the round ended."""
+        if self._broken is not None:
+            raise self._broken
+        left = {
+            "requests in flight": self.runtime.in_flight,
+            "waiting readers": self.runtime.hub.readers + self.runtime.hub.topics,
+            "held bytes": self.site.held_bytes,
+            "connections": len(self._open_connections),
+            "bugs": self.site.bugs,
+        }
+        if any(left.values()):
+            raise Violation(f"left behind at the end of a round (clean: {clean}): {left}")
+
+    def _check_clean(self) -> None:
+        """A drain leaves nothing in memory that is not on the disk, and no reservation."""
+        engine, opened = self.engine, self.opened
+        assert opened is not None
+        if any(writer.failed is not None for writer in opened.writers):
+            return
+        for shard, log in enumerate(self.ledger.logs):
+            if log.durable(self.ledger.watch) != len(log.units):
+                raise Violation(f"shard {shard} is closed, and a power cut now would take some of it")
+        for lane in engine.state.lanes.values():
+            if lane.topic is not None and lane.next_seq != lane.topic.head_seq + 1:
+                raise Violation(f"topic {lane.topic.name!r} has reservations left: next is {lane.next_seq}")
+        self.ledger.quiet(engine)
+
+    def heads(self) -> dict[str, int]:
+        """What clients may know."""
+        heads = {}
+        for name in self.engine.names():
+            with suppress(Rejected):
+                heads[name] = self.engine.topic_state(name).head_seq
+        return heads
+
+
+def innermost(group: BaseExceptionGroup) -> BaseException:
+    """The first error that is no group; a broken promise before any other."""
+    leaves: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop()
+        if isinstance(error, BaseExceptionGroup):
+            waiting += reversed(error.exceptions)
+        else:
+            leaves.append(error)
+    first = next((leaf for leaf in leaves if isinstance(leaf, Violation)), leaves[0])
+    for note in getattr(group, "__notes__", ()):
+        first.add_note(note)
+    return first
+
+
+@attrs.frozen
+class Doubtful:
+    """The disk as it is read, but half of what is at hand in memory it says is not, so that both ways are gone."""
+
+    disk: Disk
+    world: World
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        return self.disk.read(path, offset, size)
+
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
+        return None if self.world.random.random() < 0.5 else self.disk.read_nowait(path, offset, size)
