@@ -180,7 +180,7 @@ class Site:
             call = Call(self, head, admitted.params, body, peer, admitted.started)
             answer = await route.handler(call)
         except TopicsError as error:
-            answer = self.refused(error, performance=call.performance() if call is not None else b"")
+            answer = self.refused(error, performance=call.performance() if call is not None else _AT_ONCE)
         except PeerGone:
             raise
         except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
