@@ -234,7 +234,9 @@ class Metrics:
             {(reason,): count for reason, count in taken.tombstones.items()},
         )
         yield from self._topic_families(taken)
-        yield from self._registry.collect()
+        for family in self._registry.collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
 
     def _topic_families(self, taken: Snapshot) -> Iterator[Metric]:
         yield _gauge("topics_topics", "Topics", taken.topic_count)
