@@ -42,8 +42,12 @@ class Seen:
     body: bytes
 
     @property
+    def json(self) -> dict:
+        return json.loads(self.body)
+
+    @property
     def error(self) -> dict:
-        return json.loads(self.body)["error"]
+        return self.json["error"]
 
     @property
     def same(self) -> tuple[int, object]:
@@ -219,6 +223,8 @@ def check(answer: Seen, expected: Get) -> None:
         assert answer.error["message"], answer.error
         if expected.code is not None:
             assert answer.error["code"] == expected.code
+    if answer.headers.get("content-type") == "application/json" and not expected.head:
+        assert "performance" in answer.json
     for name, value in expected.headers.items():
         assert answer.headers.get(name) == value, (name, answer.headers)
     if expected.body is not None:
