@@ -15,7 +15,6 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum
-from types import TracebackType
 from typing import Final
 
 import attrs
@@ -28,6 +27,7 @@ from topics.server.api.site import Admitted, Site
 from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.head import WireHead, find_end, parse_head
+from topics.server.wire.watch import Watch
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
 READ_AHEAD_BYTES: Final = 64 * 1024
@@ -145,7 +145,11 @@ class Connection:
             except Rejected as refused:
                 await self._end(self.site.refuse(refused))
                 return
-            if self._hand_over is not None and not wire.upgrade and not self.site.knows(wire.head.path):
+            if (
+                self._hand_over is not None
+                and wire.upgrade != b"websocket"
+                and not self.site.knows(wire.head.path)
+            ):
                 await self._give_away(text, http2=False)
                 return
             if not await self._serve_request(wire):
@@ -357,8 +361,8 @@ class Connection:
 
     # As the handlers' Peer.
 
-    def watch(self) -> _Watch:
-        return _Watch(self)
+    def watch(self) -> Watch:
+        return Watch(self)
 
     async def flush_answers(self) -> None:
         """Answers to requests before the present one: nobody waits for them any longer."""
@@ -373,37 +377,6 @@ class Connection:
                     await trio.sleep_forever()
                 await self._receive()
         self._eof = True
-
-
-class _Watch:
-    """Reads ahead while a handler waits, so that the end of the peer ends the wait."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._gone = False
-        self._manager = trio.open_nursery()
-
-    async def __aenter__(self) -> None:
-        await self._connection.flush_answers()
-        self._nursery = await self._manager.__aenter__()
-        self._nursery.start_soon(self._look)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self._nursery.cancel_scope.cancel()
-        if not isinstance(error, trio.Cancelled):
-            await self._manager.__aexit__(None, None, None)
-            return False  # the handler's own error, as it is and in no group
-        swallowed = await self._manager.__aexit__(kind, error, trace)
-        if self._gone:
-            raise PeerGone
-        return bool(swallowed)
-
-    async def _look(self) -> None:
-        await self._connection.read_ahead()
-        self._gone = True
-        self._nursery.cancel_scope.cancel()
 
 
 async def serve_connection(
