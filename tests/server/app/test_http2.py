@@ -276,28 +276,27 @@ async def test_expect_is_answered_with_continue():
 
 
 async def test_a_long_poll_ends_with_its_stream_or_its_connection():
-    async with open_site() as site:
-        async with serving(site) as served:
-            peer, lost = await served.h2(), await served.h2()
-            await peer.get(b"PUT", b"/v0/topics/a", b"{}")
-            wait = b'{"wait_ms":30000}'
-            first = await peer.ask(b"POST", b"/v0/topics/a/diff", wait, JSON)
-            await lost.ask(b"POST", b"/v0/topics/a/diff", wait, JSON)
-            await lost.get(b"GET", b"/v0/health")
-            await peer.get(b"GET", b"/v0/health")
-            assert site.ready_runtime().hub.readers == 2
+    async with open_site() as site, serving(site) as served:
+        peer, lost = await served.h2(), await served.h2()
+        await peer.get(b"PUT", b"/v0/topics/a", b"{}")
+        wait = b'{"wait_ms":30000}'
+        first = await peer.ask(b"POST", b"/v0/topics/a/diff", wait, JSON)
+        await lost.ask(b"POST", b"/v0/topics/a/diff", wait, JSON)
+        await lost.get(b"GET", b"/v0/health")
+        await peer.get(b"GET", b"/v0/health")
+        assert site.ready_runtime().hub.readers == 2
 
-            peer.h2.reset_stream(first)
-            await peer.flush()
-            await lost.edge.aclose()
-            await peer.get(b"GET", b"/v0/health")
-            await trio.testing.wait_all_tasks_blocked()
+        peer.h2.reset_stream(first)
+        await peer.flush()
+        await lost.edge.aclose()
+        await peer.get(b"GET", b"/v0/health")
+        await trio.testing.wait_all_tasks_blocked()
 
-            assert site.ready_runtime().hub.readers == 0
-            assert served.hand_over.connections == 1
-            assert (await peer.get(b"GET", b"/v0/health")).status == 200
-            await peer.edge.aclose()
-            await served.all_ended()
+        assert site.ready_runtime().hub.readers == 0
+        assert served.hand_over.connections == 1
+        assert (await peer.get(b"GET", b"/v0/health")).status == 200
+        await peer.edge.aclose()
+        await served.all_ended()
 
 
 async def test_an_answer_nobody_takes_is_given_up(autojump_clock):

@@ -161,7 +161,7 @@ class Connection:
                 await self._protocol.handle(RawData(piece))
                 if self._ending:
                     break
-            if self._ending:
+            if self._ending or (self._rests and self._context.terminated.is_set()):
                 break
             data = await self._receive()
             if not data:

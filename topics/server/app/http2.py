@@ -3,7 +3,8 @@
 Theory. `H2Protocol` turns frames into streams and streams into ASGI; that is kept. Hypercorn 0.18, as read and tried:
 
 - DATA for a request that has been answered raises KeyError and ends every stream of the connection. Here it is
-  dropped, and once the answer is out the stream is reset with NO_ERROR, so that the client stops (RFC 9113, 8.1).
+  dropped, and when the answer has been out for a second the stream is reset with NO_ERROR, so that the client stops
+  (RFC 9113, 8.1). Not at once: curl 7.88 takes a reset during its upload for a failure and forgets the answer.
 - A CONNECT without a path, or bytes above 127 in a method or path, raise too. Here the first is a request like any
   other (the site answers 501), the second is malformed: its stream is reset.
 - The priority tree takes 1000 streams and any number of PRIORITY frames for streams that never come. Priorities are
@@ -27,6 +28,7 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Request, StreamClosed
@@ -47,6 +49,8 @@ _CALM_TOKENS_PER_S: Final = 200
 _CALM_BYTES_PER_TOKEN: Final = 512
 _CALM_TOKENS_PER_ANSWER: Final = 4
 _CALM_DATA_PER_TOKEN: Final = 64
+_LINGER_S: Final = 1.0
+_CONNECTION_WINDOW: Final = 1 << 20
 # The list is bounded again, by bytes and fields, when it is a request; beyond this the connection ends.
 _HEADER_LIST_MAX: Final = 2**16
 
@@ -101,7 +105,17 @@ class Http2(H2Protocol):
         self.connection.decoder.max_header_list_size = _HEADER_LIST_MAX
         self.priority = PriorityTree(maximum_streams=2**31 - 1)
         self._receiving: set[int] = set()  # streams whose request has not ended
+        self._unwanted: dict[int, int] = {}  # bytes that came for streams whose answer is out
+        self._over = trio.Event()
         self._calm = Calm(context.time())
+
+    async def initiate(
+        self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
+    ) -> None:
+        await super().initiate(headers, settings)
+        # One body that nobody takes must not hold up those of other streams.
+        self.connection.increment_flow_control_window(_CONNECTION_WINDOW)
+        await self._flush()
 
     @property
     def resting(self) -> bool:
@@ -118,6 +132,7 @@ class Http2(H2Protocol):
 
     async def handle(self, event: Event) -> None:
         if not isinstance(event, RawData):
+            self._over.set()
             await super().handle(event)
             return
         try:
@@ -206,11 +221,17 @@ class Http2(H2Protocol):
         assert event.data is not None
         assert event.flow_controlled_length is not None
         self._calm.earn(len(event.data) / _CALM_DATA_PER_TOKEN)
+        if event.stream_id in self._unwanted:
+            self._unwanted[event.stream_id] += event.flow_controlled_length  # its window is not opened again
+            return
         stream = self.streams.get(event.stream_id)
         if stream is not None:
             await stream.handle(Body(stream_id=event.stream_id, data=event.data))
+        self._acknowledge(event.flow_controlled_length, event.stream_id)
+
+    def _acknowledge(self, size: int, stream_id: int) -> None:
         try:
-            self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            self.connection.acknowledge_received_data(size, stream_id)
         except h2.exceptions.ProtocolError:
             return  # the stream or the connection has ended meanwhile
 
@@ -245,9 +266,7 @@ class Http2(H2Protocol):
         if stream_id in self.stream_buffers:
             return
         if stream_id in self._receiving:  # all of the answer is out, the rest of the request is of no use
-            self._receiving.discard(stream_id)
-            self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
-            await self._flush()
+            self.task_group.spawn(self._stop_client, stream_id)
         await self.send(Updated(idle=self.resting))
 
     async def _flush(self) -> None:
@@ -255,6 +274,18 @@ class Http2(H2Protocol):
         if data:
             self._calm.earn(len(data) / _CALM_BYTES_PER_TOKEN)
             await self.send(RawData(data=data))
+
+    async def _stop_client(self, stream_id: int) -> None:
+        """Leave the client a moment to read its answer and stop; then reset, and make good what it has sent."""
+        self._unwanted[stream_id] = 0
+        with trio.move_on_after(_LINGER_S):
+            await self._over.wait()
+        unwanted = self._unwanted.pop(stream_id)
+        if stream_id in self._receiving:
+            self._receiving.discard(stream_id)
+            self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
+        self._acknowledge(unwanted, stream_id)
+        await self._flush()
 
     async def _go_on(self, stream_id: int) -> None:
         try:
