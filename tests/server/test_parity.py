@@ -1,0 +1,237 @@
+"""The same requests through both planes, to two sites over equal stores: the answers are the same, byte for byte."""
+
+import gzip
+import re
+
+import pytest
+from trio.testing import MockClock
+
+from tests.server.planes import HOST, JSON, comparable, plane_of
+from tests.server.wire.places import begun, new_site
+from topics.testing.clock import ManualClock
+
+pytestmark = pytest.mark.trio
+
+T = b"/v0/topics/t"
+DIFF = T + b"/diff"
+GZIP = (b"content-encoding", b"gzip")
+
+
+@pytest.fixture
+def mock_clock():
+    return MockClock()
+
+
+def write(*records: bytes, more: bytes = b"", path: bytes = T) -> tuple:
+    return (b"POST", path, b'{"records":[%b]%b}' % (b",".join(records), more), JSON)
+
+
+def diff(body: bytes = b"{}", path: bytes = DIFF) -> tuple:
+    return (b"POST", path, body, JSON)
+
+
+def put(body: bytes = b"{}", path: bytes = T) -> tuple:
+    return (b"PUT", path, body, JSON)
+
+
+def get(path: bytes, *fields: tuple[bytes, bytes]) -> tuple:
+    return (b"GET", path, None, *fields)
+
+
+ODD_JSON = rb'{"b": 1.0e+2,  "a":[1 ,2], "\u00e4":"\u00e4\/", "b":12345678901234567890.50}'
+
+TOPICS = [
+    put(),
+    put(),
+    put(b'{"ttl_ms":5000,"cap_records":3}'),
+    put(b"", path=b"/v0/topics/empty-body"),
+    (b"PUT", b"/v0/topics/no-body", None),
+    put(b'{"nonsense":1}'),
+    put(b'{"ttl_ms":-1}'),
+    put(b'{"ttl_ms":1.5}'),
+    put(b'{"ttl_ms":true}'),
+    put(b'{"type":"queue"}'),
+    put(b"[]"),
+    put(b"{"),
+    put(b'{"ttl_ms":' + b"9" * 40 + b"}"),
+    put(b'{"a":"\xff"}'),
+    put(path=b"/v0/topics/a%2Fb"),
+    put(path=b"/v0/topics/%61b"),
+    put(path=b"/v0/topics/a%2561"),
+    put(path=b"/v0/topics/%ff"),
+    put(path=b"/v0/topics/"),
+    put(path=b"/v0/topics/" + b"a" * 255),
+    put(path=b"/v0/topics/" + b"a" * 256),
+    put(path=b"/v0/topics/a b".replace(b" ", b"%20")),
+    get(T),
+    get(T + b"?touch=false"),
+    get(T + b"?touch=maybe"),
+    get(T + b"?%74ouch=false&unknown=1&&="),
+    get(b"/v0/topics/absent"),
+    get(b"/v0/topics"),
+    get(b"/v0/topics?page_size=2"),
+    get(b"/v0/topics?page_size=0&prefix=a"),
+    get(b"/v0/topics?page_size=-1"),
+    get(b"/v0/topics?page_size=99999"),
+    get(b"/v0/topics?cursor=nonsense"),
+    get(b"/v0/topics?cursor=MWFi&page_size=1"),
+    get(b"/v0/topics?prefix=%ff"),
+    (b"HEAD", T, None),
+    (b"HEAD", b"/v0/topics/absent", None),
+    (b"DELETE", b"/v0/topics/ab", None),
+    (b"DELETE", b"/v0/topics/ab", None),
+    (b"DELETE", b"/v0/topics/ab?if_empty=sure", None),
+    (b"DELETE", b"/v0/topics/empty-body?if_empty", b""),
+]
+
+RECORDS = [
+    put(),
+    write(b'{"data":1}'),
+    write(b'{"data":' + ODD_JSON + b',"tag":"x","node":"n1","key":"k","meta":{"a":"b"},"ttl_ms":100000}'),
+    write(b'{"data":null}', b'{"data":"\xc3\xa4"}', more=b',"node":"n2","return_seqs":true'),
+    write(b'{"data":2}', path=T + b"?return_seqs=false"),
+    write(b'{"data":2}', path=T + b"?return_seqs=7"),
+    write(b'{"data":1}', path=b"/v0/topics/made"),
+    write(b'{"data":1}', more=b',"create":false', path=b"/v0/topics/not-made"),
+    write(b'{"data":1}', more=b',"config":{"cap_records":5}', path=b"/v0/topics/configured"),
+    write(b'{"data":1}', more=b',"config":{"cap":5}', path=b"/v0/topics/not-made"),
+    write(b'{"data":1}', more=b',"idempotency_key":"i"'),
+    write(b'{"data":1}', more=b',"idempotency_key":"i"'),
+    write(b'{"data":2}', more=b',"idempotency_key":"i"'),
+    write(b'{"data":3,"dedup_id":"d"}', b'{"data":4,"dedup_id":"d"}'),
+    write(b'{"data":1}', more=b',"expected_head":0'),
+    write(b'{"data":1}', more=b',"unknown":{"deep":[]}'),
+    write(),
+    write(b"{}"),
+    write(b"7"),
+    write(b'{"data":NaN}'),
+    write(b'{"data":1,"tag":7}'),
+    write(b'{"data":1,"meta":{"a":1}}'),
+    write(b'{"data":1,"ttl_ms":-4}'),
+    write(b'{"data":"\xff"}'),
+    write(b'{"data":"\\ud800"}'),
+    write(b'{"data":' + b"[" * 200 + b"]" * 200 + b"}"),
+    write(b'{"data":' + b"[" * 201 + b"]" * 201 + b"}"),
+    (b"POST", T, b"", JSON),
+    (b"POST", T, None),
+    (b"POST", T, b"null", JSON),
+    (b"POST", T, b'{"records":7}', JSON),
+    (b"POST", T, gzip.compress(b'{"records":[{"data":"packed"}]}', mtime=0), JSON, GZIP),
+    (b"POST", T, b"not gzip", JSON, GZIP),
+    (b"POST", T, b'{"records":[{"data":1}]}', (b"content-type", b"Application/JSON; charset=UTF-8")),
+    diff(),
+    diff(b'{"from_seq":2,"limit":2}'),
+    diff(b'{"limit":0,"account":true,"include_tags":true}'),
+    diff(b'{"include_data":false,"include_meta":false}'),
+    diff(b'{"from_ts":0,"match":{"tags":["x"]}}'),
+    diff(b'{"node":"n1","account":true}'),
+    diff(b'{"node":["n1","n2"]}'),
+    diff(b'{"node":7}'),
+    diff(b'{"match":{"tag":"x"}}'),
+    diff(b'{"from_seq":1,"from_ts":1}'),
+    diff(b'{"from_seq":99999}'),
+    diff(b'{"from_seq":-1}'),
+    diff(b'{"epoch":7}'),
+    diff(b'{"max_batch_bytes":1}'),
+    diff(b'{"wait_ms":0}'),
+    diff(b'{"consumer":"c"}'),
+    diff(b'{"auto_commit":true}'),
+    diff(b'{"limit":"5"}'),
+    diff(b"{}", path=b"/v0/topics/absent/diff"),
+    diff(b""),
+    (b"POST", DIFF, None),
+    (b"POST", T + b"/delete", b'{"before_seq":2}', JSON),
+    (b"POST", T + b"/delete", b'{"match":{"tags":["x"]}}', JSON),
+    (b"POST", T + b"/delete", b"{}", JSON),
+    (b"POST", T + b"/delete", b'{"before_seq":"2"}', JSON),
+    (b"POST", T + b"/delete", b'{"match":7}', JSON),
+    (b"POST", b"/v0/topics/absent/delete", b'{"before_seq":2}', JSON),
+    diff(b'{"account":true}'),
+    get(T),
+    write(b'{"data":"' + b"a" * 3000 + b'"}'),
+    (b"POST", DIFF, b"{}", JSON, (b"accept-encoding", b"gzip")),
+    (b"POST", DIFF, b"{}", JSON, (b"accept-encoding", b"gzip;q=0, br")),
+    (b"DELETE", T + b"?if_empty=true", None),
+    (b"DELETE", T, None),
+    diff(),
+]
+
+OTHERS = [
+    get(b"/healthz"),
+    get(b"/v0/health"),
+    (b"HEAD", b"/v0/health", None),
+    get(b"/readyz"),
+    get(b"/v0/ready"),
+    get(b"/v0/openapi.json"),
+    get(b"/v0/openapi.json", (b"accept-encoding", b"gzip")),
+    (b"POST", b"/v0/health", b"{}", JSON),
+    (b"GET", b"/v0/health", b"ignored"),
+    (b"OPTIONS", T, None),
+    (b"BREW", T, None),
+    (b"get", b"/healthz", None),
+    get(b"/v0/health/"),
+    get(b"//healthz"),
+    get(b"/v0/../v0/health"),
+    get(b"/V0/health"),
+    get(b"/v0%2Fhealth"),
+    get(b"/v0/health", (b"origin", b"http://localhost:4000")),
+    get(b"/v0/health", (b"origin", b"http://evil.example")),
+    get(b"/v0/health", (b"origin", b"null")),
+    get(b"/v0/health", (b"sec-fetch-site", b"cross-site")),
+    get(b"/v0/health", (b"sec-fetch-site", b"same-origin")),
+    get(b"/v0/health", (b"expect", b"cake")),
+    (b"POST", DIFF, b"{}", JSON, (b"x-empty", b"")),
+]
+
+NOT_FOUND_PAGES = [get(b"/v0/nothing"), get(b"/v0/topics/t/nothing"), (b"POST", b"/v0/nothing", b"{}", JSON)]
+
+
+@pytest.mark.rule("A5.1", "A5.31", "H1.7", "H1.10", "H1.15")
+@pytest.mark.parametrize("declared", [False, True], ids=["length not declared", "length declared"])
+@pytest.mark.parametrize("requests", [TOPICS, RECORDS, OTHERS], ids=["topics", "records", "others"])
+async def test_every_request_has_the_same_answer_through_both_planes(mock_clock, requests, declared):
+    answers = []
+    for kind in ("wire", "http2"):
+        site, clock = new_site(), ManualClock()
+        async with begun(site, clock=clock), plane_of(kind, site) as plane:
+            seen = []
+            for method, path, body, *fields in requests:
+                if declared and body is not None and kind == "http2":
+                    fields.append((b"content-length", b"%d" % len(body)))
+                seen.append(await plane.ask(method, path, body, *fields))
+                clock.advance(7)
+            answers.append(seen)
+
+    for request, one, other in zip(requests, *answers, strict=True):
+        assert comparable(one) == comparable(other), request
+    assert len({answer.status for answer in answers[0]}) >= 4, "the list is one-sided"
+
+
+@pytest.mark.rule("A5.31")
+async def test_metrics_have_the_same_names_through_both_planes(mock_clock):
+    names = []
+    for kind in ("wire", "http2"):
+        site = new_site()
+        async with begun(site), plane_of(kind, site) as plane:
+            await plane.ask(*put())
+            text = await plane.ask(*get(b"/v0/metrics"))
+            values = await plane.ask(*get(b"/v0/metrics", (b"accept", b"application/json")))
+            assert text.headers["content-type"].startswith("text/plain")
+            assert values.headers["content-type"] == "application/json"
+            names.append((sorted(set(re.findall(r"(?m)^[a-z_]+", text.body.decode()))), sorted(values.json)))
+
+    assert names[0] == names[1]
+
+
+@pytest.mark.rule("H2.21")
+@pytest.mark.parametrize(
+    "host", [b"localhost", HOST, b"127.0.0.9:1", b"[::1]", b"LOCALHOST:80", b"x.example", b"localhost.x"]
+)
+async def test_hosts_are_judged_alike(mock_clock, host):
+    answers = []
+    for kind in ("wire", "http2"):
+        site = new_site()
+        async with begun(site), plane_of(kind, site) as plane:
+            answers.append(comparable(await plane.ask(*get(b"/healthz"), host=host)))
+
+    assert answers[0] == answers[1]
