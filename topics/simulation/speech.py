@@ -21,7 +21,6 @@ from topics.log.match import Match
 from topics.testing.streams import MemoryEdge
 
 _PIECE_MAX: Final = 7
-_MASKED: Final = re.compile(rb'"performance":\{[^}]*\}')
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
 
 
@@ -57,7 +56,7 @@ class Request:
 
 @attrs.frozen
 class Response:
-    """Status and JSON body. `text` is the answer without what the wall clock had a part in."""
+    """Status and JSON body; `text` is both as bytes."""
 
     status: int
     fields: dict[str, Any]
@@ -103,7 +102,7 @@ class Speaker:
         status = int(head[9:12])
         if status == 100:
             return await self.answer()
-        text = b"%d " % status + _MASKED.sub(b"", body)
+        text = b"%d " % status + body
         return Response(status, fields_of(body), text, b"\r\nconnection: close\r\n" in head)
 
     async def _until_head(self) -> int:
@@ -131,8 +130,7 @@ def fields_of(body: bytes) -> dict[str, Any]:
 
 def payloads(response: Response) -> list[tuple[int, bytes]]:
     """(seq, data as it was sent) of the records of a page."""
-    text = response.text[4:].removesuffix(b",}") + b"}"  # where the performance was
-    found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    found = msgspec.json.decode(response.text[4:], type=dict[str, msgspec.Raw])
     return [
         (record.seq, bytes(record.data)) for record in msgspec.json.decode(found["records"], type=list[_Page])
     ]
