@@ -98,8 +98,8 @@ def unit_steps(*options: str) -> list[Step]:
     return pytest_steps("unit and models", ["tests", "models"], *ignored, *(options or ("-m", "not slow")))
 
 
-def crash_steps(*options: str) -> list[Step]:
-    return pytest_steps("server and crash", SEPARATE, *(options or ("-m", "not slow")))
+def separate_steps(folder: str, *options: str) -> list[Step]:
+    return pytest_steps(folder, [folder], *(options or ("-m", "not slow")))
 
 
 def pytest_steps(name: str, folders: Iterable[str], *options: str) -> list[Step]:
@@ -127,7 +127,12 @@ SLOW = ("-m", "slow", "--hypothesis-profile=full", "--timeout=3600")
 LANES = {
     "static": Lane("static", 60, static_steps, list, side_by_side=True),
     "unit": Lane("unit and models", 360, unit_steps, lambda: unit_steps(*SLOW)),
-    "crash": Lane("server and crash", 150, crash_steps, lambda: crash_steps(*SLOW)),
+    "server": Lane(
+        "server", 120, lambda: separate_steps("tests/server"), lambda: separate_steps("tests/server", *SLOW)
+    ),
+    "crash": Lane(
+        "crash", 150, lambda: separate_steps("tests/crash"), lambda: separate_steps("tests/crash", *SLOW)
+    ),
     "fuzz": Lane("fuzz", 60, fuzz_steps, lambda: fuzz_step("full")),
 }
 

@@ -62,10 +62,11 @@ def test_unit_lane_counts_what_ran(house, files, code, last):
     assert (code, last) == (result, lines[-1])
 
 
-def test_crash_lane_runs_what_the_unit_lane_leaves_out(house):
-    plant(house, {"tests/test_a.py": RED, "tests/crash/test_b.py": GREEN})
+@pytest.mark.parametrize("lane", ["crash", "server"])
+def test_a_lane_runs_what_the_unit_lane_leaves_out(house, lane):
+    plant(house, {"tests/test_a.py": RED, f"tests/{lane}/test_b.py": GREEN})
 
-    code, lines = gate(house, "crash")
+    code, lines = gate(house, lane)
 
     assert code == 0
     assert lines[-1] == "1 passed, 0 failed"
@@ -105,7 +106,7 @@ def test_unknown_lane_names_the_known_ones(house):
     code, lines = gate(house, "spork")
 
     assert code == 2
-    assert all(name in lines[-1] for name in ("static", "unit", "crash", "fuzz"))
+    assert all(name in lines[-1] for name in ("static", "unit", "server", "crash", "fuzz"))
 
 
 def test_every_static_part_runs_and_one_red_part_makes_the_gate_red(house):
