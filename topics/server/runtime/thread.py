@@ -1,7 +1,7 @@
 """A thread for system calls, one a shard (performance 4): never a pool's, never Python's work.
 
-A job goes in through a queue, its end comes back by the loop's doorbell. An `OSError` is a value; anything else that a
-job raises is raised where it was asked for.
+A job goes in by a slot and a lock, for there is never a second one before the first has ended; its end comes back by
+the loop's doorbell. An `OSError` is a value; anything else that a job raises is raised where it was asked for.
 
 `Threads` is the port through which the runtime leaves the loop: a simulator has its own, which runs jobs on the
 loop at moments it chooses.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 import outcome
@@ -45,22 +44,31 @@ class SystemThread:
     """Runs one job after another. Use it from one Trio run only; `close` ends it once its jobs are done."""
 
     def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._job: _Job | None = None
+        self._given = threading.Lock()  # free when there is a job to take
+        self._given.acquire()
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, job: Callable[[], T]) -> T:
         """The job's result. Cancellation waits for its end: what the disk has begun, nobody takes back."""
-        self._jobs.put((job, trio.lowlevel.current_task()))
-        return await trio.lowlevel.wait_task_rescheduled(_not_before_its_end)  # type: ignore[no-any-return]
+        assert self._job is None
+        self._job = (job, trio.lowlevel.current_task())
+        self._given.release()
+        return await trio.lowlevel.wait_task_rescheduled(_not_before_its_end)  # type: ignore[no-any-return]  # Trio says Any; the job's type is T
 
     def close(self) -> None:
-        self._jobs.put(None)
+        assert self._job is None
+        self._given.release()
 
     def _work(self) -> None:
-        while (item := self._jobs.get()) is not None:
-            job, task = item
+        while True:
+            self._given.acquire()
+            if self._job is None:
+                return
+            job, task = self._job
+            self._job = None
             result = outcome.capture(job)
             try:
                 self._token.run_sync_soon(trio.lowlevel.reschedule, task, result)
