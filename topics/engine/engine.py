@@ -35,12 +35,10 @@ from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import FLOOR_STALENESS_MS, Limits
+from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, retention
 from topics.log.topic import Topic
-
-SYNC_INTERVAL_MS = 1000
 
 
 class Engine:
@@ -194,7 +192,6 @@ class Engine:
     # Time.
 
     def now_ms(self) -> int:
-        """The engine's time."""
         return self._state.time.read()
 
     def tick(self) -> None:
@@ -293,7 +290,6 @@ class Engine:
 
     @property
     def has_finished(self) -> bool:
-        """True if tickets have ended since `take_effects`."""
         return bool(self._state.effects.finished)
 
     @property

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from topics.engine.engine import SYNC_INTERVAL_MS, Engine
+from topics.engine.engine import Engine
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
 from topics.host.layout import (
@@ -30,7 +30,7 @@ from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
-from topics.kernel.limits import MIB, WAL_SHARDS_MAX, ZERO_FILL_CHUNK, Limits
+from topics.kernel.limits import MIB, SYNC_INTERVAL_MS, WAL_SHARDS_MAX, ZERO_FILL_CHUNK, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.regions import WalFileId
 
