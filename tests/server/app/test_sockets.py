@@ -36,6 +36,12 @@ async def listening() -> AsyncIterator[tuple[int, HandOver, Listener]]:
         assert listener.counts.bugs == 0
 
 
+async def all_ended(listener: Listener) -> None:
+    with trio.fail_after(5):
+        while listener.connections:
+            await trio.lowlevel.checkpoint()
+
+
 async def run_curl(*arguments: str) -> tuple[str, str, bytes]:
     """HTTP version, status and body of one call."""
     call = partial(trio.run_process, capture_stdout=True, stderr=subprocess.DEVNULL, check=False)
@@ -87,6 +93,7 @@ async def test_a_page_and_an_unknown_path_come_over_http1_and_close():
         assert b"connection: close" in answer.lower()
         version, status, _ = await run_curl("--http2", f"{url}/")  # asks to upgrade to h2c, which is ignored
         assert (version, status) == ("1.1", "200")
+        await all_ended(listener)
         assert hand_over.connections == 0
 
 
@@ -99,9 +106,7 @@ async def test_a_connection_that_is_dropped_leaves_nothing_behind():
         await peer.get(b"GET", b"/v0/health")
         assert hand_over.connections == 1
         await peer.edge.aclose()
-        with trio.fail_after(5):
-            while listener.connections:
-                await trio.lowlevel.checkpoint()
+        await all_ended(listener)
         assert hand_over.connections == 0
 
 
