@@ -32,8 +32,9 @@ async def begun(
     entropy: Entropy | None = None,
     min_free_bytes: int = 0,
     shards: int | None = None,
+    checking: bool = True,
 ) -> AsyncIterator[Runtime]:
-    """The site serves a store on this disk until the block ends."""
+    """The site serves a store on this disk until the block ends. `checking`: every invariant after every call."""
     disk = disk or MemoryDisk()
     opened = open_store(
         disk,
@@ -43,7 +44,7 @@ async def begun(
         machine_restarted=True,
         confirm=lambda: None,
         options=StoreOptions(
-            limits=site.options.limits, min_free_bytes=min_free_bytes, shards=shards, checking=True
+            limits=site.options.limits, min_free_bytes=min_free_bytes, shards=shards, checking=checking
         ),
     )
     runtime = Runtime(opened, disk)
