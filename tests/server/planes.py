@@ -4,6 +4,7 @@ import gzip
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -12,6 +13,7 @@ from tests.server.app.h2peer import H2Peer, serving
 from tests.server.wire.places import alone
 from tests.server.wire.playing import Client, Seen, pass_time
 from topics.server.api.site import Site
+from topics.server.app.handover import HandOver
 from topics.server.wire.connection import serve_connection
 from topics.testing.streams import edge_pair
 
@@ -35,8 +37,9 @@ class Plane(Protocol):
 
 
 class Wire:
-    def __init__(self, site: Site, nursery: trio.Nursery) -> None:
+    def __init__(self, site: Site, nursery: trio.Nursery, hand_over: HandOver | None) -> None:
         self._site = site
+        self._hand_over = hand_over
         self._nursery = nursery
         self._client: Client | None = None
 
@@ -59,7 +62,8 @@ class Wire:
         if self._client is None:
             ours, theirs = edge_pair(capacity=1 << 26)
             self._client = Client(ours)
-            self._nursery.start_soon(serve_connection, theirs, self._site)
+            serve = partial(serve_connection, hand_over=self._hand_over)
+            self._nursery.start_soon(serve, theirs, self._site)
         head = b"".join(b"%b: %b\r\n" % field for field in fields)
         await self._client.send(b"%b %b HTTP/1.1\r\n%b\r\n%b" % (method, path, head, body))
         return self._client
@@ -97,10 +101,12 @@ class Http2:
 
 @asynccontextmanager
 async def plane_of(kind: str, site: Site) -> AsyncIterator[Plane]:
-    """`wire` or `http2`."""
+    """`wire`, `http2`, or `handed`: the wire that hands over what is not its own."""
     async with alone(), trio.open_nursery() as nursery:
         if kind == "wire":
-            yield Wire(site, nursery)
+            yield Wire(site, nursery, None)
+        elif kind == "handed":
+            yield Wire(site, nursery, HandOver(site))
         else:
             async with serving(site) as served:
                 yield Http2(await served.h2())

@@ -183,7 +183,15 @@ OTHERS = [
     (b"POST", DIFF, b"{}", JSON, (b"x-empty", b"")),
 ]
 
-NOT_FOUND_PAGES = [get(b"/v0/nothing"), get(b"/v0/topics/t/nothing"), (b"POST", b"/v0/nothing", b"{}", JSON)]
+NOWHERE = [
+    get(b"/v0/nothing"),
+    get(b"/v0/topics/t/nothing?a=b"),
+    get(b"/nowhere", (b"origin", b"http://evil.example")),
+    (b"POST", b"/v0/nothing", b"{}", JSON),
+    (b"PUT", b"/v0/nothing", None),
+    (b"HEAD", b"/v0/nothing", None),
+    (b"DELETE", b"/favicon.png", None),
+]
 
 
 @pytest.mark.rule("A5.1", "A5.31", "H1.7", "H1.10", "H1.15")
@@ -235,3 +243,19 @@ async def test_hosts_are_judged_alike(mock_clock, host):
             answers.append(comparable(await plane.ask(*get(b"/healthz"), host=host)))
 
     assert answers[0] == answers[1]
+
+
+@pytest.mark.rule("A5.26", "A5.28", "A5.31", "H1.24")
+async def test_what_is_nowhere_is_answered_alike_and_a_connection_handed_over_closes(mock_clock):
+    answers = []
+    for kind in ("wire", "handed", "http2"):
+        site = new_site()
+        async with begun(site), plane_of(kind, site) as plane:
+            seen = [await plane.ask(*request) for request in NOWHERE]
+            if kind == "handed":
+                assert {answer.headers.get("connection") for answer in seen} == {"close"}
+            assert (await plane.ask(*get(b"/healthz"))).status == 200
+            answers.append([comparable(answer) for answer in seen])
+
+    for request, *same in zip(NOWHERE, *answers, strict=True):
+        assert same[0] == same[1] == same[2], request
