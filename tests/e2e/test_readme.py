@@ -1,14 +1,18 @@
-"""The README's code runs: its Python blocks, and every line of its console block."""
+"""The README's code runs: its Python blocks, and every line of its console blocks."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 
 import pytest
+
+from tests.crash.serving import Served
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,12 +39,34 @@ def test_the_python_blocks_run_one_after_another_and_print_what_they_say(tmp_pat
     assert done.stdout.splitlines() == ["1 Hualien, Taiwan", "1 7 cap", "[7, 8, 9]"]
 
 
+def test_the_calls_over_http_are_answered(tmp_path: pathlib.Path) -> None:
+    lines = [shlex.split(line.removeprefix("$ ")) for line in blocks("console")[0].splitlines()]
+    assert [line[:2] for line in lines] == [
+        ["topics", "serve"],
+        ["curl", "-H"],
+        ["curl", "-H"],
+        ["topics", "tail"],
+    ]
+
+    with Served(tmp_path) as served:
+        for _, _, header, url, _, body in lines[1:3]:
+            name, value = header.split(": ")
+            connection = served.connect()
+            connection.request("POST", url.removeprefix("localhost:4000"), body, {name: value})
+            answer = connection.getresponse()
+
+            assert answer.status in (200, 201), answer.read()
+            page = json.loads(answer.read())
+            connection.close()
+    assert [record["data"] for record in page["records"]] == [{"mag": 6.4}]
+
+
 @pytest.mark.rule("O2.1")
 def test_every_line_of_the_console_block_runs(tmp_path: pathlib.Path) -> None:
     (tmp_path / "topics" / "sample").mkdir(parents=True)
     shutil.copy(ROOT / "topics" / "sample" / "earthquakes.jsonl", tmp_path / "topics" / "sample")
-    lines = [line.removeprefix("$ ") for line in blocks("console")[0].splitlines()]
-    assert all(line.startswith("$ ") for line in blocks("console")[0].splitlines())
+    lines = [line.removeprefix("$ ") for line in blocks("console")[1].splitlines()]
+    assert all(line.startswith("$ ") for line in blocks("console")[1].splitlines())
     installed = pathlib.Path(sys.executable).parent / "topics"
     program = "\n".join(f"set -e; topics() {{ '{installed}' \"$@\"; }}\n{line}" for line in lines)
 
