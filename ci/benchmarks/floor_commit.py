@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -72,7 +73,7 @@ class Commit:
         self._shard.ring()
         if not ticket.done:
             ticket.waiter = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(_until_told)
+            await trio.lowlevel.wait_task_rescheduled(partial(_leave, ticket))
         return ticket.result()
 
     async def _propose(self, command: Append | PutTopic) -> Ticket:
@@ -85,7 +86,7 @@ class Commit:
                 if not isinstance(needed, int) or not await self._shard.make_room(needed):
                     raise
 
-    def _told(self) -> None:
+    def _told(self, _took: object) -> None:
         if self._engine.has_finished:
             for ticket in self._engine.take_effects().finished:
                 _wake(ticket)
@@ -111,8 +112,9 @@ def _wake(ticket: Ticket) -> None:
         trio.lowlevel.reschedule(ticket.waiter)
 
 
-def _until_told(_: object) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.FAILED
+def _leave(ticket: Ticket, _: object) -> trio.lowlevel.Abort:
+    ticket.waiter = None
+    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _unobserved(seconds: float) -> None:
