@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 JSON_TYPE: Final = b"application/json"
 
@@ -28,7 +28,7 @@ class Head:
     chunks. `host` is the authority asked for, `secure` whether it came over TLS.
     """
 
-    __slots__ = ("headers", "length", "method", "path", "query", "secure")
+    __slots__ = ("cleared", "headers", "length", "method", "path", "query", "secure")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Head:
         self.headers: Mapping[bytes, bytes] = headers if headers is not None else {}
         self.length = length
         self.secure = secure
+        self.cleared: Any = None  # the site's: what it found a good head to lead to
 
     @property
     def host(self) -> bytes:

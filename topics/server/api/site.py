@@ -141,6 +141,15 @@ class Site:
             Rejected: answer it with `refuse`; the body is not to be read.
         """
         started = time.perf_counter()
+        if head.cleared is None:  # a plane gives a head that came again as the same value
+            head.cleared = self._clear(head)
+        route, params = head.cleared
+        if self.draining and not route.early:
+            raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
+        return Admitted(head, route, params, self.options.limits.body_bytes, started)
+
+    def _clear(self, head: Head) -> tuple[Route, tuple[bytes, ...]]:
+        """What depends on the head alone."""
         place = self.table.place(head.path)
         if place is None:
             raise not_found("such path")
@@ -159,9 +168,7 @@ class Site:
                 Code.EXPECTATION_FAILED,
                 f"expect: {expected[:40].decode('latin-1')!r} cannot be met; 100-continue can",
             )
-        if self.draining and not route.early:
-            raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
-        return Admitted(head, route, place.params, body_max, started)
+        return route, place.params
 
     async def answer(self, admitted: Admitted, body: bytes, peer: Peer) -> Answer:
         """The answer of the handler, or of its refusal.
