@@ -24,6 +24,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
+from topics.server.api.call import decode_json
 
 _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
@@ -110,7 +111,7 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
     if write.config is not _NO_CONFIG and bytes(write.config) != b"null":
         if not depth_fits(bytes(write.config), JSON_DEPTH_MAX):
             raise invalid("config", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
-        config = parse_config(msgspec.json.decode(write.config), record_bytes_max=limits.record_bytes)
+        config = parse_config(decode_json("config", write.config), record_bytes_max=limits.record_bytes)
     elif limits.record_bytes != DEFAULT_CONFIG.max_record_bytes:
         config = parse_config({}, record_bytes_max=limits.record_bytes)
     command = Append(

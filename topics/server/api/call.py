@@ -60,7 +60,7 @@ class Call:
         if not self.body:
             return {}
         check_json(self.body)
-        found = msgspec.json.decode(self.body)
+        found = decode_json("body", self.body)
         if not isinstance(found, dict):
             raise invalid("body", f"must be an object, not {type(found).__name__}")
         return found
@@ -96,6 +96,18 @@ class Call:
     def ok(self, fields: Mapping[str, object], *, status: int = 200) -> Answer:
         """A JSON answer; `performance` goes in last."""
         return Answer(status, _encode(fields)[:-1] + self.performance() + b"}")
+
+
+def decode_json(field: str, text: bytes) -> Any:
+    """The value of JSON that has been checked.
+
+    Raises:
+        Rejected: JSON bounds no number, Python's floats are bounded.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise invalid(field, str(error)) from None
 
 
 def parse_query(query: bytes) -> dict[bytes, bytes]:
