@@ -1,9 +1,10 @@
 """Feed decoders with damaged input: `smoke` (in the gate), `canary` (must find a planted bug, exit 1), `full`.
 
 A target is a module here with `check(data)`, which raises if the decoder does anything but answer, and perhaps
-`reseal(data)`, which makes checksums right again so that damage gets behind them. Inputs are mutations of
-fuzz/corpus/<target>/, drawn from a fixed seed: the same commit tries the same inputs. Each input has a time limit, and
-a part of them is watched for what they allocate (I-18). `full` uses atheris where it can be imported.
+`reseal(data)`, which makes checksums right again so that damage gets behind them, and `TOKENS`, the words of its
+format. Inputs are mutations of fuzz/corpus/<target>/, drawn from a fixed seed: the same commit tries the same inputs.
+Each input has a time limit, and a part of them is watched for what they allocate (I-18). `full` uses atheris where it
+can be imported.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from types import ModuleType
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-ROUNDS = {"wal_scan": 64_000, "control_payload": 200_000, "wal_header": 100_000, "json_check": 96_000}
+ROUNDS = {
+    "wal_scan": 64_000,
+    "control_payload": 200_000,
+    "wal_header": 100_000,
+    "json_check": 96_000,
+    "http_head": 30_000,
+    "http_chunks": 30_000,
+    "write_body": 60_000,
+    "diff_body": 60_000,
+}
 FULL_FACTOR = 20
 CANARY_ROUNDS = 20_000
 SECONDS_MAX = 2.0  # an input that takes longer hangs
@@ -99,20 +109,22 @@ def campaign(names: list[str], factor: int) -> int:
 def feed(name: str, rounds: int) -> int:
     target = importlib.import_module(name)
     count = 0
-    for data in inputs(name, rounds, getattr(target, "reseal", None)):
+    for data in inputs(name, rounds, getattr(target, "reseal", None), getattr(target, "TOKENS", TOKENS)):
         tried(target, data, watch=count % WATCH_EVERY == 0)
         count += 1
     return count
 
 
-def inputs(name: str, rounds: int, reseal: Callable[[bytes], bytes] | None) -> Iterator[bytes]:
+def inputs(
+    name: str, rounds: int, reseal: Callable[[bytes], bytes] | None, tokens: tuple[bytes, ...]
+) -> Iterator[bytes]:
     """The corpus as it is, then its mutations."""
     corpus = [path.read_bytes() for path in sorted((HERE / "corpus" / name).iterdir())]
     assert corpus, f"fuzz/corpus/{name} is empty"
     yield from corpus
     rng = random.Random(f"{name} 1")
     for _ in range(rounds):
-        data = mutated(rng, corpus)
+        data = mutated(rng, corpus, tokens)
         yield reseal(data) if reseal is not None and rng.random() < 0.7 else data
 
 
@@ -134,7 +146,7 @@ def tried(target: ModuleType, data: bytes, *, watch: bool) -> None:
         raise Found(f"allocated {peak} bytes for {len(data)}\ninput: {data.hex()}")
 
 
-def mutated(rng: random.Random, corpus: list[bytes]) -> bytes:
+def mutated(rng: random.Random, corpus: list[bytes], tokens: tuple[bytes, ...]) -> bytes:
     data = bytearray(rng.choice(corpus))
     for _ in range(rng.choice((1, 1, 2, 3, 8))):
         at = rng.randrange(len(data) + 1)
@@ -152,7 +164,7 @@ def mutated(rng: random.Random, corpus: list[bytes]) -> bytes:
         elif kind == 4:
             data[at:at] = data[at:stop] * rng.choice((1, 2, 30))
         elif kind == 5:
-            data[at:at] = rng.choice(TOKENS)
+            data[at:at] = rng.choice(tokens)
         elif kind == 6:
             other = rng.choice(corpus)
             data[at:] = other[rng.randrange(len(other) + 1) :]
