@@ -321,6 +321,21 @@ async def test_a_connection_at_rest_ends_after_its_time(autojump_clock):
         assert 74 < trio.current_time() - began < 80
 
 
+async def test_pings_do_not_keep_a_connection_at_rest_alive(autojump_clock):
+    async with open_site() as site, serving(site) as served:
+        peer = await served.h2()
+        began = trio.current_time()
+        while not peer.gone:
+            peer.h2.ping(b"12345678")
+            with trio.move_on_after(10):
+                await peer.flush()
+                while True:
+                    await peer.receive()
+                    if peer.gone:
+                        break
+        assert trio.current_time() - began < 85
+
+
 async def test_a_drain_lets_requests_end_and_takes_no_new_ones():
     async with open_site() as site, serving(site) as served:
         resting, busy = await served.h2(), await served.h2()

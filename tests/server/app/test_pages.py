@@ -138,6 +138,15 @@ async def test_what_comes_with_an_unknown_path_is_neither_waited_for_nor_lost_tr
         assert (await exchange(served, get(b"/", b"Content-Length: 5")))[0] == 200
 
 
+async def test_an_absolute_target_brings_its_own_host():
+    async with open_site() as site, serving(site) as served:
+        other = b" HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"
+        assert (await exchange(served, b"GET http://localhost:4000/" + other))[0] == 200
+        assert (await exchange(served, b"GET http://localhost:4000" + other))[0] == 200
+        assert (await exchange(served, b"GET http://localhost:4000/nowhere?a=b" + other))[0] == 404
+        assert (await exchange(served, b"GET http://rebound.example/" + other))[0] == 421
+
+
 async def test_upgrades_are_ignored():
     async with open_site() as site, serving(site) as served:
         h2c = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: !!!")

@@ -6,8 +6,8 @@ were read before, and loses frames when a task is cancelled while it sends. What
 - One lock, and one buffer in front of it: bytes leave in the order the protocol made them, and none is lost to a
   cancellation. A send is shielded, so no frame is cut; it ends when the edge is closed, or when the peer takes nothing.
 - The reader takes small slices, so that a flood of tiny frames is handled in steps (style 21).
-- Time: a connection at rest ends after `keep_alive_timeout`, one from which nothing comes after `read_timeout`, and
-  behind the last answer when the server drains.
+- Time: a connection at rest ends after `keep_alive_timeout`, whatever but requests it sends; one from which nothing
+  comes, after `read_timeout`; and any behind its last answer when the server drains.
 - An answer given before all was read: half-close, drain a little, then close, so that TCP does not reset it away.
 - A bug in a protocol or in a request ends that connection or that request, is logged, and nothing else.
 """
@@ -118,6 +118,7 @@ class Connection:
         self._sending = trio.Lock()
         self._reading: trio.CancelScope | None = None
         self._rests = True  # no request is being served
+        self._rested_at = trio.current_time()
         self._ending = False  # nothing more is handled
         self._broken = False  # nothing more can be sent
         self._answered = trio.Event()
@@ -186,7 +187,7 @@ class Connection:
 
     def _deadline(self) -> float:
         if self._rests:
-            return trio.current_time() + self._config.keep_alive_timeout
+            return self._rested_at + self._config.keep_alive_timeout
         return trio.current_time() + (self._config.read_timeout or inf)
 
     # Going out.
@@ -218,6 +219,8 @@ class Connection:
                 self.end()
 
     def _rest(self, rests: bool) -> None:  # noqa: FBT001 -- one flag is all there is
+        if rests and not self._rests:
+            self._rested_at = trio.current_time()
         self._rests = rests
         if rests and self._context.terminated.is_set():
             self.end()

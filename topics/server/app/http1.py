@@ -38,13 +38,14 @@ class Http1(H11Protocol):
             STREAM_ID,
         )
         self.keep_alive_requests += 1
+        target, headers = _origin_form(request)
         await self.stream.handle(
             Request(
                 stream_id=STREAM_ID,
-                headers=list(request.headers),
+                headers=headers,
                 http_version=request.http_version.decode(),
                 method=request.method.decode("ascii"),
-                raw_path=request.target,
+                raw_path=target,
                 state=self.connection_state,
             )
         )
@@ -69,3 +70,16 @@ class Http1(H11Protocol):
         )
         await self._send_h11_event(h11.Data(data=answer.body))
         await self._send_h11_event(h11.EndOfMessage())
+
+
+def _origin_form(request: h11.Request) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Target and fields. An absolute target brings its own host (RFC 9112, 3.2.2)."""
+    target, headers = request.target, list(request.headers)
+    scheme, mark, rest = target.partition(b"://")
+    if not mark or scheme.lower() not in (b"http", b"https"):
+        return target, headers
+    authority, slash, path = rest.partition(b"/")
+    host, question, query = authority.partition(b"?")
+    return b"/" + path if slash else b"/" + question + query, [
+        (name, value if name != b"host" else host) for name, value in headers
+    ]

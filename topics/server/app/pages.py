@@ -93,11 +93,13 @@ def make_app(site: Site) -> Pages:
 
     @app.get("/")
     async def landing() -> Response:
+        site.counts["page", 200] += 1
         return _response(page, "text/html; charset=utf-8")
 
     @app.get("/favicon.ico")
     @app.get("/favicon.svg")
     async def icon() -> Response:
+        site.counts["page", 200] += 1
         return _response(_ICON, "image/svg+xml")
 
     @app.errorhandler(Exception)
