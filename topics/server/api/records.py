@@ -7,10 +7,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 import attrs
+import msgspec
 import trio
 
 from topics.codec.wire import spliced_page
-from topics.embed.intake import take_nodes
+from topics.embed.intake import key_bytes, take_nodes
 from topics.embed.page import tombstone_fields
 from topics.engine.commands import DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted
@@ -20,7 +21,7 @@ from topics.kernel.limits import READ_LIMIT_DEFAULT
 from topics.log.diff import Account, DiffPlan, DiffQuery
 from topics.log.match import parse_match
 from topics.server.api.bodies import decode_write
-from topics.server.api.call import Call
+from topics.server.api.call import Call, text_of
 from topics.server.api.message import Answer
 from topics.server.runtime.fetch import Form
 
@@ -35,8 +36,13 @@ async def write_records(call: Call) -> Answer:
     return_seqs = call.flag("return_seqs", default=True)
     options = call.site.options
     wish = decode_write(name, call.body, options.limits, auto_create=options.auto_create)
+    command = wish.command
+    header = call.head.headers.get(b"idempotency-key")
+    if header is not None and command.idempotency_key is None:
+        key = key_bytes(text_of("idempotency-key", header), options.limits)
+        command = msgspec.structs.replace(command, idempotency_key=key)
     runtime = call.runtime
-    reply, (write_ms, sync_ms) = await runtime.append(wish.command)
+    reply, (write_ms, sync_ms) = await runtime.append(command)
     body = appended_json(name, reply, with_seqs=return_seqs and wish.return_seqs)
     total_ms = (time.perf_counter() - call.started) * 1000
     took = _PERFORMANCE % (total_ms, write_ms, sync_ms)
