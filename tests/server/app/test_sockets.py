@@ -1,11 +1,13 @@
 """The second plane through the real listener on loopback, asked by clients that are not ours."""
 
 import shutil
+import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+import httpx
 import msgspec
 import pytest
 import trio
@@ -14,18 +16,20 @@ from tests.server.app.h2peer import JSON, H2Peer
 from tests.server.wire.places import open_site
 from topics.server.app.handover import HandOver
 from topics.server.listener import Listener, bind, port_of
+from topics.server.tls import server_context
 from topics.server.wire.edges import SocketEdge
 
 pytestmark = pytest.mark.trio
+openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[tuple[int, HandOver, Listener]]:
+async def listening(context: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, HandOver, Listener]]:
     """A port that is served, and drained at the end."""
     async with open_site() as site:
         hand_over = HandOver(site)
-        listener = Listener(site, await bind("127.0.0.1", 0), hand_over=hand_over)
+        listener = Listener(site, await bind("127.0.0.1", 0), hand_over=hand_over, context=context)
         async with trio.open_nursery() as nursery:
             await nursery.start(listener.run)
             yield port_of(listener.listeners[0]), hand_over, listener
@@ -95,6 +99,48 @@ async def test_a_page_and_an_unknown_path_come_over_http1_and_close():
         assert (version, status) == ("1.1", "200")
         await all_ended(listener)
         assert hand_over.connections == 0
+
+
+@openssl
+async def test_httpx_speaks_http2_over_tls_and_the_scheme_stays_https(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost".split()
+    names = [
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    await trio.run_process(["openssl", *make, *names], capture_stderr=True)
+    async with listening(server_context(certificate, key)) as (port, hand_over, listener):
+        url = f"https://127.0.0.1:{port}"
+        trusted = ssl.create_default_context(cafile=certificate)
+        async with httpx.AsyncClient(http2=True, verify=trusted, base_url=url) as client:
+            answers = {}
+
+            async def write(n: int) -> None:
+                answers[n] = await client.post("/v0/topics/a", json={"records": [{"data": n}]})
+
+            async with trio.open_nursery() as nursery:
+                for n in range(20):
+                    nursery.start_soon(write, n)
+            read = await client.post("/v0/topics/a/diff", json={})
+            own_page = await client.get("/v0/health", headers={"origin": url})
+            other_page = await client.get("/v0/health", headers={"origin": url.replace("https", "http")})
+            landing = await client.get("/")
+            assert hand_over.connections == 1
+
+        assert {answer.http_version for answer in answers.values()} == {"HTTP/2"}
+        assert sorted(record["data"] for record in read.json()["records"]) == list(range(20))
+        assert [own_page.status_code, other_page.status_code, landing.status_code] == [200, 403, 200]
+        async with httpx.AsyncClient(verify=trusted, base_url=url) as client:
+            landing = await client.get("/", headers={"origin": url})
+            assert (landing.http_version, landing.status_code) == ("HTTP/1.1", 200)
+            assert landing.headers["connection"] == "close"
+            assert (await client.get("/v0/health")).status_code == 200
+        await all_ended(listener)
 
 
 async def test_a_connection_that_is_dropped_leaves_nothing_behind():
