@@ -1,0 +1,85 @@
+"""What the runtime asks of the disk: off the loop's thread, and as every other driver of the log does."""
+
+import threading
+
+import pytest
+
+import topics
+from tests.server.api.asking import ask, fields_of
+from tests.server.wire.places import alone, begun, new_site
+from topics.host.disk import OsDisk
+from topics.host.memory import MemoryDisk
+
+pytestmark = pytest.mark.trio
+
+CHANGING = (
+    "write",
+    "sync_data",
+    "sync_dir",
+    "create",
+    "extend",
+    "truncate",
+    "rename",
+    "unlink",
+    "make_dir",
+    "read",
+)
+
+
+class Watched(MemoryDisk):
+    """A disk in memory that notes who calls it."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+        for name in CHANGING:
+            setattr(self, name, self.noting(name, getattr(self, name)))
+
+    def noting(self, name, call):
+        def noted(*arguments):
+            self.calls.append((name, threading.get_ident()))
+            return call(*arguments)
+
+        return noted
+
+
+@pytest.mark.rule("T3.34")
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+async def test_no_call_that_may_block_runs_on_the_loops_thread(durability):
+    """Of the log's files: a write, its sync, a rotation, a mark; and a read of what is not at hand."""
+    disk = Watched()
+    disk.read_nowait = lambda path, offset, size: None
+    site = new_site()
+    async with alone(), begun(site, disk=disk):
+        await ask(site, "PUT", "/v0/topics/a", {"durability": durability})
+        del disk.calls[:]
+        for i in range(40):
+            await ask(site, "POST", "/v0/topics/a", {"records": [{"data": "x" * 1000}] * 2})
+            assert (await ask(site, "POST", "/v0/topics/a/diff", {"from_seq": 2 * i})).status == 200
+        calls = list(disk.calls)
+
+    assert {"write", "sync_data", "create", "rename", "read"} <= {name for name, _ in calls}
+    assert threading.get_ident() not in {thread for _, thread in calls}
+    writers = {thread for name, thread in calls if name == "write"}
+    assert len(writers) == 1  # the shard's own
+
+
+@pytest.mark.rule("T3.33")
+async def test_a_directory_that_a_server_wrote_is_an_embedded_stores_and_back(tmp_path):
+    for turn in range(2):
+        disk = OsDisk(tmp_path)
+        site = new_site()
+        async with alone(), begun(site, disk=disk):
+            for i in range(30):  # over several files
+                body = {"records": [{"data": [turn, i, "x" * 4000], "tag": "t"}]}
+                assert (await ask(site, "POST", "/v0/topics/a", body)).status in (200, 201)
+            page = fields_of(await ask(site, "POST", "/v0/topics/a/diff", {"limit": 1}))
+            assert page["head_seq"] == 31 * turn + 30
+        disk.close()
+
+        with topics.open(tmp_path) as store:
+            assert not store.damages
+            topic = store.topic("a")
+            assert topic.state().head_seq == 31 * turn + 30
+            assert topic.read(from_seq=31 * turn, limit=1).records[0].data[:2] == [turn, 0]
+            topic.put("between")
