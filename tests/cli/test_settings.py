@@ -71,6 +71,22 @@ def test_defaults_are_those_of_the_store(call: Call) -> None:
     assert set(LOG_LEVELS) == set(LEVELS)
 
 
+@pytest.mark.rule("H1.37")
+def test_each_limit_is_a_knob_that_begins_with_topics_max() -> None:
+    knobs = {
+        s.variable.removeprefix("TOPICS_MAX_"): s.default for s in TABLE.values() if s.key.startswith("max_")
+    }
+    stated = {
+        "RECORDS_PER_WRITE": 10_000, "RECORD_BYTES": 1 << 20, "BODY_BYTES": 64 << 20, "META_BYTES": 16 << 10,
+        "META_KEYS": 64, "TAG_BYTES": 256, "NODE_BYTES": 128, "KEY_BYTES": 256, "IDEMPOTENCY_KEY_CHARS": 256,
+        "READ_LIMIT": 1000, "PAGE_BYTES_DEFAULT": 1 << 20, "PAGE_BYTES": 8 << 20, "TOPICS": 100_000,
+        "TAGS_PER_TOPIC": 1_000_000, "HEAD_BYTES": 32 << 10, "HEAD_FIELDS": 100, "HELD_BYTES": 256 << 20,
+        "CONNECTIONS": 10_000,
+    }  # fmt: skip
+
+    assert stated == {name: default for name, default in knobs.items() if name in stated}
+
+
 def test_every_setting_is_spelled_one_way() -> None:
     for setting in TABLE.values():
         assert setting.variable in (f"TOPICS_{setting.key.upper()}", "TOPICS_DATA_DIR")

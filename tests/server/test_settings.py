@@ -10,6 +10,12 @@ from topics.kernel.errors import Rejected
 from topics.server.settings import ServerSettings, parse_origins
 
 
+@pytest.mark.rule("H1.2")
+def test_unless_told_otherwise_it_is_this_machines_only() -> None:
+    assert ServerSettings().url(ServerSettings().port) == "http://127.0.0.1:4000"
+    assert ServerSettings().is_loopback
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "[::1]", "localhost", "LOCALHOST"])
 def test_a_loopback_address_needs_no_leave(host: str) -> None:
     assert ServerSettings(host=host).is_loopback

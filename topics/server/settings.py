@@ -47,6 +47,7 @@ class ServerSettings:
     max_head_fields: int = 100
     max_held_bytes: int = 256 * MIB
     max_connections: int = 10_000
+    max_metric_topics: int = 1000
     log_level: str = "info"
     switch_interval_us: int = 300
 

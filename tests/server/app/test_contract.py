@@ -181,6 +181,7 @@ def test_events():
     assert issubclass(h11.InformationalResponse, h11.Event)
 
 
+@pytest.mark.rule("A5.29")
 @pytest.mark.parametrize("config", [http1_config(), http2_config()])
 def test_every_setting_is_one_that_hypercorn_knows(config):
     """A setting that was renamed would be kept, and change nothing."""
@@ -191,6 +192,7 @@ def test_every_setting_is_one_that_hypercorn_knows(config):
     assert [name for name, _ in config.response_headers("h2")] == [b"date"]
 
 
+@pytest.mark.rule("A5.29", "H1.1")
 def test_limits_and_times_are_set():
     config = http2_config()
     assert config.h2_max_concurrent_streams == 1024

@@ -46,6 +46,7 @@ async def test_streams_are_served_side_by_side():
         assert len((await peer.reply(waiting)).json["records"]) == 1
 
 
+@pytest.mark.rule("H1.1")
 async def test_all_the_promised_streams_may_wait_at_once():
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()

@@ -55,6 +55,7 @@ async def run_curl(*arguments: str) -> tuple[str, str, bytes]:
     return version, status, body
 
 
+@pytest.mark.rule("H1.1")
 @curl
 async def test_curl_with_prior_knowledge_writes_and_reads():
     async with listening() as (port, _, _):

@@ -36,6 +36,7 @@ def stream() -> Iterator[io.StringIO]:
     log.set_up(LEVEL_DEFAULT)
 
 
+@pytest.mark.rule("O6.1")
 def test_an_event_is_one_json_object_a_line(stream: io.StringIO) -> None:
     log.info("wal.synced", shard=0, topic="a\nb", path=b"\xff")
 
@@ -44,6 +45,7 @@ def test_an_event_is_one_json_object_a_line(stream: io.StringIO) -> None:
     assert event == {"event": "wal.synced", "level": "info", "shard": 0, "topic": "a\nb", "path": "b'\\xff'"}
 
 
+@pytest.mark.rule("O6.1")
 def test_on_a_terminal_it_is_for_people_and_nobody_forges_a_line() -> None:
     stream = Terminal()
     mine = Log()
@@ -64,6 +66,7 @@ def test_what_is_below_the_level_is_not_there(stream: io.StringIO, level: str) -
     assert [event["level"] for event in lines(stream)] == list(LEVELS)[list(LEVELS).index(level) :]
 
 
+@pytest.mark.rule("O6.1")
 @pytest.mark.parametrize("field", sorted(FORBIDDEN_FIELDS))
 def test_secrets_and_payloads_lose_their_values(stream: io.StringIO, field: str) -> None:
     log.error("request.failed", **{field: "hush"})
