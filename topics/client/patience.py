@@ -24,7 +24,7 @@ class Patience:
 
     reach_ms: int = 2000
     total_ms: int = 30_000
-    attempts_max: int = 24
+    attempts_max: int = 64
     first_ms: int = 50
     longest_ms: int = 2000
 

@@ -114,7 +114,7 @@ def answered(status: int, body: bytes, *, url: str, writes: bool) -> TopicsError
         said = body[:80].decode(errors="replace")
         return not_topics(url, f"it answered {status} with {said!r}")
     code = _code(error.code, status)
-    detail = error.detail if code == error.code else error.detail | {"code": error.code}
+    detail = error.detail if code == error.code else error.detail | {"server_code": error.code}
     if writes and code in (Code.INTERNAL, Code.STORAGE_READ_ONLY):
         return Fatal(error.message, **_free(detail))
     return Rejected(code, error.message, **_free(detail))

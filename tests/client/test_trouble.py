@@ -1,0 +1,267 @@
+"""Servers that are not there, lie, or say later: what is repeated, what is not, and what is said."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import trustme
+
+import topics
+from tests.client.peer import Peer, Time, answer, error
+from topics.client import Trouble, Unreachable
+from topics.client.patience import Patience
+
+WRITTEN = answer(
+    200,
+    b'{"topic":"t","first_seq":1,"last_seq":1,"seqs":[1],"head_seq":1,"durable_seq":1,"count":1,"created":true,"deduped":false}',
+)
+GONE = answer(200, b'{"topic":"t","deleted":true}')
+
+
+def client(url: str, time: Time | None = None, **how: Any) -> topics.Client:
+    return topics.Client(url, pace=(time or Time()).pace, **how)
+
+
+def test_a_write_whose_answer_was_lost_is_repeated_under_its_key() -> None:
+    time = Time()
+    with Peer(None, None, WRITTEN) as peer, client(peer.url, time) as store:
+        assert store.topic("t").put(1).seqs == [1]
+
+    bodies = [json.loads(peer.body(i)) for i in range(3)]
+    assert bodies[0] == bodies[1] == bodies[2]
+    assert len(bodies[0]["idempotency_key"]) == 24
+    assert time.slept == [0.025, 0.05]
+
+
+def test_each_write_has_a_key_of_its_own_unless_one_is_given() -> None:
+    with Peer(WRITTEN) as peer, client(peer.url) as store:
+        store.topic("t").put(1)
+        store.topic("t").put(1)
+        store.topic("t").put(1, idempotency_key="mine", expected_head=7, create=False)
+
+    first, second, third = (json.loads(peer.body(i)) for i in range(3))
+    assert first["idempotency_key"] != second["idempotency_key"]
+    assert "create" not in first  # whether a write creates is the server's to say, unless the caller does
+    assert (third["idempotency_key"], third["expected_head"], third["create"]) == ("mine", 7, False)
+
+
+def test_a_delete_that_may_have_arrived_is_not_repeated() -> None:
+    with Peer(None, GONE) as peer, client(peer.url) as store:
+        with pytest.raises(Unreachable, match="lost before the answer") as lost:
+            store.delete("t")
+        assert (lost.value.reason, lost.value.sent) == (Trouble.LOST, True)
+        assert store.delete("t") is True
+
+    assert len(peer.requests) == 2
+
+
+def test_later_is_waited_for_as_long_as_it_says() -> None:
+    time = Time()
+    later = error(503, "not_ready", "retry-after: 3"), error(429, "throttled", "retry-after: 2")
+    with Peer(*later, GONE) as peer, client(peer.url, time) as store:
+        assert store.delete("t") is True
+
+    assert time.slept == [3.0, 2.0]
+
+
+def test_patience_ends() -> None:
+    time = Time()
+    with (
+        Peer(error(503, "not_ready", "retry-after: 1")) as peer,
+        client(peer.url, time) as store,
+        pytest.raises(topics.Rejected) as refused,
+    ):
+        store.topic("t").state()
+
+    assert refused.value.code == "not_ready"
+    assert 23 <= sum(time.slept) <= 30
+    assert len(peer.requests) == len(time.slept) + 1
+
+
+def test_what_may_have_failed_in_the_middle_is_unknown_and_not_repeated_without_need() -> None:
+    script = error(500, "internal"), error(503, "storage_read_only", "retry-after: 31")
+    with Peer(*script) as peer, client(peer.url) as store:
+        for _ in range(2):
+            with pytest.raises(topics.Fatal) as fatal:
+                store.topic("t").put(1)
+            assert len(str(fatal.value.detail["idempotency_key"])) == 24
+        with pytest.raises(topics.Rejected) as refused:
+            store.topic("t").state()
+        assert refused.value.code == "storage_read_only"
+
+    assert len(peer.requests) == 3
+
+
+def test_nobody_listening_is_told_soon_and_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    time = Time()
+    with client(url, time) as store, pytest.raises(Unreachable) as refused:
+        store.list()
+
+    assert str(refused.value).startswith(f"{url}: nobody listens there; start a server (topics serve)")
+    assert (refused.value.reason, refused.value.sent) == (Trouble.REFUSED, False)
+    assert 0 < sum(time.slept) <= 2
+
+
+def test_a_server_that_answered_before_is_waited_for_longer() -> None:
+    time = Time()
+    with Peer(GONE) as peer:
+        store = client(peer.url, time)
+        assert store.delete("t") is True
+    with store, pytest.raises(Unreachable):
+        store.delete("t")
+
+    assert 20 <= sum(time.slept) <= 30
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (answer(200, b"<html>hello</html>"), "answered what is not of its form"),
+        (answer(200, b'{"topic":"t"}'), "answered what is not of its form"),
+        (answer(404, b"<html>nope</html>"), "answered 404 with '<html>nope"),
+        (answer(302, b"", "location: http://elsewhere/"), "redirects are not followed"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "lost before the answer"),
+        (answer(200, b"[" * 100_000), "answered what is not of its form"),
+        (answer(200, b"\xff\xfe"), "answered what is not of its form"),
+    ],
+)
+def test_what_no_topics_server_says_is_one_line_with_the_url(said: bytes, words: str) -> None:
+    with (
+        Peer(said) as peer,
+        client(peer.url, patience=Patience(attempts_max=2)) as store,
+        pytest.raises(Unreachable) as found,
+    ):
+        store.topic("t").state()
+
+    assert words in str(found.value)
+    assert str(found.value).startswith(f"{peer.url}: ")
+    assert "\n" not in str(found.value)
+
+
+def test_codes_that_only_a_newer_server_knows_are_told_by_their_status() -> None:
+    with (
+        Peer(error(401, "unauthorized"), error(409, "wrong_type"), error(599, "odd")) as peer,
+        client(peer.url) as store,
+    ):
+        found = []
+        for _ in range(3):
+            with pytest.raises(topics.Rejected) as refused:
+                store.topic("t").state()
+            found.append((refused.value.code.value, refused.value.detail["server_code"]))
+
+    assert found == [("forbidden", "unauthorized"), ("invalid_request", "wrong_type"), ("internal", "odd")]
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    long = answer(200, b" " * (65 << 20))
+    with Peer(long) as peer, client(peer.url) as store, pytest.raises(Unreachable, match="longer than"):
+        store.topic("t").state()
+
+
+@pytest.mark.rule("O3.2")
+def test_a_key_comes_from_the_environment_or_a_file_and_goes_out_as_a_bearer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("TOPICS_API_KEY", " s3cret\n")
+    (tmp_path / "key").write_text("of-a-file\n")
+    with Peer(GONE) as peer:
+        with client(peer.url) as store:
+            store.delete("t")
+        with client(peer.url, api_key_file=tmp_path / "key") as store:
+            store.delete("t")
+
+    assert b"authorization: bearer s3cret\r\n" in peer.requests[0].replace(b"Bearer", b"bearer").replace(
+        b"A", b"a"
+    )
+    assert b"of-a-file" in peer.requests[1]
+
+
+@pytest.mark.rule("O3.2")
+def test_a_key_that_is_none_is_refused_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    for key in ("two words", "sch\u00f6n", "x\r\ny"):
+        monkeypatch.setenv("TOPICS_API_KEY", key)
+        with pytest.raises(topics.Rejected, match="one word of visible ASCII") as refused:
+            client("http://127.0.0.1:1")
+        assert key not in str(refused.value)
+    (tmp_path / "empty").write_text("\n")
+    for file, words in (("missing", "cannot be read"), ("empty", "is empty")):
+        with pytest.raises(topics.Rejected, match=words):
+            client("http://127.0.0.1:1", api_key_file=tmp_path / file)
+
+
+def test_a_closed_client_says_so() -> None:
+    store = client("http://127.0.0.1:1")
+    store.close()
+    store.close()
+    with pytest.raises(topics.Rejected, match="the client is closed"):
+        store.list()
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> Iterator[Callable[[bytes], str]]:
+    """A TLS server that answers once."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads = []
+
+    def start(said: bytes) -> str:
+        def serve() -> None:
+            raw, _ = listener.accept()
+            with (
+                raw,
+                contextlib.suppress(OSError),
+                context.wrap_socket(raw, server_side=True) as connection,
+            ):
+                connection.recv(65_536)
+                connection.sendall(said)
+
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        return f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    for thread in threads:
+        thread.join(10)
+    listener.close()
+
+
+def test_a_certificate_is_checked(tls: Callable[[bytes], str], authority: trustme.CA, tmp_path: Any) -> None:
+    with client(tls(GONE)) as store, pytest.raises(Unreachable) as found:
+        store.delete("t")
+    assert found.value.reason is Trouble.TLS
+    assert "is not trusted" in str(found.value)
+    assert "--cafile" in str(found.value)
+
+    cafile = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(cafile))
+    with client(tls(GONE), cafile=cafile) as store:
+        assert store.delete("t") is True
+
+
+def test_tls_where_there_is_none_and_files_that_hold_no_certificate(tmp_path: Any) -> None:
+    with Peer(GONE) as peer, client(peer.url.replace("http:", "https:")) as store:
+        with pytest.raises(Unreachable) as found:
+            store.delete("t")
+        assert "try http://" in str(found.value)
+
+    (tmp_path / "not.pem").write_text("hello")
+    for file, words in (("not.pem", "holds no PEM certificate"), ("missing", "does not exist")):
+        with pytest.raises(topics.Rejected, match=words):
+            client("https://127.0.0.1:1", cafile=tmp_path / file)
