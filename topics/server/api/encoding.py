@@ -16,6 +16,7 @@ ENCODE_BYTES_MIN: Final = 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 1
 _PIECE: Final = 1 << 16
+_SLICE: Final = 1 << 12
 
 
 async def decoded(head: Head, body: bytes, body_max: int) -> bytes:
@@ -36,17 +37,26 @@ async def decoded(head: Head, body: bytes, body_max: int) -> bytes:
 
 
 def gunzip(body: bytes, body_max: int) -> bytes:
-    """All members of a gzip body, at most `body_max` bytes of it."""
+    """All members of a gzip body, at most `body_max` bytes of it.
+
+    It is fed in slices: zlib copies what it has not used, so that many members of a few bytes would cost their square.
+    """
     pieces: list[bytes] = []
-    size = 0
-    while body:
+    size = at = 0
+    while at < len(body):
         machine = zlib.decompressobj(_GZIP)
+        left = b""
         while not machine.eof:
+            if not left:
+                left = body[at : at + _SLICE]
+                at += len(left)
             try:
-                piece = machine.decompress(body, max_length=_PIECE)
+                piece = machine.decompress(left, max_length=_PIECE)
             except zlib.error as error:
                 raise invalid("body", f"is not gzip: {error}") from None
-            body = machine.unconsumed_tail
+            if not left and not piece:
+                raise invalid("body", "is gzip cut short")
+            left = machine.unconsumed_tail
             size += len(piece)
             if size > body_max:
                 raise Rejected(
@@ -54,10 +64,9 @@ def gunzip(body: bytes, body_max: int) -> bytes:
                     f"body: decompressed, it is more than the limit of {body_max} bytes",
                     limit=body_max,
                 )
-            pieces.append(piece)
-            if not piece and not body and not machine.eof:
-                raise invalid("body", "is gzip cut short")
-        body = machine.unused_data
+            if piece:
+                pieces.append(piece)
+        at -= len(machine.unused_data)
     return b"".join(pieces)
 
 

@@ -147,25 +147,33 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
     deadline = trio.current_time() + reading.wait_ms / 1000
     passed = plan.account
     with trio.move_on_at(deadline) as until:
-        async with call.peer.watch():
-            while waits_on(plan) and not runtime.closing:
-                await runtime.hub.wait(query.topic)
+        async with call.peer.watch():  # where earlier answers may have to be sent first
+            while waits_on(plan) and not (call.site.draining or runtime.closing):
+                if not _has_news(call, plan):
+                    await runtime.hub.wait(query.topic)
                 if query.from_ts is None:
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
                     plan, records = await runtime.read(query, reading.form)
-                    passed = (
-                        passed
-                        if plan.gap is not None and plan.epoch != first.epoch
-                        else plus(passed, plan.account)
-                    )
+                    passed = _passed(passed, first, plan)
                 else:  # which seq a time stands for may still change
                     plan, records = await runtime.read(query, reading.form)
                     first, passed = plan, plan.account
     if until.cancelled_caught:
-        plan = runtime.engine.plan_diff(
-            attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, limit=0)
-        )
+        last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
+        plan, records = runtime.engine.plan_diff(last), b"[]"
+        passed = _passed(passed, first, plan)
     return attrs.evolve(plan, from_seq=_start(first, plan), account=passed), records
+
+
+def _passed(before: Account, first: DiffPlan, plan: DiffPlan) -> Account:
+    """The account of all that was passed; of a topic created anew, of that one alone (semantics 4)."""
+    return plus(before, plan.account) if plan.epoch == first.epoch else plan.account
+
+
+def _has_news(call: Call, plan: DiffPlan) -> bool:
+    """True if something happened to the topic since the plan was made, which nobody will tell again."""
+    query = DiffQuery(topic=plan.topic, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
+    return not waits_on(call.runtime.engine.plan_diff(query))
 
 
 def _observe_delivery(call: Call, topic: str) -> None:
