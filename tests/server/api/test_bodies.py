@@ -62,15 +62,15 @@ def test_every_field_of_a_record_becomes_a_column():
         (b"", "body"),
         (b"{", "body"),
         (b"[]", "body"),
-        (b"{}", "body"),
+        (b"{}", "records"),
         (b'{"records":{}}', "records"),
-        (b'{"records":[{"tag":"x"}]}', "records[0]"),
+        (b'{"records":[{"tag":"x"}]}', "records[0].data"),
         (b'{"records":[{"data":1},{"data":1,"tag":5}]}', "records[1].tag"),
         (b'{"records":[{"data":1,"tag":""}]}', "records[0].tag"),
         (b'{"records":[{"data":1,"ttl_ms":-1}]}', "records[0].ttl_ms"),
         (b'{"records":[{"data":1,"ttl_ms":1.5}]}', "records[0].ttl_ms"),
         (b'{"records":[{"data":1,"ttl_ms":true}]}', "records[0].ttl_ms"),
-        (b'{"records":[{"data":1,"meta":{"k":1}}]}', "records[0].meta[...]"),
+        (b'{"records":[{"data":1,"meta":{"k":1}}]}', "records[0].meta"),
         (b'{"records":[{"data":1,"meta":{"$k":"v"}}]}', "records[0].meta"),
         (b'{"records":[{"data":1,"dedup_id":"dl:1"}]}', "records[0].dedup_id"),
         (b'{"records":[{"data":1}],"expected_head":-1}', "expected_head"),
@@ -154,3 +154,13 @@ def test_server_and_embedded_store_take_the_same_records_in_the_same_way(given_r
         one, other = getattr(ours, name), getattr(theirs, name)
         absent = [None if name == "ttl_ms" else b""] * len(given_records)
         assert list(one or absent) == list(other or absent), name
+
+
+@pytest.mark.rule("H4.3")
+@pytest.mark.parametrize("extra", ["", ',"tag":"red"'], ids=["plain records", "records with fields"])
+def test_a_write_may_bring_the_config_of_the_topic_it_creates(extra: str):
+    body = '{"records":[{"data":1%s}],"config":{"durability":"fsync","cap_records":8}}' % extra
+
+    config = decode(body.encode()).command.config
+
+    assert (config.durability.value, config.cap_records) == ("fsync", 8)

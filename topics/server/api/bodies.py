@@ -29,6 +29,7 @@ from topics.server.api.call import decode_json
 _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
 _PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
 
 
@@ -135,10 +136,19 @@ def _decoded(body: bytes) -> PlainWriteIn | WriteIn:
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         check_json(body or b"{}")  # is it JSON at all?
-        message = str(error)
-        place = _PLACE.search(message)
-        field = place[1] if place is not None and place[1] else "body"
-        raise invalid(field, message[: place.start()] if place is not None else message) from None
+        raise invalid(*_what_is_wrong(str(error))) from None
+
+
+def _what_is_wrong(message: str) -> tuple[str, str]:
+    """The field of a decoder's message, as the embedded store names it, and the rest of the message."""
+    place = _PLACE.search(message)
+    field, what = "", message
+    if place is not None:
+        field, what = place[1].removesuffix("[...]"), message[: place.start()]
+    missing = _MISSING.fullmatch(what)
+    if missing is not None:
+        field, what = f"{field}.{missing[1]}".lstrip("."), "is missing"
+    return field or "body", what
 
 
 def _check_text(body: bytes, data: Sequence[bytes], *, plain: bool) -> None:
