@@ -102,11 +102,11 @@ class Simulated(Watched):
 
 
 def outcome(act):
-    """What an act gives: its value, or the code it is refused with."""
+    """What an act gives: its value, or the code it is refused with, and the field."""
     try:
         return act()
     except Rejected as refused:
-        return refused.code.value
+        return f"{refused.code.value} {refused.detail.get('field', '')}"
 
 
 def said(reply):
@@ -140,7 +140,8 @@ class Agreement(RuleBasedStateMachine):
         if hasattr(self, "embedded"):
             self.embedded.remove()
 
-    def both(self, one, other):
+    def agree(self, one, other, wish):
+        """Both give the same. `wish`: the same as a call of a third (`models.test_agreement_served`)."""
         first, second = outcome(one), outcome(other)
         assert first == second
         return first
@@ -163,30 +164,37 @@ class Agreement(RuleBasedStateMachine):
             for data, record in zip(datas, records, strict=True)
         ]
         command = append(name, *datas, idempotency_key=None if key is None else key.encode(), **columns)
-        self.both(
+        self.agree(
             lambda: said(self.embedded.store.topic(name).put_many(given, idempotency_key=key, sync=sync)),
             lambda: said(self.simulated.ask(command, sync=sync)),
+            ("put", name, given, key),
         )
+
+    def restarted(self, *, clean):
+        """For a third."""
 
     @rule(name=NAMES, config=CONFIGS)
     def configure(self, name, config):
-        self.both(
+        self.agree(
             lambda: self.embedded.store.create(name, **config) and None,
             lambda: self.simulated.ask(put_topic(name, **config)) and None,
+            ("configure", name, config),
         )
 
     @rule(name=NAMES, before_seq=st.none() | st.integers(0, 12), match=MATCHES)
     def delete(self, name, before_seq, match):
-        self.both(
+        self.agree(
             lambda: self.embedded.store.topic(name).delete(before_seq=before_seq, match=match),
             lambda: self.simulated.ask(deletion(name, before_seq=before_seq, match=match)),
+            ("delete", name, before_seq, match),
         )
 
     @rule(name=NAMES, if_empty=st.booleans())
     def drop(self, name, if_empty):
-        self.both(
+        self.agree(
             lambda: self.embedded.store.delete(name, if_empty=if_empty),
             lambda: self.simulated.ask(DeleteTopic(topic=name, if_empty=if_empty)).deleted,
+            ("drop", name, if_empty),
         )
 
     @rule(ms=st.sampled_from([1, 700, 1600, 130_000, -400]))
@@ -227,7 +235,10 @@ class Agreement(RuleBasedStateMachine):
                 plan.gap, plan.account, plan.caught_up,
             )  # fmt: skip
 
-        self.both(embedded, simulated)
+        self.agree(
+            embedded, simulated,
+            ("read", name, {"from_seq": from_seq, "limit": limit, "match": match, "node": node, "epoch": epoch}),
+        )  # fmt: skip
 
     @rule(clean=st.booleans())
     def restart(self, clean):
@@ -239,6 +250,7 @@ class Agreement(RuleBasedStateMachine):
         self.embedded.open()
         self.simulated.end(PROCESS, 0)
         self.simulated.open()
+        self.restarted(clean=clean)
 
     @invariant()
     def states_agree(self):
@@ -250,7 +262,9 @@ class Agreement(RuleBasedStateMachine):
                 self.simulated.time_passes(name)
                 return fields(self.simulated.engine.topic_state(name))
 
-            self.both(lambda name=name: fields(self.embedded.store.topic(name).state()), simulated)
+            self.agree(
+                lambda name=name: fields(self.embedded.store.topic(name).state()), simulated, ("state", name)
+            )
 
 
 def fields(state):

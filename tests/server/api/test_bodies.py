@@ -157,10 +157,10 @@ def test_server_and_embedded_store_take_the_same_records_in_the_same_way(given_r
 
 
 @pytest.mark.rule("H4.3")
-@pytest.mark.parametrize("extra", ["", ',"tag":"red"'], ids=["plain records", "records with fields"])
-def test_a_write_may_bring_the_config_of_the_topic_it_creates(extra: str):
-    body = '{"records":[{"data":1%s}],"config":{"durability":"fsync","cap_records":8}}' % extra
+@pytest.mark.parametrize("extra", [b"", b',"tag":"red"'], ids=["plain records", "records with fields"])
+def test_a_write_may_bring_the_config_of_the_topic_it_creates(extra: bytes):
+    body = b'{"records":[{"data":1%b}],"config":{"durability":"fsync","cap_records":8}}' % extra
 
-    config = decode(body.encode()).command.config
+    config = decode(body).command.config
 
     assert (config.durability.value, config.cap_records) == ("fsync", 8)
