@@ -32,6 +32,10 @@ class Invocation:
 
     @cached_property
     def settings(self) -> Settings:
+        return self.reread()
+
+    def reread(self) -> Settings:
+        """The settings as they are now: a server that runs reads them again."""
         from topics.cli.settings import load
 
         return load(self.flags, file=self.file, options=self.options)

@@ -25,6 +25,7 @@ with guarded():
     from topics.cli.invocation import Invocation, common_options
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "serve": ("serve", "Serve a data directory over HTTP."),
     "demo": ("demo", "The guided tour, with a crash and its proof."),
     "put": ("write", "Append JSON lines, text or CSV to a topic."),
     "get": ("read", "Print the records of a topic, by seq, time, tag."),

@@ -10,8 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
+
+from topics.host.clock import SystemClock
+from topics.host.entropy import SystemEntropy
+from topics.host.opening import Opened, StoreOptions, open_store
 
 MEMORY_UNKNOWN: Final = 4 << 30
 
@@ -190,3 +194,31 @@ def _check_path(path: str) -> None:
 
 def _error(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
+
+
+class MemoryDirectory:
+    """What `host.directory.Directory` is, of memory: nothing to claim, nothing to find, nothing left."""
+
+    def __init__(self, capacity: int | None = None) -> None:
+        self.disk = MemoryDisk(capacity)
+
+    def recover(
+        self, *, options: StoreOptions | None = None, progress: Callable[[float], None] | None = None
+    ) -> Opened:
+        return open_store(
+            self.disk,
+            SystemClock(),
+            SystemEntropy(),
+            where="memory",
+            machine_restarted=False,
+            confirm=_nothing_to_confirm,
+            options=options,
+            progress=progress,
+        )
+
+    def release(self) -> None:
+        self.disk.close()
+
+
+def _nothing_to_confirm() -> None:
+    """There is no LOCK."""

@@ -1,0 +1,121 @@
+"""`topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import topics
+from topics.cli.failure import USAGE, Failed
+from topics.cli.invocation import Invocation, common_options, pass_invocation
+
+if TYPE_CHECKING:
+    from topics.cli.settings import Settings
+    from topics.server.main import Home
+
+
+@click.command()
+@click.option("--host", metavar="HOST", help="Where to listen; 127.0.0.1 unless given.")
+@click.option("--port", metavar="N", help="On which port; 4000 unless given, 0 = any free one.")
+@click.option("--port-file", metavar="FILE", help="Write the port there once requests are served.")
+@click.option(
+    "--memory", is_flag=True, help="Keep everything in memory: no disk, and nothing outlives the server."
+)
+@click.option("--certfile", metavar="FILE", help="TLS: the certificate chain, PEM.")
+@click.option("--keyfile", metavar="FILE", help="TLS: its key, PEM.")
+@click.option("--shards", metavar="N", help="Logs written side by side; as in the directory unless given.")
+@common_options
+@pass_invocation
+def serve(
+    invocation: Invocation,
+    host: str | None,
+    port: str | None,
+    port_file: str | None,
+    memory: bool,
+    certfile: str | None,
+    keyfile: str | None,
+    shards: str | None,
+) -> None:
+    """Serve a data directory over HTTP.
+
+    SIGTERM and Ctrl-C drain: requests under way are answered, everything is synced; a second one waits for nobody.
+    SIGHUP reads the log level and the certificates again. See also: topics config show.
+    """
+    if memory and "data" in invocation.flags:
+        raise Failed("--memory keeps no data directory: leave out --data, or --memory", code=USAGE)
+    for key, option, given in (
+        ("host", "--host", host),
+        ("port", "--port", port),
+        ("certfile", "--certfile", certfile),
+        ("keyfile", "--keyfile", keyfile),
+        ("wal_shards", "--shards", shards),
+    ):
+        if given is not None:
+            invocation.flags[key] = given
+            invocation.options[key] = option
+    settings = invocation.settings
+    server_settings, options = settings.server(), settings.options()  # refused before anything is touched
+    target = Path(port_file) if port_file is not None else None
+    if target is not None:
+        _forget_port(target)
+
+    from topics.server.listener import CannotListen
+    from topics.server.main import Told
+    from topics.server.main import serve as run
+
+    told = Told(
+        listening=lambda url: _tell(url, settings, memory=memory),
+        ready=lambda number: _write_port(target, number),
+        reread=lambda: invocation.reread().server(),
+    )
+    try:
+        run(server_settings, options, _home(settings, memory=memory), told)
+    except CannotListen as error:
+        raise Failed(str(error)) from error
+
+
+def _home(settings: Settings, *, memory: bool) -> Home:
+    if memory:
+        from topics.host.memory import MemoryDirectory
+
+        return MemoryDirectory()
+    from topics.host.directory import Directory
+
+    return Directory.claim(settings.data)
+
+
+def _tell(url: str, settings: Settings, *, memory: bool) -> None:
+    """Where everything is. Nobody there to read it is no reason to fail."""
+    where = "in memory; it ends with the server" if memory else str(settings.data)
+    try:
+        click.echo(
+            f"topics {topics.__version__}\n  URL        {url}\n  dashboard  {url}/\n  data       {where}"
+        )
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _forget_port(target: Path) -> None:
+    """A file of an earlier server must not be taken for ours."""
+    try:
+        target.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failed(f"--port-file: {target} cannot be replaced: {error.strerror}") from None
+
+
+def _write_port(target: Path | None, port: int) -> None:
+    """Whole or not at all: a reader sees no half of a number."""
+    if target is None:
+        return
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(f"{port}\n", encoding="ascii")
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise Failed(f"--port-file: {target} cannot be written: {error.strerror}") from None

@@ -1,0 +1,263 @@
+"""The port: connections in, each served by a task of its own, all of them known until they end (architecture 4).
+
+The listener owns a registry of raw streams. Draining: nothing more is accepted, connections between requests end at
+once, those with a request under way behind its answer; when the time is up every raw stream left is closed by force,
+which ends even a send to a peer who never reads. Above the bound on connections a caller is told so and let go. What
+goes wrong with one connection is logged, counted, and ends that connection only.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from topics.kernel.errors import Code, Rejected
+from topics.server.api.edge import Edge
+from topics.server.api.site import Site
+from topics.server.runtime.log import log
+from topics.server.tls import shake_hands
+from topics.server.wire.answers import AnswerWriter
+from topics.server.wire.connection import Connection, WireOptions
+from topics.server.wire.edges import SocketEdge, TlsEdge
+
+BACKLOG: Final = 1024
+REBIND_TRIES: Final = 20
+USER_TIMEOUT_MS: Final = 30_000  # of bytes sent and not acknowledged, on Linux
+REFUSALS_MAX: Final = 64  # told at the same time that there are too many connections
+_REFUSAL_LINGER_S: Final = 0.5
+_REFUSAL_BYTES_MAX: Final = 64 * 1024
+_FORCED_S: Final = 1.0  # for the tasks of streams closed by force to notice
+
+
+class HandingOver(Protocol):
+    """Takes a connection that the data plane does not serve, to its end."""
+
+    async def __call__(self, edge: Edge, unread: bytes, http2: bool, *, secure: bool) -> None: ...  # noqa: FBT001 -- wire's
+
+
+class CannotListen(Exception):
+    """The address cannot be bound; the message says what to do."""
+
+
+async def bind(host: str, port: int) -> list[trio.SocketListener]:
+    """Listening sockets, one an address that the host stands for, all on one port. 0 is any free one.
+
+    Raises:
+        CannotListen: in use, not allowed, no address of this machine.
+    """
+    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    try:
+        for _ in range(REBIND_TRIES):
+            listeners = await trio.open_tcp_listeners(port, host=name, backlog=BACKLOG)
+            if len({port_of(listener) for listener in listeners}) == 1:
+                return listeners
+            free = port_of(
+                listeners[0]
+            )  # port 0 gave each address a port of its own: ask for one of these for all
+            for listener in listeners:
+                await listener.aclose()
+            with suppress(OSError):
+                return await trio.open_tcp_listeners(free, host=name, backlog=BACKLOG)
+    except OSError as error:
+        raise CannotListen(_why(host, port, error)) from error
+    raise CannotListen(f"{host}: found no port that is free for each of its addresses; give --port")
+
+
+def port_of(listener: trio.SocketListener) -> int:
+    return int(listener.socket.getsockname()[1])
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    where = f"{host}:{port}"
+    if isinstance(error, socket.gaierror):
+        return f"host: {host!r} is no address and no name that can be looked up ({error.strerror}); try 127.0.0.1"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} of {host} is in use: stop who uses it, or give another --port (0 = any free)"
+        case errno.EACCES | errno.EPERM:
+            return f"{where}: this user may not listen there; ports below 1024 are often reserved: give another --port"
+        case errno.EADDRNOTAVAIL:
+            return f"host: {host!r} is no address of this machine; try 127.0.0.1, or see `ip address`"
+    return f"{where}: cannot listen there: {error.strerror or error}"
+
+
+@attrs.frozen(kw_only=True)
+class ListenerOptions:
+    """Bounds of the port."""
+
+    connections_max: int = 10_000
+    handshake_s: float = 10.0
+    wire: WireOptions = attrs.field(factory=WireOptions)
+
+
+@attrs.define
+class ListenerCounts:
+    """Since the start."""
+
+    accepted: int = 0
+    refused: int = 0
+    handshakes_failed: int = 0
+    bugs: int = 0
+    forced: int = 0
+
+
+@attrs.define(eq=False)
+class _Slot:
+    """A connection's place in the registry. Without a `connection` its handshake is under way."""
+
+    stream: trio.SocketStream
+    scope: trio.CancelScope
+    connection: Connection | None = None
+
+
+class Listener:
+    """`context`: TLS, None for clear text; it may be replaced at any time, for connections to come."""
+
+    def __init__(
+        self,
+        site: Site,
+        listeners: Sequence[trio.SocketListener],
+        *,
+        options: ListenerOptions | None = None,
+        context: ssl.SSLContext | None = None,
+        hand_over: HandingOver | None = None,
+    ) -> None:
+        self.context = context
+        self.counts = ListenerCounts()
+        self.ended = trio.Event()  # no more is accepted and every connection has ended
+        self._site = site
+        self.listeners = listeners
+        self._options = options or ListenerOptions()
+        self._hand_over = hand_over
+        self._accepting = trio.CancelScope()
+        self._open: set[_Slot] = set()
+        self._refusing = 0
+        self._writer = AnswerWriter(time.time)
+
+    @property
+    def connections(self) -> int:
+        """Open now."""
+        return len(self._open)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Accept and serve, until `drain` and the end of the last connection. Survives running out of descriptors."""
+        async with trio.open_nursery() as connections:
+            with self._accepting:
+                task_status.started()
+                await trio.serve_listeners(self._serve, list(self.listeners), handler_nursery=connections)
+        self.ended.set()
+
+    async def drain(self, bound: trio.CancelScope) -> None:
+        """End every connection: gently until the scope's deadline, or its cancellation, then by force."""
+        self._accepting.cancel()
+        for slot in list(self._open):
+            if slot.connection is None:
+                slot.scope.cancel()
+            else:
+                slot.connection.end_if_idle()
+        with bound:
+            await self.ended.wait()
+        if not self.ended.is_set():
+            await self._force()
+
+    async def _force(self) -> None:
+        """Close the raw streams: whoever sends or receives on one goes on at once, shielded or not."""
+        left = list(self._open)
+        self.counts.forced += len(left)
+        log.warning("drain.forced", connections=len(left))
+        for slot in left:
+            await trio.aclose_forcefully(slot.stream)
+        with trio.move_on_after(_FORCED_S):
+            await self.ended.wait()
+
+    # One connection.
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        """Whatever happens in it stays in it."""
+        self.counts.accepted += 1
+        if len(self._open) >= self._options.connections_max:
+            await self._refuse(stream)
+            return
+        slot = _Slot(stream, trio.CancelScope())
+        self._open.add(slot)
+        try:
+            _set_up(stream)
+            with slot.scope:
+                await self._serve_slot(slot)
+        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+            self.counts.bugs += 1
+            log.exception("connection.bug", exc_info=bug)
+        finally:
+            self._open.discard(slot)
+            await trio.aclose_forcefully(stream)
+
+    async def _serve_slot(self, slot: _Slot) -> None:
+        context = self.context
+        edge: SocketEdge | TlsEdge
+        if context is None:
+            edge = SocketEdge(slot.stream)
+        else:
+            try:
+                edge = TlsEdge(await shake_hands(slot.stream, context, timeout_s=self._options.handshake_s))
+            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+                self.counts.handshakes_failed += 1
+                log.debug("tls.handshake_failed", error=str(error.__cause__ or error))
+                return
+        secure = context is not None
+        slot.connection = Connection(
+            edge,
+            self._site,
+            options=self._options.wire,
+            hand_over=None if self._hand_over is None else partial(self._hand_over, secure=secure),
+            secure=secure,
+        )
+        await slot.connection.serve()
+
+    async def _refuse(self, stream: trio.SocketStream) -> None:
+        """Say that there are too many connections, cheaply, and never for many at once."""
+        self.counts.refused += 1
+        try:
+            if self.context is None and self._refusing < REFUSALS_MAX:
+                self._refusing += 1
+                try:
+                    with trio.move_on_after(_REFUSAL_LINGER_S):
+                        await self._tell_refusal(stream)
+                finally:
+                    self._refusing -= 1
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _tell_refusal(self, stream: trio.SocketStream) -> None:
+        bound = self._options.connections_max
+        refused = Rejected(
+            Code.THROTTLED,
+            f"connections: {bound} are open, and no more are taken; retry, or raise TOPICS_MAX_CONNECTIONS",
+            limit="connections",
+            max=bound,
+        )
+        answer = self._writer.encode(self._site.refuse(refused), without_body=False, closes=True, old=False)
+        left = _REFUSAL_BYTES_MAX
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await stream.send_all(answer)
+            await stream.send_eof()
+            while left > 0 and (
+                data := await stream.receive_some(left)
+            ):  # or the close would take the answer back
+                left -= len(data)
+
+
+def _set_up(stream: trio.SocketStream) -> None:
+    """Trio has set TCP_NODELAY. A peer that vanished is noticed while we send and while we wait."""
+    with suppress(OSError):
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)

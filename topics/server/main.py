@@ -1,0 +1,312 @@
+"""A whole server: its nurseries, what begins when, and how it ends (architecture 4).
+
+    supervisor   signals, to the very end
+    storage      the runtime: entered once the log is recovered, left when the edge is gone
+    edge         the listener and its connections, first to serve (503 `not_ready`) and first to end
+
+Nesting is the order of the end. An exception in storage cancels everything inside and is raised from `serve`, so the
+process ends with a code other than 0; what goes wrong on the edge stays in its connection. Asked to stop, the edge is
+drained within its bound, then storage writes, syncs and marks, then the directory is given free.
+
+A thread that recovers cannot be stopped. A server that is asked to stop meanwhile leaves it behind and does not give
+the directory free: the end of the process does both, and what recovery had half done is done again next time.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+import topics
+from topics.host.opening import Opened, StoreOptions
+from topics.kernel.ports import Disk
+from topics.server.api.origins import Origins
+from topics.server.api.site import Site, SiteOptions
+from topics.server.api.table import route_table
+from topics.server.app.handover import HandOver
+from topics.server.listener import Listener, ListenerOptions, bind, port_of
+from topics.server.runtime.log import log, take_over_libraries
+from topics.server.runtime.runtime import Runtime
+from topics.server.settings import ServerSettings
+from topics.server.signals import Stopping, watch_signals
+from topics.server.tls import server_context
+from topics.server.wire.connection import WireOptions
+
+RELOADED: Final = frozenset({"log_level", "certfile", "keyfile"})
+STORAGE_SHARE_S: Final = 1.0  # of the drain's time, at most a fifth of it, is kept for closing storage
+FILES_KEPT: Final = 256  # of the descriptors, for everything that is no connection
+
+
+class Home(Protocol):
+    """Where the data lies: a claimed directory, or memory."""
+
+    @property
+    def disk(self) -> Disk: ...
+    def recover(
+        self, *, options: StoreOptions | None = None, progress: Callable[[float], None] | None = None
+    ) -> Opened: ...
+    def release(self) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class Told:
+    """Whom the server tells what. `listening`: its URL; `ready`: its port. `reread`: the settings as they are now."""
+
+    listening: Callable[[str], None]
+    ready: Callable[[int], None]
+    reread: Callable[[], ServerSettings]
+
+
+def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Told) -> None:
+    """Run a server in this process until a signal ends it.
+
+    Raises:
+        CannotListen, CannotOpen, Rejected: it could not start; the message says why.
+        Exception: whatever ended it.
+    """
+    log.set_up(settings.log_level)
+    take_over_libraries()
+    sys.setswitchinterval(settings.switch_interval_us / 1_000_000)
+    files_max = raise_file_limit()
+    if files_max < settings.max_connections + FILES_KEPT:
+        log.warning("files.few", files_max=files_max, max_connections=settings.max_connections)
+    try:
+        trio.run(main, settings, options, home, told)
+    except BaseExceptionGroup as group:
+        raise _alone(group) from None
+
+
+async def main(settings: ServerSettings, options: StoreOptions, home: Home, told: Told) -> None:
+    """The server as a task. It owns `home` and gives it free."""
+    server: Server | None = None
+    try:
+        context = None
+        if settings.certfile is not None and settings.keyfile is not None:
+            context = server_context(settings.certfile, settings.keyfile)
+        site = make_site(settings, options)
+        hand_over = HandOver(site)
+        listener = Listener(
+            site,
+            await bind(settings.host, settings.port),
+            options=listener_options(settings),
+            context=context,
+            hand_over=hand_over,
+        )
+        site.metrics.port = listener
+        server = Server(settings, options, home, told, site=site, listener=listener, hand_over=hand_over)
+        await server.run()
+    finally:
+        if server is None or not server.recovering:
+            home.release()
+
+
+class Server:
+    """One run of a server."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        options: StoreOptions,
+        home: Home,
+        told: Told,
+        *,
+        site: Site,
+        listener: Listener,
+        hand_over: HandOver,
+    ) -> None:
+        self.settings = settings
+        self.site = site
+        self.listener = listener
+        self.recovering = False
+        self.stopping = Stopping()
+        self._options = options
+        self._home = home
+        self._told = told
+        self._hand_over = hand_over
+        self._runtime: Runtime | None = None
+        self._closing = trio.Event()
+        self._started = time.monotonic()
+
+    async def run(self) -> None:
+        """Until a signal, or an exception in storage."""
+        async with trio.open_nursery() as supervisor:
+            await supervisor.start(watch_signals, self.stopping, self.reload)
+            async with trio.open_nursery() as storage:
+                async with trio.open_nursery() as edge:
+                    await edge.start(self.listener.run)
+                    self._tell_listening()
+                    async with trio.open_nursery() as beginning:
+                        beginning.start_soon(self._begin, storage)
+                        await self.stopping.asked.wait()
+                        beginning.cancel_scope.cancel()
+                    await self._drain()
+                    edge.cancel_scope.cancel()
+                self._closing.set()
+            supervisor.cancel_scope.cancel()
+        log.info("server.ended", forced=self.listener.counts.forced)
+
+    def reload(self) -> None:
+        """What a running server reads again: the level of its log and its certificates. Nothing wrong ends it."""
+        try:
+            found = self._told.reread()
+            context = None
+            if found.certfile is not None and found.keyfile is not None:
+                context = server_context(found.certfile, found.keyfile)
+        except Exception as error:  # noqa: BLE001 -- whatever somebody has written there, the server goes on as it was
+            log.error("settings.not_reloaded", error=str(error))
+            return
+        log.set_up(found.log_level)
+        if found.is_secure == self.settings.is_secure:
+            self.listener.context = context
+        old, new = attrs.asdict(self.settings), attrs.asdict(found)
+        later = [
+            name
+            for name in old
+            if old[name] != new[name]
+            and (name not in RELOADED or (name != "log_level" and found.is_secure != self.settings.is_secure))
+        ]
+        if later:
+            log.warning("settings.need_a_restart", settings=later)
+        log.info("settings.reloaded", log_level=found.log_level, tls=self.listener.context is not None)
+
+    # Beginning.
+
+    def _tell_listening(self) -> None:
+        settings = self.settings
+        url = settings.url(port_of(self.listener.listeners[0]))
+        self._told.listening(url)
+        log.info(
+            "server.listening",
+            url=url,
+            pid=os.getpid(),
+            version=topics.__version__,
+            switch_interval_us=settings.switch_interval_us,
+        )
+        log.warning("auth.off", why="there are no keys: whoever reaches the port may read, write and delete")
+
+    async def _begin(self, storage: trio.Nursery) -> None:
+        """Recover the log, then serve."""
+        self.recovering = True
+        recover = partial(self._home.recover, options=self._options, progress=self._tell_progress)
+        try:
+            opened = await trio.to_thread.run_sync(recover, abandon_on_cancel=True)
+        except Exception:
+            self.recovering = False
+            raise
+        self.recovering = False
+        self._runtime = await storage.start(self._keep, opened)
+        assert self._runtime is not None
+        gc.freeze()  # what recovery has made stays: no collection has to walk it again
+        self.site.begin(self._runtime)
+        self._told.ready(port_of(self.listener.listeners[0]))
+        self._tell_recovered(self._runtime.opened)
+
+    def _tell_progress(self, share: float) -> None:
+        self.site.progress = share
+
+    def _tell_recovered(self, opened: Opened) -> None:
+        for cut in opened.cuts:
+            log.warning("log.cut", cut=str(cut))
+        for damage in opened.damages:
+            log.error("log.damaged", damage=str(damage))
+        if opened.read_only:
+            log.error("storage.read_only", why="the log is damaged; what is intact can be read")
+        log.info(
+            "server.ready",
+            took_ms=round((time.monotonic() - self._started) * 1000),
+            topics=opened.engine.topic_count,
+        )
+
+    async def _keep(self, opened: Opened, *, task_status: trio.TaskStatus[Runtime]) -> None:
+        """Storage: from here until the edge is gone."""
+        runtime = Runtime(opened, self._home.disk, observe_sync=self.site.metrics.observe_sync)
+        async with runtime.running():
+            task_status.started(runtime)
+            await self._closing.wait()
+
+    # The end.
+
+    async def _drain(self) -> None:
+        """No new requests; those under way are answered, within the bound."""
+        bound_s = self.settings.drain_ms / 1000
+        bound_s -= min(STORAGE_SHARE_S, bound_s / 5)
+        log.info("drain.begun", connections=self.listener.connections, bound_ms=self.settings.drain_ms)
+        self.site.draining = True
+        if self._runtime is not None:
+            self._runtime.hub.tell_all()  # long polls answer now
+        bound = trio.CancelScope(deadline=trio.current_time() + bound_s)
+        async with trio.open_nursery() as hurry:
+            hurry.start_soon(self._hurry, bound)
+            await self._hand_over.drain()
+            await self.listener.drain(bound)
+            hurry.cancel_scope.cancel()
+
+    async def _hurry(self, bound: trio.CancelScope) -> None:
+        await self.stopping.hurried.wait()
+        bound.cancel()
+
+
+def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
+    """The site as the settings want it."""
+    origins = Origins(allowed=settings.origins, hosts=settings.host_names, check_host=True)
+    return Site(
+        route_table(),
+        SiteOptions(
+            limits=options.limits,
+            auto_create=settings.auto_create,
+            origins=origins,
+            version=topics.__version__,
+            held_bytes_max=settings.max_held_bytes,
+            metric_topics_max=settings.max_metric_topics,
+        ),
+    )
+
+
+def listener_options(settings: ServerSettings) -> ListenerOptions:
+    return ListenerOptions(
+        connections_max=settings.max_connections,
+        handshake_s=settings.handshake_timeout_ms / 1000,
+        wire=WireOptions(
+            head_s=settings.head_timeout_ms / 1000,
+            idle_s=settings.idle_timeout_ms / 1000,
+            byte_rate=settings.body_bytes_per_s,
+        ),
+    )
+
+
+def raise_file_limit() -> int:
+    """The soft limit on open files becomes the hard one; returns what holds now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(
+        ValueError, OSError
+    ):  # where the hard one is not to be had (macOS: unlimited), the soft one stays
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1 << 30
+
+
+def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What ended the server, without the nurseries around it. Of several errors the first; the log has the others."""
+    found: list[BaseException] = []
+    _collect(group, found)
+    for error in found[1:]:
+        log.error("server.failed", error=repr(error))
+    return found[0]
+
+
+def _collect(error: BaseException, into: list[BaseException]) -> None:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            _collect(one, into)
+    else:
+        into.append(error)
