@@ -5,11 +5,13 @@ import pytest
 import trio
 import trio.testing
 
-from tests.server.app.h2peer import HOST, JSON, Reply, serving
+from tests.server.app.h2peer import HOST, JSON, H2Peer, Reply, serving
 from tests.server.wire.places import open_site
 from topics.server.api.call import Call
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
+from topics.server.app.handover import HandOver
+from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio
 
@@ -356,6 +358,26 @@ async def test_a_drain_lets_requests_end_and_takes_no_new_ones():
         assert (await busy.reply(waiting)).status == 200
         await busy.until_gone()
         assert busy.goodbye == h2.errors.ErrorCodes.NO_ERROR
+
+
+async def test_a_cancelled_server_does_not_wait_for_a_peer_that_reads_nothing():
+    async with open_site() as site:
+        hand_over = HandOver(site)
+        client, server = edge_pair()
+        peer = H2Peer(client)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hand_over, server, b"", True)
+            await peer.start()
+            peer.h2.ping(b"12345678")
+            await peer.edge.send_all(peer.h2.data_to_send() * 1500)
+            for _ in range(40):
+                await peer.ask(b"GET", b"/v0/openapi.json")
+            await trio.testing.wait_all_tasks_blocked()
+            began = trio.current_time()
+            nursery.cancel_scope.cancel()
+        assert trio.current_time() - began < 1
+        assert server.closed
+        assert hand_over.connections == site.held_bytes == 0
 
 
 async def test_a_forced_close_ends_a_send_that_nobody_takes():

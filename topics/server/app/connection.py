@@ -3,8 +3,9 @@
 Theory. It stands where Hypercorn has its `TCPServer`, because that one needs a socket, cannot begin with bytes that
 were read before, and loses frames when a task is cancelled while it sends. What holds here:
 
-- One lock, and one buffer in front of it: bytes leave in the order the protocol made them, and none is lost to a
-  cancellation. A send is shielded, so no frame is cut; it ends when the edge is closed, or when the peer takes nothing.
+- One task sends, from one buffer: bytes leave in the order the protocol made them, and a request that is cancelled
+  while it waits for its own to leave cuts no frame and loses none. That task ends with the connection, when the edge is
+  closed, or when the peer takes nothing for a while; nothing is shielded.
 - The reader takes small slices, so that a flood of tiny frames is handled in steps (style 21).
 - Time: a connection at rest ends after `keep_alive_timeout`, whatever but requests it sends; one from which nothing
   comes, after `read_timeout`; and any behind its last answer when the server drains.
@@ -115,7 +116,10 @@ class Connection:
         self._secure = secure
         self._protocol: Http1 | Http2
         self._outgoing = bytearray()
-        self._sending = trio.Lock()
+        self._queued_bytes = 0  # ever
+        self._sent_bytes = 0
+        self._queued, self._sent = trio.lowlevel.ParkingLot(), trio.lowlevel.ParkingLot()
+        self._sending = trio.CancelScope()
         self._reading: trio.CancelScope | None = None
         self._rests = True  # no request is being served
         self._rested_at = trio.current_time()
@@ -127,6 +131,7 @@ class Connection:
         """Serve it to its end. `unread`: what was received before."""
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_queued)
                 tasks = Tasks(nursery, self.end)
                 state = ConnectionState({})
                 self._protocol = self._begin(tasks, state, self._secure, None, None, self._send)
@@ -137,6 +142,7 @@ class Connection:
                     log.exception("app.connection_bug", exc_info=bug)
                 await self._protocol.handle(Closed())
                 await self._close()
+                self._sending.cancel()
         finally:
             with trio.move_on_after(0):
                 await self._edge.aclose()
@@ -196,27 +202,41 @@ class Connection:
         """What the protocol calls."""
         if isinstance(event, RawData):
             self._outgoing += event.data
-            with trio.CancelScope(shield=True):
-                async with self._sending:
-                    await self._send_outgoing()
+            self._queued_bytes += len(event.data)
+            self._queued.unpark_all()
+            await self._wait_sent(self._queued_bytes)
         elif isinstance(event, Closed):
             self.end()
         elif isinstance(event, Updated):
             self._rest(event.idle)
 
+    async def _wait_sent(self, queued_bytes: int) -> None:
+        """Until so many of the bytes ever queued have left, or nothing can be sent any more."""
+        while self._sent_bytes < queued_bytes and not self._broken:
+            await self._sent.park()
+
+    async def _send_queued(self) -> None:
+        with self._sending:
+            while not self._broken:
+                if self._outgoing:
+                    await self._send_outgoing()
+                    self._sent.unpark_all()
+                else:
+                    await self._queued.park()
+        self._broken = True
+        self._sent.unpark_all()
+        self.end()
+
     async def _send_outgoing(self) -> None:
-        while self._outgoing and not self._broken:
-            data = bytes(self._outgoing)
-            self._outgoing.clear()
-            with trio.move_on_after(SEND_S) as patience:
-                try:
-                    await self._edge.send_all(data)
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    self._broken = True
-            if patience.cancelled_caught:
+        data = bytes(self._outgoing)
+        self._outgoing.clear()
+        with trio.move_on_after(SEND_S) as patience:
+            try:
+                await self._edge.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._broken = True
-            if self._broken:
-                self.end()
+        self._broken = self._broken or patience.cancelled_caught
+        self._sent_bytes += len(data)
 
     def _rest(self, rests: bool) -> None:  # noqa: FBT001 -- one flag is all there is
         if rests and not self._rests:
@@ -233,9 +253,9 @@ class Connection:
         """Half-close and drain a little, so that what was sent arrives; then close."""
         ends = (trio.BrokenResourceError, trio.ClosedResourceError)
         with suppress(*ends), trio.move_on_after(LINGER_S):
+            await self._wait_sent(self._queued_bytes)
             if not self._broken:
-                async with self._sending:
-                    await self._edge.send_eof()
+                await self._edge.send_eof()
                 drained = 0
                 while drained < LINGER_BYTES and (data := await self._edge.receive()):
                     drained += len(data)
