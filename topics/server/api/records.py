@@ -158,7 +158,7 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
                 else:  # which seq a time stands for may still change
                     plan, records = await runtime.read(query, reading.form)
                     first, passed = plan, plan.account
-    if until.cancelled_caught:
+    if until.cancelled_caught and waits_on(plan):  # a page found as the time ran out is still one
         last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
         plan, records = runtime.engine.plan_diff(last), b"[]"
         passed = _passed(passed, first, plan)
