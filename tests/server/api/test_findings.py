@@ -13,6 +13,9 @@ from tests.server.wire.places import open_site
 from topics.server.api.encoding import gunzip
 from topics.server.api.message import Answer, Head
 from topics.server.api.site import Site
+from topics.server.api.table import route_table
+from topics.server.wire.connection import GATHERED_MAX, serve_connection
+from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio
 
@@ -96,3 +99,35 @@ async def test_many_small_members_of_a_gzip_body_do_not_cost_their_square():
     started = time.process_time()
     assert gunzip(member * 400_000, 100) == b""
     assert time.process_time() - started < 20  # 40 s and more when the rest was copied for each
+
+
+async def test_a_gzip_body_is_held_at_the_size_it_unfolds_to():
+    body = gzip.compress(b'{"records":[{"data":1}],"x":"' + b"a" * 7000 + b'"}')
+    assert len(body) < 100
+    async with open_site(held_bytes_max=5000) as site:
+        answer = await ask(site, "POST", "/v0/topics/a", body, headers={"Content-Encoding": "gzip"})
+        assert (answer.status, fields_of(answer)["error"]["code"]) == (429, "throttled")
+        assert site.held_bytes == 0
+    async with open_site() as site:
+        answer = await ask(site, "POST", "/v0/topics/a", body, headers={"Content-Encoding": "gzip"})
+        assert (answer.status, site.held_bytes) == (201, 0)
+
+
+async def test_long_paths_are_not_remembered():
+    table = route_table()
+    short, long = b"/v0/topics/a", b"/v0/topics/" + b"a" * 30_000
+    assert table.place(short) is table.place(short)
+    assert table.place(long) is not table.place(long)
+
+
+async def test_a_burst_of_requests_leaves_the_others_their_turn():
+    burst, turns = 800, 0
+    ours, theirs = edge_pair(capacity=1 << 22)
+    async with open_site() as site, trio.open_nursery() as nursery:
+        await ours.send_all(b"GET /v0/health HTTP/1.1\r\nHost: localhost\r\n\r\n" * burst)
+        nursery.start_soon(serve_connection, theirs, site)
+        while site.counts["health", 200] < burst:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert turns >= burst / GATHERED_MAX

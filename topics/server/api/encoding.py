@@ -19,8 +19,8 @@ _PIECE: Final = 1 << 16
 _SLICE: Final = 1 << 12
 
 
-async def decoded(head: Head, body: bytes, body_max: int) -> bytes:
-    """The body as it was before its content encoding; its limit holds while it is decoded.
+async def decoded(head: Head, body: bytes, body_max: int, limiter: trio.CapacityLimiter) -> bytes:
+    """The body as it was before its content encoding; its limit holds while it is decoded. `limiter`: how many at once.
 
     Raises:
         Rejected: payload_too_large, unsupported_media_type, invalid_request.
@@ -33,7 +33,7 @@ async def decoded(head: Head, body: bytes, body_max: int) -> bytes:
             Code.UNSUPPORTED_MEDIA_TYPE,
             f"content-encoding: gzip or none, not {coding[:40].decode('latin-1')!r}",
         )
-    return await trio.to_thread.run_sync(partial(gunzip, body, body_max))
+    return await trio.to_thread.run_sync(partial(gunzip, body, body_max), limiter=limiter)
 
 
 def gunzip(body: bytes, body_max: int) -> bytes:

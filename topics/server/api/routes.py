@@ -15,6 +15,7 @@ from topics.server.api.message import Answer
 
 Handler = Callable[[Call], Awaitable[Answer]]
 _FOUND_MAX: Final = 4096
+_FOUND_BYTES_MAX: Final = 1024  # a path: all that are remembered take a few MiB
 
 
 class Body(Enum):
@@ -71,7 +72,7 @@ class RouteTable:
         place = self._found.get(path)
         if place is None:
             place = self._look(path)
-            if place is not None:
+            if place is not None and len(path) <= _FOUND_BYTES_MAX:
                 if len(self._found) >= _FOUND_MAX:
                     self._found.clear()
                 self._found[path] = place

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Final
 
 import attrs
+import trio
 
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 from topics.kernel.limits import Limits
@@ -25,6 +26,7 @@ from topics.server.runtime.log import log
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
 
+UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: what one becomes is known, and held, only when it is done
 _EXPECTED: Final = b"100-continue"
 _AT_ONCE: Final = b',"performance":{"server_total_ms":0.0}'
 
@@ -74,6 +76,7 @@ class Site:
         self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
         self._runtime: Runtime | None = None
         self._held_bytes = 0
+        self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
     # Phases.
 
@@ -178,12 +181,15 @@ class Site:
         """
         route, head = admitted.route, admitted.head
         call: Call | None = None
+        unfolded = 0
         try:
             if body and route.body is not Body.NONE:
                 if head.length is None:
                     check_media_type(head)
                 if b"content-encoding" in head.headers:
-                    body = await encoding.decoded(head, body, admitted.body_max)
+                    body = await encoding.decoded(head, body, admitted.body_max, self._unfolding)
+                    self.hold(len(body))
+                    unfolded = len(body)
             call = Call(self, head, admitted.params, body, peer, admitted.started)
             answer = await route.handler(call)
         except TopicsError as error:
@@ -192,6 +198,8 @@ class Site:
             raise
         except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
             answer = self.failed(bug, route.name)
+        finally:
+            self.release(unfolded)
         self.counts[route.name, answer.status] += 1
         if b"accept-encoding" in head.headers:
             answer = await encoding.encoded(head, answer)

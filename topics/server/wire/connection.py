@@ -34,6 +34,7 @@ READ_AHEAD_BYTES: Final = 64 * 1024
 GATHERED_MAX: Final = 16
 _GATHERED_BYTES_MAX: Final = 256 * 1024
 _EMPTY_LINES_MAX: Final = 16  # before a request
+_REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each
 _LINGER_BYTES: Final = 64 * 1024
 _LINGER_S: Final = 1.0
 
@@ -160,7 +161,8 @@ class Connection:
         if self._last is not None and self._last[0] == text:
             return self._last[1]
         wire = parse_head(text, secure=self._secure)
-        self._last = (text, wire)
+        if len(text) <= _REMEMBERED_MAX:
+            self._last = (text, wire)
         return wire
 
     async def _serve_request(self, wire: WireHead) -> bool:
@@ -280,8 +282,9 @@ class Connection:
         if closes:
             await self._flush()
             await self._linger()
-        elif len(self._gathered) >= GATHERED_MAX or len(self._gathered[-1]) >= _GATHERED_BYTES_MAX:
+        elif len(self._gathered) >= GATHERED_MAX or sum(map(len, self._gathered)) >= _GATHERED_BYTES_MAX:
             await self._flush()
+            await trio.lowlevel.checkpoint()  # a peer that takes all at once must not hold up the others
         return not closes
 
     async def _flush(self) -> None:
