@@ -200,7 +200,7 @@ async def test_a_bug_in_a_handler_ends_its_request_only():
 # Bodies.
 
 
-async def test_a_body_larger_than_the_limit_is_refused_before_it_is_read():
+async def test_a_body_larger_than_the_limit_is_refused_before_it_is_read(autojump_clock):
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()
         stream = await peer.ask(
@@ -215,7 +215,7 @@ async def test_a_body_larger_than_the_limit_is_refused_before_it_is_read():
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_client_that_sends_on_is_stopped(declared):
+async def test_a_client_that_sends_on_is_stopped(declared, autojump_clock):
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()
         size = 1 << 20
@@ -300,6 +300,35 @@ async def test_a_long_poll_ends_with_its_stream_or_its_connection():
         assert (await peer.get(b"GET", b"/v0/health")).status == 200
         await peer.edge.aclose()
         await served.all_ended()
+
+
+async def test_requests_that_are_taken_back_leave_nothing_in_their_connection():
+    async with open_site() as site, serving(site) as served:
+        peer = await served.h2()
+        await peer.get(b"PUT", b"/v0/topics/a", b"{}")
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        for _ in range(100):
+            for ask in (
+                peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON),
+                peer.ask(b"POST", b"/v0/topics/a", b"{", JSON, ends=False),
+                peer.ask(b"GET", b"/v0/openapi.json"),
+            ):
+                peer.h2.reset_stream(await ask)
+                await peer.flush()
+            refused = await peer.ask(b"POST", b"/nowhere", b"{", JSON, ends=False)
+            await peer.reply(refused)
+            peer.h2.reset_stream(refused)
+            await peer.flush()
+        await peer.get(b"GET", b"/v0/health")
+        await trio.testing.wait_all_tasks_blocked()
+
+        (connection,) = served.hand_over._live
+        protocol = connection._protocol
+        assert protocol.resting
+        for kept in (protocol.streams, protocol.stream_buffers, protocol._receiving, protocol._unwanted):
+            assert len(kept) == 0
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert site.held_bytes == 0
 
 
 async def test_an_answer_nobody_takes_is_given_up(autojump_clock):

@@ -106,7 +106,7 @@ class Http2(H2Protocol):
         self.priority = PriorityTree(maximum_streams=2**31 - 1)
         self._receiving: set[int] = set()  # streams whose request has not ended
         self._unwanted: dict[int, int] = {}  # bytes that came for streams whose answer is out
-        self._over = trio.Event()
+        self._lingering: dict[int, trio.Event] = {}  # over when it need not be waited for any more
         self._calm = Calm(context.time())
 
     async def initiate(
@@ -132,7 +132,8 @@ class Http2(H2Protocol):
 
     async def handle(self, event: Event) -> None:
         if not isinstance(event, RawData):
-            self._over.set()
+            for over in self._lingering.values():
+                over.set()
             await super().handle(event)
             return
         try:
@@ -152,13 +153,13 @@ class Http2(H2Protocol):
             elif isinstance(event, h2.events.DataReceived):
                 await self._data(event)
             elif isinstance(event, h2.events.StreamEnded):
-                self._receiving.discard(event.stream_id)
+                self._received(event.stream_id)
                 if event.stream_id in self.streams:
                     await self.streams[event.stream_id].handle(EndBody(stream_id=event.stream_id))
             elif isinstance(event, h2.events.StreamReset):
-                self._receiving.discard(event.stream_id)
+                self._received(event.stream_id)
                 await self._close_stream(event.stream_id)
-                widened.add(event.stream_id)
+                await self._drop_answer(event.stream_id)
             elif isinstance(event, h2.events.WindowUpdated):
                 widened.add(event.stream_id or 0)
             elif isinstance(event, h2.events.RemoteSettingsChanged):
@@ -216,6 +217,12 @@ class Http2(H2Protocol):
             )
         )
 
+    def _received(self, stream_id: int) -> None:
+        """Nothing more comes of this request."""
+        self._receiving.discard(stream_id)
+        if stream_id in self._lingering:
+            self._lingering[stream_id].set()
+
     async def _data(self, event: h2.events.DataReceived) -> None:
         assert event.stream_id is not None
         assert event.data is not None
@@ -254,12 +261,18 @@ class Http2(H2Protocol):
         await self._close_stream(event.stream_id)
         buffer = self.stream_buffers.get(event.stream_id)
         if buffer is not None and (buffer.buffer or not buffer._complete):  # noqa: SLF001 -- nothing else tells
-            # The answer was given up in the middle: say so, and let the sending task drop what is left of it.
+            # The answer was given up in the middle: say so.
             self._reset(event.stream_id, h2.errors.ErrorCodes.CANCEL)
-            self.priority.unblock(event.stream_id)
-            await self.has_data.set()
+            await self._drop_answer(event.stream_id)
             await self._flush()
         await self.send(Updated(idle=self.resting))
+
+    async def _drop_answer(self, stream_id: int) -> None:
+        """Have the sending task find the stream complete, and closed. Hypercorn leaves its buffer where it is."""
+        if stream_id in self.stream_buffers:
+            await self.stream_buffers[stream_id].close()
+            self.priority.unblock(stream_id)
+            await self.has_data.set()
 
     async def _send_data(self, stream_id: int) -> None:
         await super()._send_data(stream_id)
@@ -278,8 +291,10 @@ class Http2(H2Protocol):
     async def _stop_client(self, stream_id: int) -> None:
         """Leave the client a moment to read its answer and stop; then reset, and make good what it has sent."""
         self._unwanted[stream_id] = 0
+        over = self._lingering[stream_id] = trio.Event()
         with trio.move_on_after(_LINGER_S):
-            await self._over.wait()
+            await over.wait()
+        del self._lingering[stream_id]
         unwanted = self._unwanted.pop(stream_id)
         if stream_id in self._receiving:
             self._receiving.discard(stream_id)
