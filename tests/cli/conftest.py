@@ -19,6 +19,7 @@ import attrs
 import pytest
 
 from topics.cli.main import main
+from topics.cli.private import PrivateServer
 
 SAMPLE = pathlib.Path(main.__code__.co_filename).parents[1] / "sample" / "earthquakes.jsonl"
 
@@ -71,6 +72,14 @@ def call() -> Iterator[Call]:
 
     yield call_it
     sys.stdin, sys.stdout, sys.stderr = before
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+    """A real server; its topics stay, so a test takes names of its own."""
+    home = tmp_path_factory.mktemp("server")
+    with PrivateServer(home / "data", home) as running:
+        yield running
 
 
 @pytest.fixture

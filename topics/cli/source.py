@@ -110,7 +110,7 @@ class Source:
         """The bytes, unpacked, without a byte order mark."""
         packed = self._raw()
         first = next(packed, b"")
-        while 0 < len(first) < len(_BOM) and (more := next(packed, b"")):
+        while first and _is_begun(first) and (more := next(packed, b"")):
             first += more
         self.is_gzip = first.startswith(_GZIP)
         if self.is_gzip:
@@ -153,6 +153,11 @@ class Source:
             raise Failed(f"{self.name} is damaged gzip ({error}); check the file") from None
         if not unpack.eof:
             raise Failed(f"{self.name} is gzip that ends too early; check that the file is complete")
+
+
+def _is_begun(first: bytes) -> bool:
+    """True if these bytes may be the beginning of a mark: only then is it worth waiting for the next."""
+    return any(len(first) < len(mark) and mark.startswith(first) for mark in (_GZIP, _BOM))
 
 
 def _standard_input() -> IO[bytes]:

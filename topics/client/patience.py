@@ -26,7 +26,7 @@ class Patience:
     total_ms: int = 30_000
     attempts_max: int = 64
     first_ms: int = 50
-    longest_ms: int = 2000
+    longest_ms: int = 1000
 
     def wait_s(
         self, attempts: int, *, elapsed_s: float, retry_after_s: float, known: bool, chance: float
