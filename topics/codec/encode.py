@@ -10,11 +10,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from operator import add
 from struct import Struct
 from typing import Final
 
 from topics.codec.layout import (
     APPEND,
+    CHECKSUM_SIZE,
     COMPRESSED,
     COVERED_HEAD,
     DURABLE,
@@ -89,6 +91,8 @@ def encode_run(
     first = _exts_of_write(keyed, write_frames)
     if records.plain:
         chunks = _encode_plain(records, flag, topic_id, seq_start, ts, first)
+    elif records.labelled:
+        chunks = _encode_labelled(run, records, flag, first)
     else:
         chunks = _encode_mixed(run, records, flag, first)
     assert len(chunks) == count
@@ -132,13 +136,45 @@ def _encode_plain(
         covereds = list(map(pack_covered, repeat(head), seqs, repeat(tail), repeat(size), datas))
         chunks += map(pack_whole, repeat(size + LEN_OVERHEAD), covereds, map(checksum, covereds))
         return chunks
-    add, digest, packers = chunks.append, checksum, _packers
+    append, digest, packers = chunks.append, checksum, _packers
     for data in datas:
         size = len(data)
         pack_covered, pack_whole = packers[size]
         covered = pack_covered(head, seq, tail, size, data)
-        add(pack_whole(size + LEN_OVERHEAD, covered, digest(covered)))
+        append(pack_whole(size + LEN_OVERHEAD, covered, digest(covered)))
         seq += 1
+    return chunks
+
+
+def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[int, bytes]) -> list[bytes]:
+    """One chunk a record, where every record has the same of tag, node and meta, and no extension: by columns."""
+    count, datas = len(records), records.data
+    nodes, tags, metas = records.node, records.tag, records.meta
+    bits = (TAG if tags else 0) | (NODE if nodes else 0) | (META if metas else 0)
+    regions: Iterable[bytes] = datas
+    if metas:
+        regions = list(map(b"".join, zip(map(U32.pack, map(len, metas)), metas, datas, strict=True)))
+        run.sizes = array("I", map(add, records.sizes, map(len, metas)))
+    names = list(map(add, nodes, tags)) if nodes and tags else nodes or tags or [b""] * count
+    node_sizes = map(len, nodes) if nodes else repeat(0)
+    tag_sizes = map(len, tags) if tags else repeat(0)
+    heads = map(
+        COVERED_HEAD.pack, repeat(APPEND), repeat(flag | bits), repeat(run.topic_id),
+        range(run.seq_start, run.seq_stop), repeat(run.ts), node_sizes, tag_sizes, map(len, regions),
+    )  # fmt: skip
+    covereds = list(map(b"".join, zip(heads, names, regions, strict=True)))
+    sizes = map(CHECKSUM_SIZE.__add__, map(len, covereds))
+    framed = zip(map(U32.pack, sizes), covereds, map(U64.pack, map(checksum, covereds)), strict=True)
+    chunks = list(map(b"".join, framed))
+    if first:
+        chunks[0] = pack_frame(
+            APPEND, flag, run.topic_id, run.seq_start, run.ts, datas[0],
+            node=nodes[0] if nodes else b"", tag=tags[0] if tags else b"", meta=metas[0] if metas else b"",
+            exts=pack_exts(sorted(first.items())),
+        )  # fmt: skip
+    run.flags = bytes((bits,)) * count
+    run.tags = list(tags) if tags else None
+    run.nodes = list(nodes) if nodes else None
     return chunks
 
 

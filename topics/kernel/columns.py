@@ -85,6 +85,15 @@ class RecordColumns:
             and self.priority is None and self.delay_ms is None and self.compressed is None
         )  # fmt: skip
 
+    @property
+    def labelled(self) -> bool:
+        """True if all records carry the same of tag, node and meta, and nothing else."""
+        names = (self.tag, self.node, self.meta)
+        others = (
+            self.key, self.content_type, self.dedup_id, self.ttl_ms, self.priority, self.delay_ms, self.compressed,
+        )  # fmt: skip
+        return not any(c is not None for c in others) and all(c is None or all(c) for c in names)
+
     def with_data(self, data: Sequence[bytes], *, compressed: Sequence[bool]) -> RecordColumns:
         """The same records with other stored bytes."""
         return RecordColumns(

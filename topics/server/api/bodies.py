@@ -30,6 +30,7 @@ _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
 _PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
+_NO_META: Final = msgspec.Raw(b"")
 _NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
 
 
@@ -50,7 +51,7 @@ class RecordIn(msgspec.Struct, gc=False):
     ttl_ms: int | None = None
     priority: int | None = None
     delay_ms: int | None = None
-    meta: dict[str, str] | None = None
+    meta: msgspec.Raw = _NO_META
 
 
 class _WriteIn(msgspec.Struct, kw_only=True):
@@ -83,11 +84,11 @@ class WriteWish:
 
 _decoder: Final = msgspec.json.Decoder(WriteIn)
 _plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
+_ABSENT_METAS: Final = (b"", b"null")
+_meta_decoder: Final = msgspec.json.Decoder(list[dict[str, str]])
 _extras: Final = attrgetter("tag", "node", "key", "dedup_id", "ttl_ms", "priority", "delay_ms")
 _meta: Final = attrgetter("meta")
 _data: Final = attrgetter("data")
-_NO_EXTRAS: Final = {(None,) * 7}
-_TEXTS: Final = ("tag", "node", "key")
 
 
 def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) -> WriteWish:
@@ -104,8 +105,9 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
             limit=limits.records_per_write,
         )
     data = list(map(bytes, map(_data, write.records)))
-    _check_text(body, data, plain=isinstance(write, PlainWriteIn))
-    columns = _columns(write, data, limits)
+    metas = list(map(bytes, map(_meta, write.records))) if isinstance(write, WriteIn) else None
+    _check_text(body, data, metas)
+    columns = _columns(write, data, metas, limits)
     check_sizes(columns, limits)
     head = write.expected_head
     config = DEFAULT_CONFIG
@@ -151,7 +153,7 @@ def _what_is_wrong(message: str) -> tuple[str, str]:
     return field or "body", what
 
 
-def _check_text(body: bytes, data: Sequence[bytes], *, plain: bool) -> None:
+def _check_text(body: bytes, data: Sequence[bytes], metas: Sequence[bytes] | None) -> None:
     """UTF-8, and nesting in the body and in each payload. A payload may nest 200 deep, whatever is around it."""
     if not body.isascii():
         try:
@@ -165,16 +167,21 @@ def _check_text(body: bytes, data: Sequence[bytes], *, plain: bool) -> None:
                 raise invalid(
                     f"records[{i}].data", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX
                 )
-    if plain:  # every field is known: nothing but payloads and the config can nest
+    if metas is None:  # every field is known: nothing but payloads and the config can nest
         return
     inner = b"".join(data)
     openers = body.count(b"{") + body.count(b"[") - inner.count(b"{") - inner.count(b"[")
-    if openers > len(data) + 2 and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
+    around = 2 + 2 * len(data) - metas.count(b"")  # body, list, records, and an object for each meta
+    if openers > around and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
 
 
-def _columns(write: PlainWriteIn | WriteIn, data: list[bytes], limits: Limits) -> RecordColumns:
+def _columns(
+    write: PlainWriteIn | WriteIn, data: list[bytes], metas: list[bytes] | None, limits: Limits
+) -> RecordColumns:
     optional = _optional(write.records, limits) if isinstance(write, WriteIn) else {}
+    if metas is not None and metas.count(b"") < len(metas):
+        optional["meta"] = _metas(metas, limits)
     if write.node is not None:
         default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
         own = optional.get("node")
@@ -185,40 +192,61 @@ def _columns(write: PlainWriteIn | WriteIn, data: list[bytes], limits: Limits) -
 def _optional(records: Sequence[RecordIn], limits: Limits) -> dict[str, Any]:
     """The columns beside `data` that any record uses."""
     optional: dict[str, Any] = {}
-    if set(map(_extras, records)) != _NO_EXTRAS:
-        for name in _TEXTS:
-            optional[name] = _texts(
-                name, [getattr(r, name) for r in records], getattr(limits, f"{name}_bytes")
-            )
-        optional["dedup_id"] = _dedup_ids([r.dedup_id for r in records], limits)
-        optional["ttl_ms"] = _numbers("ttl_ms", [r.ttl_ms for r in records], TTL_MS_MAX)
-        optional["priority"] = _numbers("priority", [r.priority for r in records], _PRIORITY_MAX)
-        optional["delay_ms"] = _numbers("delay_ms", [r.delay_ms for r in records], TTL_MS_MAX)
-    metas = list(map(_meta, records))
-    if any(metas):
-        optional["meta"] = [
-            b"" if not meta else encode_meta(f"records[{i}].meta", meta, limits)
-            for i, meta in enumerate(metas)
-        ]
+    if not records:
+        return optional
+    tags, nodes, keys, dedup_ids, ttls, priorities, delays = zip(*map(_extras, records), strict=True)
+    for name, texts in (("tag", tags), ("node", nodes), ("key", keys)):
+        optional[name] = _texts(name, texts, getattr(limits, f"{name}_bytes"))
+    optional["dedup_id"] = _dedup_ids(dedup_ids, limits)
+    optional["ttl_ms"] = _numbers("ttl_ms", ttls, TTL_MS_MAX)
+    optional["priority"] = _numbers("priority", priorities, _PRIORITY_MAX)
+    optional["delay_ms"] = _numbers("delay_ms", delays, TTL_MS_MAX)
     return optional
 
 
-def _texts(name: str, texts: list[str | None], bytes_max: int) -> list[bytes] | None:
-    if not any(text is not None for text in texts):
-        return None
+def _metas(metas: Sequence[bytes], limits: Limits) -> list[bytes] | None:
+    """The column of metas as the embedded store would write them; each distinct one is looked at once."""
+    texts = [text for text in dict.fromkeys(metas) if text not in _ABSENT_METAS]
+    known = dict.fromkeys(_ABSENT_METAS, b"")
     try:
-        column = [b"" if text is None else text.encode() for text in texts]
+        values = _meta_decoder.decode(b"[%b]" % b",".join(texts))
+        known |= zip(texts, (encode_meta("meta", value, limits) for value in values), strict=True)
+    except (msgspec.DecodeError, UnicodeDecodeError, Rejected):
+        for i, text in enumerate(metas):  # name the first that is wrong
+            if text not in _ABSENT_METAS:
+                field = f"records[{i}].meta"
+                known[text] = encode_meta(field, _one_meta(field, text), limits)
+    column = list(map(known.__getitem__, metas))
+    return column if any(column) else None
+
+
+def _one_meta(field: str, text: bytes) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        place, what = _what_is_wrong(str(error))
+        raise invalid(field if place == "body" else field + place, what) from None
+
+
+def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes] | None:
+    """A column of texts as UTF-8; each distinct one is encoded and measured once."""
+    if texts.count(None) == len(texts):
+        return None
+    distinct = set(texts) - {None}
+    try:
+        known: dict[str | None, bytes] = {text: text.encode() for text in distinct if text}
     except UnicodeEncodeError:
-        column = []
-    if len(column) != len(texts) or max(map(len, column)) > bytes_max or "" in texts:
-        for i, text in enumerate(texts):
+        known = {}
+    if len(known) != len(distinct) or max(map(len, known.values())) > bytes_max:
+        for i, text in enumerate(texts):  # name the first that is wrong
             if text is not None:
                 text_bytes(f"records[{i}].{name}", text, bytes_max=bytes_max)
-    return column
+    known[None] = b""
+    return list(map(known.__getitem__, texts))
 
 
-def _dedup_ids(texts: list[str | None], limits: Limits) -> list[bytes] | None:
-    if not any(text is not None for text in texts):
+def _dedup_ids(texts: Sequence[str | None], limits: Limits) -> list[bytes] | None:
+    if texts.count(None) == len(texts):
         return None
     return [
         b"" if text is None else dedup_bytes(f"records[{i}].dedup_id", text, limits)
@@ -226,8 +254,8 @@ def _dedup_ids(texts: list[str | None], limits: Limits) -> list[bytes] | None:
     ]
 
 
-def _numbers(name: str, numbers: list[int | None], most: int) -> list[int | None] | None:
-    if not any(number is not None for number in numbers):
+def _numbers(name: str, numbers: Sequence[int | None], most: int) -> list[int | None] | None:
+    if numbers.count(None) == len(numbers):
         return None
     return [
         None if number is None else min(_natural(f"records[{i}].{name}", number), most)
