@@ -26,6 +26,8 @@ from topics.server.runtime.thread import Calls, Threads
 _RESERVE_CHECK_S: Final = 1.0
 
 Took = tuple[float, float]  # ms of the write and of the sync of a batch
+_INLINE_S: Final = 0.001
+_SLOW_FOR_S: Final = 1.0
 NOTHING_TOOK: Final[Took] = (0.0, 0.0)
 
 
@@ -57,6 +59,7 @@ class ShardTask:
         self._observe_sync = observe_sync
         self._threads = threads
         self._took: Took = NOTHING_TOOK
+        self._slow_until = 0.0
         self._bell = trio.Event()
         self._closing = False
         self._wants_reserve = trio.Event()
@@ -186,6 +189,11 @@ class ShardTask:
         writer, counts = self.writer, self.counts
         if batch.silent:
             wrote, error, write_s, sync_s = await thread.run(partial(_write_and_sync, writer, plan))
+        elif self._goes_inline(batch):
+            error, write_s = _timed(writer.write, plan)
+            if write_s > _INLINE_S:
+                self._slow_until = trio.current_time() + _SLOW_FOR_S
+            wrote, sync_s = error is None, 0.0
         else:
             error, write_s = await thread.run(partial(_timed, writer.write, plan))
             wrote, sync_s = error is None, 0.0
@@ -207,6 +215,18 @@ class ShardTask:
             self._observe_sync(sync_s)
             writer.after_sync(batch, plan)
         return error
+
+    def _goes_inline(self, batch: WalBatch) -> bool:
+        """A small write that no sync follows ends in the page cache, sooner than a thread would begin with it.
+
+        Unless the system makes writers wait: then the next ones go to the thread for a while (decision 11).
+        """
+        return (
+            not batch.sync
+            and self._rotating is None
+            and batch.size <= self._threads.inline_bytes_max
+            and trio.current_time() >= self._slow_until
+        )
 
     async def _wait_next_file(self) -> None:
         for event in (self._reserving, self._rotating):

@@ -16,6 +16,8 @@ from typing import Protocol, TypeVar
 import outcome
 import trio
 
+from topics.kernel.limits import KIB
+
 T = TypeVar("T")
 _Job = tuple[Callable[[], object], trio.lowlevel.Task]
 
@@ -29,7 +31,12 @@ class Calls(Protocol):
 
 
 class Threads:
-    """Where blocking work goes. Neither kind of it can be cancelled once it has begun."""
+    """Where blocking work goes. Neither kind of it can be cancelled once it has begun.
+
+    `inline_bytes_max`: a write into the page cache up to this size may stay on the loop.
+    """
+
+    inline_bytes_max = 64 * KIB
 
     def dedicated(self, name: str) -> Calls:
         """A thread of one's own."""
