@@ -27,7 +27,10 @@ class Watch:
         self._manager = trio.open_nursery()
 
     async def __aenter__(self) -> None:
-        await self._ahead.flush_answers()
+        try:
+            await self._ahead.flush_answers()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise PeerGone from None  # before its earlier answers could be sent
         self._nursery = await self._manager.__aenter__()
         self._nursery.start_soon(self._look)
 
