@@ -139,6 +139,7 @@ class Listener:
         self._options = options or ListenerOptions()
         self._hand_over = hand_over
         self._accepting = trio.CancelScope()
+        self._shut = trio.Event()
         self._open: set[_Slot] = set()
         self._refusing = 0
         self._writer = AnswerWriter(time.time)
@@ -151,14 +152,22 @@ class Listener:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and serve, until `drain` and the end of the last connection. Survives running out of descriptors."""
         async with trio.open_nursery() as connections:
-            with self._accepting:
-                task_status.started()
-                await trio.serve_listeners(self._serve, list(self.listeners), handler_nursery=connections)
+            try:
+                with self._accepting:
+                    task_status.started()
+                    await trio.serve_listeners(self._serve, list(self.listeners), handler_nursery=connections)
+            finally:
+                self._shut.set()
         self.ended.set()
+
+    async def refuse_more(self) -> None:
+        """Close the listening sockets: from here on nobody is let in."""
+        self._accepting.cancel()
+        await self._shut.wait()
 
     async def drain(self, bound: trio.CancelScope) -> None:
         """End every connection: gently until the scope's deadline, or its cancellation, then by force."""
-        self._accepting.cancel()
+        await self.refuse_more()
         for slot in list(self._open):
             if slot.connection is None:
                 slot.scope.cancel()

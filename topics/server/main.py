@@ -240,8 +240,9 @@ class Server:
         """No new requests; those under way are answered, within the bound."""
         bound_s = self.settings.drain_ms / 1000
         bound_s -= min(STORAGE_SHARE_S, bound_s / 5)
-        log.info("drain.begun", connections=self.listener.connections, bound_ms=self.settings.drain_ms)
         self.site.draining = True
+        await self.listener.refuse_more()
+        log.info("drain.begun", connections=self.listener.connections, bound_ms=self.settings.drain_ms)
         if self._runtime is not None:
             self._runtime.hub.tell_all()  # long polls answer now
         bound = trio.CancelScope(deadline=trio.current_time() + bound_s)

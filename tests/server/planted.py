@@ -1,0 +1,69 @@
+"""A server with something planted in it that no user can bring about.
+
+usage: planted.py storage|recovery PORT_FILE
+
+storage: its disk raises an exception that no disk raises when it is asked to write the mark. recovery: it waits, a
+quarter of it done, for a line on standard input; the line `fail` makes it fail.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from topics.host.memory import MemoryDirectory
+from topics.host.opening import StoreOptions
+from topics.server.main import Told, serve
+from topics.server.runtime.log import log
+from topics.server.settings import ServerSettings
+
+MARK = b"planted"
+
+
+class Planted(Exception):
+    """Not an OSError, so nobody expects it."""
+
+
+class BrokenDisk:
+    """Raises when it is asked to write the mark."""
+
+    def __init__(self, disk):
+        self._disk = disk
+
+    def write(self, path, offset, chunks):
+        if any(MARK in bytes(chunk) for chunk in chunks):
+            raise Planted("written to the disk")
+        self._disk.write(path, offset, chunks)
+
+    def __getattr__(self, name):
+        return getattr(self._disk, name)
+
+
+class WithBrokenDisk(MemoryDirectory):
+    def __init__(self):
+        super().__init__()
+        self.disk = BrokenDisk(self.disk)
+
+
+class WithSlowRecovery(MemoryDirectory):
+    def recover(self, *, options=None, progress=None):
+        progress(0.25)
+        log.info("recovery.waits")
+        if sys.stdin.readline().strip() == "fail":
+            raise Planted("in the recovery")
+        return super().recover(options=options, progress=progress)
+
+
+def main(kind, port_file):
+    settings = ServerSettings(port=0)
+    told = Told(
+        listening=lambda _: None,
+        ready=lambda port: Path(port_file).write_text(str(port)) and None,
+        reread=lambda: settings,
+    )
+    home = {"storage": WithBrokenDisk, "recovery": WithSlowRecovery}[kind]()
+    serve(settings, StoreOptions(), home, told)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

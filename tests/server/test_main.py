@@ -1,0 +1,367 @@
+"""A whole server in a process of its own: how it begins, how it ends, and what it says on the way."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import topics
+from tests.server.process import CERTIFICATES, Process
+
+DRAIN_S = 2.0
+PLANTED = str(pathlib.Path(__file__).parent / "planted.py")
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[object]:
+    """`start(*arguments, **env)`: a server on any free port, gone behind the test."""
+    with ExitStack() as stack:
+
+        def start_it(*arguments: object, **how: object) -> Process:
+            return stack.enter_context(Process("--port", 0, *arguments, cwd=tmp_path, **how))
+
+        yield start_it
+
+
+class TestBeginning:
+    @pytest.mark.rule("O2.2")
+    def test_it_says_where_it_is_and_writes_its_port(self, start, tmp_path):
+        (tmp_path / "port").write_text("1\n")  # of an earlier server
+        server = start("--data", "data", "--port-file", "port").ready()
+        port = int((tmp_path / "port").read_text())
+
+        assert port == server.port
+        assert server.ask("GET", "/v0/ready")[0] == 200
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "port"]
+        code, out, noise = server.end(signal.SIGTERM)
+        assert (code, noise) == (0, "")
+        assert [line.split() for line in out.splitlines()] == [
+            ["topics", topics.__version__],
+            ["URL", f"http://127.0.0.1:{port}"],
+            ["dashboard", f"http://127.0.0.1:{port}/"],
+            ["data", "data"],
+        ]
+
+    @pytest.mark.rule("O2.2")
+    def test_in_memory_it_leaves_no_file(self, start, tmp_path):
+        server = start("--memory", "--shards", 2).ready()
+        server.append("t", 1, 2)
+
+        assert server.read("t") == [1, 2]
+        server.stop()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_it_wrote_is_there_for_the_next_and_for_the_embedded_store(self, start, tmp_path):
+        server = start("--data", "data", "--shards", 3).ready()
+        server.append("t", 1)
+        server.stop()
+        server = start("--data", "data").ready()
+        server.append("t", 2)
+        assert server.read("t") == [1, 2]
+        server.stop()
+
+        with topics.open(tmp_path / "data") as store:
+            assert [record.data for record in store.topic("t").read().records] == [1, 2]
+            assert not store.cuts
+        assert (tmp_path / "data" / "wal" / "gen-0" / "shard-02").is_dir()
+
+    def test_it_says_that_it_asks_for_no_keys_and_how_it_shares_the_interpreter(self, start):
+        server = start("--memory", "--set", "switch_interval_us=250").ready()
+        told = {event["event"]: event for event in server.events}
+
+        assert told["auth.off"]["level"] == "warning"
+        assert told["server.listening"]["switch_interval_us"] == 250
+        assert told["server.listening"]["pid"] == server.pid
+
+    def test_a_log_level_holds_from_the_start(self, start, tmp_path):
+        server = start("--memory", "--port-file", "port", TOPICS_LOG_LEVEL="error")
+        assert server.child.stdout.readline().startswith("topics")
+        code, _, noise = server.end(signal.SIGTERM)
+
+        assert (code, noise, server.events) == (0, "", [])
+
+    @pytest.mark.rule("A4.6")
+    @pytest.mark.skipif(not pathlib.Path("/proc/self/limits").exists(), reason="reads /proc")
+    def test_the_soft_limit_of_open_files_becomes_the_hard_one(self, start):
+        server = start("--memory").ready()
+        (line,) = (
+            line
+            for line in pathlib.Path(f"/proc/{server.pid}/limits").read_text().splitlines()
+            if line.startswith("Max open files")
+        )
+
+        assert line.split()[3] == line.split()[4]
+
+
+class TestRefusingToStart:
+    def refused(self, server: Process) -> tuple[int, str]:
+        """The exit code, and the one line that is no event."""
+        code, out, noise = server.end()
+        assert out == ""
+        (line,) = noise.splitlines()
+        return code, line
+
+    @pytest.mark.rule("O2.24")
+    def test_a_port_in_use(self, start):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            code, line = self.refused(start("--port", port, "--memory"))
+
+        assert code == 1
+        assert line == (
+            f"topics: port {port} of 127.0.0.1 is in use: stop who uses it, or give another --port (0 = any free)"
+        )
+
+    @pytest.mark.rule("O2.20")
+    def test_a_directory_another_server_owns(self, start):
+        owner = start("--data", "data").ready()
+        code, line = self.refused(start("--data", "data"))
+
+        assert code == 1
+        assert f"data is in use by process {owner.pid}" in line
+        assert owner.ask("GET", "/v0/ready")[0] == 200
+
+    def test_a_foreign_directory_is_not_touched(self, start, tmp_path):
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "letter.txt").write_text("dear")
+        code, line = self.refused(start("--data", "data"))
+
+        assert code == 1
+        assert "data is no topics directory: it has no FORMAT, but holds letter.txt" in line
+        assert [path.name for path in (tmp_path / "data").iterdir()] == ["letter.txt"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "message"),
+        [
+            (("--host", "0.0.0.0"), 2, "host: '0.0.0.0' can be reached from other machines"),
+            (("--host", "no.such.host.invalid", "--set", "allow_insecure_no_auth=1"), 1, "no address and no name"),
+            (("--host", "192.0.2.1", "--set", "allow_insecure_no_auth=1"), 1, "is no address of this machine"),
+            (("--port", "65536"), 2, "--port: '65536' is not allowed; give a whole number from 0 to 65535"),
+            (("--shards", "0"), 2, "--shards: '0' is not allowed; give a whole number from 1 to 64"),
+            (("--certfile", "c.pem"), 2, "keyfile: must be given too, because certfile is"),
+            (("--certfile", "c.pem", "--keyfile", "k.pem"), 2, "certfile: c.pem cannot be read: No such file"),
+            (
+                ("--certfile", CERTIFICATES / "one.pem", "--keyfile", CERTIFICATES / "two.key"),
+                2,
+                "two.key is not the key of",
+            ),
+            (
+                ("--certfile", CERTIFICATES / "one.pem", "--keyfile", CERTIFICATES / "locked.key"),
+                2,
+                "locked.key is encrypted; give a key without a passphrase",
+            ),
+            (
+                ("--certfile", CERTIFICATES / "one.key", "--keyfile", CERTIFICATES / "one.key"),
+                2,
+                "are no certificate and key in PEM",
+            ),
+            (("--data", "here"), 2, "--memory keeps no data directory"),
+            (("--port-file", "no/where"), 1, "--port-file: no/where cannot be written: No such file"),
+            (("--set", "zebra=1"), 2, "there is no setting 'zebra'"),
+        ],
+    )  # fmt: skip
+    @pytest.mark.rule("O3.4")
+    def test_a_bad_wish_is_one_line(self, start, arguments, code, message):
+        server = start("--memory", *arguments)
+        found, _, noise = server.end()
+
+        (line,) = noise.splitlines()
+        assert found == code
+        assert line.startswith("topics: ")
+        assert message in line
+
+
+class TestSignals:
+    @pytest.mark.rule("O3.8")
+    def test_sighup_reads_the_level_of_the_log_again(self, start, tmp_path):
+        settings = tmp_path / "topics.toml"
+        settings.write_text('log_level = "info"\n')
+        server = start("--memory").ready()
+        settings.write_text('log_level = "loud"\n')
+        server.signal(signal.SIGHUP)
+        assert "log_level: 'loud' is not allowed" in server.until("settings.not_reloaded")["error"]
+        settings.write_text('log_level = "debug"\ndrain_ms = 1\n')
+        server.signal(signal.SIGHUP)
+        assert server.until("settings.need_a_restart")["settings"] == ["drain_ms"]
+        assert server.until("settings.reloaded")["log_level"] == "debug"
+        settings.write_text('log_level = "error"\n')
+        server.signal(signal.SIGHUP)
+        assert server.append("t", 1)["head_seq"] == 1
+        code, _, _ = server.end(signal.SIGTERM)
+
+        assert code == 0
+        assert server.events[-1]["event"] in ("settings.reloaded", "signal.received")
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_ends_it_and_nothing_is_left_open(self, start, number, tmp_path):
+        server = start("--data", "data").ready()
+        server.append("t", 1)
+        with server.connect() as idle:
+            code, _, noise = server.end(number)
+            assert idle.recv(1) == b""
+
+        assert (code, noise) == (0, "")
+        assert server.events[-1]["event"] == "server.ended"
+        assert server.events[-1]["forced"] == 0
+        with topics.open(tmp_path / "data") as store:
+            assert not store.cuts
+
+    @pytest.mark.rule("A4.3")
+    def test_a_second_signal_waits_for_nobody(self, start):
+        server = start("--memory", TOPICS_DRAIN_MS="3600000").ready()
+        with server.connect() as half:
+            half.sendall(b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n")
+            assert server.ask("GET", "/v0/health")[0] == 200
+            server.signal(signal.SIGTERM)
+            server.until("drain.begun")
+            code, _, _ = server.end(signal.SIGINT)
+
+        assert code == 0
+        assert server.events[-1]["forced"] == 1
+
+
+class TestDraining:
+    @pytest.mark.rule("A4.3")
+    @pytest.mark.rule("A4.4")
+    @pytest.mark.rule("O3.5")
+    def test_two_bad_clients_and_writers_end_within_the_bound_with_all_that_was_acknowledged(
+        self, start, tmp_path
+    ):
+        server = start("--data", "data", TOPICS_DRAIN_MS=str(int(DRAIN_S * 1000))).ready()
+        big = "x" * 100_000
+        for _ in range(10):
+            server.append("big", *[big] * 10)
+        acknowledged: list[list[int]] = []
+        enough = threading.Event()
+        writers = [threading.Thread(target=write, args=(server, acknowledged, n, enough)) for n in range(4)]
+        with server.connect() as deaf, server.connect() as half:
+            ask = json.dumps({"limit": 1000, "max_batch_bytes": 8 << 20}).encode()
+            head = (
+                b"POST /v0/topics/big/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            )
+            for _ in range(10):  # answers of 8 MB, and nobody reads one
+                deaf.sendall(head + b"Content-Length: %d\r\n\r\n" % len(ask) + ask)
+            half.sendall(head + b"Content-Length: 1000\r\n\r\n{")
+            for writer in writers:
+                writer.start()
+            assert enough.wait(20)
+            before = time.monotonic()
+            server.signal(signal.SIGTERM)
+            server.until("drain.begun")
+            with pytest.raises(OSError, match="refused"):
+                server.connect()
+            code, _, noise = server.end()
+            took_s = time.monotonic() - before
+        for writer in writers:
+            writer.join(20)
+
+        assert (code, noise) == (0, "")
+        assert took_s < DRAIN_S + 0.5  # the interpreter has to end too
+        assert server.events[-1]["forced"] == 2
+        with topics.open(tmp_path / "data") as store:
+            assert not store.cuts
+            kept: list[list[int]] = []
+            while page := store.topic("t").read(from_seq=len(kept), limit=1000).records:
+                kept += [record.data for record in page]
+        assert all(each in kept for each in acknowledged)
+        assert len(acknowledged) >= 50
+
+    def test_a_long_poll_is_answered_when_the_drain_begins(self, start):
+        server = start("--memory", TOPICS_DRAIN_MS="30000").ready()
+        server.append("t", 1)
+        body = json.dumps({"from_seq": 1, "wait_ms": 30000}).encode()
+        with server.connect() as poll:
+            poll.sendall(
+                b"POST /v0/topics/t/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            while server.ask("GET", "/v0/topics/t?touch=false")[1]["last_read_ts"] is None:
+                pass  # until the server has read for it
+            code, _, _ = server.end(signal.SIGTERM)
+            answer = poll.makefile("rb").read()
+
+        assert code == 0
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert server.events[-1]["forced"] == 0
+
+
+def write(server: Process, acknowledged: list[list[int]], me: int, enough: threading.Event) -> None:
+    """Append until the server is gone or refuses."""
+    n = 0
+    while True:
+        try:
+            status, _ = server.ask("POST", "/v0/topics/t", {"records": [{"data": [me, n]}]})
+        except (OSError, ValueError, EOFError):
+            return
+        if status not in (200, 201):
+            assert status == 503
+            return
+        acknowledged.append([me, n])
+        n += 1
+        if len(acknowledged) >= 50:
+            enough.set()
+
+
+class TestRecovering:
+    def recovering(self, tmp_path):
+        return Process("recovery", "port", cwd=tmp_path, entry=[PLANTED])
+
+    @pytest.mark.rule("O2.2")
+    def test_until_the_log_is_recovered_it_answers_not_ready_and_says_how_far_it_is(self, tmp_path):
+        with self.recovering(tmp_path) as server:
+            server.until("recovery.waits")
+            status, fields = server.ask("POST", "/v0/topics/t", {"records": [{"data": 2}]})
+            assert (status, fields["error"]["code"]) == (503, "not_ready")
+            assert fields["error"]["detail"] == {"replay_progress": 0.25}
+            assert server.ask("GET", "/v0/ready")[0] == 503
+            assert server.ask("GET", "/v0/health")[0] == 200
+            assert not (tmp_path / "port").exists()
+            server.go_on()
+            server.ready()
+            assert (tmp_path / "port").read_text() == str(server.port)
+            assert server.ask("GET", "/v0/ready")[0] == 200
+            server.append("t", 1)
+            server.stop()
+
+    def test_asked_to_stop_it_does_not_wait_for_the_recovery(self, tmp_path):
+        with self.recovering(tmp_path) as server:
+            server.until("recovery.waits")
+            code, _, noise = server.end(signal.SIGTERM)
+
+        assert (code, noise) == (0, "")
+        assert not (tmp_path / "port").exists()
+
+    def test_a_recovery_that_fails_ends_the_process(self, tmp_path):
+        with self.recovering(tmp_path) as server:
+            server.until("recovery.waits")
+            server.go_on("fail")
+            code, _, noise = server.end()
+
+        assert code == 1
+        assert "Planted: in the recovery" in noise
+
+
+class TestFailing:
+    @pytest.mark.rule("A4.1")
+    def test_an_exception_in_storage_ends_the_process(self, tmp_path):
+        with Process("storage", "port", cwd=tmp_path, entry=[PLANTED]) as server:
+            server.ready()
+            server.append("t", "fine")
+            with server.connect() as caller:
+                body = b'{"records":[{"data":"planted"}]}'
+                caller.sendall(
+                    b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+                )
+                code, _, noise = server.end()
+
+        assert code == 1
+        assert "Planted: written to the disk" in noise
