@@ -46,9 +46,10 @@ class Watcher(Protocol):
 class SeededThreads(Threads):
     """Each job at a moment of the seed's. `died` is called when one meets the end of the process or the machine."""
 
-    inline_bytes_max = 0  # every write at a moment of its own: on the loop it would have fewer
-
     def __init__(self, rng: random.Random, died: Callable[[], None]) -> None:
+        super().__init__(
+            inline_bytes_max=0
+        )  # every write at a moment of its own: on the loop it would have fewer
         self._random = rng
         self._died = died
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import outcome
 import trio
 
 from topics.kernel.limits import KIB
 
+INLINE_BYTES_MAX: Final = 64 * KIB
 T = TypeVar("T")
 _Job = tuple[Callable[[], object], trio.lowlevel.Task]
 
@@ -36,7 +37,8 @@ class Threads:
     `inline_bytes_max`: a write into the page cache up to this size may stay on the loop.
     """
 
-    inline_bytes_max = 64 * KIB
+    def __init__(self, *, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
+        self.inline_bytes_max = inline_bytes_max
 
     def dedicated(self, name: str) -> Calls:
         """A thread of one's own."""
