@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 import socket
 import ssl
 import threading
@@ -11,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import trustme
 
 import topics
 from tests.client.peer import Peer, Time, answer, error
@@ -208,16 +208,14 @@ def test_a_closed_client_says_so() -> None:
         store.list()
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
+CERTIFICATE = pathlib.Path(__file__).resolve().parents[1] / "server" / "tls" / "one.pem"  # signed by itself
 
 
 @pytest.fixture
-def tls(authority: trustme.CA) -> Iterator[Callable[[bytes], str]]:
+def tls() -> Iterator[Callable[[bytes], str]]:
     """A TLS server that answers once."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
+    context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_suffix(".key"))
     listener = socket.create_server(("127.0.0.1", 0))
     threads = []
 
@@ -242,16 +240,14 @@ def tls(authority: trustme.CA) -> Iterator[Callable[[bytes], str]]:
     listener.close()
 
 
-def test_a_certificate_is_checked(tls: Callable[[bytes], str], authority: trustme.CA, tmp_path: Any) -> None:
+def test_a_certificate_is_checked(tls: Callable[[bytes], str]) -> None:
     with client(tls(GONE)) as store, pytest.raises(Unreachable) as found:
         store.delete("t")
     assert found.value.reason is Trouble.TLS
     assert "is not trusted" in str(found.value)
     assert "--cafile" in str(found.value)
 
-    cafile = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(str(cafile))
-    with client(tls(GONE), cafile=cafile) as store:
+    with client(tls(GONE), cafile=CERTIFICATE) as store:
         assert store.delete("t") is True
 
 

@@ -1,0 +1,43 @@
+"""docs/client.md: its code runs, and its numbers are the code's."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import topics
+from topics.cli.private import PrivateServer
+
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs_against_a_server(tmp_path: pathlib.Path) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    with PrivateServer(tmp_path / "data", tmp_path) as own:
+        program = block.replace("http://127.0.0.1:4000", own.url)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Hualien, Taiwan 2",
+        '1 b\'{"place":"Hualien, Taiwan","mag":6.4}\'',
+        "2 b'{\"mag\":1.2}'",
+        "3 b'{\"mag\":2.3}'",
+        "['quakes']",
+    ]
+
+
+def test_the_bounds_it_names_are_the_codes() -> None:
+    patience = topics.Patience()
+    assert f"{patience.reach_ms // 1000} s in all (`reach_ms`)" in PAGE
+    assert f"{patience.total_ms // 1000} s in all (`total_ms`)" in PAGE
+    assert f"At most {patience.attempts_max} attempts" in PAGE
+    assert (patience.first_ms, patience.longest_ms) == (50, 1000)
