@@ -146,6 +146,8 @@ CHUNKS = [
     case("bare CR in an extension", chunked(b"b;a=\rb\r\n" + READ + b"\r\n", LAST), BAD, end=CLOSED),
     case("bare LF in an extension", chunked(b"b;a=\nb\r\n" + READ + b"\r\n", LAST), BAD, end=CLOSED),
     case("NUL in an extension", chunked(b"b;a=\x00b\r\n" + READ + b"\r\n", LAST), BAD, end=CLOSED),
+    case("a CR and something else behind the data", chunked(b"b\r\n" + READ + b"\rX", LAST), BAD, end=CLOSED),
+    case("nine digits of a small size", chunked(b"00000000b\r\n" + READ + b"\r\n", LAST), BAD, end=CLOSED),
     case("nothing behind the data", chunked(b"b\r\n" + READ, LAST), BAD, end=CLOSED),
     case("data longer than said", chunked(b"a\r\n" + READ + b"\r\n", LAST), BAD, end=CLOSED),
     case("a bad end", chunked(chunk(READ), b"0\r\nXX"), b"\r\n\r\n", BAD, end=CLOSED),

@@ -147,8 +147,8 @@ class MemoryEdge:
             raise trio.ClosedResourceError("this end is closed")
 
 
-def edge_pair(capacity: int = CAPACITY) -> tuple[MemoryEdge, MemoryEdge]:
-    """Two ends of one connection. `capacity`: bytes under way in each direction."""
+def edge_pair(capacity: int = CAPACITY, *, back: int | None = None) -> tuple[MemoryEdge, MemoryEdge]:
+    """Two ends of one connection. `capacity`: bytes under way to the second; `back`: to the first, if not as many."""
     assert capacity > 0, capacity
-    there, back = _Pipe(capacity), _Pipe(capacity)
-    return MemoryEdge(back, there), MemoryEdge(there, back)
+    there, here = _Pipe(capacity), _Pipe(back or capacity)
+    return MemoryEdge(here, there), MemoryEdge(there, here)

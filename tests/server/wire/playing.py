@@ -23,7 +23,7 @@ from topics.server.wire.connection import HandOver, WireOptions, serve_connectio
 from topics.testing.streams import MemoryEdge, edge_pair
 
 STUCK_S = 2.0  # of nobody having anything to do, on a real clock: a thread may still be at work
-SPLIT_BYTES_MAX = 300
+SPLIT_BYTES_MAX = 200
 _LINE = re.compile(rb"HTTP/1\.1 (\d{3}) [ -~]*")
 _DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 _MOVING = re.compile(

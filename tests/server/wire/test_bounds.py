@@ -40,9 +40,9 @@ def said():
 
 
 @asynccontextmanager
-async def connected(site, *, capacity=1 << 24, **options):
+async def connected(site, *, capacity=1 << 24, back=None, **options):
     """A client of a connection that is served; at the end of the block the connection must end too."""
-    ours, theirs = edge_pair(capacity)
+    ours, theirs = edge_pair(capacity, back=back)
     ended = trio.Event()
 
     async def serve():
@@ -156,7 +156,7 @@ async def test_answers_are_gathered_up_to_a_bound(mock_clock):
     route = Route(name="counted", method=b"GET", path="/counted", handler=counted, scope=None, summary="")
     async with (
         open_site(more_routes=[route]) as site,
-        connected(site, capacity=500) as client,
+        connected(site, back=500) as client,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(client.send, get(path=b"/counted") * 300)
