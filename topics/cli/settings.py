@@ -20,6 +20,7 @@ import attrs
 from topics.cli.failure import USAGE, Failed, near
 from topics.cli.setting import Kind, Setting
 from topics.kernel.limits import (
+    BATCH_BYTES_MAX,
     BATCH_FRAMES_MAX,
     DECOMPRESSED_MAX,
     KIB,
@@ -116,6 +117,7 @@ _SERVER_ROWS: Final = (
     _server_setting("max_held_bytes", low=MIB, high=2**63 - 1),
     _server_setting("max_connections", low=1, high=1_000_000),
     _server_setting("max_metric_topics", low=0, high=1_000_000),
+    _server_setting("inline_write_bytes", low=0, high=BATCH_BYTES_MAX),
     _server_setting("log_level", Kind.CHOICE, choices=LOG_LEVELS),
     _server_setting("switch_interval_us", low=1, high=1_000_000),
 )

@@ -44,6 +44,7 @@ WAL_RESERVE: Final = 1 * MIB
 WAL_SHARDS_MAX: Final = 64
 BATCH_BYTES_MAX: Final = 8 * MIB
 BATCH_FRAMES_MAX: Final = 100_000
+INLINE_BYTES_MAX: Final = 64 * KIB
 SHARD_IDLE_MARK_MS: Final = 50
 SYNC_INTERVAL_MS: Final = 1000  # of the classes that do not wait for one
 ZERO_FILL_CHUNK: Final = 1 * MIB

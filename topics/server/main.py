@@ -37,6 +37,7 @@ from topics.server.app.handover import HandOver
 from topics.server.listener import Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.runtime.runtime import Runtime
+from topics.server.runtime.thread import Threads
 from topics.server.settings import ServerSettings
 from topics.server.signals import Stopping, watch_signals
 from topics.server.tls import server_context
@@ -229,7 +230,9 @@ class Server:
 
     async def _keep(self, opened: Opened, *, task_status: trio.TaskStatus[Runtime]) -> None:
         """Storage: from here until the edge is gone."""
-        runtime = Runtime(opened, self._home.disk, observe_sync=self.site.metrics.observe_sync)
+        threads = Threads(inline_bytes_max=self.settings.inline_write_bytes)
+        observe_sync = self.site.metrics.observe_sync
+        runtime = Runtime(opened, self._home.disk, observe_sync=observe_sync, threads=threads)
         async with runtime.running():
             task_status.started(runtime)
             await self._closing.wait()

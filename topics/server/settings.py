@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from topics.kernel.errors import invalid
-from topics.kernel.limits import KIB, MIB
+from topics.kernel.limits import INLINE_BYTES_MAX, KIB, MIB
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 PORT_DEFAULT: Final = 4000
@@ -48,6 +48,7 @@ class ServerSettings:
     max_held_bytes: int = 256 * MIB
     max_connections: int = 10_000
     max_metric_topics: int = 1000
+    inline_write_bytes: int = INLINE_BYTES_MAX
     log_level: str = "info"
     switch_interval_us: int = 300
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import outcome
 import trio
 
-from topics.kernel.limits import KIB
+from topics.kernel.limits import INLINE_BYTES_MAX
 
-INLINE_BYTES_MAX: Final = 64 * KIB
 T = TypeVar("T")
 _Job = tuple[Callable[[], object], trio.lowlevel.Task]
 
