@@ -1,0 +1,101 @@
+"""The runtime: a caller who is cancelled loses his answer only, readers are woken together, and everything ends."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import trio
+import trio.testing
+
+from tests.server.wire.places import alone, begun, new_site
+from topics.engine.commands import Append
+from topics.host.memory import MemoryDisk
+from topics.kernel.columns import RecordColumns
+from topics.kernel.errors import Code, Rejected
+from topics.server.runtime.hub import Hub
+from topics.server.runtime.thread import SystemThread
+
+pytestmark = pytest.mark.trio
+
+
+def one(data=b"1"):
+    return Append(topic="t", records=RecordColumns([data]))
+
+
+async def test_a_cancelled_caller_loses_his_answer_and_not_his_write():
+    async with alone(), begun(new_site()) as runtime:
+        await runtime.append(one())
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await runtime.append(one(b"2"))
+        assert scope.cancelled_caught
+        await runtime.append(one(b"3"))
+
+        assert runtime.engine.topic_state("t").head_seq == 3
+        assert runtime.in_flight == 0
+
+
+@pytest.mark.rule("O3.5")
+async def test_what_was_written_is_on_the_disk_when_the_store_is_closed_and_no_more_is_taken():
+    disk = MemoryDisk()
+    async with alone(), begun(new_site(), disk=disk) as runtime:
+        await runtime.append(one())
+    with pytest.raises(Rejected) as refused:
+        await runtime.submit(one())
+    assert refused.value.code is Code.SHUTTING_DOWN
+    async with alone(), begun(new_site(), disk=disk) as again:
+        assert again.engine.topic_state("t").head_seq == 1
+
+
+@pytest.mark.rule("A4.1")
+async def test_an_exception_inside_the_running_store_comes_out_and_nothing_hangs():
+    with pytest.raises(LookupError), trio.fail_after(10):
+        async with alone(), begun(new_site()) as runtime:
+            await runtime.append(one())
+            raise LookupError
+
+
+async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_nothing():
+    hub = Hub()
+    async with trio.open_nursery() as nursery:
+        for topic in ("a", "a", "b"):
+            nursery.start_soon(hub.wait, topic)
+        with trio.move_on_after(0):
+            await hub.wait("c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (hub.readers, hub.topics) == (3, 2)
+
+        hub.tell(["a", "nobody's"])
+        await trio.testing.wait_all_tasks_blocked()
+        assert (hub.readers, hub.topics) == (1, 1)
+        hub.tell_all()
+    assert (hub.readers, hub.topics) == (0, 0)
+
+
+async def test_a_job_off_the_loop_is_waited_for_and_its_errors_are_raised_here():
+    thread = SystemThread("test")
+    begun_job, may_end, ended = threading.Event(), threading.Event(), []
+
+    def job():
+        begun_job.set()
+        assert may_end.wait(10)
+        ended.append(threading.current_thread().name)
+
+    async def let_go():
+        await trio.to_thread.run_sync(begun_job.wait)
+        scope.cancel()
+        may_end.set()
+
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(let_go)
+            await thread.run(job)
+    assert ended == ["test"]
+
+    def fail():
+        raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        await thread.run(fail)
+    thread.close()
