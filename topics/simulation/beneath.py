@@ -22,6 +22,7 @@ from topics.engine.tickets import Ticket
 from topics.host.opening import Opened
 from topics.host.walfile import PlannedWrite
 from topics.host.writer import ShardWriter
+from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.thread import Threads
 from topics.simulation.ledger import Ledger
@@ -48,8 +49,8 @@ class SeededThreads(Threads):
 
     def __init__(self, rng: random.Random, died: Callable[[], None]) -> None:
         super().__init__(
-            inline_bytes_max=0
-        )  # every write at a moment of its own: on the loop it would have fewer
+            inline_bytes_max=rng.choice((0, INLINE_BYTES_MAX))
+        )  # a write on the loop has its moment too
         self._random = rng
         self._died = died
 
