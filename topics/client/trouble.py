@@ -71,6 +71,8 @@ def unreachable(error: httpx.TransportError, url: str) -> Unreachable:
     elif not sent:
         reason = Trouble.REFUSED
     words = _WORDS[reason]
+    if reason is Trouble.LOST and url.startswith("http:"):
+        words += "; if the server has TLS, its URL begins with https:"
     if reason is Trouble.REFUSED and not any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         words = f"cannot be reached ({_shown(str(error))}); check host and port"
     return Unreachable(reason, url, words, sent=sent)
