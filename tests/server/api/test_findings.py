@@ -131,3 +131,11 @@ async def test_a_burst_of_requests_leaves_the_others_their_turn():
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     assert turns >= burst / GATHERED_MAX
+
+
+async def test_a_page_size_of_any_length_is_clamped():
+    async with open_site() as site:
+        for size in ("9" * 30, "9" * 6000, "0" * 30 + "1", "0"):
+            assert (await ask(site, "GET", f"/v0/topics?page_size={size}")).status == 200, size[:40]
+        for size in ("-1", "1.0", "x", ""):
+            assert (await ask(site, "GET", f"/v0/topics?page_size={size}")).status == 400, size
