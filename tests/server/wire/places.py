@@ -20,7 +20,8 @@ SMALL = Limits(body_bytes=8 * KIB, wal_file_first=16 * KIB, wal_reserve=4 * KIB)
 def new_site(*, limits: Limits = SMALL, more_routes: Sequence[Route] = (), **options: object) -> Site:
     """A site whose log is not recovered yet."""
     table = RouteTable((*route_table().routes, *more_routes))
-    return Site(table, SiteOptions(limits=limits, version="0.0.test", **options))  # type: ignore[arg-type]
+    chosen = SiteOptions(limits=limits, version="0.0.test", **options)  # type: ignore[arg-type]  # attrs checks names
+    return Site(table, chosen)
 
 
 @asynccontextmanager

@@ -275,7 +275,7 @@ async def play_every_way(site: Site, case: Case, *, splits: bool = True, **optio
         if settle and not splits:
             continue
         try:
-            seen = await play(site, case, cut, settle=settle, **options)  # type: ignore[arg-type]
+            seen = await play(site, case, cut, settle=settle, **options)  # type: ignore[arg-type]  # play checks them
             answers = [answer.same for answer in seen if answer.status >= 200]
             if first is None:
                 first = seen

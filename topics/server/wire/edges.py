@@ -30,6 +30,8 @@ class SocketEdge:
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(str(error)) from error
+            except ValueError:
+                raise trio.ClosedResourceError("this end is closed") from None
 
     async def send_all(self, data: bytes) -> None:
         await self.stream.send_all(data)
