@@ -111,7 +111,7 @@ _SERVER_ROWS: Final = (
     _server_setting("head_timeout_ms", low=1, high=HOUR_MS),
     _server_setting("handshake_timeout_ms", low=1, high=HOUR_MS),
     _server_setting("idle_timeout_ms", low=1, high=HOUR_MS),
-    _server_setting("body_bytes_per_s", low=0, high=GIB),
+    _server_setting("body_bytes_per_s", low=1, high=GIB),
     _server_setting("max_head_bytes", low=KIB, high=MIB),
     _server_setting("max_head_fields", low=1, high=10_000),
     _server_setting("max_held_bytes", low=MIB, high=2**63 - 1),

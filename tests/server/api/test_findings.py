@@ -10,6 +10,7 @@ import trio
 
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import open_site
+from topics.cli.settings import TABLE
 from topics.server.api.encoding import gunzip
 from topics.server.api.message import Answer, Head
 from topics.server.api.site import Site
@@ -139,3 +140,9 @@ async def test_a_page_size_of_any_length_is_clamped():
             assert (await ask(site, "GET", f"/v0/topics?page_size={size}")).status == 200, size[:40]
         for size in ("-1", "1.0", "x", ""):
             assert (await ask(site, "GET", f"/v0/topics?page_size={size}")).status == 400, size
+
+
+async def test_a_rate_of_bodies_is_at_least_a_byte_a_second():
+    assert (
+        TABLE["body_bytes_per_s"].low == 1
+    )  # the bound is a division: by 0, every body in two pieces was a 500
