@@ -153,6 +153,16 @@ def test_a_name_the_server_does_not_know_and_a_page_that_is_no_topics_server(
     assert len(answer.err.splitlines()) == 1
 
 
+@pytest.mark.rule("O2.24")
+def test_a_name_the_server_does_not_answer_to_says_what_to_do(call: Call, server: PrivateServer) -> None:
+    url = f"http://127.1:{server.port}"  # resolves to the server, and is none of its names
+    for command in (("ls",), ("put", "t")):
+        answer = call(*command, "--url", url, stdin=b"1\n")
+        assert (answer.code, len(answer.err.splitlines())) == (1, 1)
+        assert answer.err.startswith(f"topics: {url}: host: ")
+        assert "allowed_origins" in answer.err
+
+
 def test_a_key_file_is_read_and_never_shown(
     call: Call, server: PrivateServer, tmp_path: pathlib.Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 import topics
+from topics.client import Topic
 
 NOT_COMPARED = {
     "ts",
@@ -128,3 +130,21 @@ def test_embedded_store_and_server_agree(client: topics.Client, name: str, tmp_p
 
     for i, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert one == other, i
+
+
+@pytest.mark.parametrize(("embedded", "served"), [(topics.Store, topics.Client), (topics.Topic, Topic)])
+def test_every_method_of_the_embedded_store_has_a_twin_that_takes_the_same(
+    embedded: type, served: type
+) -> None:
+    public = [
+        name for name in vars(embedded) if not name.startswith("_") and callable(getattr(embedded, name))
+    ]
+    inner = (
+        {"append", "call", "read"} if embedded is topics.Store else set()
+    )  # what a store has for its own topics
+
+    assert len(public) - len(inner) > 5
+    for name in set(public) - inner:
+        there = inspect.signature(getattr(served, name)).parameters
+        for parameter, how in inspect.signature(getattr(embedded, name)).parameters.items():
+            assert there[parameter].default == how.default, (name, parameter)
