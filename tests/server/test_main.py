@@ -365,3 +365,37 @@ class TestFailing:
 
         assert code == 1
         assert "Planted: written to the disk" in noise
+
+
+class TestSettings:
+    """What the settings say reaches the planes."""
+
+    def raw(self, server: Process, request: bytes) -> bytes:
+        with server.connect() as connection:
+            connection.sendall(request)
+            return connection.makefile("rb").read()
+
+    @pytest.mark.rule("O3.1")
+    def test_the_limits_of_the_edge_are_settings(self, start, tmp_path):
+        (tmp_path / "topics.toml").write_text(
+            "max_head_bytes = 2048\nmax_head_fields = 5\nmax_body_bytes = 1000\nhead_timeout_ms = 200\n"
+            'idle_timeout_ms = 300\nallowed_origins = ["https://a.example"]\nauto_create = false\n'
+        )
+        server = start("--memory").ready()
+        get = b"GET /v0/health HTTP/1.1\r\nHost: localhost\r\n"
+        for path in (b"/v0/health", b"/"):
+            ask = b"GET %b HTTP/1.1\r\nHost: localhost\r\n" % path
+            assert b" 431 " in self.raw(server, ask + b"X: %b\r\n\r\n" % (b"x" * 2048))
+            assert b" 431 " in self.raw(server, ask + b"X: x\r\n" * 5 + b"\r\n")
+        assert b" 408 " in self.raw(server, get)
+        assert self.raw(server, get + b"\r\n").startswith(b"HTTP/1.1 200")  # and its end, after 300 ms
+        assert b" 200 " in self.raw(server, get + b"Origin: https://a.example\r\nConnection: close\r\n\r\n")
+        assert b" 403 " in self.raw(server, get + b"Origin: https://b.example\r\nConnection: close\r\n\r\n")
+        assert b" 413 " in self.raw(
+            server,
+            b"POST /v0/topics/t HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1001\r\nConnection: close\r\n\r\n",
+        )
+        status, fields = server.ask("POST", "/v0/topics/t", {"records": [{"data": 1}]})
+        assert (status, fields["error"]["code"]) == (404, "topic_not_found")
+        server.stop()

@@ -95,7 +95,7 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
         if settings.certfile is not None and settings.keyfile is not None:
             context = server_context(settings.certfile, settings.keyfile)
         site = make_site(settings, options)
-        hand_over = HandOver(site)
+        hand_over = HandOver(site, keep_alive_s=settings.idle_timeout_ms / 1000)
         listener = Listener(
             site,
             await bind(settings.host, settings.port),
@@ -271,6 +271,8 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             origins=origins,
             version=topics.__version__,
             held_bytes_max=settings.max_held_bytes,
+            head_bytes_max=settings.max_head_bytes,
+            head_fields_max=settings.max_head_fields,
             metric_topics_max=settings.max_metric_topics,
         ),
     )

@@ -40,6 +40,8 @@ class SiteOptions:
     origins: Origins = attrs.field(factory=Origins)
     version: str = ""
     held_bytes_max: int = 256 << 20
+    head_bytes_max: int = 32 * 1024
+    head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX
 
 

@@ -21,11 +21,9 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.server.api.message import Answer, Head, PeerGone
-from topics.server.api.site import Admitted, Site, too_large
+from topics.server.api.site import Admitted, Site, SiteOptions, too_large
 from topics.server.app.http2 import ENDED, GO_ON
 
-HEAD_BYTES_MAX: Final = 32 * 1024
-HEAD_FIELDS_MAX: Final = 100
 BODY_BYTES_PER_S: Final = 1024
 BODY_GRACE_S: Final = 10.0
 ANSWER_BYTES_PER_S: Final = 16 * 1024
@@ -101,7 +99,7 @@ class Exchange:
             if self._scope["method"] == "CONNECT":
                 message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
                 raise Rejected(Code.NOT_IMPLEMENTED, message)
-            admitted = site.admit(head_of(self._scope))
+            admitted = site.admit(head_of(self._scope, site.options))
             body = await self._body(admitted)
         except Rejected as error:
             return site.refuse(error)
@@ -164,7 +162,7 @@ class Exchange:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def head_of(scope: HTTPScope) -> Head:
+def head_of(scope: HTTPScope, options: SiteOptions) -> Head:
     """The head as the site takes it.
 
     Raises:
@@ -172,8 +170,9 @@ def head_of(scope: HTTPScope) -> Head:
     """
     fields = list(scope["headers"])
     # As HTTP/2 counts a header list (RFC 9113, 6.5.2); `host` is there once, from :authority.
+    fields_max, bytes_max = options.head_fields_max, options.head_bytes_max
     size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) + 32 for n, v in fields)
-    for what, count, most in (("fields", len(fields), HEAD_FIELDS_MAX), ("bytes", size, HEAD_BYTES_MAX)):
+    for what, count, most in (("fields", len(fields), fields_max), ("bytes", size, bytes_max)):
         if count > most:
             raise Rejected(Code.HEADERS_TOO_LARGE, f"head: more than the limit of {most} {what}", limit=most)
     headers: dict[bytes, bytes] = {}

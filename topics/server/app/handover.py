@@ -17,23 +17,24 @@ from hypercorn.trio.worker_context import WorkerContext
 from topics.server.api.edge import Edge
 from topics.server.api.site import Site
 from topics.server.app.connection import Connection
-from topics.server.app.exchange import HEAD_BYTES_MAX
 from topics.server.app.pages import make_app
 from topics.server.runtime.log import log
 
 KEEP_ALIVE_S: Final = 75
 READ_S: Final = 120
 STREAMS_MAX: Final = 1024
+HEAD_BYTES_MAX: Final = 32 * 1024
 
 
 class HandOver:
     """Takes connections over. One for a server; `drain` ends what it has taken."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, keep_alive_s: float = KEEP_ALIVE_S) -> None:
         self._app = ASGIWrapper(make_app(site))
         self._context = WorkerContext(None)
-        self._http2 = http2_config()
-        self._http1 = http1_config()
+        self._http2 = http2_config(site.options.head_bytes_max)
+        self._http1 = http1_config(site.options.head_bytes_max)
+        self._http1.keep_alive_timeout = self._http2.keep_alive_timeout = keep_alive_s
         self._live: set[Connection] = set()
 
     async def __call__(self, edge: Edge, unread: bytes, http2: bool, *, secure: bool = False) -> None:  # noqa: FBT001 -- the data plane's signature
@@ -57,20 +58,20 @@ class HandOver:
             connection.end_at_rest()
 
 
-def http2_config() -> Config:
+def http2_config(head_bytes_max: int = HEAD_BYTES_MAX) -> Config:
     """HTTP/2. Flow-control windows are h2's: 64 KiB a stream and a connection, given back as the body is read."""
     config = _config()
     config.h2_max_concurrent_streams = STREAMS_MAX
-    config.h2_max_header_list_size = HEAD_BYTES_MAX
+    config.h2_max_header_list_size = head_bytes_max
     config.h2_max_inbound_frame_size = 1 << 14
     return config
 
 
-def http1_config() -> Config:
+def http1_config(head_bytes_max: int = HEAD_BYTES_MAX) -> Config:
     """HTTP/1.1: one request a connection."""
     config = _config()
     config.keep_alive_max_requests = 1
-    config.h11_max_incomplete_size = HEAD_BYTES_MAX + 4
+    config.h11_max_incomplete_size = head_bytes_max + 4
     return config
 
 

@@ -62,7 +62,7 @@ class Door(TrioASGIHTTPConnection):
     def _refusal(self, site: Site) -> Rejected | None:
         """Why this page is not for this client: its method, or where it comes from (http-api 2)."""
         try:
-            head = head_of(self.scope)
+            head = head_of(self.scope, site.options)
             if head.method not in (b"GET", b"HEAD"):
                 method = head.method[:20].decode("latin-1")
                 raise Rejected(

@@ -160,7 +160,7 @@ class Connection:
         """A client on a connection mostly sends one head again and again: the last one is remembered."""
         if self._last is not None and self._last[0] == text:
             return self._last[1]
-        wire = parse_head(text, secure=self._secure)
+        wire = parse_head(text, secure=self._secure, fields_max=self.site.options.head_fields_max)
         if len(text) <= _REMEMBERED_MAX:
             self._last = (text, wire)
         return wire
@@ -198,7 +198,7 @@ class Connection:
                 searched = 0
                 empty_lines += 1
             try:
-                end = find_end(buffer, searched)
+                end = find_end(buffer, searched, self.site.options.head_bytes_max)
             except Rejected as refused:
                 await self._end(self.site.refuse(refused))
                 return None

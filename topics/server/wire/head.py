@@ -61,20 +61,20 @@ class _Fields:
         )  # httptools leaves what is behind (RFC 9112 5.1)
 
 
-def find_end(buffer: bytearray, searched: int) -> int:
+def find_end(buffer: bytearray, searched: int, bytes_max: int = HEAD_BYTES_MAX) -> int:
     """Where the head ends (behind its empty line), -1 if it has not come yet. `searched`: bytes looked at before.
 
     Raises:
         Rejected: headers_too_large, invalid_request.
     """
-    at = buffer.find(_END, max(searched - 3, 0), HEAD_BYTES_MAX)
+    at = buffer.find(_END, max(searched - 3, 0), bytes_max)
     if at >= 0:
         return at + 4
-    if len(buffer) > HEAD_BYTES_MAX:
+    if len(buffer) > bytes_max:
         raise Rejected(
             Code.HEADERS_TOO_LARGE,
-            f"head: more than the limit of {HEAD_BYTES_MAX} bytes",
-            limit=HEAD_BYTES_MAX,
+            f"head: more than the limit of {bytes_max} bytes",
+            limit=bytes_max,
         )
     if buffer == b"\r":
         return -1  # maybe of an empty line before a request
@@ -83,7 +83,7 @@ def find_end(buffer: bytearray, searched: int) -> int:
     return -1
 
 
-def parse_head(text: bytes, *, secure: bool) -> WireHead:
+def parse_head(text: bytes, *, secure: bool, fields_max: int = HEAD_FIELDS_MAX) -> WireHead:
     """A whole head, its empty line included.
 
     Raises:
@@ -102,11 +102,11 @@ def parse_head(text: bytes, *, secure: bool) -> WireHead:
             "head",
             "a field is NAME: VALUE on one line, without control characters or a space before the colon",
         )
-    if text.count(b"\r\n") - 2 > HEAD_FIELDS_MAX:
+    if text.count(b"\r\n") - 2 > fields_max:
         raise Rejected(
             Code.HEADERS_TOO_LARGE,
-            f"head: more than the limit of {HEAD_FIELDS_MAX} fields",
-            limit=HEAD_FIELDS_MAX,
+            f"head: more than the limit of {fields_max} fields",
+            limit=fields_max,
         )
     found = _Fields()
     if _METHOD.fullmatch(line[1]) is not None:
