@@ -9,7 +9,8 @@ import io
 import re
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -68,6 +69,12 @@ class Peer:
                 if step is not None:
                     with suppress(ConnectionError):  # a client may leave in the middle
                         connection.sendall(step.replace(b"\r\n", b"\r\nconnection: close\r\n", 1))
+
+    @contextmanager
+    def started(self) -> Iterator[Self]:
+        """Started, to be ended by hand."""
+        self._thread.start()
+        yield self
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -16,7 +16,7 @@ import pytest
 import topics
 from tests.client.peer import Peer, Time, answer, error
 from topics.client import Trouble, Unreachable
-from topics.client.patience import Patience
+from topics.client.patience import Pace, Patience
 
 WRITTEN = answer(
     200,
@@ -50,6 +50,34 @@ def test_each_write_has_a_key_of_its_own_unless_one_is_given() -> None:
     assert first["idempotency_key"] != second["idempotency_key"]
     assert "create" not in first  # whether a write creates is the server's to say, unless the caller does
     assert (third["idempotency_key"], third["expected_head"], third["create"]) == ("mine", 7, False)
+
+
+@pytest.mark.parametrize(
+    "then", [error(503, "not_ready", "retry-after: 20"), answer(503, b"<html>proxy</html>")]
+)
+def test_a_write_that_may_have_arrived_is_unknown_whatever_comes_after(then: bytes) -> None:
+    with Peer(None, then) as peer, client(peer.url) as store, pytest.raises(Unreachable) as lost:
+        store.topic("t").put(1)
+
+    assert lost.value.sent is True
+    assert len(str(lost.value.detail["idempotency_key"])) == 24
+    assert len(peer.requests) >= 2
+
+
+def test_a_write_that_was_lost_and_finds_nobody_afterwards_is_unknown_too() -> None:
+    peer = Peer(None)
+    time = Time()
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if len(time.slept) == 1:
+            peer.__exit__(None, None, None)
+
+    store = topics.Client(peer.url, pace=Pace(now_s=lambda: time.now, sleep=sleep, chance=lambda: 0.0))
+    with peer.started(), store, pytest.raises(Unreachable) as lost:
+        store.topic("t").put(1)
+
+    assert (lost.value.reason, lost.value.sent) == (Trouble.REFUSED, True)
 
 
 def test_a_delete_that_may_have_arrived_is_not_repeated() -> None:
@@ -125,6 +153,7 @@ def test_a_server_that_answered_before_is_waited_for_longer() -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
+        (answer(200, b"no gzip", "content-encoding: gzip"), "its answer cannot be read"),
         (answer(200, b"<html>hello</html>"), "answered what is not of its form"),
         (answer(200, b'{"topic":"t"}'), "answered what is not of its form"),
         (answer(404, b"<html>nope</html>"), "answered 404 with '<html>nope"),
@@ -159,6 +188,15 @@ def test_codes_that_only_a_newer_server_knows_are_told_by_their_status() -> None
             found.append((refused.value.code.value, refused.value.detail["server_code"]))
 
     assert found == [("forbidden", "unauthorized"), ("invalid_request", "wrong_type"), ("internal", "odd")]
+
+
+@pytest.mark.parametrize("host", ["a" * 300, "x" * 60 + "." + "y" * 70, "nowhere.invalid", "a..b"])
+def test_a_host_that_there_is_not_is_one_line(host: str) -> None:
+    with pytest.raises(topics.TopicsError) as found:
+        client(f"http://{host}:4000").list()
+
+    assert "\n" not in str(found.value)
+    assert isinstance(found.value, Unreachable | topics.Rejected)
 
 
 def test_an_answer_without_end_is_cut_off() -> None:

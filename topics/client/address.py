@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import attrs
+import httpx
 
 from topics.kernel.errors import invalid
 
@@ -45,4 +46,9 @@ def parse_address(given: str) -> Address:
         raise invalid("url", f"{text[:80]!r} has more than scheme, host, port and path; give it {_FORM}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
-    return Address(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", parts.scheme == "https")
+    url = f"{parts.scheme}://{place}{parts.path.rstrip('/')}"
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise invalid("url", f"{text[:80]!r} is no URL ({error}); give it {_FORM}") from None
+    return Address(url, parts.scheme == "https")

@@ -18,7 +18,7 @@ import httpx
 import topics
 from topics.client.address import Address
 from topics.client.patience import Pace, Patience, retry_after_s
-from topics.client.trouble import Trouble, Unreachable, answered, not_topics, unreachable
+from topics.client.trouble import Trouble, Unreachable, answered, not_topics, unanswered, unreachable
 from topics.kernel.errors import Code, Rejected, TopicsError, invalid
 from topics.kernel.limits import MIB
 
@@ -87,7 +87,7 @@ class Transport:
             Unreachable: no answer, or none of ours.
         """
         pace = self._pace
-        started, attempts = pace.now_s(), 0
+        started, attempts, is_open = pace.now_s(), 0, False
         while True:
             error: TopicsError
             try:
@@ -96,13 +96,14 @@ class Transport:
                 error, after_s = failure, 0.0
                 again = failure.reason not in (Trouble.TLS, Trouble.NOT_TOPICS)
                 again = again and (request.repeatable or not failure.sent)
+                is_open = failure.sent = failure.sent or is_open
             except _Later as later:
                 error, after_s = later.error, later.after_s
                 again = request.repeatable or error.code in _SAFE
             attempts += 1
             wait_s = self._wait_s(attempts, started, after_s) if again else None
             if wait_s is None:
-                raise error
+                raise unanswered(error, self.url) if is_open and request.writes else error
             pace.sleep(wait_s)
 
     def _wait_s(self, attempts: int, started: float, after_s: float) -> float | None:
@@ -133,6 +134,10 @@ class Transport:
                 answer.close()
         except httpx.TransportError as error:
             raise unreachable(error, self.url) from error
+        except httpx.RequestError as error:
+            raise not_topics(self.url, f"its answer cannot be read ({error})") from error
+        except UnicodeError as error:  # of a host name, on its way to the resolver
+            raise Unreachable(Trouble.NAME, self.url, f"is no host name ({error})", sent=False) from error
         except RuntimeError as error:
             if not self._http.is_closed:
                 raise

@@ -86,6 +86,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def unanswered(error: TopicsError, url: str) -> TopicsError:
+    """The end of a write that may have arrived once: what came later ("not now") says nothing about that attempt."""
+    if not isinstance(error, Rejected):
+        return error
+    return Unreachable(Trouble.LOST, url, f"{_WORDS[Trouble.LOST]}, and then: {error.message}", sent=True)
+
+
 def not_topics(url: str, why: str) -> Unreachable:
     """An answer that no server of ours gives."""
     return Unreachable(
@@ -118,7 +125,9 @@ def answered(status: int, body: bytes, *, url: str, writes: bool) -> TopicsError
     code = _code(error.code, status)
     detail = error.detail if code == error.code else error.detail | {"server_code": error.code}
     if writes and code in (Code.INTERNAL, Code.STORAGE_READ_ONLY):
-        return Fatal(error.message, **_free(detail))
+        fatal = Fatal(error.message, **_free(detail))
+        fatal.code = code
+        return fatal
     return Rejected(code, error.message, **_free(detail))
 
 
