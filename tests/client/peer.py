@@ -99,10 +99,10 @@ class Time:
         self.now = 0.0
         self.slept: list[float] = []
 
-    def sleep(self, seconds: float) -> None:
+    def go_on(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
 
     @property
     def pace(self) -> Pace:
-        return Pace(now_s=lambda: self.now, sleep=self.sleep, chance=lambda: 0.0)
+        return Pace(now_s=lambda: self.now, sleep=self.go_on, chance=lambda: 0.0)

@@ -68,12 +68,12 @@ def test_a_write_that_was_lost_and_finds_nobody_afterwards_is_unknown_too() -> N
     peer = Peer(None)
     time = Time()
 
-    def sleep(seconds: float) -> None:
-        time.sleep(seconds)
+    def wait(seconds: float) -> None:
+        time.go_on(seconds)
         if len(time.slept) == 1:
             peer.__exit__(None, None, None)
 
-    store = topics.Client(peer.url, pace=Pace(now_s=lambda: time.now, sleep=sleep, chance=lambda: 0.0))
+    store = topics.Client(peer.url, pace=Pace(now_s=lambda: time.now, sleep=wait, chance=lambda: 0.0))
     with peer.started(), store, pytest.raises(Unreachable) as lost:
         store.topic("t").put(1)
 
