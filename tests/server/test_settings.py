@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from topics.cli.settings import TABLE
 from topics.kernel.errors import Rejected
 from topics.server.settings import ServerSettings, parse_origins
 
@@ -66,3 +68,19 @@ def test_origins_and_host_names_are_told_apart() -> None:
 def test_what_is_no_origin_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="origins such as"):
         parse_origins(text)
+
+
+@pytest.mark.rule("O3.3")
+def test_the_page_has_every_setting_with_its_default_and_every_event() -> None:
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z_0-9]+)` \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+
+    assert [(key, default) for key, default, _ in rows] == [
+        (setting.key, setting.shown(setting.default)) for setting in TABLE.values()
+    ]
+    for source in (root / "topics" / "server").rglob("*.py"):
+        for event in re.findall(
+            r'\blog\.(?:info|warning|error|exception)\(\s*"([a-z._]+)"', source.read_text()
+        ):
+            assert f"`{event}`" in page or source.name == "log.py", (event, source)
