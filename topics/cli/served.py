@@ -88,10 +88,14 @@ class Tail:
 
     def told_once(self, rows: list[bytes]) -> int:
         """How many of the rows it was given at their seq, exactly once, in order."""
-        expected = zip(range(1, len(rows) + 1), rows, strict=True)
-        found = zip(self.seqs, self.raws, strict=True)
-        same = sum(one == other for one, other in zip(found, expected, strict=False))
-        return same - max(len(self.seqs) - len(rows), 0)
+        return told_once(self.seqs, self.raws, rows)
+
+
+def told_once(seqs: list[int], raws: list[bytes], rows: list[bytes]) -> int:
+    """How many rows stand at their seq, counted from 1; what comes beyond them is taken off."""
+    expected = zip(range(1, len(rows) + 1), rows, strict=True)
+    same = sum(one == other for one, other in zip(zip(seqs, raws, strict=True), expected, strict=False))
+    return same - max(len(seqs) - len(rows), 0)
 
 
 class Writers:
