@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import pathlib
 import signal
 import socket
@@ -60,7 +61,7 @@ def shown(answer: Any, topic: str) -> tuple[int, list[Any], str]:
     """Code, output without what time decides, and the error."""
     lines = []
     for line in answer.out.decode().replace(topic, "T").splitlines():
-        value = json.loads(line) if line.startswith("{") else line
+        value = json.loads(line) if line.startswith("{") else re.sub(r"in [\d.]+ s\b", "in N s", line)
         if isinstance(value, dict):
             value = {name: one for name, one in value.items() if name not in OF_THE_MOMENT}
         lines.append(value)
