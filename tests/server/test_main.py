@@ -11,10 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import h2.config
+import h2.connection
+import h2.settings
 import pytest
 
 import topics
-from tests.server.process import CERTIFICATES, Process
+from tests.server.process import CERTIFICATES, Process, trusting
 
 DRAIN_S = 2.0
 PLANTED = str(pathlib.Path(__file__).parent / "planted.py")
@@ -274,6 +277,45 @@ class TestDraining:
         assert all(each in kept for each in acknowledged)
         assert len(acknowledged) >= 50
 
+    @pytest.mark.rule("A4.3")
+    @pytest.mark.parametrize("speech", ["http/1.1 over tls", "h2", "h2 over tls", "tls, no handshake"])
+    def test_no_speech_holds_a_drain_up(self, start, speech):
+        """A peer that reads one byte of large answers and then no more."""
+        secure = "tls" in speech
+        files = (
+            ("--certfile", CERTIFICATES / "one.pem", "--keyfile", CERTIFICATES / "one.key") if secure else ()
+        )
+        context = trusting("one") if secure else None
+        server = start("--memory", *files, TOPICS_DRAIN_MS=str(int(DRAIN_S * 1000))).ready()
+        for _ in range(10):
+            records = [{"data": "x" * 100_000}] * 10
+            assert server.ask("POST", "/v0/topics/big", {"records": records}, context=context)[0] in (
+                200,
+                201,
+            )
+        ask = json.dumps({"limit": 1000, "max_batch_bytes": 8 << 20}).encode()
+        with ExitStack() as stack:
+            deaf = stack.enter_context(server.connect())
+            if "no handshake" not in speech:
+                if context is not None:
+                    context.set_alpn_protocols([speech.partition(" ")[0]])
+                    deaf = stack.enter_context(context.wrap_socket(deaf, server_hostname="localhost"))
+                if speech.startswith("h2"):
+                    deaf.sendall(h2_requests(ask, 5))
+                else:
+                    head = b"POST /v0/topics/big/diff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    deaf.sendall((head + b"Content-Length: %d\r\n\r\n%b" % (len(ask), ask)) * 5)
+                seen = b""
+                while len(seen) < 1000:
+                    seen += deaf.recv(1000)
+            before = time.monotonic()
+            code, _, noise = server.end(signal.SIGTERM)
+            took_s = time.monotonic() - before
+
+        assert (code, noise) == (0, "")
+        assert took_s < DRAIN_S + 0.5
+        assert server.events[-1]["forced"] == (0 if "no handshake" in speech else 1)
+
     def test_a_long_poll_is_answered_when_the_drain_begins(self, start):
         server = start("--memory", TOPICS_DRAIN_MS="30000").ready()
         server.append("t", 1)
@@ -291,6 +333,23 @@ class TestDraining:
         assert code == 0
         assert answer.startswith(b"HTTP/1.1 200")
         assert server.events[-1]["forced"] == 0
+
+
+def h2_requests(body: bytes, count: int) -> bytes:
+    """What a client sends that asks so often for large answers, and leaves them room to come."""
+    client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    client.local_settings[h2.settings.SettingCodes.INITIAL_WINDOW_SIZE] = 1 << 28
+    client.initiate_connection()
+    client.increment_flow_control_window(1 << 28)
+    for _ in range(count):
+        stream = client.get_next_available_stream_id()
+        fields = {
+            ":method": "POST", ":path": "/v0/topics/big/diff", ":scheme": "http", ":authority": "localhost",
+            "content-type": "application/json", "content-length": str(len(body)),
+        }  # fmt: skip
+        client.send_headers(stream, list(fields.items()))
+        client.send_data(stream, body, end_stream=True)
+    return bytes(client.data_to_send())
 
 
 def write(server: Process, acknowledged: list[list[int]], me: int, enough: threading.Event) -> None:
