@@ -27,7 +27,7 @@ def test_the_limit_holds_while_a_body_unfolds():
 )
 def test_what_is_not_gzip_is_refused(broken: bytes):
     with pytest.raises(Rejected, match="gzip"):
-        gunzip(broken, 100_000)
+        gunzip(body, 100_000)
 
 
 def test_every_cut_of_a_gzip_body_is_refused():
