@@ -22,10 +22,10 @@ def test_the_limit_holds_while_a_body_unfolds():
         gunzip(bomb, 1000)
 
 
-@pytest.mark.parametrize(
-    "broken", [b"not gzip", gzip.compress(b"a" * 5000)[:-9], gzip.compress(b"abc") + b"x"]
-)
-def test_what_is_not_gzip_is_refused(broken: bytes):
+@pytest.mark.parametrize("broken", ["text", "cut", "more behind"])
+def test_what_is_not_gzip_is_refused(broken: str):
+    whole = gzip.compress(b"a" * 5000)
+    body = {"text": b"not gzip", "cut": whole[:-9], "more behind": whole + b"x"}[broken]
     with pytest.raises(Rejected, match="gzip"):
         gunzip(body, 100_000)
 
