@@ -6,7 +6,7 @@ Every disk path is relative to the data directory and written with `/`; no name 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 
@@ -86,4 +86,21 @@ class Disk(Protocol):
 
     def free_bytes(self) -> int:
         """Free space for this process on the file system."""
+        ...
+
+
+class Journal(Protocol):
+    """A durable sequence of byte strings, appended to and read from its beginning. A replicated store keeps one."""
+
+    def append(self, items: Sequence[bytes]) -> None:
+        """Add the items, all or none; they are on stable storage when the call returns.
+
+        Raises:
+            Rejected: nothing was written.
+            Fatal: the write failed; whether the items are there is known after the next opening.
+        """
+        ...
+
+    def read(self) -> Iterator[bytes]:
+        """Every item in the order of its appending."""
         ...
