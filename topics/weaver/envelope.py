@@ -1,0 +1,74 @@
+"""What travels and what is stored: the body of an intention and its author's signature, as 64 + n bytes.
+
+The body stays as it came, so its hash is the same everywhere. `accept` is the one gate (replication 5.2): signature,
+store, limits. Who may be a peer is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.crypto.hashing import blake3
+from topics.crypto.keys import SIGNATURE_SIZE, KeyPair
+from topics.crypto.keys import verify as verify_strict
+from topics.kernel.errors import Corrupt, invalid
+from topics.weaver.intention import SMALLEST, Intention, check_limits, decode, sign
+from topics.weaver.bounds import Bounds
+
+
+class Envelope(NamedTuple):
+    """Body and signature; compared by value."""
+
+    body: bytes
+    signature: bytes
+
+    def encode(self) -> bytes:
+        """Signature, then body."""
+        assert len(self.signature) == SIGNATURE_SIZE
+        return self.signature + self.body
+
+    @classmethod
+    def decode(cls, data: bytes) -> Envelope:
+        """Cut apart. Whether the body is an intention is `intention.decode`'s to say.
+
+        Raises:
+            Corrupt: too short for both.
+        """
+        if len(data) < SIGNATURE_SIZE + SMALLEST:
+            raise Corrupt(
+                f"envelope: {len(data)} bytes, a signature and an intention need {SIGNATURE_SIZE + SMALLEST}"
+            )
+        return cls(data[SIGNATURE_SIZE:], data[:SIGNATURE_SIZE])
+
+    @classmethod
+    def sealed(cls, key: KeyPair, body: bytes) -> Envelope:
+        """The body with its author's signature."""
+        return cls(body, sign(key, body))
+
+
+class Accepted(NamedTuple):
+    """An envelope that passed the gate, its hash and its fields. `linked`: trusted by hash links (replication 5.7),
+    its own signature was not looked at.
+    """
+
+    hash: bytes
+    intention: Intention
+    envelope: Envelope
+    linked: bool = False
+
+
+def accept(envelope: Envelope, store_id: bytes, bounds: Bounds, *, linked: bool = False) -> Accepted:
+    """Let the envelope in, or say why not.
+
+    Raises:
+        Corrupt: the body is no intention.
+        Rejected: another store's, too large, or not signed by its author.
+    """
+    intention = decode(envelope.body)
+    if intention.store_id != store_id:
+        raise invalid("store_id", f"{intention.store_id.hex()} is another store, this is {store_id.hex()}")
+    check_limits(intention, bounds)
+    name = blake3(envelope.body)
+    if not linked and not verify_strict(intention.author, name, envelope.signature):
+        raise invalid("signature", f"not that of author {intention.author.hex()} over {name.hex()}")
+    return Accepted(name, intention, envelope, linked)
