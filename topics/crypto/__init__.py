@@ -1,0 +1,1 @@
+"""Hashes, keys and identifiers on the libraries that know how: nothing here invents cryptography."""
