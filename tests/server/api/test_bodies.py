@@ -164,3 +164,74 @@ def test_a_write_may_bring_the_config_of_the_topic_it_creates(extra: bytes):
     config = decode(body).command.config
 
     assert (config.durability.value, config.cap_records) == ("fsync", 8)
+
+
+texts = st.sampled_from([None, "", "a", "b", "é", "x" * 300])
+metas = st.sampled_from(
+    [
+        b"null", b"{}", b'{"a":"b"}', b'{"a": "b"}', b'{"a":"b","a":"c"}', b'{"$a":"b"}', b'{"\\u0024a":"b"}',
+        b'{"_topics.a":"b"}', b'{"a":"$b"}', b'{"a":1}', b'"a"', b'{"a":"\\u00e9"}', '{"a":"é"}'.encode(),
+        b'{"a":%b}' % (b"[" * 202 + b"]" * 202), b'{"a":%b}' % (b"[" * 198 + b"]" * 198),
+        b'{"a":"%b"}' % (b"x" * 300),
+    ]
+)  # fmt: skip
+
+
+def outcome(body: bytes) -> object:
+    try:
+        columns = decode(body, meta_bytes=100).command.records
+    except Rejected as refused:
+        return refused.message, refused.detail
+    return [list(getattr(columns, name) or []) for name in ("data", "tag", "node", "meta")]
+
+
+@pytest.mark.rule("H4.1")
+@given(st.lists(st.tuples(texts, texts, st.none() | metas), min_size=1, max_size=4), st.booleans())
+def test_a_field_that_nobody_knows_changes_nothing(rows, with_config):
+    """A write with nothing but labels has a decoder of its own; whatever it takes or refuses, the other does too."""
+
+    def body(extra: bytes) -> bytes:
+        records = []
+        for tag, node, meta in rows:
+            labels = json.dumps({"tag": tag, "node": node}, ensure_ascii=False).encode()[1:-1]
+            records.append(b'{"data":1,%b%b}' % (labels, b"" if meta is None else b',"meta":' + meta))
+        config = b',"config":{}' if with_config else b""
+        return b'{"records":[%b]%b%b}' % (b",".join(records), config, extra)
+
+    assert outcome(body(b"")) == outcome(body(b',"unknown":1'))
+
+
+@pytest.mark.parametrize("place", ["meta", "config"])
+def test_nesting_around_labelled_payloads_is_bounded(place: str):
+    deep = b'{"a":%b}' % (b"[" * 300 + b"]" * 300)
+    inner = b'{"records":[{"data":1,"tag":"t"%b}]%b}'
+    with pytest.raises(Rejected, match="body: nests deeper than 200"):
+        decode(inner % ((b',"meta":' + deep, b"") if place == "meta" else (b"", b',"config":' + deep)))
+
+
+names = st.sampled_from(["a", "b", "$a", "_topics.a", "é", "", "_", 'x"$'])
+spelled = st.tuples(
+    st.dictionaries(names, names, max_size=3), st.sampled_from([(",", ":"), (", ", ": ")]), st.booleans()
+)
+
+
+@pytest.mark.rule("H4.1")
+@given(st.lists(spelled, min_size=1, max_size=5), st.integers(1, 3), st.integers(4, 40))
+def test_metas_are_stored_as_the_embedded_store_spells_them(given_metas, keys_max, bytes_max):
+    limits = Limits(meta_keys=keys_max, meta_bytes=bytes_max)
+    spellings = [json.dumps(meta, separators=by, ensure_ascii=a) for meta, by, a in given_metas]
+    body = b'{"records":[%b]}' % b",".join(b'{"data":1,"meta":%b}' % text.encode() for text in spellings)
+
+    def taken(take):
+        try:
+            return [bytes(meta) for meta in take().meta or []]
+        except Rejected as refused:
+            return refused.message
+
+    theirs = taken(
+        lambda: take_records(
+            [{"data": 1, "meta": meta} for meta, _, _ in given_metas], node=None, limits=limits
+        )
+    )
+    ours = taken(lambda: decode_write("t", body, limits, auto_create=True).command.records)
+    assert ours == theirs or not any(theirs)

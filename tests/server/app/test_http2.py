@@ -7,7 +7,9 @@ import trio.testing
 
 from tests.server.app.h2peer import HOST, JSON, H2Peer, Reply, serving
 from tests.server.wire.places import open_site
+from topics.kernel.limits import Limits
 from topics.server.api.call import Call
+from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
 from topics.server.app.handover import HandOver
@@ -256,6 +258,24 @@ async def test_bytes_held_are_bounded_and_given_back():
         peer.h2.reset_stream(slow)
         await peer.flush()
         await peer.get(b"GET", b"/v0/health")
+        assert site.held_bytes == 0
+
+
+async def test_a_body_is_held_as_it_comes_and_refused_in_the_middle_if_it_does_not_fit():
+    length = (b"content-length", b"%d" % (4 * STEP_BYTES))
+    async with (
+        open_site(limits=Limits(), held_bytes_max=3 * STEP_BYTES) as site,
+        serving(site) as served,
+    ):
+        peer = await served.h2()
+        stream = await peer.ask(b"POST", b"/v0/topics/a", b"{", JSON, length, ends=False)
+        await peer.get(b"GET", b"/v0/health")
+        assert site.held_bytes == STEP_BYTES
+        await peer.send_body(stream, b" " * (3 * STEP_BYTES), ends=False)
+
+        reply = await peer.reply(stream)
+        assert (reply.status, reply.code) == (429, "throttled")
+        assert (await peer.get(b"GET", b"/v0/health")).status == 200
         assert site.held_bytes == 0
 
 

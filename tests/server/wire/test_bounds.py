@@ -11,7 +11,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.server.wire.places import alone, begun, new_site, open_site
 from tests.server.wire.playing import Client, byte_by_byte, pass_time, play, play_every_way, whole
 from tests.transcripts.steps import CLOSED, EOF, KEPT, READ, answer, case, chunk, chunked, get, post, raw
-from topics.kernel.limits import KIB, Limits
+from topics.kernel.limits import KIB, MIB, Limits
+from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Body, Route
 from topics.server.runtime.log import LEVEL_DEFAULT, log
@@ -243,19 +244,19 @@ async def test_the_answer_to_a_refused_body_arrives_although_the_body_follows(mo
 @pytest.mark.rule("H1.49", "H1.33")
 async def test_a_body_that_does_not_fit_into_what_may_be_held_is_refused_unread(mock_clock):
     async with open_site(held_bytes_max=3000) as site:
-        site.hold(2000)
+        site.requests.hold(2000)
         refused = answer("429 throttled", retry_after="1", connection="close")
         seen = await play_every_way(site, case("full", post(b"{" + b" " * 1000 + b"}"), refused, end=CLOSED))
         assert seen[0].error["detail"] == {"limit": "requests_held_bytes", "max": 3000}
         await play_every_way(site, case("fits", post(b"{" + b" " * 900 + b"}"), "404", end=KEPT))
         chunks = chunked(chunk(b"{" + b" " * 900), chunk(b" " * 200))
         await play_every_way(site, case("chunks", chunks, refused, end=CLOSED))
-        site.release(2000)
+        site.requests.release(2000)
         await play_every_way(site, case("room again", post(b"{" + b" " * 1000 + b"}"), "404", end=KEPT))
 
 
 @pytest.mark.rule("H1.49")
-async def test_a_body_on_its_way_holds_its_length_and_gives_it_back_however_it_ends(mock_clock):
+async def test_a_small_body_on_its_way_holds_its_length_and_gives_it_back_however_it_ends(mock_clock):
     async with open_site(held_bytes_max=5000) as site:
         async with connected(site) as client, connected(site) as other:
             await client.send(post(b"", length=b"4000"))
@@ -265,11 +266,75 @@ async def test_a_body_on_its_way_holds_its_length_and_gives_it_back_however_it_e
         assert site.held_bytes == 0
         async with connected(site) as client:
             await client.send(post(b"", length=b"4000"))
-            await pass_time(10)
+            await pass_time(9)
             assert site.held_bytes == 4000
-            await pass_time(2)
+            await pass_time(3)
             assert (await client.answer()).status == 408
         assert site.held_bytes == 0
+
+
+LARGE = Limits(body_bytes=64 * MIB)
+
+
+@pytest.mark.rule("H1.49")
+async def test_who_announces_much_and_sends_little_holds_little(mock_clock):
+    async with open_site(limits=LARGE) as site:
+        async with (
+            connected(site) as one,
+            connected(site) as two,
+            connected(site) as three,
+            connected(site) as four,
+        ):
+            for slow in (one, two, three, four):
+                await slow.send(post(b"{", length=b"%d" % (64 * MIB)))
+            await wait_all_tasks_blocked()
+            assert site.held_bytes == 4 * STEP_BYTES
+            async with connected(site) as other:
+                await ask(other, post(b"{" + b" " * 1_000_000 + b"}"), status=404)
+            assert site.held_bytes == 4 * STEP_BYTES
+        assert site.held_bytes == 0
+
+
+@pytest.mark.rule("H1.49")
+async def test_a_large_body_is_held_as_it_comes(mock_clock):
+    async with open_site(limits=LARGE) as site, connected(site) as client:
+        length = 5 * STEP_BYTES
+        await client.send(post(b"", length=b"%d" % length))
+        came, held = 0, []
+        while came < length - 1000:
+            await client.send(b" " * 1000)
+            came += 1000
+            await wait_all_tasks_blocked()
+            held.append(site.held_bytes)
+            assert came < site.held_bytes <= min(came + STEP_BYTES + 1, length)
+        assert len(set(held)) == 5, "not in steps"
+        await client.send(b" " * (length - came - 2) + b"{}")
+        assert (await client.answer()).status == 404
+        assert site.held_bytes == 0
+
+
+@pytest.mark.rule("H1.49", "H1.33")
+async def test_a_body_that_does_not_fit_any_more_is_refused_in_the_middle_and_its_room_is_given_back(
+    mock_clock,
+):
+    async with open_site(limits=LARGE, held_bytes_max=3 * STEP_BYTES) as site, connected(site) as client:
+        await client.send(post(b"", length=b"%d" % (4 * STEP_BYTES)))
+        await client.send(b" " * STEP_BYTES)
+        await wait_all_tasks_blocked()
+        assert site.held_bytes == 2 * STEP_BYTES
+        await client.send(b" " * 2 * STEP_BYTES)
+        await wait_all_tasks_blocked()
+
+        refused = await client.answer()
+        assert (refused.status, refused.code) == (429, "throttled")
+        assert refused.error["detail"] == {"limit": "requests_held_bytes", "max": 3 * STEP_BYTES}
+        assert refused.headers["connection"] == "close"
+        assert site.held_bytes == 0, "the answer is out, and the body is still kept"
+        await client.end()
+        assert not client.ended.is_set(), "closed at once: bytes under way would take the answer back"
+        await client.send(b" " * STEP_BYTES)
+        await wait_all_tasks_blocked()
+        assert client.ended.is_set()
 
 
 # Phases of the site.

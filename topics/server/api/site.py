@@ -19,6 +19,7 @@ from topics.kernel.limits import Limits
 from topics.server.api import encoding
 from topics.server.api.call import Call, not_found
 from topics.server.api.errors import error_answer
+from topics.server.api.memory import Account
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.origins import Origins
 from topics.server.api.routes import Body, Route, RouteTable
@@ -76,8 +77,8 @@ class Site:
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
         self.bugs = 0
         self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
+        self.requests = Account("requests_held_bytes", "requests", options.held_bytes_max)
         self._runtime: Runtime | None = None
-        self._held_bytes = 0
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
     # Phases.
@@ -108,30 +109,10 @@ class Site:
     def is_ready(self) -> bool:
         return self._runtime is not None and not self.draining
 
-    # Bytes of requests held in memory.
-
-    def hold(self, size: int) -> None:
-        """Account for `size` bytes about to be read. Pair with `release`.
-
-        Raises:
-            Rejected: throttled; the body is not read.
-        """
-        if self._held_bytes + size > self.options.held_bytes_max:
-            raise Rejected(
-                Code.THROTTLED,
-                f"requests hold {self._held_bytes} bytes of memory; retry",
-                limit="requests_held_bytes",
-                max=self.options.held_bytes_max,
-            )
-        self._held_bytes += size
-
-    def release(self, size: int) -> None:
-        self._held_bytes -= size
-        assert self._held_bytes >= 0
-
     @property
     def held_bytes(self) -> int:
-        return self._held_bytes
+        """Of requests, in memory."""
+        return self.requests.size
 
     # Requests.
 
@@ -190,7 +171,7 @@ class Site:
                     check_media_type(head)
                 if b"content-encoding" in head.headers:
                     body = await encoding.decoded(head, body, admitted.body_max, self._unfolding)
-                    self.hold(len(body))
+                    self.requests.hold(len(body))
                     unfolded = len(body)
             call = Call(self, head, admitted.params, body, peer, admitted.started)
             answer = await route.handler(call)
@@ -201,7 +182,7 @@ class Site:
         except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
             answer = self.failed(bug, route.name)
         finally:
-            self.release(unfolded)
+            self.requests.release(unfolded)
         self.counts[route.name, answer.status] += 1
         if b"accept-encoding" in head.headers:
             answer = await encoding.encoded(head, answer)

@@ -20,6 +20,7 @@ import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from topics.kernel.errors import Code, Rejected, invalid
+from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head, PeerGone
 from topics.server.api.site import Admitted, Site, SiteOptions, too_large
 from topics.server.app.http2 import ENDED, GO_ON
@@ -51,7 +52,7 @@ class Exchange:
         self._receive = receive
         self._send = send
         self._refusal = refusal
-        self._held = 0
+        self._held = Share(site.requests)
         self._gone = False
         self._listening = False
         self._waits: set[trio.CancelScope] = set()
@@ -64,7 +65,7 @@ class Exchange:
             except PeerGone:
                 pass  # nobody is there to be answered
             finally:
-                self._site.release(self._held)
+                self._held.release()
             self._nursery.cancel_scope.cancel()
 
     @asynccontextmanager
@@ -116,7 +117,7 @@ class Exchange:
         if length == 0 and self._scope["state"].get(ENDED, True):
             return b""
         if length is not None:
-            self._hold(length)
+            self._held.cover(1, most=length)
         if admitted.expects_continue and GO_ON in self._scope["state"]:
             await self._scope["state"][GO_ON]()
         body = bytearray()  # not a list: frames of one byte each would take forty times their room
@@ -135,16 +136,12 @@ class Exchange:
             piece, more = event.get("body", b""), event.get("more_body", False)
             if len(body) + len(piece) > admitted.body_max:
                 raise too_large(admitted.body_max)
-            if length is None:
-                self._hold(len(piece))
+            size = len(body) + len(piece)
+            self._held.cover(size, most=size if length is None else max(length, size))
             body += piece
         if length is not None and len(body) != length:
             raise invalid("body", f"has {len(body)} bytes, its content-length says {length}")
         return bytes(body)
-
-    def _hold(self, size: int) -> None:
-        self._site.hold(size)
-        self._held += size
 
     async def _send_answer(self, answer: Answer) -> None:
         headers = [

@@ -22,6 +22,7 @@ import trio
 
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.edge import Edge
+from topics.server.api.memory import Share
 from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
 from topics.server.wire.answers import CONTINUE, AnswerWriter
@@ -83,7 +84,7 @@ class Connection:
         self._requests = 0
         self._writer = AnswerWriter(self.options.now_s)
         self._gathered: list[bytes] = []
-        self._held = 0
+        self._held = Share(site.requests)
         self._scope = trio.CancelScope()
         self._idle_since = 0.0
         self._last: tuple[bytes, WireHead] | None = None
@@ -116,7 +117,7 @@ class Connection:
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             await self._broken(bug)
         finally:
-            self._release()
+            self._held.release()
             with trio.CancelScope(deadline=trio.current_time() + _LINGER_S, shield=True):
                 await self.edge.aclose()
 
@@ -184,7 +185,7 @@ class Connection:
             return False
         self._enter_unbounded(_Phase.BUSY)
         answer = await self.site.answer(admitted, body, self)
-        self._release()
+        self._held.release()
         return await self._send(answer, wire)
 
     async def _read_head(self) -> bytes | None:
@@ -226,7 +227,7 @@ class Connection:
         if length == 0:
             return b""
         if length is not None:
-            self._hold(length)
+            self._held.cover(1, most=length)
         if admitted.expects_continue and not self._buffer:
             self._gathered.append(CONTINUE)
         if length is None:
@@ -236,6 +237,7 @@ class Connection:
             await self._flush()
             started = trio.current_time()
             while len(buffer) < length:
+                self._held.cover(len(buffer) + 1, most=length)
                 self._pace(started, len(buffer))
                 if not await self._receive():
                     return None
@@ -247,9 +249,8 @@ class Connection:
         reader = ChunkReader(body_max)
         started = trio.current_time()
         while True:
-            size = reader.size
             reader.take(self._buffer)
-            self._hold(reader.size - size)
+            self._held.cover(reader.size, most=reader.size)
             if reader.done:
                 return bytes(reader.body)
             await self._flush()
@@ -299,6 +300,9 @@ class Connection:
 
     async def _end(self, answer: Answer, *, without_body: bool = False) -> None:
         """Answer and close. What the peer still sends is read for a while, so that it reads the answer first."""
+        if self._phase is _Phase.BODY:  # what has come of it does not count as left unread
+            self._buffer.clear()
+            self._held.release()
         self._gathered.append(self._writer.encode(answer, without_body=without_body, closes=True, old=False))
         await self._flush()
         await self._linger()
@@ -350,17 +354,6 @@ class Connection:
         answer = self.site.failed(bug, "connection")
         with trio.move_on_after(_LINGER_S), suppress(Exception):  # what broke may be the stream
             await self._end(answer)
-
-    # Held bytes.
-
-    def _hold(self, size: int) -> None:
-        self.site.hold(size)
-        self._held += size
-
-    def _release(self) -> None:
-        if self._held:
-            self.site.release(self._held)
-            self._held = 0
 
     # As the handlers' Peer.
 

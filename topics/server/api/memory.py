@@ -1,0 +1,73 @@
+"""Memory that peers make us hold, in accounts with a bound each (http-api 1).
+
+Theory. A peer that is slow keeps what is its own in our memory: bytes of a request on their way in, bytes of an answer
+on their way out. All connections together may make us hold so much and no more, so every such byte is on an account
+while it is there. It is taken on as it comes, not as it is announced: whoever announces a large body and does not send
+it holds a step, and room is left for those who send.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.kernel.errors import Code, Rejected
+
+STEP_BYTES: Final = 64 * 1024
+
+
+class Account:
+    """Bytes held for all peers together. `name`: of the limit; `what`: who holds them, for the message."""
+
+    __slots__ = ("bytes_max", "name", "size", "what")
+
+    def __init__(self, name: str, what: str, bytes_max: int) -> None:
+        self.name = name
+        self.what = what
+        self.bytes_max = bytes_max
+        self.size = 0
+
+    def hold(self, size: int) -> None:
+        """Take `size` bytes on. Pair with `release`.
+
+        Raises:
+            Rejected: throttled; nothing was taken on.
+        """
+        if self.size + size > self.bytes_max:
+            raise Rejected(
+                Code.THROTTLED,
+                f"{self.what} hold {self.size} bytes of memory; retry",
+                limit=self.name,
+                max=self.bytes_max,
+            )
+        self.size += size
+
+    def release(self, size: int) -> None:
+        self.size -= size
+        assert self.size >= 0
+
+
+class Share:
+    """What one peer holds of an account."""
+
+    __slots__ = ("_account", "size")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.size = 0
+
+    def cover(self, size: int, *, most: int) -> None:
+        """Hold at least `size` bytes, of `most` that there will ever be: in steps, since they come in pieces.
+
+        Raises:
+            Rejected: throttled; what was held before still is.
+        """
+        if size > self.size:
+            wanted = min(max(size, self.size + STEP_BYTES), most)
+            self._account.hold(wanted - self.size)
+            self.size = wanted
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        if self.size:
+            self._account.release(self.size)
+            self.size = 0
