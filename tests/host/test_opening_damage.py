@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -294,3 +295,24 @@ def test_a_shard_whose_log_is_gone_while_another_has_records_is_damage():
     opened = scene.open()
     assert opened.read_only
     assert "shard 1" in str(opened.damages[0])
+
+
+@pytest.mark.rule("T3.6", "T3.7", "T4.9")
+@pytest.mark.parametrize("landed", [Landed.NONE, Landed.ALL])
+def test_a_shard_count_changed_again_before_the_first_change_was_through_is_no_damage(landed):
+    """FORMAT may name a generation of which some shards have no file yet; the next change must not write to the rest."""
+    for first in range(1, 40, 4):
+        for second in range(first % 4, 50, 4):
+            scene = stored()
+            for shards, at in ((3, first), (2, second)):
+                scene.options = Scene(shards=shards).options
+                scene.disk.crash_at(at, landed)
+                with suppress(SimCrash):
+                    scene.open()
+                scene.disk.heal()
+                scene.power_loss(Shape.NOTHING)
+
+            opened = scene.open()
+
+            assert not opened.read_only, (first, second, opened.damages)
+            assert len(scene.read("t")) == 3

@@ -227,7 +227,8 @@ def _choose_generation(
         return form
     for (generation, shard), verdict in verdicts.items():
         wal = WalFile(generation, shard, _NoEntropy())
-        if verdict.tail is not None:
+        # A log without a frame gets none: its generation may lack a shard still, which only its emptiness excuses.
+        if verdict.tail is not None and any(seen.intact for seen in verdict.looks):
             _resume(wal, verdict)
             if wal.mark_due:
                 run(disk, wal.closing_mark(clock.now_ms()))
