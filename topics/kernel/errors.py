@@ -63,6 +63,13 @@ class Rejected(TopicsError):
         self.code = code
 
 
+class WrongState(Rejected):
+    """The call makes sense, but not on this object as it is: no key to sign with, gc on a fork. Nothing changed."""
+
+    def __init__(self, message: str, **detail: object) -> None:
+        super().__init__(Code.INVALID_REQUEST, message, **detail)
+
+
 class Corrupt(TopicsError):
     """Bytes at rest fail their checksum or contradict the log. Names the file, the topic and the seqs."""
 
