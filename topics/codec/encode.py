@@ -40,6 +40,8 @@ from topics.kernel.limits import U64_MAX
 RUN_HEAD: Final = Struct("<BBQ")  # type, flags, topic_id
 RUN_TAIL: Final = Struct("<QHH")  # ts, node_len, tag_len
 assert RUN_HEAD.size + U64.size + RUN_TAIL.size + U32.size == COVERED_HEAD.size
+_LABELLED_HEAD: Final = Struct(f"<{RUN_HEAD.size}sQQHHI")  # seq, and what is packed in RUN_TAIL elsewhere
+assert _LABELLED_HEAD.size == COVERED_HEAD.size
 
 
 _Pack = Callable[..., bytes]
@@ -147,31 +149,31 @@ def _encode_plain(
 
 
 def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[int, bytes]) -> list[bytes]:
-    """One chunk a record, where every record has the same of tag, node and meta, and no extension: by columns."""
+    """One chunk a record, where every record has the same of tag, node and meta, and no extension."""
     count, datas = len(records), records.data
     nodes, tags, metas = records.node, records.tag, records.meta
     bits = (TAG if tags else 0) | (NODE if nodes else 0) | (META if metas else 0)
-    regions: Iterable[bytes] = datas
-    if metas:
-        regions = list(map(b"".join, zip(map(U32.pack, map(len, metas)), metas, datas, strict=True)))
-        run.sizes = array("I", map(add, records.sizes, map(len, metas)))
-    names = list(map(add, nodes, tags)) if nodes and tags else nodes or tags or [b""] * count
-    node_sizes = map(len, nodes) if nodes else repeat(0)
-    tag_sizes = map(len, tags) if tags else repeat(0)
-    heads = map(
-        COVERED_HEAD.pack, repeat(APPEND), repeat(flag | bits), repeat(run.topic_id),
-        range(run.seq_start, run.seq_stop), repeat(run.ts), node_sizes, tag_sizes, map(len, regions),
-    )  # fmt: skip
-    covereds = list(map(b"".join, zip(heads, names, regions, strict=True)))
-    sizes = map(CHECKSUM_SIZE.__add__, map(len, covereds))
-    framed = zip(map(U32.pack, sizes), covereds, map(U64.pack, map(checksum, covereds)), strict=True)
-    chunks = list(map(b"".join, framed))
+    absent = (b"",) * count
+    head, ts, seq = RUN_HEAD.pack(APPEND, flag | bits, run.topic_id), run.ts, run.seq_start
+    pack_head, pack_size, join, digest, packers = _LABELLED_HEAD.pack, U32.pack, b"".join, checksum, _packers
+    chunks: list[bytes] = []
+    append, sized = chunks.append, b""
+    for node, tag, meta, data in zip(nodes or absent, tags or absent, metas or absent, datas, strict=True):
+        if meta:
+            sized = pack_size(len(meta))
+        size = len(sized) + len(meta) + len(data)
+        covered = join((pack_head(head, seq, ts, len(node), len(tag), size), node, tag, sized, meta, data))
+        size = len(covered)
+        append(packers[size - COVERED_HEAD.size][1](size + CHECKSUM_SIZE, covered, digest(covered)))
+        seq += 1
     if first:
         chunks[0] = pack_frame(
             APPEND, flag, run.topic_id, run.seq_start, run.ts, datas[0],
             node=nodes[0] if nodes else b"", tag=tags[0] if tags else b"", meta=metas[0] if metas else b"",
             exts=pack_exts(sorted(first.items())),
         )  # fmt: skip
+    if metas:
+        run.sizes = array("I", map(add, records.sizes, map(len, metas)))
     run.flags = bytes((bits,)) * count
     run.tags = list(tags) if tags else None
     run.nodes = list(nodes) if nodes else None

@@ -134,17 +134,19 @@ class Index:
         assert len(self.flags) == len(self.ts) == len(self.offsets) == len(self.sizes)  # I-02
 
     def _extend_labelled(self, run: Run, count: int) -> None:
-        flags = bytearray(b"\x01" * count)
         slots_before = len(self.flags)
-        tag_ids = self.tags.extend(run.tags, run.seq_start) if run.tags is not None else [0] * count
-        node_ids = self.nodes.hold_all(run.nodes) if run.nodes is not None else [0] * count
-        expires = run.expires if run.expires is not None else [0] * count
+        absent = [0] * count
+        tag_ids = self.tags.extend(run.tags, run.seq_start) if run.tags is not None else absent
+        node_ids = self.nodes.hold_all(run.nodes) if run.nodes is not None else absent
+        expires = run.expires if run.expires is not None else absent
         if run.tags is not None and self.tag_ids is None:
             self.tag_ids = array("I", bytes(slots_before * 4))
         if run.nodes is not None and self.node_ids is None:
             self.node_ids = array("I", bytes(slots_before * 4))
         if run.expires is not None and self.expires is None:
             self.expires = array("Q", bytes(slots_before * 8))
+        of_all = LIVE
+        of_some: list[tuple[int, list[int]]] = []
         for column, values, bit in (
             (self.tag_ids, tag_ids, TAGGED),
             (self.node_ids, node_ids, NODED),
@@ -153,6 +155,12 @@ class Index:
             if column is None:
                 continue
             column.extend(values)
+            if 0 not in values:
+                of_all |= bit
+            elif values is not absent:
+                of_some.append((bit, values))
+        flags = bytearray((of_all,)) * count
+        for bit, values in of_some:
             for i, value in enumerate(values):
                 if value:
                     flags[i] |= bit
