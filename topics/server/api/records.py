@@ -128,7 +128,7 @@ async def diff_records(call: Call) -> Answer:
     """One page, waited for if asked."""
     name = call.topic()
     reading = parse_reading(name, call.fields(), call)
-    plan, records = await call.runtime.read(reading.query, reading.form)
+    plan, records = await call.runtime.read(reading.query, reading.form, call.peer.room)
     if reading.wait_ms and waits_on(plan):
         plan, records = await _long_poll(call, reading, plan, records)
         if plan.seqs:
@@ -153,10 +153,10 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
                     await runtime.hub.wait(query.topic)
                 if query.from_ts is None:
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
-                    plan, records = await runtime.read(query, reading.form)
+                    plan, records = await runtime.read(query, reading.form, call.peer.room)
                     passed = _passed(passed, first, plan)
                 else:  # which seq a time stands for may still change
-                    plan, records = await runtime.read(query, reading.form)
+                    plan, records = await runtime.read(query, reading.form, call.peer.room)
                     first, passed = plan, plan.account
     if until.cancelled_caught and waits_on(plan):  # a page found as the time ran out is still one
         last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)

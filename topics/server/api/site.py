@@ -41,6 +41,7 @@ class SiteOptions:
     origins: Origins = attrs.field(factory=Origins)
     version: str = ""
     held_bytes_max: int = 256 << 20
+    unsent_bytes_max: int = 256 << 20
     head_bytes_max: int = 32 * 1024
     head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX
@@ -76,8 +77,10 @@ class Site:
         self.draining = False
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
         self.bugs = 0
+        self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
         self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
         self.requests = Account("requests_held_bytes", "requests", options.held_bytes_max)
+        self.answers = Account("unsent_answer_bytes", "answers", options.unsent_bytes_max)
         self._runtime: Runtime | None = None
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
@@ -108,6 +111,11 @@ class Site:
     @property
     def is_ready(self) -> bool:
         return self._runtime is not None and not self.draining
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of answers, in memory: those being read, and those that their peers have not taken."""
+        return self.answers.size
 
     @property
     def held_bytes(self) -> int:
