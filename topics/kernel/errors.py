@@ -32,6 +32,7 @@ class Code(StrEnum):
     TOPIC_EXISTS_INCOMPATIBLE = "topic_exists_incompatible"
     TOPIC_NOT_EMPTY = "topic_not_empty"
     SEQ_MISMATCH = "seq_mismatch"
+    WRONG_TYPE = "wrong_type"
     TOPIC_FULL = "topic_full"
     THROTTLED = "throttled"
     NOT_READY = "not_ready"
