@@ -34,7 +34,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_any_topic_name, is_internal
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, retention
@@ -265,9 +265,11 @@ class Engine:
         return None if topic is None else topic.config
 
     def names(self, prefix: str = "", after: str = "") -> list[str]:
-        """Names of the topics, ascending, that start with `prefix` and come after `after`."""
+        """Names of the public topics, ascending, that start with `prefix` and come after `after`."""
         return sorted(
-            name for name in self._state.catalog.topic_ids if name.startswith(prefix) and name > after
+            name
+            for name in self._state.catalog.topic_ids
+            if name.startswith(prefix) and name > after and not is_internal(name)
         )
 
     def topic_figures(self) -> Iterator[tuple[Topic, int]]:
@@ -311,7 +313,7 @@ class Engine:
         if isinstance(command, Sync):
             propose_sync(state, ticket)
             return
-        name = check_topic_name(command.topic)
+        name = check_any_topic_name(command.topic)
         if isinstance(command, Append):
             check_limits(command.records, state.limits)
         lane = state.lanes_by_name.get(name)
