@@ -26,7 +26,6 @@ REPLY_BYTES: Final = 1 * MIB  # a reply is cut behind the item that fills it
 CHAIN_MAX: Final = 32  # intentions of one ChainReply
 CHAIN_ROUNDS_MAX: Final = 32  # continued requests, then a full sync is cheaper
 BOOTSTRAP_BATCH: Final = 100
-BOOTSTRAP_LIMIT: Final = 1000
 BOOTSTRAP_LIMIT_MAX: Final = 10_000
 
 # Messages.
@@ -46,6 +45,7 @@ class ExchangeOptions:
     idle_ms: int = 15_000
     total_ms: int = 30_000
     needs_max: int = 100_000  # hashes one session fetches; the rest is the next session's
+    bootstrap_limit: int = 1000  # records of one request, at most BOOTSTRAP_LIMIT_MAX
     inbox: int = 4096  # messages that wait for one peer
     ack_debounce_ms: int = 5_000
     attest_gap_ms: int = 300_000
@@ -57,4 +57,5 @@ class ExchangeOptions:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(ExchangeOptions):
             assert getattr(self, field.name) > 0, f"{field.name} is a positive number"
+        assert self.bootstrap_limit <= BOOTSTRAP_LIMIT_MAX
         assert self.attest_gap_ms <= self.attest_heartbeat_ms

@@ -257,7 +257,7 @@ def _write_tips(message: FrontierTips) -> list[bytes]:
 def _read_tips(reader: _Reader) -> FrontierTips:
     count = reader.count("frontier", FRONTIER_MAX, size_min=_TIP.size)
     tips = tuple([(author, tip) for author, tip in _TIP.iter_unpack(reader.take(count * _TIP.size))])
-    _ascending("frontier", [author for author, _ in tips])
+    _ascending("frontier", [author + tip for author, tip in tips])
     return FrontierTips(tips)
 
 
