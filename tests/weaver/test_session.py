@@ -306,3 +306,15 @@ def test_phases_only_move_along_their_table():
     assert TRANSITIONS[Phase.FINISHED] == frozenset()
     assert Phase.FINISHED not in TRANSITIONS[Phase.OPENING]
     assert OPTIONS.idle_ms < OPTIONS.total_ms
+
+
+def test_a_done_said_before_the_last_payload_was_heard_no_longer_holds():
+    session = Place(1).session(initiator=True)
+    session.open()
+    session.receive(SyncDone())
+    answers = session.receive(Ranges((Done(FULL),)))
+
+    assert answers == [SyncDone()]
+    assert session.phase is Phase.SYNCING
+    session.receive(SyncDone())
+    assert session.phase is Phase.FINISHED
