@@ -44,10 +44,11 @@ def eff(node: Node, now_ms: int, drift_ms: int, known: dict[bytes, HLC] | None =
 class EffectiveClock:
     """T, and which stamps it has not reached. T is the newest of the times given to it: it never goes back."""
 
-    __slots__ = ("_ahead", "_clamped", "_known", "drift_ms", "now_ms")
+    __slots__ = ("_ahead", "_clamped", "_known", "drift_ms", "epoch", "now_ms")
 
     def __init__(self, drift_ms: int) -> None:
         self.now_ms = 0
+        self.epoch = 0  # rises when stamps were reached
         self.drift_ms = drift_ms
         self._ahead: list[tuple[int, bytes]] = []  # heap by wall: the list of what is evaluated again
         self._clamped: dict[bytes, None] = {}
@@ -73,6 +74,7 @@ class EffectiveClock:
             reached = True
         if reached:
             self._known = {}
+            self.epoch += 1
         return reached
 
     def is_clamped(self, node: Node) -> bool:

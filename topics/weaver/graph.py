@@ -57,8 +57,10 @@ class Node:
 
     @property
     def parents(self) -> tuple[Node, ...]:
-        """Previous of the author first, then the condition."""
-        return self.condition if self.prev is None else (self.prev, *self.condition)
+        """The condition, and the author's previous if that is not in it; nothing twice."""
+        if self.prev is None or self.prev in self.condition:
+            return self.condition
+        return (self.prev, *self.condition)
 
     @property
     def order(self) -> tuple[HLC, bytes, bytes]:
@@ -123,13 +125,7 @@ class Graph:
         number = self._number_of(intention.author)
         prev = None if intention.store_prev == ZERO_HASH else self.nodes[intention.store_prev]
         assert prev is None or prev.author == intention.author
-        condition = tuple(
-            [
-                self.nodes[parent]
-                for parent in intention.condition
-                if parent not in (ZERO_HASH, intention.store_prev)
-            ]
-        )
+        condition = tuple([self.nodes[parent] for parent in intention.condition if parent != ZERO_HASH])
         sibling = self.sibling_of(accepted)
         node = Node(accepted, number, prev, condition, len(self.order) + 1)
         node.seen = self._seen_by(node)

@@ -180,10 +180,7 @@ class IntentionStore:
         cited = [*(self.node(name) for name in dict.fromkeys(parents) if name != ZERO_HASH), *tips[1:]]
         stamp = self._stamp_above(cited, tips, now_ms)
         batch: list[Accepted] = []
-        prev, level = (
-            self.tip_of(key.public),
-            sorted({node.hash for node in cited} - {tip.hash for tip in tips[:1]}),
-        )
+        prev, level = self.tip_of(key.public), sorted({node.hash for node in cited})
         while len(level) > self.bounds.condition_hashes:
             above = []
             for at in range(0, len(level), self.bounds.condition_hashes):
