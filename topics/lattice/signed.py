@@ -200,8 +200,11 @@ class SignedLattice(Generic[T]):
             )
         )
 
-    def sign(self, slot: Slot[T] | None, value: T) -> Slot[T]:
-        """The slot after this key has written the value. Raises `WrongState` without a key that may."""
+    def sign(self, slot: Slot[T] | None, value: T, *, seq_least: int = 1) -> Slot[T]:
+        """The slot after this key has written the value. Raises `WrongState` without a key that may.
+
+        `seq_least`: for who may have signed before, in a life whose slot is not at hand.
+        """
         if self._key is None:
             raise WrongState(
                 f"slot of {self.owner!r}: there is no key to sign with; open it with the owner's key"
@@ -211,7 +214,7 @@ class SignedLattice(Generic[T]):
                 f"slot of {self.owner!r}: key {self._key.public.hex()} may not sign for this owner"
             )
         before = None if slot is None else slot.of_signer(self._key.public)
-        seq = 1 if before is None else before.seq + 1
+        seq = seq_least if before is None else max(before.seq + 1, seq_least)
         if seq > INT_MAX:
             raise WrongState(
                 f"slot of {self.owner!r}: the signer has used its last number; write with another key"
