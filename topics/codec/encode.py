@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from operator import add
 from struct import Struct
 from typing import Final
 
@@ -85,13 +84,14 @@ def encode_run(
     assert write_frames == 0 or write_frames >= count
     assert keyed is None or write_frames > 0
     flag = DURABLE if durable else 0
-    plain_even = records.even and records.plain
+    plain = records.plain
+    plain_even = records.even and plain
     sizes = array("I", (records.size_longest,)) * count if plain_even else array("I", records.sizes)
     run = Run(
         topic_id=topic_id, seq_start=seq_start, ts=ts, lengths=sizes, sizes=sizes, keyed=keyed, durable=durable
     )  # fmt: skip
     first = _exts_of_write(keyed, write_frames)
-    if records.plain:
+    if plain:
         chunks = _encode_plain(records, flag, topic_id, seq_start, ts, first)
     elif records.labelled:
         chunks = _encode_labelled(run, records, flag, first)
@@ -173,7 +173,7 @@ def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[in
             exts=pack_exts(sorted(first.items())),
         )  # fmt: skip
     if metas:
-        run.sizes = array("I", map(add, records.sizes, map(len, metas)))
+        run.sizes = array("I", records.stored)
     run.flags = bytes((bits,)) * count
     run.tags = list(tags) if tags else None
     run.nodes = list(nodes) if nodes else None
@@ -219,7 +219,7 @@ def _encode_mixed(run: Run, records: RecordColumns, flag: int, first: dict[int, 
     run.tags = list(tags) if any(tags) else None
     run.nodes = list(nodes) if any(nodes) else None
     if any(metas):
-        run.sizes = array("I", [size + len(meta) for size, meta in zip(records.sizes, metas, strict=True)])
+        run.sizes = array("I", records.stored)
     return chunks
 
 
