@@ -293,7 +293,7 @@ def test_a_change_that_writes_to_its_own_cursor_is_caught():
 
 
 def test_a_guard_is_held_while_a_value_changes():
-    """Each root and fork has its own, held for each read-change-write and for nothing else: so threads may share one."""
+    """Each root and fork has its own, held for each read-change-write and for nothing else."""
     lattice = Watched(REGISTERS)
     above, below = Held(), Held()
     root = Root(lattice, guard=above, persist=lambda value: value)
