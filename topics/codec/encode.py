@@ -79,8 +79,10 @@ def encode_run(
     `write_frames`: frames of the write that begins with this run's first frame; 0 if it began elsewhere (behind a
     WriteResult). `ttl_ms` and `delay_ms` become absolute here.
     """
-    count = len(records)
+    count = len(records.data)
     assert count > 0
+    assert topic_id > 0
+    assert seq_start > 0
     assert write_frames == 0 or write_frames >= count
     assert keyed is None or write_frames > 0
     flag = DURABLE if durable else 0

@@ -207,10 +207,8 @@ class EngineState:
         outcome = 0
         for item in entry.items:
             outcome = apply(self.catalog, item, source)
-        if entry.release is not None:
-            entry.release()
-        if entry.settle is not None:
-            entry.settle(outcome)
+        entry.release()
+        entry.settle(outcome)
         lane = entry.lane
         if lane is None:
             return
@@ -225,7 +223,6 @@ class EngineState:
         """Answer the entry's ticket, unless its command has answered already."""
         ticket = entry.ticket
         if ticket is not None and not ticket.done:
-            assert entry.reply is not None
             self.finish(ticket, entry.reply())
 
     def wake(self, lane: Lane) -> None:
@@ -242,8 +239,7 @@ class EngineState:
         shard.pending = []
         shard.pending_bytes = 0
         for entry in failed:
-            if entry.release is not None:
-                entry.release()
+            entry.release()
             if entry.lane is not None:
                 entry.lane.in_flight -= 1
                 if entry.lane.shard != shard.number and entry.lane.topic is not None:
