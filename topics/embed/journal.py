@@ -1,9 +1,9 @@
 """`TopicJournal`: the Journal port bound to an internal topic of the store (architecture 7).
 
-An item is a record. An append is one write, all or nothing, in class `fsync`: durable when the call returns. What has been
-written again, as a snapshot, is cut off by a delete, which is voluntary and therefore silent: the topic's floor does not
-move, and a reader that starts at the beginning starts at the snapshot. Any other gap means that items are missing, and a
-journal with a hole is not read past it.
+An item is a record. An append is one write, all or nothing, in class `fsync`: durable when the call returns. What has
+been written again, as a snapshot, is cut off by a delete, which is voluntary and therefore silent: the topic's floor
+does not move, and a reader that starts at the beginning starts at the snapshot. Any other gap means that items are
+missing, and a journal with a hole is not read past it.
 """
 
 from __future__ import annotations

@@ -12,19 +12,28 @@ once more, in pieces, and what stands before it may be cut off at any time after
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import attrs
 
 from topics.codec.cell import INT_MAX, Cell, CellMap, decode_cell, encode_cell
-from topics.kernel.errors import Corrupt, Fatal, WrongState
+from topics.kernel.errors import Corrupt, Fatal, Rejected, WrongState
 from topics.kernel.ports import Journal
-from topics.kv.bounds import JOURNAL_ITEM_BYTES, KvLimits
-from topics.kv.entry import ZERO
+from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES, KvLimits
+from topics.kv.entry import LANE_OF, LANE_TAGS, NO_LANE, ZERO, Lane, Tag, make_entry
 from topics.kv.gc import Collected, collect
 from topics.kv.merge import join
-from topics.kv.store import EMPTY, Keyed, Store, StoreLattice, difference, store_from_cell, store_to_cell
-from topics.kv.tree import Leaf, Tree, changes, items, put, without
+from topics.kv.store import (
+    EMPTY,
+    Keyed,
+    Store,
+    StoreLattice,
+    difference,
+    join_keyed,
+    store_from_cell,
+    store_to_cell,
+)
+from topics.kv.tree import Leaf, Tree, changes, items, leaves, put, unite, without
 from topics.kv.wire import entry_from_cell, entry_to_cell, name_digest
 from topics.lattice.cursor import Cursor, Root
 
@@ -36,21 +45,39 @@ ANY: Final = KvLimits(  # what has once been accepted is read back, whatever the
 
 @attrs.frozen
 class Header:
-    """Whose journal it is: the database's name, and the id under which this replica counts."""
+    """Whose journal it is: the database's name, the key that signs, and the id under which this replica counts."""
 
     name: str
+    signer: bytes
     replica: str
 
 
-class Journaled(Cursor[Store]):
-    """A root whose changes are durable. `written_bytes`: of the journal since it was opened or compacted."""
+@runtime_checkable
+class Cuttable(Protocol):
+    """A journal that can forget its beginning."""
 
-    def __init__(self, journal: Journal, limits: KvLimits, store: Store, header: Header) -> None:
+    @property
+    def position(self) -> int:
+        """Of the last item."""
+        ...
+
+    def cut(self, position: int) -> None:
+        """Forget the items up to this position."""
+        ...
+
+
+class Journaled(Cursor[Store]):
+    """A root whose changes are durable. A journal that can forget is compacted when it is long."""
+
+    def __init__(
+        self, journal: Journal, limits: KvLimits, store: Store, header: Header, *, journal_bytes: int = 0
+    ) -> None:
         self._journal = journal
         self._root = Root(StoreLattice(limits), store)
         self._header = header
         self._failed: Fatal | None = None
-        self.written_bytes = 0
+        self._written_bytes = journal_bytes
+        self._snapshot_bytes = 0
 
     @property
     def lattice(self) -> StoreLattice:
@@ -77,11 +104,19 @@ class Journaled(Cursor[Store]):
         if new is not old:
             self._append([_change(old, new)])
             self._root.update(lambda _: new)
+            self._shorten()
         return new
 
     def merge(self, external: object) -> Store:
-        lattice = self.lattice
-        return self.update(lambda own: lattice.join(own, external) if isinstance(external, Store) else own)
+        """Join a store; a large one in several writes, each of which leaves a state between the two."""
+        if not isinstance(external, Store):
+            return self.get()
+        joined = self.lattice.join(self.get(), external)
+        pieces = list(cut(difference(self.get(), joined)))
+        if len(pieces) > 1:
+            for piece in pieces:
+                self.update(lambda own, piece=piece: own.with_entries(items(piece)))  # type: ignore[misc]  # bound now
+        return self.update(lambda own: self.lattice.join(own, external))
 
     def shrink(self, change: Callable[[Store], Store]) -> Store:
         return self.update(change)
@@ -97,15 +132,39 @@ class Journaled(Cursor[Store]):
             self._root.update(lambda _: new)
         return collected
 
-    def begin(self) -> None:
-        """Write the header of a new journal."""
-        self._append([opening_item(self._header)])
+    def begin(self, header: Header) -> None:
+        """Write a header: of a new journal, or of another life of the replica."""
+        self._append([opening_item(header)])
+        self._header = header
+
+    def compact(self) -> None:
+        """Write the state once more and forget everything before it."""
+        assert isinstance(self._journal, Cuttable)
+        position = self._journal.position
+        self._snapshot_bytes = 0
+        for item in self.snapshot():
+            self._append([item])
+            self._snapshot_bytes += len(item)
+        self._journal.cut(position)
+        self._written_bytes = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the journal has grown so much that compacting it pays."""
+        return self._written_bytes > max(COMPACT_BYTES_MIN, 2 * self._snapshot_bytes)
 
     def snapshot(self) -> Iterator[bytes]:
         """Items that fold to the state as it is: appended, they let everything before them be cut off."""
         yield opening_item(self._header)
-        store = self._root.get()
-        yield from _pieces(store)
+        yield from _pieces(self._root.get())
+
+    def _shorten(self) -> None:
+        """Compact a long journal. A refusal (no space, say) is not the business of the change that was written."""
+        if self.is_long and isinstance(self._journal, Cuttable):
+            try:
+                self.compact()
+            except Rejected:
+                self._snapshot_bytes = self._written_bytes  # tried again when it is twice as long
 
     def _append(self, items_: list[bytes]) -> None:
         if self._failed is not None:
@@ -115,7 +174,7 @@ class Journaled(Cursor[Store]):
         except Fatal as failed:
             self._failed = failed
             raise
-        self.written_bytes += sum(map(len, items_))
+        self._written_bytes += sum(map(len, items_))
 
 
 def replay(journal: Journal) -> tuple[Store, Header | None, int]:
@@ -128,8 +187,8 @@ def replay(journal: Journal) -> tuple[Store, Header | None, int]:
     for number, item in enumerate(journal.read()):
         size += len(item)
         match decode_cell(item):
-            case ("open", int(version), str(name), str(replica)) if version == VERSION:
-                header = Header(name, replica)
+            case ("open", int(version), str(name), bytes(signer), str(replica)) if version == VERSION:
+                header = Header(name, signer, replica)
             case ("change", up, down):
                 store = _folded(store, up, down, number)
             case ("collect", int(now_ms), int(grace_ms), int(floor)):
@@ -146,7 +205,7 @@ def _floored(store: Store, floor: int) -> Store:
 
 
 def opening_item(header: Header) -> bytes:
-    return encode_cell(("open", VERSION, header.name, header.replica))
+    return encode_cell(("open", VERSION, header.name, header.signer, header.replica))
 
 
 def _change(old: Store, new: Store) -> bytes:
@@ -192,18 +251,37 @@ def _pieces(store: Store) -> Iterator[bytes]:
 
 
 def cut(given: Iterable[Keyed]) -> Iterator[Tree[Keyed]]:
-    """Entries in groups of at most `JOURNAL_ITEM_BYTES`, or of one."""
+    """Entries in groups of about `JOURNAL_ITEM_BYTES`; of a larger one some elements in each of several groups."""
     tree: Tree[Keyed] = None
     size = 0
     for keyed in given:
-        encoded = len(encode_cell(entry_to_cell(keyed.entry))) + len(keyed.key)
-        if tree is not None and size + encoded > JOURNAL_ITEM_BYTES:
-            yield tree
-            tree, size = None, 0
-        tree = put(tree, Leaf(name_digest(keyed.key), keyed))
-        size += encoded
+        for part, encoded in _parts(keyed):
+            if tree is not None and size + encoded > JOURNAL_ITEM_BYTES:
+                yield tree
+                tree, size = None, 0
+            tree = unite(tree, Leaf(name_digest(part.key), part), join_keyed)
+            size += encoded
     if tree is not None:
         yield tree
+
+
+def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
+    """Entries whose join is this one, and about how many bytes each takes."""
+    size = len(encode_cell(entry_to_cell(keyed.entry))) + len(keyed.key)
+    if size <= JOURNAL_ITEM_BYTES:
+        yield keyed, size
+        return
+    entry = keyed.entry
+    for i, (tag, lane) in enumerate(zip(LANE_TAGS, entry.lanes, strict=True)):
+        if tag is not Tag.COUNTER:  # a reset travels with its column, and columns are few
+            for leaf in leaves(lane.tree):
+                lanes = [NO_LANE] * len(LANE_TAGS)
+                lanes[i] = Lane(lane.utime, leaf)
+                part = make_entry(lanes=tuple(lanes))
+                yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
+    counter = entry.lanes[LANE_OF[Tag.COUNTER]]
+    rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry, entry.origins)
+    yield Keyed(keyed.key, rest), len(encode_cell(entry_to_cell(rest)))
 
 
 def _foreign_item(number: int) -> Corrupt:

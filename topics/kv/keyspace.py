@@ -9,13 +9,12 @@ One caller at a time: a database is not locked. The clock is read once an operat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from topics.codec.cell import VALUE_DEPTH_MAX, Cell, decode_cell, encode_cell
+from topics.codec.cell import Cell, decode_cell, encode_cell
 from topics.kernel.checks import text_bytes
-from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.errors import Code, Rejected, WrongState, invalid
 from topics.kernel.ports import Clock
 from topics.kv.bounds import KvLimits
 from topics.kv.edit import Edit
@@ -23,7 +22,7 @@ from topics.kv.entry import LANE_OF, Element, Entry, Tag, View, is_alive, visibl
 from topics.kv.merge import join
 from topics.kv.store import Keyed, Store
 from topics.kv.tree import Tree, count, find
-from topics.kv.wire import TYPE_NAMES
+from topics.kv.wire import TYPE_NAMES, value_size
 from topics.lattice.cursor import Cursor
 
 
@@ -71,19 +70,9 @@ class Keyspace:
         """The id of this replica's counter columns and origins."""
         return self._replica
 
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        """Hand all edits inside over at once, as one durable write; none of them if anything raises."""
-        if self._working is not None:
-            raise invalid("batch", "one is open already; batches do not nest")
-        self._working = self._cursor.get()
-        try:
-            yield
-            if self._batched:
-                self._advance([Keyed(key, entry) for key, entry in self._batched.items()])
-        finally:
-            self._working = None
-            self._batched = {}
+    def batch(self) -> Batch:
+        """`with db.batch():` hands all edits inside over at once, as one durable write; none if anything raises."""
+        return Batch(self)
 
     # For the groups of operations.
 
@@ -153,15 +142,13 @@ class Keyspace:
     def _cell(self, field: str, value: Cell) -> Cell:
         """The value as it is stored: canonical, nobody else's, and within the limit."""
         try:
-            encoded = encode_cell(value, depth_max=VALUE_DEPTH_MAX)
+            size = value_size(value)
         except Rejected as refused:
             raise invalid(field, refused.message.removeprefix("value: ")) from None
-        self._check_size(field, len(encoded))
-        return (
-            value
-            if value is None or isinstance(value, bool | int | float | str | bytes)
-            else decode_cell(encoded)
-        )
+        self._check_size(field, size)
+        if value is None or isinstance(value, bool | int | float | str | bytes):
+            return value
+        return decode_cell(encode_cell(value))  # a mapping of the caller's could be changed later
 
     def _check_size(self, field: str, size: int) -> None:
         if size > self.limits.value_bytes:
@@ -182,3 +169,31 @@ class Keyspace:
                 limit=self.limits.arguments,
             )
         return [self._cell(field, value) for value in given]
+
+    def _open_batch(self) -> None:
+        if self._working is not None:
+            raise WrongState("batch: one is open already; batches do not nest")
+        self._working = self._cursor.get()
+        assert not self._batched
+
+    def _close_batch(self, *, keep: bool) -> None:
+        batched = [Keyed(key, entry) for key, entry in self._batched.items()]
+        self._working = None
+        self._batched = {}
+        if keep and batched:
+            self._advance(batched)
+
+
+class Batch:
+    """Edits held back until the end of a `with` block."""
+
+    __slots__ = ("_keyspace",)
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        self._keyspace = keyspace
+
+    def __enter__(self) -> None:
+        self._keyspace._open_batch()  # noqa: SLF001  # a batch and its database are one thing
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._keyspace._close_batch(keep=kind is None)  # noqa: SLF001  # as above

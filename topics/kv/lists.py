@@ -6,10 +6,11 @@ empty and is still a list.
 
 from __future__ import annotations
 
-from topics.codec.cell import Cell, encode_cell
+from topics.codec.cell import Cell
 from topics.kernel.errors import invalid
 from topics.kv.entry import Tag
 from topics.kv.keyspace import Keyspace, Looked
+from topics.kv.wire import value_size
 
 
 class ListOperations(Keyspace):
@@ -57,7 +58,7 @@ class ListOperations(Keyspace):
     def _replace(self, looked: Looked, value: tuple[Cell, ...]) -> int:
         if len(value) > self.limits.elements:
             raise invalid("values", f"a list holds at most {self.limits.elements} elements")
-        self._check_size("list", len(encode_cell(value)))
+        self._check_size("list", value_size(value))
         edit = self._edit(looked)
         if looked.live:  # made from the list that is there, whose expiry it keeps
             edit.write(Tag.LIST, value, looked.view.expire, over=looked.entry.lww)

@@ -308,5 +308,17 @@ def _text(cell: object, bytes_max: int) -> str:
 
 
 def _bounded(cell: object, limits: KvLimits) -> None:
-    if len(encode_cell(cast("Cell", cell), depth_max=VALUE_DEPTH_MAX)) > limits.value_bytes:
+    if value_size(cast("Cell", cell)) > limits.value_bytes:
         raise _Malformed
+
+
+def value_size(value: Cell) -> int:
+    """What a value counts against its limit: the bytes of text or bytes, the canonical bytes of anything else.
+
+    Raises:
+        Rejected: it is no cell, or nested too deep.
+    """
+    if isinstance(value, bytes):
+        return len(value)
+    encoded = encode_cell(value, depth_max=VALUE_DEPTH_MAX)
+    return len(value.encode()) if isinstance(value, str) else len(encoded)
