@@ -219,7 +219,8 @@ class StateBackend:
         if isinstance(ops, Unreadable):
             return ops.why
         graph = self._store.graph
-        others = [tip for tip in own if not graph.is_ancestor(graph.nodes[tip], node)]
+        named = [parent.hash for parent in node.parents]
+        others = [tip for tip in own if tip not in named]
         tips[node.author] = tuple(sorted([*others, node.hash]))
         for op in ops:
             heads = entries.get(op.key, self._entries.get(op.key, ()))
