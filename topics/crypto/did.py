@@ -21,7 +21,7 @@ from topics.kernel.errors import Rejected, invalid
 DID_CHARS_MAX: Final = 2048
 ED25519_PREFIX: Final = b"\xed\x01"
 BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-BASE58_CHARS_MAX: Final = 64  # far more than a key has; decoding takes the square of it
+BASE58_CHARS_MAX: Final = 128  # a key has 48, an invite 116; decoding takes the square of it
 
 _DID: Final = re.compile(r"did:([a-z0-9]+):(#?[^/?#]*)", re.ASCII)
 _ID: Final = re.compile(r"#?(?:[A-Za-z0-9._:-]|%[0-9A-Fa-f]{2})+", re.ASCII)

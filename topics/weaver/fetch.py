@@ -50,11 +50,11 @@ class Walk(Enum):
 class ChainWalk:
     """One gap being closed. `author` wrote the target, and so everything on the way."""
 
-    __slots__ = ("_author", "_here", "_rounds", "_since", "_stock", "_target", "reason", "taken", "walk")
+    __slots__ = ("_author", "_here", "_rounds", "_since", "_stock", "reason", "taken", "target", "walk")
 
     def __init__(self, stock: Stock, *, target: bytes, since: bytes, author: bytes) -> None:
         self._stock = stock
-        self._target: Final = target
+        self.target: Final = target
         self._here = target
         self._since = since
         self._author = author

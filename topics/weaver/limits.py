@@ -46,7 +46,8 @@ class ExchangeOptions:
     total_ms: int = 30_000
     needs_max: int = 100_000  # hashes one session fetches; the rest is the next session's
     bootstrap_limit: int = 1000  # records of one request, at most BOOTSTRAP_LIMIT_MAX
-    inbox: int = 4096  # messages that wait for one peer
+    outbox_bytes: int = 32 * MIB  # that wait for one peer; four full fetches fit
+    anti_entropy_ms: int = 30_000  # a session with one peer, in turn
     ack_debounce_ms: int = 5_000
     attest_gap_ms: int = 300_000
     attest_heartbeat_ms: int = 900_000

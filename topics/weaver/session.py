@@ -80,8 +80,8 @@ class Session:
 
     __slots__ = (
         "_clock", "_fetching", "_heard_ms", "_initiator", "_my_turn", "_needs", "_opened_ms", "_options", "_peer_done",
-        "_ranges", "_said_done", "_scheme", "_stock", "_waits_for_tips", "active_fetches", "pending_ranges", "phase",
-        "reason", "tally",
+        "_ranges", "_said_done", "_scheme", "_stock", "_waits_for_tips", "active_fetches", "left", "pending_ranges",
+        "phase", "reason", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +104,7 @@ class Session:
         self.phase = Phase.OPENING
         self.reason = ""
         self.tally = Tally()
+        self.left = False  # the other has more than one session fetches
 
     @property
     def is_over(self) -> bool:
@@ -295,6 +296,7 @@ class Session:
             answer = self._reconciliation.answer(Ranges(()))
             assert answer is not None
             return [self._send_ranges(answer)]
+        self.left = self.left or len(self._reconciliation.needs) > self._options.needs_max
         self._needs += self._reconciliation.take_needs()
         while self._needs and self.active_fetches < FETCHES_OPEN_MAX:
             messages += self._fetch()

@@ -48,7 +48,7 @@ class Witnessed:
 
     def _caught_up(self) -> HashSet:
         # What is witnessed after a frontier was drawn lies behind it.
-        for node in self._graph.walk(self._reached + 1):
+        for node in self._graph.order[self._reached :]:
             self._hashes.add(node.hash)
         self._reached = len(self._graph.order)
         return self._hashes
