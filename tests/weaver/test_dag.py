@@ -185,17 +185,17 @@ def test_more_branches_than_columns():
 def test_a_shared_column_hides_nothing():
     """Of two branches in one column, citing the deeper one does not stand for what only the other has seen."""
     root = made(A, NOW)
-    forks = [made(A, NOW + 1, prev=root, ops=b"%d" % i) for i in range(20)]
+    forks = [made(A, NOW + 1 + i, prev=root) for i in range(20)]
     other = made(B, NOW)
     for salt in range(4):  # the condition is sorted by hash: both orders come up
-        seeing = made(A, NOW + 2, prev=forks[18], after=[other], ops=b"%d" % salt)
-        deeper = made(A, NOW + 3, prev=made_prev(forks[19], salt), ops=b"deeper")
-        last = made(C, NOW + 4, after=[seeing, deeper])
+        seeing = made(A, NOW + 30, prev=forks[18], after=[other], ops=b"%d" % salt)
+        deeper = made(A, NOW + 32, prev=made_prev(forks[19], salt), ops=b"deeper")
+        last = made(C, NOW + 33, after=[seeing, deeper])
         compare_with_closure([root, *forks, other, seeing, made_prev(forks[19], salt), deeper, last])
 
 
 def made_prev(fork, salt):
-    return made(A, NOW + 2, prev=fork, ops=b"prev%d" % salt)
+    return made(A, NOW + 31, prev=fork, ops=b"prev%d" % salt)
 
 
 @pytest.mark.rule("R13.1")
