@@ -146,7 +146,8 @@ def test_what_cannot_be_verified_is_refused(owner, resolvers):
     "owner",
     [
         None, True, -1, INT_MAX + 1, 1.0, b"", ALICE[:-1], ALICE + b"x", ALICE.hex(), "", "#", "#-1", "#042",
-        "#٤٢", "#4 2", "alice", "did:web", "did:key:" + ALICE.hex(), ("#42",), f"#{INT_MAX + 1}", "did:web:" + "a" * 3000,
+        "#٤٢", "#4 2", "alice", "did:web", "did:key:" + ALICE.hex(), ("#42",), f"#{INT_MAX + 1}",
+        "did:web:" + "a" * 3000,
     ],
 )  # fmt: skip
 def test_unknown_forms_are_no_owners(owner):
