@@ -7,7 +7,6 @@ ignored; a field that is null is absent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -21,15 +20,13 @@ from topics.embed.intake import check_sizes, dedup_bytes, encode_meta, key_bytes
 from topics.engine.commands import DEFAULT_CONFIG, Append
 from topics.kernel.checks import text_bytes
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import parse_config
+from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
-from topics.server.api.call import decode_json
+from topics.server.api.fields import ClosedForm, what_is_wrong
 
 _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
-_PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
-_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _NO_META: Final = msgspec.Raw(b"")
 _NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
 
@@ -97,6 +94,7 @@ class WriteWish:
     return_seqs: bool
 
 
+_CONFIG: Final = ClosedForm("Config", FIELDS)
 _decoder: Final = msgspec.json.Decoder(WriteIn)
 _plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
 _labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
@@ -130,9 +128,7 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
     head = write.expected_head
     config = DEFAULT_CONFIG
     if write.config is not _NO_CONFIG and bytes(write.config) != b"null":
-        if not depth_fits(bytes(write.config), JSON_DEPTH_MAX):
-            raise invalid("config", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
-        config = parse_config(decode_json("config", write.config), record_bytes_max=limits.record_bytes)
+        config = decode_config(bytes(write.config), limits, field="config")
     elif limits.record_bytes != DEFAULT_CONFIG.max_record_bytes:
         config = parse_config({}, record_bytes_max=limits.record_bytes)
     command = Append(
@@ -144,6 +140,15 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
         config=config,
     )
     return WriteWish(command, write.return_seqs is not False)
+
+
+def decode_config(text: bytes, limits: Limits, *, field: str = "body") -> TopicConfig:
+    """A topic's config. `field`: where it stands.
+
+    Raises:
+        Rejected: naming the field: unknown, wrong type, or a value outside its set.
+    """
+    return parse_config(_CONFIG.decode(text, field=field), record_bytes_max=limits.record_bytes)
 
 
 def _decoded(body: bytes) -> _AnyWriteIn:
@@ -158,19 +163,8 @@ def _decoded(body: bytes) -> _AnyWriteIn:
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         check_json(body or b"{}")  # is it JSON at all?
-        raise invalid(*_what_is_wrong(str(error))) from None
-
-
-def _what_is_wrong(message: str) -> tuple[str, str]:
-    """The field of a decoder's message, as the embedded store names it, and the rest of the message."""
-    place = _PLACE.search(message)
-    field, what = "", message
-    if place is not None:
-        field, what = place[1].removesuffix("[...]"), message[: place.start()]
-    missing = _MISSING.fullmatch(what)
-    if missing is not None:
-        field, what = f"{field}.{missing[1]}".lstrip("."), "is missing"
-    return field or "body", what
+        field, what = what_is_wrong(str(error))
+        raise invalid(field or "body", what) from None
 
 
 def _columns(write: _AnyWriteIn, body: bytes, limits: Limits) -> RecordColumns:
@@ -288,8 +282,8 @@ def _one_meta(field: str, text: bytes) -> dict[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        place, what = _what_is_wrong(str(error))
-        raise invalid(field if place == "body" else field + place, what) from None
+        place, what = what_is_wrong(str(error))
+        raise invalid(field + place, what) from None
 
 
 def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes] | None:

@@ -28,6 +28,9 @@ from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
 
 UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: what one becomes is known, and held, only when it is done
+DECODED_AT_ONCE: Final = (
+    2  # large bodies: the interpreter runs one thread at a time, and each copies its payloads
+)
 _EXPECTED: Final = b"100-continue"
 _AT_ONCE: Final = b',"performance":{"server_total_ms":0.0}'
 
@@ -82,6 +85,7 @@ class Site:
         self.requests = Account("requests_held_bytes", "requests", options.held_bytes_max)
         self.answers = Account("unsent_answer_bytes", "answers", options.unsent_bytes_max)
         self._runtime: Runtime | None = None
+        self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
     # Phases.
