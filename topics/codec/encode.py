@@ -87,6 +87,8 @@ def encode_run(
     assert keyed is None or write_frames > 0
     flag = DURABLE if durable else 0
     plain = records.plain
+    if count == 1 and plain and keyed is None and write_frames == 1:
+        return _encode_one(topic_id, seq_start, ts, records, durable=durable)
     plain_even = records.even and plain
     sizes = array("I", (records.size_longest,)) * count if plain_even else array("I", records.sizes)
     run = Run(
@@ -106,6 +108,19 @@ def encode_run(
     else:
         run.lengths = array("I", map(len, chunks))
     return b"".join(chunks), run
+
+
+def _encode_one(
+    topic_id: int, seq: int, ts: int, records: RecordColumns, *, durable: bool
+) -> tuple[bytes, Run]:
+    """A write of one record that carries data only: the shortest way of all."""
+    size = records.size_total
+    pack_covered, pack_whole = _packers[size]
+    head = RUN_HEAD.pack(APPEND, DURABLE if durable else 0, topic_id)
+    covered = pack_covered(head, seq, RUN_TAIL.pack(ts, 0, 0), size, records.data[0])
+    chunk = pack_whole(size + LEN_OVERHEAD, covered, checksum(covered))
+    lengths, sizes = array("I", (size + FRAME_OVERHEAD,)), array("I", (size,))
+    return chunk, Run(topic_id=topic_id, seq_start=seq, ts=ts, lengths=lengths, sizes=sizes, durable=durable)
 
 
 def _exts_of_write(keyed: Keyed | None, write_frames: int) -> dict[int, bytes]:

@@ -128,7 +128,7 @@ class Engine:
         for entry in batch.entries:
             if not entry.staged:
                 self._apply(shard, entry, at)
-                if not (entry.ticket is not None and entry.ticket.sync and entry.must_sync):
+                if not (entry.must_sync and entry.ticket is not None and entry.ticket.sync):
                     state.finish_entry(entry)
         if not batch.sync:
             shard.in_flight = None
@@ -313,10 +313,12 @@ class Engine:
         if isinstance(command, Sync):
             propose_sync(state, ticket)
             return
-        name = check_any_topic_name(command.topic)
+        name = command.topic
+        lane = state.lanes_by_name.get(name) if type(name) is str else None
+        if lane is None:
+            check_any_topic_name(name)  # a name that stands has been checked
         if isinstance(command, Append):
             check_limits(command.records, state.limits)
-        lane = state.lanes_by_name.get(name)
         if lane is None:
             self._propose_on_absent(ticket, command, now_ms)
         elif lane.blocked:

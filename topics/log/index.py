@@ -26,6 +26,7 @@ TAGGED: Final = 8
 NODED: Final = 16
 TIMED: Final = 32
 
+_NO_COLUMNS: Final = (None, None, None)
 _DEAD: Final = End.DELETED | End.EXPIRED
 _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
@@ -114,23 +115,30 @@ class Index:
     def extend(self, run: Run) -> None:
         """Append a run behind the head. Its offset is where its first frame lies."""
         assert run.seq_start == self.head_seq + 1
-        count = len(run)
+        lengths, sizes = run.lengths, run.sizes
+        count = len(lengths)
         assert count > 0
-        self.ts.extend(array("Q", (run.ts,)) * count)
-        self.offsets.extend(accumulate(run.lengths, initial=run.offset))
-        self.offsets.pop()  # where the run ends
-        self.lengths.extend(run.lengths)
-        self.sizes.extend(run.sizes)
+        self.lengths.extend(lengths)
+        self.sizes.extend(sizes)
+        if count == 1:
+            self.ts.append(run.ts)
+            self.offsets.append(run.offset)
+        else:
+            self.ts.extend(array("Q", (run.ts,)) * count)
+            self.offsets.extend(accumulate(lengths, initial=run.offset))
+            self.offsets.pop()  # where the run ends
         if run.tags is None and run.nodes is None and run.expires is None:
             self.flags += b"\x01" * count
-            for column in (self.tag_ids, self.node_ids, self.expires):
-                if column is not None:
-                    column.frombytes(bytes(count * column.itemsize))
+            optional = (self.tag_ids, self.node_ids, self.expires)
+            if optional != _NO_COLUMNS:
+                for column in optional:
+                    if column is not None:
+                        column.frombytes(bytes(count * column.itemsize))
         else:
             self._extend_labelled(run, count)
         self.live_count += count
-        self.live_bytes += sum(run.sizes)
-        self.head_seq = run.seq_stop - 1
+        self.live_bytes += sum(sizes)
+        self.head_seq += count
         assert len(self.flags) == len(self.ts) == len(self.offsets) == len(self.sizes)  # I-02
 
     def _extend_labelled(self, run: Run, count: int) -> None:
