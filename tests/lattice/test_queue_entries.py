@@ -150,8 +150,8 @@ def test_truncating_a_long_queue_copies_one_path_and_lets_go_of_the_rest(long_qu
 @pytest.mark.rule("R2.3.2", "R1.4.2")
 @pytest.mark.parametrize("delta", [1, 10, 100, 1000])
 def test_a_merge_costs_what_is_new(long_queue, delta):
-    """A fork that appended and a parent that truncated meanwhile: join, comparison and sync grow with the delta, not with
-    the 100 000 records both have."""
+    """A fork that appended and a parent that truncated meanwhile: join and comparison grow with the delta, not with the
+    100 000 records that both have."""
     grown = long_queue.append([record(n) for n in range(delta)], LONG)
     cut, _ = long_queue.truncate(10, LONG + 1)
 

@@ -58,7 +58,7 @@ def test_a_queue_that_nobody_ever_led_is_open():
 
 @pytest.mark.rule("R2.4.2", "R11.10")
 def test_a_lease_ends_and_the_next_leader_has_the_next_epoch():
-    """At its end the lease is over, for its holder too; who takes over has a higher epoch, and the old one is refused."""
+    """At its end the lease is over, for its holder too; the next has a higher epoch, and the old one is refused."""
     old, new, old_clock, new_clock = pair()
     old.acquire("n1", ttl_ms=1000)
     old.offer("a")
