@@ -13,7 +13,6 @@ did not sign. Mesh and nodes draw from one seeded generator and iterate nothing 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
@@ -50,9 +49,10 @@ class Faults:
     forged: float = 0.05  # of a step
     restart: float = 0.03  # of a step
     partition: float = 0.03  # of a step
+    restored: float = 0.0  # of a restart: from an old copy, so that the author contradicts itself
 
 
-QUIET: Final = Faults(lost=0, repeated=0, changed=0, broken=0, forged=0, restart=0, partition=0)
+QUIET: Final = Faults(lost=0, repeated=0, changed=0, broken=0, forged=0, restart=0, partition=0, restored=0)
 
 
 class Parcel(NamedTuple):
@@ -118,7 +118,8 @@ class Mesh:
         self._remembered: list[Parcel] = []
         self._island: list[int] = [0] * node_count
         self._past: list[Counts] = []
-        self._written: set[bytes] = set()
+        self._touched: dict[int, None] = {}  # nodes that something happened to since they were last looked at
+        self._dues: Final = [0] * node_count  # when each has something to do, in the mesh's time
         for number in range(node_count):
             self._found(number)
         for node in self.nodes:
@@ -152,7 +153,7 @@ class Mesh:
         if draw.random() < faults.partition:
             self._partition()
         if draw.random() < faults.restart:
-            self.restart(node)
+            self._fall(node)
         if draw.random() < faults.forged:
             self._forge()
         if draw.random() < 0.6:
@@ -166,6 +167,7 @@ class Mesh:
         value_or_none = None if self.random.random() < 0.2 else value
         committed = node.weaver.batch(dict.fromkeys(keys, value_or_none))
         node.exchange.committed(committed.envelopes)
+        self._touched[node.number] = None
 
     def restart(self, node: Node) -> None:
         """The process dies and starts again: connections and everything in memory are gone."""
@@ -175,6 +177,14 @@ class Mesh:
         self._past.append(node.exchange.counts)
         node.start()
         self._connect()
+
+    def _fall(self, node: Node) -> None:
+        """A restart, perhaps from a copy; perhaps a copy is made first."""
+        if node.backup is not None and self.random.random() < self.faults.restored:
+            node.restore()
+        elif self.faults.restored:
+            node.save()
+        self.restart(node)
 
     def _found(self, number: int) -> None:
         seed = blake3(b"node %d of %d" % (number, self.seed))
@@ -197,12 +207,14 @@ class Mesh:
                 self._lives[a, b] = self._life
                 for one, other in ((a, b), (b, a)):
                     assert self.nodes[one].exchange.connected(self.nodes[other].key.public)
+                    self._touched[one] = None
 
     def _cut(self, a: int, b: int) -> None:
         edge = (min(a, b), max(a, b))
         if self._lives.pop(edge, None) is not None:
             self.nodes[a].exchange.disconnected(self.nodes[b].key.public)
             self.nodes[b].exchange.disconnected(self.nodes[a].key.public)
+            self._touched |= {a: None, b: None}
 
     def _partition(self) -> None:
         islands = self.random.choice((1, 2, 3))
@@ -217,12 +229,17 @@ class Mesh:
         self._connect()
 
     def _collect(self) -> None:
-        """Take what lies in the outboxes on its way."""
-        for node in self.nodes:
+        """Take what lies in the outboxes on its way, and ask when there will be more."""
+        while self._touched:
+            node = self.nodes[min(self._touched)]
+            del self._touched[node.number]
             for sending in node.exchange.take_outbox(CARRY_MAX):
                 target = self._numbers[sending.stream.peer]
                 seen = Stream(node.key.public, not sending.stream.mine, sending.stream.number)
                 self._post(node.number, target, seen, sending.data, ends=sending.ends)
+                self._touched[node.number] = None
+            wait_ms = node.exchange.deadline_ms - node.clock.now_ms()
+            self._dues[node.number] = self.clock.now_ms() + max(wait_ms, 1)
 
     def _post(self, source: int, target: int, stream: Stream, data: bytes, *, ends: bool) -> None:
         life = self._lives.get((min(source, target), max(source, target)))
@@ -263,6 +280,7 @@ class Mesh:
         self.nodes[source].exchange.closed(
             Stream(self.nodes[target].key.public, not stream.mine, stream.number)
         )
+        self._touched |= {source: None, target: None}
 
     def _deliver(self, parcel: Parcel) -> None:
         edge = (min(parcel.source, parcel.target), max(parcel.source, parcel.target))
@@ -276,6 +294,7 @@ class Mesh:
         if parcel.ends:
             node.exchange.closed(parcel.stream)
         node.weaver.state.project()
+        self._touched[node.number] = None
 
     # Time.
 
@@ -283,34 +302,24 @@ class Mesh:
         """Everything that happens up to a time: deliveries and what is due at the nodes."""
         while True:
             self._collect()
-            next_ms = min(self._dues(until_ms))
-            if next_ms > until_ms or (next_ms == until_ms and not self._has_parcel(until_ms)):
+            next_ms = min(self._dues)
+            if self._parcels:
+                next_ms = min(next_ms, self._parcels[0].due_ms)
+            if next_ms > until_ms:
                 break
             self.clock.set(max(next_ms, self.clock.now_ms()))
             while self._parcels and self._parcels[0].due_ms <= self.clock.now_ms():
                 self._deliver(heappop(self._parcels))
-                self._collect()
             self._tick()
         self.clock.set(max(until_ms, self.clock.now_ms()))
-        self._tick()
-
-    def _dues(self, until_ms: int) -> Iterator[int]:
-        yield until_ms
-        if self._parcels:
-            yield self._parcels[0].due_ms
-        now_ms = self.clock.now_ms()
-        for node in self.nodes:
-            wait_ms = node.exchange.deadline_ms - node.clock.now_ms()
-            yield now_ms + max(wait_ms, 1)
-
-    def _has_parcel(self, until_ms: int) -> bool:
-        return bool(self._parcels) and self._parcels[0].due_ms <= until_ms
 
     def _tick(self) -> None:
         for node in self.nodes:
-            if node.clock.now_ms() >= node.exchange.deadline_ms:
+            if self.clock.now_ms() >= self._dues[node.number]:
                 node.exchange.tick()
                 node.weaver.state.project()
+                self._touched[node.number] = None
+                self._dues[node.number] = self.clock.now_ms() + 1
 
     def _settle(self) -> None:
         """Until all hold the same and nobody has anything to say."""
@@ -348,6 +357,7 @@ class Mesh:
     def check(self) -> None:
         """All nodes hold the same intentions, all signed, and show the same bytes."""
         first = self.nodes[0]
+        liars = {proof.author for proof in first.weaver.store.proofs()}
         authors = {node.key.public for node in self.nodes}
         for node in self.nodes:
             where = f"seed {self.seed}, node {node.number}"
@@ -357,7 +367,8 @@ class Mesh:
             assert state.digest() == first.weaver.state.digest(), f"{where}: another state"
             assert node.shown() == first.shown(), f"{where}: reads show something else"
             assert state.status.stall is None, where
-            assert not store.proofs(), f"{where}: nobody equivocated"
+            assert {proof.author for proof in store.proofs()} == liars, f"{where}: other equivocators"
+            assert all(proof.is_valid() for proof in store.proofs()), where
         for known in first.weaver.store.graph.order:
             assert known.author in authors, f"seed {self.seed}: a stranger's intention was taken in"
             assert verify(*known.envelope), f"seed {self.seed}: an unsigned intention was taken in"
