@@ -358,6 +358,43 @@ def test_insert_and_witness_are_one_write():
     assert site.outcomes(made(B, NOW)) == [W]
 
 
+@pytest.mark.rule("R13.2", "R9.36")
+def test_a_large_cascade_is_written_in_pieces_and_resumed():
+    """A cascade of thousands is several writes; a crash between two of them is made good at the next opening, and
+    what is found is the same as if nothing had happened.
+    """
+    chain = [made(A, NOW)]
+    for i in range(1, 4200):
+        chain.append(made(A, NOW + i, prev=chain[-1]))
+    site = Site()
+    site.ingest(*chain[1:])
+    floating, appends = len(site.journal.items), site.journal.appends
+    site.ingest(chain[0])
+    assert site.journal.appends == appends + 2
+    assert len(site.store) == 4200
+    complete = site.store.fingerprint
+    clock = site.store.clock
+
+    site.journal.items = site.journal.items[: floating + 4096]
+    site.open()
+    assert len(site.store) == 4200
+    assert site.store.fingerprint == complete
+    assert site.store.clock == clock
+    assert site.order == list(map(name_of, chain))
+    site.open()
+    assert site.store.fingerprint == complete
+
+
+@pytest.mark.rule("R5.2.10")
+def test_evidence_in_one_batch_is_read_back():
+    """Both children in one batch, strict: what is written is in the order of what happened."""
+    site = Site(strict_linearity=True)
+    report = site.ingest(made(A, NOW, ops=b"l"), made(A, NOW, ops=b"r"))
+    assert sorted(result.outcome.value for result in report.results) == ["evidence", "witnessed"]
+    site.open()
+    assert site.store.proofs() == list(report.proofs)
+
+
 @pytest.mark.rule("R5.6.5", "R5.6.7")
 def test_a_store_is_opened_as_what_it_is():
     """Another store id, type or node is refused; an empty journal is a fresh store."""

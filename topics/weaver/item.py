@@ -34,7 +34,7 @@ class Kind(IntEnum):
     CLOCK = 5  # the node's HLC
     EVIDENCE = 6  # a second child of one store_prev, kept but not witnessed
     CHANGE = 7  # of a state journal: what one step of the projection changed
-    SNAPSHOT = 8  # of a state journal: everything up to here
+    RESET = 8  # of a state journal: what comes before is void
 
 
 class Header(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Code, Corrupt, Rejected, TopicsError, invalid
+from topics.kernel.limits import MIB
 from topics.kernel.ports import Journal
 from topics.weaver.graph import Node
 from topics.weaver.heads import MISSING, Head, Heads, Reading, after_write, reading, winner
@@ -39,6 +40,8 @@ from topics.weaver.watch import Event, Watch
 
 NO_NODE: Final = bytes(32)  # nobody signs a state journal
 WATCHES_MAX: Final = 1024
+STEP_BYTES: Final = 4 * MIB  # of ops; a step ends behind the intention that passes it
+PIECE_KEYS: Final = 256  # of one item of a compacted journal
 
 
 class Stall(NamedTuple):
@@ -168,25 +171,29 @@ class StateBackend:
         """
         part = decode_snapshot(snapshot, self._store.store_id, self._machine.kind)
         check_cursor(self._store, part)
-        self._journal.append([pack(Kind.SNAPSHOT, snapshot)])
+        self._journal.append(_whole(part, self._machine.kind))
         self._install(part)
 
-    def compacted(self) -> bytes:
-        """One item that says all that the journal says, to stand in its place behind a header."""
-        return pack(Kind.SNAPSHOT, self.snapshot())
+    def compacted(self) -> list[bytes]:
+        """Items that say all that the journal says, to be written in its place in one write."""
+        header = Header(self._store.store_id, NO_NODE, self._machine.kind)
+        return [header.encode(), *_whole(self.part, self._machine.kind)]
 
     # How a step is made.
 
     def _step(self, start: int, size: int) -> None:
         tips: dict[bytes, tuple[bytes, ...]] = {}
         entries: dict[bytes, Heads] = {}
-        stop = start
+        stop, size_bytes = start, 0
         for node in self._store.graph.order[start : start + size]:
             why = self._apply(node, tips, entries)
             if why is not None:
                 self._stall = Stall(node.seq, node.hash, why)
                 break
             stop = node.seq
+            size_bytes += len(node.ops)
+            if size_bytes > STEP_BYTES:
+                break
         if stop == start:
             return
         part = Part(Cursor(self._store.log.hash_at(stop), stop), tips, entries)
@@ -300,24 +307,36 @@ def open_state(store: IntentionStore, journal: Journal, machine: Machine | None 
         journal.append([wanted.encode()])
     else:
         check_header(first, wanted)
-    part = _folded(items, store)
+    part = _folded(items, store, wanted)
     check_cursor(store, part)
     backend = StateBackend(store, journal, machine, part)
     backend.project()
     return backend
 
 
-def _folded(items: Iterable[bytes], store: IntentionStore) -> Part:
+def _whole(part: Part, kind: str) -> list[bytes]:
+    """The items that make a journal hold this state, whatever it held before."""
+    items = [pack(Kind.RESET, b"")]
+    authors, keys = list(part.tips), list(part.entries)
+    for at in range(0, max(len(authors), len(keys), 1), PIECE_KEYS):
+        tips = {author: part.tips[author] for author in authors[at : at + PIECE_KEYS]}
+        entries = {key: part.entries[key] for key in keys[at : at + PIECE_KEYS]}
+        items.append(pack(Kind.CHANGE, encode_part(Part(part.cursor, tips, entries), kind)))
+    return items
+
+
+def _folded(items: Iterable[bytes], store: IntentionStore, wanted: Header) -> Part:
     cursor, tips, entries = START, dict[bytes, tuple[bytes, ...]](), dict[bytes, Heads]()
     for number, item in enumerate(items, 2):
         kind, payload = unpack(item)
-        if kind is Kind.SNAPSHOT:
-            cursor, tips_read, entries_read = decode_snapshot(payload, store.store_id, store.kind)
-            tips, entries = dict(tips_read), dict(entries_read)
+        if kind is Kind.RESET:
+            cursor, tips, entries = START, {}, {}
         elif kind is Kind.CHANGE:
             cursor, changed_tips, changed = decode_part(payload, store.kind)
             tips.update(changed_tips)
             entries.update(changed)
+        elif kind is Kind.HEADER:
+            check_header(item, wanted)  # a compacted journal begins again
         else:
             raise Corrupt(f"state journal, item {number}: {kind.name} has no place here")
     return Part(cursor, tips, entries)

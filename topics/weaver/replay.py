@@ -44,6 +44,7 @@ class Replay:
         self.clock = ZERO
         self.reference_ms = 0
         self.fingerprint = 0
+        self.ready: list[Accepted] = []  # wait for nothing: a cascade was written in part
         self._bounds = bounds
         self._effective = effective
         self._check = check
@@ -83,7 +84,10 @@ class Replay:
         if self._check is Check.EVERY:
             self._verify_record(record)
         self._last = record
-        self._effective.watch(self.graph.add(accepted))
+        node = self.graph.add(accepted)
+        self._effective.watch(node)
+        if not self._effective.is_clamped(node):
+            self.clock = max(self.clock, node.hlc)
         self.fingerprint ^= int.from_bytes(accepted.hash)
         self.reference_ms = max(self.reference_ms, record.wall_ms)
 
@@ -105,7 +109,7 @@ class Replay:
                 intention.author, intention.store_prev, sibling.envelope, accepted.envelope
             )
         elif kind is Kind.CLOCK:
-            self.clock = decode_clock(payload)
+            self.clock = max(self.clock, decode_clock(payload))
         else:
             raise Corrupt(f"{kind.name} has no place here")
 
@@ -149,6 +153,7 @@ class Replay:
             for parent in (intention.store_prev, *intention.condition)
             if parent != ZERO_HASH and parent not in self.graph
         ]
-        if not missing:
-            raise Corrupt(f"intention {accepted.hash.hex()} waits for nothing and is not witnessed")
-        self.floating.add(accepted, missing, received_ms)
+        if missing:
+            self.floating.add(accepted, missing, received_ms)
+        else:
+            self.ready.append(accepted)

@@ -1,8 +1,9 @@
 """`IntentionStore`: the truth. Every intention this node accepted, and the order in which it witnessed them.
 
-One journal holds it all; a call that changes something is one atomic write, insert and witness together, and returns
-when it is on stable storage (replication 13). All tables are folds of the journal and are made again at opening. Only
-witnessed intentions are counted, fingerprinted and handed out; floating ones are this node's own business.
+One journal holds it all. An intention and its witness record are one atomic write, and so is a whole call unless it is
+large; a call returns when all of it is on stable storage (replication 13). All tables are folds of the journal and are
+made again at opening. Only witnessed intentions are counted, fingerprinted and handed out; floating ones are this
+node's own business.
 
 Time: `T` is the newest system time this node ever saw, the persisted one of its witness records included, so a clock
 that starts in 1970 makes nobody's stamp a stamp from the future. It is not raised by what peers send, or a chain of
@@ -14,13 +15,13 @@ Only one thread may use it at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from topics.crypto.hashing import HASH_SIZE
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt, Fatal, TopicsError, invalid
-from topics.kernel.limits import U32_MAX, U64_MAX
+from topics.kernel.limits import MIB, U32_MAX, U64_MAX
 from topics.kernel.ports import Clock, Journal
 from topics.weaver.bounds import DEFAULT, Bounds
 from topics.weaver.effective import EffectiveClock
@@ -37,6 +38,8 @@ from topics.weaver.report import Outcome, Report, Result
 from topics.weaver.segment import accept_segment
 from topics.weaver.witness import Witness, WitnessLog, witness
 
+WRITE_ITEMS: Final = 4096  # of one atomic write
+WRITE_BYTES: Final = 16 * MIB
 _LAST_READING: Final = HLC(U64_MAX, U32_MAX)
 
 
@@ -76,6 +79,9 @@ class IntentionStore:
         self._time = time
         self._failed = False
         self.observe_time()
+        if replay.ready:
+            # A write of several pieces ended between two of them.
+            self._carry([], [], max(time.now_ms(), 0), replay.ready)
 
     # Reading.
 
@@ -224,14 +230,26 @@ class IntentionStore:
             return Result(Outcome.REFUSED, name, error)
         return name
 
-    def _carry(self, batch: list[Accepted], outcomes: list[Result | bytes], now_ms: int) -> Report:
+    def _carry(
+        self, batch: list[Accepted], outcomes: list[Result | bytes], now_ms: int, resumed: Sequence[Accepted] = ()
+    ) -> Report:  # fmt: skip
         """Stage the batch, write it, report."""
         self._failed = True  # until it is written
-        intake = Intake(self.graph, self.floating, self.evidence, received_ms=now_ms, strict=self._strict)
-        settled = intake.take(batch)
+
+        def record(node: Node) -> bytes:
+            return self._witness(node, now_ms)
+
+        intake = Intake(
+            self.graph, self.floating, self.evidence, record, received_ms=now_ms, strict=self._strict
+        )
+        settled = intake.take(batch, resumed)
         intake.forget_overdue()
-        items = intake.items + self._witness(intake.witnessed, now_ms)
-        if items:
+        units = intake.units
+        if intake.witnessed:
+            newest = max(self.effective.of(node) for node in intake.witnessed)
+            self.clock = self.clock.update(newest, now_ms) if newest > self.clock else self.clock
+            units.append([encode_clock(self.clock)])
+        for items in _writes(units):
             self._journal.append(items)
         self._failed = False
         results: list[Result] = []
@@ -251,21 +269,14 @@ class IntentionStore:
             tuple(intake.dropped),
         )
 
-    def _witness(self, nodes: list[Node], now_ms: int) -> list[bytes]:
-        """Records of the new nodes, as items; the clock moves above all of them."""
-        items = []
-        for node in nodes:
-            record = witness(self._node, self.store_id, node.hash, wall_ms=now_ms, prev=self.log.last_hash)
-            self.log.append(record)
-            items.append(pack(Kind.WITNESS, record.encode()))
-            self.effective.watch(node)
-            self.fingerprint_int ^= int.from_bytes(node.hash)
-        if nodes:
-            self.reference_ms = max(self.reference_ms, now_ms)
-            newest = max(self.effective.of(node) for node in nodes)
-            self.clock = self.clock.update(newest, now_ms) if newest > self.clock else self.clock
-            items.append(encode_clock(self.clock))
-        return items
+    def _witness(self, node: Node, now_ms: int) -> bytes:
+        """The record of a new node, as an item."""
+        record = witness(self._node, self.store_id, node.hash, wall_ms=now_ms, prev=self.log.last_hash)
+        self.log.append(record)
+        self.effective.watch(node)
+        self.fingerprint_int ^= int.from_bytes(node.hash)
+        self.reference_ms = max(self.reference_ms, now_ms)
+        return pack(Kind.WITNESS, record.encode())
 
     def _stamp_above(self, cited: list[Node], tips: tuple[Node, ...], now_ms: int) -> HLC:
         """Above the clock, all parents as they count here, and the author's own last stamp as it is signed."""
@@ -296,6 +307,21 @@ class IntentionStore:
             for dep in self.floating.missing_deps(name, self.tip_of(float_.accepted.intention.author)):
                 found.setdefault(dep.hash, dep)
         return list(found.values())
+
+
+def _writes(units: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Cut into writes that a journal takes; a unit is never cut."""
+    write: list[bytes] = []
+    size = 0
+    for unit in units:
+        unit_size = sum(map(len, unit))
+        if write and (len(write) + len(unit) > WRITE_ITEMS or size + unit_size > WRITE_BYTES):
+            yield write
+            write, size = [], 0
+        write += unit
+        size += unit_size
+    if write:
+        yield write
 
 
 def open_store(
