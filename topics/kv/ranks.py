@@ -82,9 +82,12 @@ class RankOperations(Keyspace):
 
 def _number(field: str, value: float) -> float:
     given: object = value
-    if isinstance(given, bool) or not isinstance(given, int | float) or isnan(given):
+    if isinstance(given, bool) or not isinstance(given, int | float):
         raise invalid(field, f"must be a number, not {given!r:.40}")
     try:
-        return float(given) + 0.0  # -0.0 becomes 0.0, as in canonical bytes
+        number = float(given) + 0.0  # -0.0 becomes 0.0, as in canonical bytes
     except OverflowError:
         raise invalid(field, "does not fit a double; use inf") from None
+    if isnan(number):
+        raise invalid(field, "must be a number, not NaN")
+    return number

@@ -250,8 +250,11 @@ class Replica:
                 limit=self.limits.keys,
             )
         present: Tree[Keyed] = None
+        own = cursor.get()
         for leaf in leaves(store.keys):
-            if is_future(leaf.item.entry.newest, now_ms, self._max_drift_ms):
+            newest = leaf.item.entry.newest
+            # What this node has believed before (under another clock) is no news from the future.
+            if is_future(newest, now_ms, self._max_drift_ms) and newest > own.get(leaf.item.key).newest:
                 deferred.admit(Store(leaf), now_ms)
             else:
                 present = put(present, leaf)
