@@ -45,6 +45,7 @@ class SiteOptions:
     version: str = ""
     held_bytes_max: int = 256 << 20
     unsent_bytes_max: int = 256 << 20
+    bytes_per_s: int = 1024
     head_bytes_max: int = 32 * 1024
     head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX
@@ -196,7 +197,7 @@ class Site:
         finally:
             self.requests.release(unfolded)
         self.counts[route.name, answer.status] += 1
-        if b"accept-encoding" in head.headers:
+        if len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             answer = await encoding.encoded(head, answer)
         return answer
 
