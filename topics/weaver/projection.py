@@ -74,10 +74,13 @@ class StateBackend:
 
     __slots__ = (
         "_cursor", "_entries", "_epoch", "_journal", "_keys", "_machine", "_new_keys", "_shown", "_stall", "_store",
-        "_tips", "_watches",
+        "_tips", "_watches", "journal_bytes",
     )  # fmt: skip
 
-    def __init__(self, store: IntentionStore, journal: Journal, machine: Machine, part: Part) -> None:
+    def __init__(
+        self, store: IntentionStore, journal: Journal, machine: Machine, part: Part, journal_bytes: int
+    ) -> None:  # fmt: skip
+        self.journal_bytes = journal_bytes
         self._store = store
         self._journal = journal
         self._machine = machine
@@ -198,11 +201,13 @@ class StateBackend:
             return
         part = Part(Cursor(self._store.log.hash_at(stop), stop), tips, entries)
         try:
-            self._journal.append([pack(Kind.CHANGE, encode_part(part, self._machine.kind))])
+            item = pack(Kind.CHANGE, encode_part(part, self._machine.kind))
+            self._journal.append([item])
         except (TopicsError, OSError) as error:
             name = self._store.graph.order[start].hash
             self._stall = Stall(start + 1, name, f"the state journal failed: {error}")
             return
+        self.journal_bytes += len(item)
         self._cursor = part.cursor
         self._tips.update(tips)
         for key, heads in entries.items():
@@ -307,9 +312,9 @@ def open_state(store: IntentionStore, journal: Journal, machine: Machine | None 
         journal.append([wanted.encode()])
     else:
         check_header(first, wanted)
-    part = _folded(items, store, wanted)
+    part, size_bytes = _folded(items, store, wanted)
     check_cursor(store, part)
-    backend = StateBackend(store, journal, machine, part)
+    backend = StateBackend(store, journal, machine, part, size_bytes)
     backend.project()
     return backend
 
@@ -325,10 +330,12 @@ def _whole(part: Part, kind: str) -> list[bytes]:
     return items
 
 
-def _folded(items: Iterable[bytes], store: IntentionStore, wanted: Header) -> Part:
+def _folded(items: Iterable[bytes], store: IntentionStore, wanted: Header) -> tuple[Part, int]:
+    size_bytes = 0
     cursor, tips, entries = START, dict[bytes, tuple[bytes, ...]](), dict[bytes, Heads]()
     for number, item in enumerate(items, 2):
         kind, payload = unpack(item)
+        size_bytes += len(item)
         if kind is Kind.RESET:
             cursor, tips, entries = START, {}, {}
         elif kind is Kind.CHANGE:
@@ -339,7 +346,7 @@ def _folded(items: Iterable[bytes], store: IntentionStore, wanted: Header) -> Pa
             check_header(item, wanted)  # a compacted journal begins again
         else:
             raise Corrupt(f"state journal, item {number}: {kind.name} has no place here")
-    return Part(cursor, tips, entries)
+    return Part(cursor, tips, entries), size_bytes
 
 
 def check_cursor(store: IntentionStore, part: Part) -> None:
