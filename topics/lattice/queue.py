@@ -173,7 +173,7 @@ class LatticeQueue(Handle[QueueState]):
         return () if found is None else (found,)
 
     def refuse_stale_fork(self, *, forked: QueueState, local: QueueState, parent: QueueState) -> None:
-        refuse_stale(appended=local.stop > forked.stop, held=local.lease, parent=parent.lease)
+        refuse_stale(appended=local.has_appended_to(forked), held=local.lease, parent=parent.lease)
 
 
 def _row(arguments: tuple[Cell, ...]) -> Row:

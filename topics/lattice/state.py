@@ -80,6 +80,10 @@ class QueueState:
         """The latest time in it, for the deferral of what comes from the future (replication 1.3)."""
         return max(self.timestamp, self.metadata.newest_stamp)
 
+    def has_appended_to(self, older: QueueState) -> bool:
+        """Whether there are records behind the end of an older state. A truncation past its end brings none."""
+        return self.stop > max(self.start, older.stop)
+
     def stamp(self, now_ms: int) -> int:
         """The time of an append or a truncation: the state's own never steps back.
 

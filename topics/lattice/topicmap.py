@@ -98,7 +98,7 @@ def refuse_stale_topics(*, forked: Topics, local: Topics, parent: Topics) -> Non
 def refuse_stale_topic(*, forked: Topic, local: Topic, parent: Topic) -> None:
     before, there = queues_of(forked), queues_of(parent)
     for index, queue in queues_of(local).items():
-        appended = queue.stop > before.get(index, ZERO).stop
+        appended = queue.has_appended_to(before.get(index, ZERO))
         refuse_stale(appended=appended, held=queue.lease, parent=there.get(index, ZERO).lease)
 
 
