@@ -26,6 +26,7 @@ EXPECTED = {
     "b14": "B14 topics serve",
     "cpu": "cpu: append, batch 100",
     "floors": "floor: pwrite+fdatasync of 256 B, p50",
+    "weaver_sync": "weaver_sync: bytes of a session",
 }
 
 
