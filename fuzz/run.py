@@ -34,6 +34,7 @@ ROUNDS = {
     "http_chunks": 30_000,
     "write_body": 60_000,
     "diff_body": 60_000,
+    "weaver_message": 60_000,
 }
 FULL_FACTOR = 20
 CANARY_ROUNDS = 20_000
