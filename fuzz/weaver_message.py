@@ -1,4 +1,4 @@
-"""Messages between Weaver nodes: a value with exactly these bytes, or `Rejected`; a session that hears it raises nothing."""
+"""Messages between Weaver nodes: a value with exactly these bytes, or `Rejected`; no session raises for one."""
 
 from __future__ import annotations
 
