@@ -6,7 +6,7 @@ store, limits. Who may be a peer is decided elsewhere.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from topics.crypto.hashing import blake3
 from topics.crypto.keys import SIGNATURE_SIZE, KeyPair
@@ -44,6 +44,9 @@ class Envelope(NamedTuple):
     def sealed(cls, key: KeyPair, body: bytes) -> Envelope:
         """The body with its author's signature."""
         return cls(body, sign(key, body))
+
+
+NO_ENVELOPE: Final = Envelope(b"", b"")  # of what was pruned
 
 
 class Accepted(NamedTuple):

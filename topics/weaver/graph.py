@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from topics.weaver.envelope import Accepted, Envelope
+from topics.weaver.envelope import NO_ENVELOPE, Accepted, Envelope
 from topics.weaver.hlc import HLC
 from topics.weaver.intention import ZERO_HASH
 
@@ -41,11 +41,11 @@ class Node:
     ) -> None:
         intention = accepted.intention
         self.hash: Final[bytes] = accepted.hash
-        self.envelope: Final[Envelope] = accepted.envelope
+        self.envelope: Envelope = accepted.envelope
         self.linked: Final[bool] = accepted.linked
         self.author: Final[bytes] = intention.author
         self.hlc: Final[HLC] = intention.hlc
-        self.ops: Final[bytes] = intention.ops
+        self.ops: bytes = intention.ops
         self.column: Final[int] = column
         self.prev = prev
         self.condition = condition
@@ -61,6 +61,15 @@ class Node:
         if self.prev is None or self.prev in self.condition:
             return self.condition
         return (self.prev, *self.condition)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was pruned: what it said is gone, its name and place are not (replication 5.10)."""
+        return not self.envelope.body
+
+    def settle(self) -> None:
+        """Forget what it said and who signed it."""
+        self.envelope, self.ops = NO_ENVELOPE, b""
 
     @property
     def order(self) -> tuple[HLC, bytes, bytes]:

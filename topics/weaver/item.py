@@ -34,7 +34,9 @@ class Kind(IntEnum):
     CLOCK = 5  # the node's HLC
     EVIDENCE = 6  # a second child of one store_prev, kept but not witnessed
     CHANGE = 7  # of a state journal: what one step of the projection changed
-    RESET = 8  # of a state journal: what comes before is void
+    RESET = 8  # of a compacted journal: what comes before is void
+    SETTLED = 9  # what is left of pruned intentions and their records
+    SETTLEMENT = 10  # history below a frontier was pruned
 
 
 class Header(NamedTuple):

@@ -28,6 +28,7 @@ from topics.weaver.effective import EffectiveClock
 from topics.weaver.envelope import Accepted, Envelope, accept
 from topics.weaver.equivocation import Proof
 from topics.weaver.floating import Floating, MissingDep
+from topics.weaver.frontier import NO_FRONTIER, Frontier
 from topics.weaver.graph import Graph, Node
 from topics.weaver.hlc import HLC
 from topics.weaver.intake import Intake
@@ -55,7 +56,7 @@ class IntentionStore:
 
     __slots__ = (
         "_failed", "_journal", "_node", "_strict", "_time", "bounds", "clock", "effective", "evidence",
-        "fingerprint_int", "floating", "graph", "kind", "log", "reference_ms", "store_id",
+        "fingerprint_int", "floating", "graph", "kind", "log", "reference_ms", "settlement", "store_id",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +74,7 @@ class IntentionStore:
         self.clock = replay.clock
         self.reference_ms = replay.reference_ms
         self.fingerprint_int = replay.fingerprint
+        self.settlement = replay.settlement
         self._journal = journal
         self._node = node
         self._strict = strict_linearity
@@ -92,6 +94,11 @@ class IntentionStore:
     def __contains__(self, name: bytes) -> bool:
         """Whether the intention with that hash is witnessed."""
         return name in self.graph
+
+    @property
+    def frontier(self) -> Frontier:
+        """What was pruned (replication 5.10)."""
+        return NO_FRONTIER if self.settlement is None else self.settlement.frontier
 
     @property
     def node_key(self) -> bytes:
@@ -210,6 +217,23 @@ class IntentionStore:
         """Look at the clock. True if stamps that were from the future are not any more."""
         return self.effective.advance(max(self._time.now_ms(), self.reference_ms))
 
+    # What pruning is made of (`prune`).
+
+    def write(self, items: Sequence[bytes]) -> None:
+        """One atomic write of what was staged outside. Raises `Fatal`."""
+        self._begin()
+        self._failed = True
+        self._journal.append(items)
+        self._failed = False
+
+    def sign(self, message: bytes) -> bytes:
+        """With the key of this node's witness records."""
+        return self._node.sign(message)
+
+    def resume(self, ready: Sequence[Accepted]) -> None:
+        """Witness what waits for nothing any more."""
+        self._carry([], [], self._begin(), ready)
+
     # What a change is made of.
 
     def _begin(self) -> int:
@@ -237,7 +261,7 @@ class IntentionStore:
         self._failed = True  # until it is written
 
         def record(node: Node) -> bytes:
-            return self._witness(node, now_ms)
+            return self.extend(node, now_ms)
 
         intake = Intake(
             self.graph, self.floating, self.evidence, record, received_ms=now_ms, strict=self._strict
@@ -269,7 +293,7 @@ class IntentionStore:
             tuple(intake.dropped),
         )
 
-    def _witness(self, node: Node, now_ms: int) -> bytes:
+    def extend(self, node: Node, now_ms: int) -> bytes:
         """The record of a new node, as an item."""
         record = witness(self._node, self.store_id, node.hash, wall_ms=now_ms, prev=self.log.last_hash)
         self.log.append(record)

@@ -19,6 +19,7 @@ from topics.weaver.intention import ZERO_HASH
 CONTENT: Final = Struct("<16s32sQ32s")
 assert CONTENT.size == 88
 WITNESS_SIZE: Final = CONTENT.size + SIGNATURE_SIZE
+NO_SIGNATURE: Final = bytes(SIGNATURE_SIZE)  # of a settled record: a settlement's signature covers it
 
 
 class Witness(NamedTuple):
