@@ -138,7 +138,6 @@ def adopt(store: IntentionStore, items: Sequence[bytes], server: bytes, now_ms: 
 def _take(store: IntentionStore, batch: list[Accepted], now_ms: int) -> None:
     """Witness these under this node's own key, in one write; then whoever floated for them."""
     items: list[bytes] = []
-    ready: list[Accepted] = []
     for accepted in batch:
         floated = accepted.hash in store.floating
         if floated:
@@ -152,9 +151,9 @@ def _take(store: IntentionStore, batch: list[Accepted], now_ms: int) -> None:
             items.append(record)
         else:
             items += [Received(now_ms, accepted.linked, accepted.envelope.encode()).encode(), record]
-        ready += [float_.accepted for float_ in store.floating.arrived(accepted.hash)]
     store.write(items)
-    store.resume(ready)
+    freed = [float_ for accepted in batch for float_ in store.floating.arrived(accepted.hash)]
+    store.resume([float_.accepted for float_ in freed])
 
 
 def _read(store: IntentionStore, items: Sequence[bytes], server: bytes) -> Replay:

@@ -41,6 +41,7 @@ class Replay:
         self._bounds = bounds
         self._effective = effective
         self._check = check
+        self._began = True  # a header stands right before: only a compacted journal begins anew
         self._clear()
 
     def _clear(self) -> None:
@@ -65,7 +66,9 @@ class Replay:
         """
         for number, item in enumerate(items, 2):
             try:
-                self._fold(*unpack(item))
+                kind, payload = unpack(item)
+                self._fold(kind, payload)
+                self._began = kind is Kind.HEADER
             except Corrupt as error:
                 text = f"Weaver journal, item {number}: {error.message}"
                 raise Corrupt(text, item=number, **error.detail) from None
@@ -126,7 +129,7 @@ class Replay:
         elif kind is Kind.HEADER:
             if Header.decode(payload) != self.header:
                 raise Corrupt("a second header is another store's")
-        elif kind is Kind.RESET:
+        elif kind is Kind.RESET and self._began:
             self._clear()
         else:
             raise Corrupt(f"{kind.name} has no place here")
