@@ -66,6 +66,7 @@ class CellMap(Mapping["Cell", "Cell"]):
     @classmethod
     def of_ordered(cls, pairs: dict[bytes, tuple[Cell, Cell]]) -> CellMap:
         """The map of pairs under the bytes of their keys, in the order of these. The dict now belongs to the map."""
+        assert len(pairs) < 2 or next(iter(pairs)) < next(reversed(pairs))
         made = cls.__new__(cls)
         object.__setattr__(made, "_pairs", pairs)
         return made
@@ -142,6 +143,7 @@ class _Open:
     def close(self) -> bytes:
         parts = self.parts
         if self.tag == _MAP:
+            assert len(parts) % 2 == 0
             pairs = sorted(zip(parts[::2], parts[1::2], strict=True))
             for (key, _), (following, _) in pairwise(pairs):
                 if key == following:
@@ -152,6 +154,7 @@ class _Open:
 
 def encode_cell(value: Cell, *, depth_max: int = CELL_DEPTH_MAX) -> bytes:
     """canon(value). Raises `Rejected` if it is no cell, or nested deeper than `depth_max` lists and maps."""
+    assert depth_max >= 1
     encoded = _scalar(value)
     if encoded is not None:
         return encoded
@@ -168,6 +171,7 @@ def encode_cell(value: Cell, *, depth_max: int = CELL_DEPTH_MAX) -> bytes:
             top.parts.append(encoded)
         else:
             closed = stack.pop().close()
+            assert closed.endswith(_END)
             if not stack:
                 return closed
             stack[-1].parts.append(closed)
@@ -208,7 +212,9 @@ def _ordered(value: float) -> int:
     if value != value:  # noqa: PLR0124  # only NaN differs from itself
         raise invalid("value", "NaN is not equal to itself, so it cannot be stored; use None")
     bits: int = _NUMBER.unpack(_DOUBLE.pack(value + 0.0))[0]  # -0.0 + 0.0 is 0.0
-    return bits ^ _ALL_BITS if bits & _HIGH_BIT else bits | _HIGH_BIT
+    ordered = bits ^ _ALL_BITS if bits & _HIGH_BIT else bits | _HIGH_BIT
+    assert 0 < ordered < _ALL_BITS  # the ends would be NaN
+    return ordered
 
 
 # --- reading
@@ -234,6 +240,7 @@ class _Closing:
 
     def add(self, cell: Cell, data: bytes, start: int, stop: int) -> None:
         """Take the cell that was read from [start, stop)."""
+        assert start < stop <= len(data)
         if self.tag == _LIST:
             self.cells.append(cell)
         elif self.key is None:
@@ -256,6 +263,7 @@ class _Closing:
 
 def decode_cell(data: bytes, *, depth_max: int = CELL_DEPTH_MAX) -> Cell:
     """The cell whose canonical bytes these are. Raises `Corrupt` for anything else, a second spelling included."""
+    assert depth_max >= 1
     stack: list[_Closing] = []
     at = 0
     while True:
@@ -277,6 +285,7 @@ def decode_cell(data: bytes, *, depth_max: int = CELL_DEPTH_MAX) -> Cell:
             cell = closed.close(at)
         else:
             cell, at = _read_scalar(data, at)
+            assert start < at <= len(data)
         if not stack:
             if at != len(data):
                 raise _damaged(at, "bytes after the cell")
@@ -304,6 +313,7 @@ def _read_scalar(data: bytes, at: int) -> tuple[Cell, int]:
 
 
 def _double(number: int, at: int) -> float:
+    assert 0 <= number <= _ALL_BITS
     bits = number ^ _HIGH_BIT if number & _HIGH_BIT else number ^ _ALL_BITS
     value: float = _DOUBLE.unpack(_NUMBER.pack(bits))[0]
     if value != value or bits == _HIGH_BIT:  # noqa: PLR0124  # only NaN differs from itself; the bits are those of -0.0
@@ -319,4 +329,5 @@ def _utf8(raw: bytes, at: int) -> str:
 
 
 def _damaged(at: int, why: str) -> Corrupt:
+    assert at >= 0
     return Corrupt(f"cell at offset {at}: {why}", offset=at)

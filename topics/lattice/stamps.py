@@ -93,6 +93,7 @@ class Deferral(Generic[T]):
             count += 1
         due = [value for _, value in self._waiting[:count]]
         del self._waiting[:count]
+        assert not self._waiting or is_future(self._waiting[0][0], now_ms, self._max_drift_ms)
         return due
 
     def _hold(self, stamp: int, value: T) -> None:
@@ -100,3 +101,4 @@ class Deferral(Generic[T]):
         while at and self._waiting[at - 1][0] > stamp:
             at -= 1
         self._waiting.insert(at, (stamp, value))
+        assert at == 0 or self._waiting[at - 1][0] <= stamp
