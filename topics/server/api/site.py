@@ -195,7 +195,8 @@ class Site:
         except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
             answer = self.failed(bug, route.name)
         finally:
-            self.requests.release(unfolded)
+            if unfolded:
+                self.requests.release(unfolded)
         self.counts[route.name, answer.status] += 1
         if len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             answer = await encoding.encoded(head, answer)

@@ -175,20 +175,21 @@ class Connection:
         searched = empty_lines = 0
         first = True
         while True:
-            while buffer.startswith(b"\r\n") and empty_lines < _EMPTY_LINES_MAX:  # RFC 9112 2.2
-                del buffer[:2]
-                searched = 0
-                empty_lines += 1
-            try:
-                end = find_end(buffer, searched, self.site.options.head_bytes_max)
-            except Rejected as refused:
-                await self._end(self.site.refuse(refused))
-                return None
-            if end >= 0:
-                text = bytes(buffer[:end])
-                del buffer[:end]
-                return text
-            searched = len(buffer)
+            if buffer:
+                while buffer.startswith(b"\r\n") and empty_lines < _EMPTY_LINES_MAX:  # RFC 9112 2.2
+                    del buffer[:2]
+                    searched = 0
+                    empty_lines += 1
+                try:
+                    end = find_end(buffer, searched, self.site.options.head_bytes_max)
+                except Rejected as refused:
+                    await self._end(self.site.refuse(refused))
+                    return None
+                if end >= 0:
+                    text = bytes(buffer[:end])
+                    del buffer[:end]
+                    return text
+                searched = len(buffer)
             if self._eof:
                 return None
             await self._flush()
@@ -305,7 +306,8 @@ class Connection:
                 raise trio.BrokenResourceError("no memory is left for a peer that does not read")
             self._enter(Phase.SENDING, self.options.grace_s + len(data) / self.options.byte_rate)
             await self.edge.send_all(data[sent:])
-        self.room.release()
+        if self.room.size:
+            self.room.release()
 
     async def _end(self, answer: Answer, *, without_body: bool = False) -> None:
         """Answer and close. What the peer still sends is read for a while, so that it reads the answer first."""
