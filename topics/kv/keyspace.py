@@ -102,7 +102,8 @@ class Keyspace:
         return Looked(key, entry, view, live, now_ms)
 
     def _edit(self, looked: Looked) -> Edit:
-        return Edit(looked.entry, self._replica, looked.now_ms)
+        # Nothing new is stamped at or below the floor, where peers would take it for something they have collected.
+        return Edit(looked.entry, self._replica, max(looked.now_ms, self._store().floor + 1))
 
     def _begin(self, looked: Looked, tag: Tag, added: int) -> Edit:
         """An edit of a structure, to which `added` elements may come."""

@@ -249,6 +249,9 @@ class Replica:
                 f"database {name!r}: with the replica it would pass twice its limit of {self.limits.keys} keys",
                 limit=self.limits.keys,
             )
+        if not is_future(newest_in_store(store), now_ms, self._max_drift_ms):
+            cursor.merge(store)
+            return
         present: Tree[Keyed] = None
         own = cursor.get()
         for leaf in leaves(store.keys):
@@ -262,8 +265,8 @@ class Replica:
         if is_future(floor, now_ms, self._max_drift_ms):
             deferred.admit(Store(None, floor), now_ms)
             floor = 0
-        whole = floor == store.floor and count(present) == len(store)
-        cursor.merge(store if whole else Store(present, floor))
+        assert count(present) <= len(store)
+        cursor.merge(Store(present, floor))
 
 
 def replica_id(public: bytes, incarnation: bytes) -> str:
