@@ -86,7 +86,8 @@ class Edit:
             self.erase()
         if not live:
             self.see()
-            self._expiry = Expiry(self.stamp, None)
+            if self._entry.expiry.expire is not None:
+                self._expiry = Expiry(self.stamp, None)
 
     def put(self, tag: Tag, digest: bytes, element: Element) -> None:
         """One element of a structure, which this write makes the visible one."""
