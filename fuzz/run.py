@@ -35,6 +35,8 @@ ROUNDS = {
     "write_body": 60_000,
     "diff_body": 60_000,
     "weaver_message": 60_000,
+    "intention": 60_000,
+    "weaver_snapshot": 20_000,
 }
 FULL_FACTOR = 20
 CANARIES = ("canary", "weaver_canary")
