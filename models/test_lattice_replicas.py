@@ -27,6 +27,7 @@ from topics.lattice.stamps import next_stamp
 from topics.testing.clock import ManualClock
 
 pytestmark = [
+    pytest.mark.invariant("I-14"),
     pytest.mark.rule(
         "R1.1.1", "R1.1.2", "R1.3.1", "R1.4.1", "R1.4.2", "R4.1.1", "R4.3.2", "R9.1", "R9.2", "R9.3", "R9.4", "R9.5",
         "R9.6", "R9.7", "R9.24",

@@ -24,7 +24,6 @@ from topics.codec.cell import (
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Corrupt, Rejected
 
-
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "cell.bin"
 
 
@@ -275,6 +274,7 @@ def test_damaged_bytes_are_no_cell(data, why):
     assert isinstance(caught.value.detail["offset"], int)
 
 
+@pytest.mark.invariant("I-18")
 @given(st.binary(max_size=40))
 def test_any_bytes_are_the_encoding_of_one_cell_or_are_refused(data):
     """Nothing else is raised, and what decodes encodes to the very bytes."""
