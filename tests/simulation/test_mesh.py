@@ -6,8 +6,10 @@ import pytest
 
 from tests.weaver.weaving import NOW, made
 from topics.crypto.keys import KeyPair
-from topics.simulation.mesh import QUIET, Faults, Mesh
+from topics.simulation.mesh import Mesh
+from topics.simulation.meshfaults import QUIET, Faults
 from topics.simulation.meshnode import STORE_ID
+from topics.weaver.limits import ExchangeOptions
 
 RULES = ("R9.26", "R9.31", "R9.6", "R9.28", "R9.33", "R5.8.4", "R5.9.1", "R5.9.2", "R11.37", "R11.38")
 
@@ -45,6 +47,31 @@ def test_nodes_that_came_back_from_an_old_copy_are_told_and_all_agree_all_the_sa
     mesh.run(60)
 
     assert mesh.nodes[0].weaver.store.proofs(), "nobody contradicted itself"
+
+
+ATTESTING = ExchangeOptions(attest_gap_ms=1_000)
+
+
+def pruning(seed, steps, **faults):
+    mesh = Mesh(seed, node_count=5, faults=Faults(pruned=0.2, **faults), options=ATTESTING)
+    return mesh, mesh.run(steps)
+
+
+@pytest.mark.rule("R5.10.1", "R5.10.2", "R9.37")
+def test_nodes_that_prune_at_different_times_converge_to_the_same_bytes():
+    mesh, _ = pruning(9, 120)
+    settled = [sum(node.is_settled for node in each.weaver.store.graph.order) for each in mesh.nodes]
+
+    assert mesh.prunings > 3
+    assert max(settled) > 20
+    assert len({each.weaver.store.frontier.id for each in mesh.nodes}) > 1, "all pruned alike"
+
+
+@pytest.mark.slow
+@pytest.mark.rule("R5.10.1", "R5.10.2", "R9.37")
+@pytest.mark.parametrize("seed", range(300, 320))
+def test_more_meshes_that_prune_converge(seed):
+    print(pruning(seed, 200)[1])
 
 
 def test_one_seed_gives_one_history():
