@@ -15,6 +15,7 @@ from ci.benchmarks import (
     cpu,
     delivery,
     floors,
+    kv_merge,
     machine,
     paging,
     recovery,
@@ -39,6 +40,7 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b5": serving.synced_singles,
     "b6": paging.figures,
     "b7": delivery.figures,
+    "kv_merge": kv_merge.figures,
     "weaver_sync": weaver_sync.figures,
 }
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")

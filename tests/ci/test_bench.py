@@ -25,6 +25,7 @@ EXPECTED = {
     "b10": "B10 SIGKILL to /v0/ready, topics serve",
     "b14": "B14 topics serve",
     "cpu": "cpu: append, batch 100",
+    "kv_merge": "kv_merge: 1000 keys × 10 kinds",
     "floors": "floor: pwrite+fdatasync of 256 B, p50",
     "weaver_sync": "weaver_sync: bytes of a session",
 }

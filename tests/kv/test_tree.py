@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topics.kv.tree import (
@@ -13,6 +13,7 @@ from topics.kv.tree import (
     changes,
     count,
     find,
+    grow,
     items,
     leaves,
     put,
@@ -25,6 +26,7 @@ from topics.kv.tree import (
 digests = st.tuples(st.sampled_from([0, 1, 16, 255]), st.integers(0, 3)).map(
     lambda pair: bytes([7] * 3 + [pair[0], pair[1]] + [0] * 27)
 )
+few = settings(max_examples=50)
 contents = st.dictionaries(digests, st.integers(0, 5), max_size=12)
 
 
@@ -43,18 +45,21 @@ def shape(tree):
     return [shape(child) for child in tree.children]
 
 
+@few
 @given(contents, st.randoms(use_true_random=False))
 def test_any_order_of_edits_gives_one_shape(pairs, rng):
     shuffled = list(pairs.items())
     rng.shuffle(shuffled)
     tree = tree_of(shuffled)
     assert shape(tree) == shape(tree_of(pairs.items()))
+    assert shape(tree) == shape(grow(Leaf(*pair) for pair in shuffled))
     assert [leaf.digest for leaf in leaves(tree)] == sorted(pairs)
     assert (count(tree), list(items(tree))) == (len(pairs), [pairs[digest] for digest in sorted(pairs)])
     for digest in [*pairs, bytes(32)]:
         assert find(tree, digest) == pairs.get(digest)
 
 
+@few
 @given(contents, digests)
 def test_taking_one_out_leaves_the_shape_of_the_rest(pairs, digest):
     tree = tree_of(pairs.items())
@@ -63,6 +68,7 @@ def test_taking_one_out_leaves_the_shape_of_the_rest(pairs, digest):
     assert (left is tree) == (digest not in pairs)
 
 
+@few
 @given(contents, contents)
 def test_a_union_asks_only_where_both_have_something_else(mine, theirs):
     asked = []
@@ -84,6 +90,7 @@ def test_a_union_asks_only_where_both_have_something_else(mine, theirs):
     assert unite(both, None, join) is unite(None, both, join) is both
 
 
+@few
 @given(contents, contents)
 def test_changes_are_what_the_new_tree_has_and_the_old_has_not(before, changed):
     old = tree_of(before.items())
@@ -95,6 +102,7 @@ def test_changes_are_what_the_new_tree_has_and_the_old_has_not(before, changed):
     assert list(changes(new, new)) == []
 
 
+@few
 @given(contents, contents)
 def test_a_sift_sees_what_lies_beside(mine, theirs):
     def pick(item, beside):

@@ -191,10 +191,9 @@ def newest_of(lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree
     """The highest stamp of all parts."""
     found = max(lww.utime, expiry.etime)
     for lane in lanes:
-        found = max(found, lane.utime)
-        for element in items(lane.tree):
-            found = max(found, newest_in(element))
-    return max(found, *(origin.stamp for origin in items(origins)), 0)
+        if lane is not NO_LANE:
+            found = max(found, lane.utime, *map(newest_in, items(lane.tree)))
+    return found if origins is None else max(found, *(origin.stamp for origin in items(origins)))
 
 
 def make_entry(

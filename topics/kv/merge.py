@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 from topics.codec.cell import Cell, encode_cell
 from topics.kv.entry import (
     NEVER,
+    NO_LANE,
     Column,
     Element,
     Entry,
@@ -126,8 +127,10 @@ def _join_lanes(own: tuple[Lane, ...], other: tuple[Lane, ...]) -> tuple[Lane, .
 
 
 def _join_lane(own: Lane, other: Lane, step: Callable[[Element, Element], Element]) -> Lane:
-    if own is other:
+    if own is other or other is NO_LANE:
         return own
+    if own is NO_LANE:
+        return other
     utime, tree = max(own.utime, other.utime), unite(own.tree, other.tree, step)
     for side in (own, other):
         if utime == side.utime and tree is side.tree:

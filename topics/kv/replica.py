@@ -27,7 +27,7 @@ from topics.kernel.errors import Code, Corrupt, Rejected, WrongState
 from topics.kernel.ports import Clock, Entropy
 from topics.kv.bounds import DEFERRED_MAX, ENVELOPES_KNOWN_MAX, NAME_BYTES_MAX, REPLICA_ID_SIZE, KvLimits
 from topics.kv.store import EMPTY, Keyed, Store, StoreLattice, difference, store_from_cell, store_to_cell
-from topics.kv.tree import Leaf, Tree, count, items, leaves, put
+from topics.kv.tree import Leaf, Tree, count, grow, items, leaves, put
 from topics.kv.wire import name_digest
 from topics.lattice.algebra import MapKey, MapLattice
 from topics.lattice.authority import Authority, Owner, is_owner
@@ -291,7 +291,4 @@ def _keyed(stores: Mapping[str, Store]) -> Stores:
 
 
 def _tree(changed: Iterable[Keyed]) -> Tree[Keyed]:
-    tree: Tree[Keyed] = None
-    for keyed in changed:
-        tree = put(tree, Leaf(name_digest(keyed.key), keyed))
-    return tree
+    return grow(Leaf(name_digest(keyed.key), keyed) for keyed in changed)

@@ -39,7 +39,7 @@ from topics.kv.entry import (
     visible,
 )
 from topics.kv.merge import join, merge_cad
-from topics.kv.tree import Leaf, Tree, changes, count, find, items, put, sift, unite
+from topics.kv.tree import Leaf, Tree, changes, count, find, grow, items, sift, unite
 from topics.kv.wire import elements_to_cell, entry_from_cell, entry_to_cell, name_digest
 
 T = TypeVar("T")
@@ -151,7 +151,7 @@ def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
     """The store that a cell is; a key or entry that is none is left out. None if it is no map at all."""
     if not isinstance(cell, Mapping):
         return None
-    keys: Tree[Keyed] = None
+    found: list[Leaf[Keyed]] = []
     floor = 0
     for key, part in cell.items():
         entry = entry_from_cell(part, limits)
@@ -160,8 +160,8 @@ def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
         if key == FLOOR_KEY:
             floor = entry.lww.utime
         elif is_key(key, limits):
-            keys = put(keys, _leaf(Keyed(key, entry)))
-    return Store(keys, floor)
+            found.append(_leaf(Keyed(key, entry)))
+    return Store(grow(found), floor)
 
 
 def is_key(key: str, limits: KvLimits) -> bool:
@@ -263,7 +263,4 @@ def _entry_difference(old: Entry, new: Entry) -> Entry:
 
 
 def _changed(old: Tree[T], new: Tree[T]) -> Tree[T]:
-    changed: Tree[T] = None
-    for _, leaf in changes(old, new):
-        changed = put(changed, leaf)
-    return changed
+    return grow(leaf for _, leaf in changes(old, new))

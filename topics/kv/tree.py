@@ -11,7 +11,7 @@ here recurse, at most `DEPTH_MAX` deep whatever a peer sends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -85,6 +85,11 @@ def unite(own: Tree[T], other: Tree[T], join: Callable[[T, T], T]) -> Tree[T]:
     return _unite(own, other, join, 0)
 
 
+def grow(given: Iterable[Leaf[T]]) -> Tree[T]:
+    """The tree of these leaves, no two of one digest: the same as putting them in one by one, in one pass."""
+    return _grow(list(given), 0)
+
+
 def put(tree: Tree[T], leaf: Leaf[T]) -> Tree[T]:
     """The tree with this leaf in the place of any other under its digest."""
     return _unite(tree, leaf, _take_other, 0)
@@ -118,6 +123,16 @@ def changes(old: Tree[T], new: Tree[T]) -> Iterator[tuple[T | None, Leaf[T]]]:
         waiting.extend(
             (_child(before, i, depth), after.children[i], depth + 1) for i in range(FAN - 1, -1, -1)
         )
+
+
+def _grow(given: list[Leaf[T]], depth: int) -> Tree[T]:
+    if len(given) < 2:
+        return given[0] if given else None
+    assert depth < DEPTH_MAX, "two leaves of one digest"
+    groups: list[list[Leaf[T]]] = [[] for _ in range(FAN)]
+    for leaf in given:
+        groups[_nibble(leaf.digest, depth)].append(leaf)
+    return Branch(tuple([_grow(group, depth + 1) for group in groups]), len(given))
 
 
 def _unite(own: Tree[T], other: Tree[T], join: Callable[[T, T], T], depth: int) -> Tree[T]:

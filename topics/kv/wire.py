@@ -43,7 +43,7 @@ from topics.kv.entry import (
     visible,
 )
 from topics.kv.merge import join_events
-from topics.kv.tree import Leaf, Tree, items, leaves, put
+from topics.kv.tree import Leaf, Tree, grow, items, leaves
 
 LANE_NAMES: Final = {Tag.HASH: "hash", Tag.SET: "set", Tag.ZSET: "zset", Tag.COUNTER: "counter"}
 TYPE_NAMES: Final = {Tag.VALUE: "value", Tag.LIST: "list", **LANE_NAMES}
@@ -198,12 +198,12 @@ def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:
         return None
     if not isinstance(cell, Mapping):
         raise _Malformed
-    tree: Tree[Origin] = None
+    found: list[Leaf[Origin]] = []
     for name, row in cell.items():
         replica = _text(name, REPLICA_BYTES_MAX)
         stamp, event = _row(row, 2)
-        tree = put(tree, Leaf(name_digest(replica), _origin(replica, _stamp(stamp), event, lww, limits)))
-    return tree
+        found.append(Leaf(name_digest(replica), _origin(replica, _stamp(stamp), event, lww, limits)))
+    return grow(found)
 
 
 def _origin(replica: str, stamp: int, cell: object, lww: Event, limits: KvLimits) -> Origin:
@@ -221,10 +221,7 @@ def _elements(tag: Tag, cell: object, limits: KvLimits) -> Tree[Element]:
     if not isinstance(cell, Mapping):
         raise _Malformed
     read = _READERS[tag]
-    tree: Tree[Element] = None
-    for name, row in cell.items():
-        tree = put(tree, read(name, row, limits))
-    return tree
+    return grow([read(name, row, limits) for name, row in cell.items()])
 
 
 def _field(name: object, row: object, limits: KvLimits) -> Leaf[Element]:
