@@ -204,6 +204,8 @@ def test_a_key_holds_no_map():
     for key in (CellMap(), (CellMap(),), ((1, (CellMap([(1, 1)]),)),)):
         with pytest.raises(Rejected, match="key of a map"):
             encode_cell((_Pairs([(key, 1)]),))
+        with pytest.raises(Rejected, match="key of a map"):
+            encode_cell(CellMap([(key, 1)]))
     assert is_cell(CellMap([((1, (2,)), CellMap([(3, CellMap())]))])) is True
     with pytest.raises(Corrupt, match="key of a map"):
         decode_cell(bytes.fromhex("09 0809 00 00 01 00"))

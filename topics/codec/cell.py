@@ -20,7 +20,7 @@ Encoding refuses (`Rejected`) what the caller passed, decoding (`Corrupt`) what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
 from itertools import pairwise
 from struct import Struct
 from typing import Final, TypeAlias
@@ -71,9 +71,17 @@ class CellMap(Mapping["Cell", "Cell"]):
         object.__setattr__(made, "_pairs", pairs)
         return made
 
-    def encoded_items(self) -> Iterable[tuple[bytes, tuple[Cell, Cell]]]:
-        """Each key's bytes, with key and value, in their order."""
-        return self._pairs.items()
+    def scalar_keys(self) -> list[bytes] | None:
+        """The bytes of the keys in their order; None if one of them is a list or map."""
+        keys = list(self._pairs)
+        return keys if not keys or keys[-1][0] < _LIST else None
+
+    def items(self) -> ItemsView[Cell, Cell]:
+        return _Items(self)
+
+    def pairs(self) -> Collection[tuple[Cell, Cell]]:
+        """Keys with their values, in the order of the keys' bytes."""
+        return self._pairs.values()
 
     def __getitem__(self, key: Cell) -> Cell:
         return self._pairs[encode_cell(key)][1]
@@ -100,6 +108,16 @@ class CellMap(Mapping["Cell", "Cell"]):
         return f"CellMap({list(self._pairs.values())!r:.200})"
 
 
+class _Items(ItemsView["Cell", "Cell"]):
+    """The pairs of a map, without looking each key up again."""
+
+    __slots__ = ()
+    _mapping: CellMap
+
+    def __iter__(self) -> Iterator[tuple[Cell, Cell]]:
+        return iter(self._mapping.pairs())
+
+
 def digest_of(value: Cell) -> bytes:
     """H(value): BLAKE3 of the canonical bytes."""
     return blake3(encode_cell(value))
@@ -118,15 +136,22 @@ def is_cell(value: object) -> bool:
 
 
 class _Open:
-    """A list or map that is being written: what is left of it, and the bytes so far."""
+    """A list or map that is being written: what is left of it, and the bytes so far.
 
-    __slots__ = ("in_key", "left", "parts", "tag")
+    A `CellMap` knows the bytes of its keys and their order. It is asked for them unless a key is a list, which may be
+    too deep here or hold a map.
+    """
+
+    __slots__ = ("in_key", "keys", "left", "parts", "tag")
 
     def __init__(self, value: Cell, parent: _Open | None = None) -> None:
         self.in_key = parent is not None and parent.holds_keys()
         self.left: Iterator[Cell]
+        self.keys: list[bytes] | None = None
         if isinstance(value, tuple):
             self.tag, self.left = _LIST, iter(value)
+        elif type(value) is CellMap and (keys := value.scalar_keys()) is not None:
+            self.tag, self.keys, self.left = _MAP, keys, iter([cell for _, cell in value.pairs()])
         elif isinstance(value, Mapping):
             self.tag, self.left = _MAP, (cell for pair in value.items() for cell in pair)
         else:
@@ -138,11 +163,14 @@ class _Open:
 
     def holds_keys(self) -> bool:
         """Whether the next child is a key, or part of one."""
-        return self.in_key or (self.tag == _MAP and len(self.parts) % 2 == 0)
+        return self.in_key or (self.tag == _MAP and self.keys is None and len(self.parts) % 2 == 0)
 
     def close(self) -> bytes:
         parts = self.parts
-        if self.tag == _MAP:
+        if self.keys is not None:
+            assert len(parts) == len(self.keys)
+            parts = [part for pair in zip(self.keys, parts, strict=True) for part in pair]
+        elif self.tag == _MAP:
             assert len(parts) % 2 == 0
             pairs = sorted(zip(parts[::2], parts[1::2], strict=True))
             for (key, _), (following, _) in pairwise(pairs):
