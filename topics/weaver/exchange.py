@@ -111,7 +111,8 @@ class Exchange:
         except (Rejected, Corrupt) as error:
             self._break(stream, error.message)
             return
-        if not self.roster.may_connect(stream.peer) and not self._is_joining(stream, message):
+        joins = isinstance(message, Join) and not stream.mine
+        if not joins and not self.roster.may_connect(stream.peer):
             self._break(stream, "this key is no peer here: join with an invite")
             return
         if not self._outbox.has_room(stream.peer):
@@ -326,9 +327,6 @@ class Exchange:
         self._partners.came(stream.peer)
         self._outbox.send(stream, [Welcome(self.stock.store_id)], ends=True)
 
-    def _is_joining(self, stream: Stream, message: Message) -> bool:
-        return isinstance(message, Join) and not stream.mine
-
     def _break(self, stream: Stream, reason: str) -> None:
         self.counts.refused += 1
         if stream.number == GOSSIP:
@@ -373,6 +371,11 @@ class Exchange:
                 session = self._session(initiator=True)
                 self._open(peer, session, session.open())
 
+    def _catch_up(self, peer: bytes) -> None:
+        if not any(s.peer == peer and isinstance(m, CatchUp) for s, m in self._machines.items()):
+            catch_up = CatchUp(self.stock.store, self._clock, peer)
+            self._open(peer, catch_up, [catch_up.request()])
+
     def _session(self, *, initiator: bool) -> Session:
         return Session(
             self.stock, self._clock, initiator=initiator, scheme=self._scheme, options=self._options
@@ -389,8 +392,7 @@ class Exchange:
             return
         self.counts.failed += 1
         if session.phase is Phase.NEEDS_SNAPSHOT and self.roster.status(stream.peer) is PeerStatus.ACTIVE:
-            catch_up = CatchUp(self.stock.store, self._clock, stream.peer)
-            self._open(stream.peer, catch_up, [catch_up.request()])
+            self._catch_up(stream.peer)
         elif stream.mine and session.phase is not Phase.PEER_NEEDS_SNAPSHOT:
             # With the same peer again, later; with the others now, for what it had may be there too.
             self._partners.postpone(stream.peer, self._clock.now_ms())
