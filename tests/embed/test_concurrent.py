@@ -401,6 +401,50 @@ def test_a_lease_lost_between_offer_and_sync_stops_the_worker():
         bench.writer.offer_to(0, "c")
 
 
+def test_who_flushes_behind_a_failed_batch_is_not_left_waiting():
+    """A mark that the worker had not come to is reached when the worker ends, and flush raises why."""
+    bench = Bench(partitions=1, batch_records=1)
+    worker, inbox = bench.writer._workers[0], bench.writer._inboxes[0]
+    inbox.open()
+    bench.writer.offer_to(0, "a")
+    bench.writer.offer_to(0, "b")
+    mark = inbox.mark()
+    bench.topic.partition(0).acquire("n2", ttl_ms=1)
+    bench.clock.advance(1)
+
+    assert worker.work_once(bench.topic.fork()) is False
+    assert mark.is_set()
+    assert inbox.left() == [(None, "a", None), (None, "b", None)]
+
+
+@pytest.mark.rule("R2.6.4")
+def test_workers_come_to_the_topic_one_after_another():
+    """The root's guard is entered under the writer's own lock, so a topic without a guard has one writer at a time."""
+
+    class Seeing:
+        seen: list[bool] | None = None
+
+        def __enter__(self):
+            if self.seen is not None:
+                self.seen.append(writer._primary.locked())
+
+        def __exit__(self, *exception):
+            return None
+
+    guard = Seeing()
+    topic = LatticeTopic("t", Root(TOPIC, guard=guard))
+    writer = ConcurrentTopic(topic, partitions=3)
+    guard.seen = []
+    with writer:
+        for n in range(9):
+            writer.offer_to(n % 3, n)
+        writer.flush()
+
+    assert topic.size() == 9
+    assert len(guard.seen) >= 3
+    assert all(guard.seen)
+
+
 class Broken:
     """A guard with a bug in it, once the topic is made."""
 

@@ -5,12 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lattice.queues import shown, state
+from topics.codec.cell import CellMap
 from topics.kernel.errors import Rejected
 from topics.lattice.consumer import Consumer, Delivery, Gap
 from topics.lattice.divergence import Divergence, find_divergence
 from topics.lattice.editor import DIVERGENCES_MAX, Editor
+from topics.lattice.entries import Entries
 from topics.lattice.fence import Lease, NotLeader
 from topics.lattice.queue import LatticeQueue
+from topics.lattice.record import Record
+from topics.lattice.state import QueueState
 from topics.testing.clock import ManualClock
 
 NOW = 1_700_000_000_000
@@ -125,6 +129,21 @@ def test_a_fork_of_an_old_leader_may_not_bring_its_records():
     assert queue.get_meta("k") == 1
 
 
+@pytest.mark.rule("R2.4.2")
+def test_an_old_epoch_of_the_same_holder_is_refused():
+    """A node restarted under its name and took the next epoch: what runs on of the old process may not offer."""
+    old, new, _, new_clock = pair()
+    old.acquire("n1", ttl_ms=1000)
+    new_clock.advance(1000)
+    new.merge(old.state)
+    new.acquire("n1", ttl_ms=1000)
+    old.merge(new.state)
+
+    with pytest.raises(NotLeader, match="epoch 2 is led by n1"):
+        old.offer("a")
+    assert new.offer("b") == 0
+
+
 def test_a_fork_under_the_lease_comes_back():
     """The leader's own forks offer and sync under its lease, also after it was extended."""
     queue, _, clock, _ = pair()
@@ -198,6 +217,27 @@ def test_only_the_overlap_is_compared():
     assert find_divergence(own, state(5, "f+")) is None
     assert find_divergence(own, state(6, "+")) is None
     assert find_divergence(own, state(9, "+")) is None
+
+
+@pytest.mark.rule("R2.4.1")
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("k", 1, 0, None),
+        (None, True, 0, None),
+        (None, 1.0, 0, None),
+        (None, 1, 5, None),
+        (None, 1, 0, CellMap()),
+    ],
+    ids=["key", "bool", "float", "timestamp", "headers"],
+)
+def test_records_differ_in_any_part(cells):
+    """Not the value only: another key, stamp or headers is another record, and 1, 1.0 and True are three values."""
+    own = state(0, [1])
+    other = QueueState(entries=Entries.empty().extend([Record(cells)]))
+
+    assert find_divergence(own, other).first_offset == 0
+    assert own.join(other) == other.join(own)
 
 
 def test_untold_divergences_are_bounded():
