@@ -31,6 +31,7 @@ class RankOperations(Keyspace):
         edit = self._begin(looked, Tag.ZSET, 1)
         known = looked.find(Tag.ZSET, digest)
         rem = known.rem if isinstance(known, Ranked) else 0
+        assert rem < edit.stamp  # so that it is there
         edit.put(Tag.ZSET, digest, Ranked(stored, number, edit.stamp, rem))
         self._commit(looked, edit)
         return 0 if looked.has(Tag.ZSET, digest) else 1
@@ -45,6 +46,7 @@ class RankOperations(Keyspace):
             for digest in present:
                 known = looked.find(Tag.ZSET, digest)
                 assert isinstance(known, Ranked)
+                assert known.add < edit.stamp  # so that it is gone
                 edit.put(Tag.ZSET, digest, Ranked(known.value, known.score, known.add, edit.stamp))
             self._commit(looked, edit)
         return len(present)
@@ -65,6 +67,7 @@ class RankOperations(Keyspace):
             return self.zrangebyscore(key, start, stop)
         ranked = self._ranked(key)
         first, last = clipped(start, stop, len(ranked))
+        assert first >= 0
         return [found.value for found in ranked[first:last]]
 
     def zrangebyscore(self, key: str, low: float, high: float) -> list[Cell]:

@@ -122,6 +122,7 @@ class Replica:
         self._deferred[name] = Deferral(
             self._stores, newest_in_store, max_drift_ms=self._max_drift_ms, room=DEFERRED_MAX
         )
+        assert len(self._deferred) == len(self._cursors)
         return cursor
 
     def names(self) -> list[str]:
@@ -144,6 +145,7 @@ class Replica:
             seq_least = max(self.clock.now_ms(), 1)
             self._slot = self._lattice.slot(self.owner).sign(self._slot, _keyed(stores), seq_least=seq_least)
             self._signed = dict(stores)
+        assert len(self._slot.envelopes) >= 1
         return self._lattice.to_cell({self.owner: self._slot})
 
     def export_changes(self, since: Mapping[str, Store]) -> CellMap:
@@ -177,6 +179,7 @@ class Replica:
                     for envelope in envelopes_of(entry) or ()
                 ]
                 accepted += any(found)
+        assert accepted <= len(foreign)
         return accepted
 
     def settle(self, name: str) -> None:
@@ -231,10 +234,12 @@ class Replica:
         return store is not None and not own
 
     def _is_past(self, envelope: Envelope) -> bool:
+        assert envelope.signer == self._keys.public
         mine = None if self._slot is None else self._slot.of_signer(envelope.signer)
         return mine is not None and envelope.seq <= mine.seq
 
     def _remember(self, mark: bytes, *, held: bool) -> None:
+        assert len(self._known) <= ENVELOPES_KNOWN_MAX
         self._known[mark] = held
         if len(self._known) > ENVELOPES_KNOWN_MAX:
             del self._known[next(iter(self._known))]
@@ -271,6 +276,7 @@ class Replica:
 
 def replica_id(public: bytes, incarnation: bytes) -> str:
     """The hash of a public key and an incarnation (replication 3.3)."""
+    assert incarnation
     return blake3(public + incarnation)[:REPLICA_ID_SIZE].hex()
 
 
@@ -283,7 +289,9 @@ def check_database_name(name: object) -> str:
 
 def newest_in_store(store: Store) -> int:
     """The highest stamp in a store."""
-    return max(store.floor, *(keyed.entry.newest for keyed in items(store.keys)), 0)
+    newest = max(store.floor, *(keyed.entry.newest for keyed in items(store.keys)), 0)
+    assert newest >= store.floor
+    return newest
 
 
 def _keyed(stores: Mapping[str, Store]) -> Stores:

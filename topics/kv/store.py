@@ -71,6 +71,7 @@ class Store:
         keys = self.keys
         for keyed in deltas:
             keys = unite(keys, _leaf(keyed), join_keyed)
+        assert count(keys) >= len(self)
         return self if keys is self.keys else attrs.evolve(self, keys=keys)
 
     def __len__(self) -> int:
@@ -81,6 +82,7 @@ EMPTY: Final = Store()
 
 
 def join_keyed(own: Keyed, other: Keyed) -> Keyed:
+    assert own.key == other.key
     entry = join(own.entry, other.entry)
     if entry is own.entry:
         return own
@@ -94,6 +96,7 @@ def join_stores(own: Store, other: Store) -> Store:
     left = _above(own.keys, other.keys, other.floor)
     right = _above(other.keys, own.keys, own.floor)
     keys, floor = unite(left, right, join_keyed), max(own.floor, other.floor)
+    assert floor or count(keys) >= max(len(own), len(other))
     for side in (own, other):
         if keys is side.keys and floor == side.floor:
             return side
@@ -104,6 +107,7 @@ def difference(old: Store, new: Store) -> Iterable[Keyed]:
     """What of `new` is not the very same as in `old`: entries whose join with the old store is the new one."""
     for before, leaf in changes(old.keys, new.keys):
         after = leaf.item
+        assert before is None or before.key == after.key
         yield after if before is None else Keyed(after.key, _entry_difference(before.entry, after.entry))
 
 
@@ -144,6 +148,7 @@ def store_to_cell(store: Store) -> CellMap:
     pairs: list[tuple[Cell, Cell]] = [(keyed.key, entry_to_cell(keyed.entry)) for keyed in items(store.keys)]
     if store.floor:
         pairs.append((FLOOR_KEY, (None, int(Tag.VALUE), store.floor, None)))
+    assert len(pairs) == len(store) + (store.floor > 0)
     return CellMap(pairs)
 
 
@@ -161,6 +166,7 @@ def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
             floor = entry.lww.utime
         elif is_key(key, limits):
             found.append(_leaf(Keyed(key, entry)))
+    assert len(found) <= len(cell)
     return Store(grow(found), floor)
 
 
@@ -201,6 +207,8 @@ def _above(keys: Tree[Keyed], beside: Tree[Keyed], floor: int) -> Tree[Keyed]:
 
 
 def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
+    assert floor > 0
+
     def lacking(element: Element, beside: Element | None) -> Element | None:
         return None if beside is None and newest_in(element) <= floor else element
 
@@ -235,6 +243,7 @@ def with_parts(
         return entry
     if lww is NO_EVENT and expiry is NO_EXPIRY and origins is None and all(lane is NO_LANE for lane in lanes):
         return ZERO
+    assert len(lanes) == len(LANE_TAGS)
     return make_entry(lww, lanes, expiry, origins)
 
 
