@@ -186,6 +186,7 @@ class Graph:
         for parent in node.parents:
             author.tips.pop(parent.hash, None)
         author.tips[node.hash] = node
+        assert author.forked or len(author.tips) == 1
 
 
 def _seen_by(node: Node, shared: bytearray) -> array[int]:
@@ -207,6 +208,7 @@ def _seen_by(node: Node, shared: bytearray) -> array[int]:
 
 def _reaches(above: Node, below: Node) -> bool:
     """The walk, for columns that branches share."""
+    assert below.depth_seen(above.column) >= above.depth
     visited = {below.hash}
     waiting = [below]
     while waiting:
@@ -231,5 +233,6 @@ def _joined(own: array[int], other: array[int], column: int, depth: int) -> arra
     joined.extend(own[len(other) :])
     if column >= len(joined):
         joined.extend([0] * (column + 1 - len(joined)))
+    assert len(joined) >= max(len(own), len(other))
     joined[column] = max(joined[column], depth)
     return joined

@@ -44,6 +44,7 @@ def after_write(heads: Heads, node: Node, value: bytes | None, graph: Graph) -> 
     the heads is above the new one's descendants; what is below it goes.
     """
     kept = [head for head in heads if not graph.is_ancestor(graph.nodes[head.hash], node)]
+    assert all(head.hash != node.hash for head in kept), "an intention writes a key once"
     return tuple(sorted([*kept, Head(node.hash, node.hlc, node.author, value)]))
 
 

@@ -70,6 +70,7 @@ class Intake:
                 _push(ready, accepted)
         while ready:
             self._admit(heappop(ready)[-1], ready)
+        assert all(name in self._floating for name in self._unwritten)
         self.units += [[self._received(accepted)] for accepted in self._unwritten.values()]
         for accepted in batch:
             self._make_room(accepted.intention.author)
@@ -99,6 +100,8 @@ class Intake:
             if self._unwritten.pop(accepted.hash, None) is None:
                 self._let_go(accepted.hash)
             return
+        assert not self._missing(accepted)
+        assert accepted.hash not in self._graph
         unit = [] if self._unwritten.pop(accepted.hash, None) is None else [self._received(accepted)]
         self.units.append(unit)
         sibling = self._graph.sibling_of(accepted)
@@ -122,6 +125,7 @@ class Intake:
         intention = accepted.intention
         if intention.store_prev == ZERO_HASH:
             return None
+        assert intention.store_prev in self._graph
         owner = self._graph.nodes[intention.store_prev].author
         if owner == intention.author:
             return None
@@ -130,6 +134,8 @@ class Intake:
 
     def _accuse(self, sibling: Node, accepted: Accepted) -> None:
         intention = accepted.intention
+        assert sibling.author == intention.author
+        assert sibling.hash != accepted.hash
         proof = Proof(intention.author, intention.store_prev, sibling.envelope, accepted.envelope)
         self.proofs.append(proof)
         if self._strict:
@@ -145,6 +151,8 @@ class Intake:
         self._let_go(name)
 
     def _let_go(self, name: bytes) -> None:
+        assert name not in self._graph  # witnessed is for ever
+        assert name not in self._floating
         self.dropped.append(name)
         self.units.append([pack(Kind.DROPPED, name)])
 

@@ -180,6 +180,7 @@ class StateBackend:
     def compacted(self) -> list[bytes]:
         """Items that say all that the journal says, to be written in its place in one write."""
         header = Header(self._store.store_id, NO_NODE, self._machine.kind)
+        assert header.node == NO_NODE
         return [header.encode(), *_whole(self.part, self._machine.kind)]
 
     # How a step is made.
@@ -199,6 +200,7 @@ class StateBackend:
                 break
         if stop == start:
             return
+        assert start < stop <= len(self._store)
         part = Part(Cursor(self._store.log.hash_at(stop), stop), tips, entries)
         try:
             item = pack(Kind.CHANGE, encode_part(part, self._machine.kind))
@@ -240,6 +242,7 @@ class StateBackend:
         return None
 
     def _install(self, part: Part) -> None:
+        assert part.cursor.seq <= len(self._store)
         self._cursor = part.cursor
         self._tips = dict(part.tips)
         self._entries = dict(part.entries)
@@ -251,6 +254,7 @@ class StateBackend:
 
     def _remember(self, key: bytes) -> None:
         heads = self._entries[key]
+        assert heads
         clamped = self._store.effective
         if len(heads) > 1 and len(clamped) and any(self._is_clamped(head) for head in heads):
             self._shown[key] = winner(heads, self._eff).hash
@@ -261,6 +265,7 @@ class StateBackend:
         if self._watches:
             heads = self._entries[key]
             head = winner(heads, self._eff)
+            assert head in heads
             event = Event(key, head.value, len(heads) > 1, head.hash)
             for watch in self._watches:
                 watch.push(event)
@@ -279,6 +284,7 @@ class StateBackend:
             self._keys += sorted(self._new_keys)
             self._keys.sort()
             self._new_keys = []
+            assert len(self._keys) == len(self._entries)
         for at in range(bisect_left(self._keys, first), len(self._keys)):
             yield self._keys[at]
 
@@ -287,6 +293,7 @@ def broken_chain(tips: tuple[bytes, ...], node: Node, *, forked: bool) -> str | 
     """Why an intention does not continue its author's chain, None if it does (replication 5.6). An author that
     equivocated has a tree: there the store has checked that `store_prev` is its own.
     """
+    assert node.hash not in tips
     prev = ZERO_HASH if node.prev is None else node.prev.hash
     if not tips:
         return None if prev == ZERO_HASH else f"invalid genesis: the author's first names {prev.hex()}"
@@ -316,6 +323,7 @@ def open_state(store: IntentionStore, journal: Journal, machine: Machine | None 
     check_cursor(store, part)
     backend = StateBackend(store, journal, machine, part, size_bytes)
     backend.project()
+    assert backend.status.stall is not None or backend.status.seq == len(store)
     return backend
 
 

@@ -98,7 +98,7 @@ def compacted(store: IntentionStore) -> list[bytes]:
         envelope = float_.accepted.envelope.encode()
         items.append(Received(float_.received_ms, float_.accepted.linked, envelope).encode())
     for name, proof in store.evidence.items():
-        items += [Received(0, False, proof.second.encode()).encode(), pack(Kind.EVIDENCE, name)]  # noqa: FBT003  # a field
+        items += [Received(0, False, proof.second.encode()).encode(), pack(Kind.EVIDENCE, name)]  # noqa: FBT003  # the second field of a tuple
     return [*items, encode_clock(store.clock)]
 
 

@@ -33,4 +33,6 @@ def accept_segment(segment: Sequence[Envelope], store_id: bytes, bounds: Bounds)
             raise invalid(
                 "segment", f"{after.hash.hex()} is another author's; trust does not reach over authors"
             )
+    assert all(item.linked for item in accepted[:-1])
+    assert not accepted or not accepted[-1].linked
     return accepted

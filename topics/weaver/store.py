@@ -206,6 +206,8 @@ class IntentionStore:
             level = above
         name = self._seal(key, stamp, prev, level, ops, batch)
         self.clock = stamp
+        assert all(len(accepted.intention.condition) <= self.bounds.condition_hashes for accepted in batch)
+        assert batch[-1].hash == name
         self._carry(batch, [accepted.hash for accepted in batch], now_ms)
         return Committed(name, tuple(accepted.envelope for accepted in batch))
 
@@ -276,6 +278,7 @@ class IntentionStore:
         for items in _writes(units):
             self._journal.append(items)
         self._failed = False
+        assert len(self.log) == len(self.graph)
         results: list[Result] = []
         told: set[bytes] = set()
         for outcome in outcomes:
@@ -297,6 +300,7 @@ class IntentionStore:
         """The record of a new node, as an item."""
         record = witness(self._node, self.store_id, node.hash, wall_ms=now_ms, prev=self.log.last_hash)
         self.log.append(record)
+        assert len(self.log) == node.seq == len(self.graph)
         self.effective.watch(node)
         self.fingerprint_int ^= int.from_bytes(node.hash)
         self.reference_ms = max(self.reference_ms, now_ms)
@@ -309,7 +313,9 @@ class IntentionStore:
         newest = max(newest, self.clock)
         if newest == _LAST_READING:
             raise invalid("hlc", "the author's last stamp is the last there is; write with another key")
-        return newest.tick(now_ms)
+        stamp = newest.tick(now_ms)
+        assert all(stamp > tip.hlc for tip in tips)  # P32
+        return stamp
 
     def _seal(
         self, key: KeyPair, stamp: HLC, prev: bytes, condition: list[bytes], ops: bytes, batch: list[Accepted]
@@ -342,6 +348,7 @@ def _writes(units: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         if write and (len(write) + len(unit) > WRITE_ITEMS or size + unit_size > WRITE_BYTES):
             yield write
             write, size = [], 0
+        assert len(unit) <= WRITE_ITEMS
         write += unit
         size += unit_size
     if write:

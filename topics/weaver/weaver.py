@@ -33,6 +33,7 @@ class Weaver:
     __slots__ = ("key", "state", "store")
 
     def __init__(self, store: IntentionStore, state: StateBackend, key: KeyPair) -> None:
+        assert state.status.seq <= len(store)
         self.store = store
         self.state = state
         self.key = key
@@ -105,6 +106,7 @@ class Weaver:
 
     def _commit(self, ops: bytes, parents: Iterable[bytes]) -> Committed:
         committed = self.store.submit(self.key, ops, parents)
+        assert committed.hash in self.store
         self.state.project()
         return committed
 
