@@ -21,6 +21,7 @@ from ci.benchmarks import (
     recovery,
     serving,
     startup,
+    weaver_rebuild,
     weaver_sync,
 )
 from ci.benchmarks.figure import Figure, Setting
@@ -41,6 +42,7 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b6": paging.figures,
     "b7": delivery.figures,
     "kv_merge": kv_merge.figures,
+    "weaver_rebuild": weaver_rebuild.figures,
     "weaver_sync": weaver_sync.figures,
 }
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")

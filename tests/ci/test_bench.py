@@ -27,6 +27,7 @@ EXPECTED = {
     "cpu": "cpu: append, batch 100",
     "kv_merge": "kv_merge: 1000 keys × 10 kinds",
     "floors": "floor: pwrite+fdatasync of 256 B, p50",
+    "weaver_rebuild": "weaver_rebuild: rebuilt",
     "weaver_sync": "weaver_sync: bytes of a session",
 }
 
