@@ -164,6 +164,9 @@ def test_a_holder_has_a_name():
     for wrong in ("", "x" * 257, 7):
         with pytest.raises(Rejected, match="holder: "):
             queue.acquire(wrong, ttl_ms=1)
+    for wrong in (0, -1, True, 1.5, 24 * 3600 * 1000 + 1):
+        with pytest.raises(Rejected, match="ttl_ms: must be a whole number from 1"):
+            queue.acquire("n1", ttl_ms=wrong)
     assert Lease() == queue.state.lease
 
 
@@ -344,5 +347,8 @@ def test_a_consumer_ahead_of_its_replica_waits():
 
     assert consumer.poll(state(0, "abc")) == []
     assert consumer.offset == 9
+    for wrong in (0, 10_001):
+        with pytest.raises(Rejected, match="limit: must be from 1 to 10000"):
+            consumer.poll(state(0, "abc"), limit=wrong)
     with pytest.raises(Rejected, match="offset: must not be negative"):
         Consumer(-1)

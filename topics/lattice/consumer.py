@@ -15,6 +15,7 @@ import attrs
 
 from topics.codec.cell import Cell
 from topics.kernel.checks import whole_number
+from topics.kernel.errors import invalid
 from topics.lattice.record import Record
 from topics.lattice.state import OFFSET_MAX, QueueState
 
@@ -64,7 +65,8 @@ class Consumer:
 
     def poll(self, queue: QueueState, limit: int = POLL_LIMIT_DEFAULT) -> list[Item]:
         """The next records, at most `limit`, after the gap if there is one; moves the offset behind them."""
-        assert 0 < limit <= POLL_LIMIT_MAX
+        if not 0 < whole_number("limit", limit) <= POLL_LIMIT_MAX:
+            raise invalid("limit", f"must be from 1 to {POLL_LIMIT_MAX}, not {limit}")
         items: list[Item] = []
         gap = self._skip_to(queue.start)
         if gap is not None:

@@ -17,7 +17,7 @@ import attrs
 
 from topics.codec.cell import Cell, encode_cell
 from topics.kernel.checks import text_bytes
-from topics.kernel.errors import WrongState
+from topics.kernel.errors import WrongState, invalid
 from topics.lattice.record import is_whole
 
 HOLDER_BYTES_MAX: Final = 256
@@ -72,9 +72,11 @@ def acquire(known: Lease, holder: str, *, ttl_ms: int, now_ms: int) -> Lease:
 
     Raises:
         NotLeader: somebody else's lease is live.
+        Rejected: what is no name, or no time a lease may last.
     """
     text_bytes("holder", holder, bytes_max=HOLDER_BYTES_MAX)
-    assert 0 < ttl_ms <= LEASE_MS_MAX
+    if not is_whole(ttl_ms) or not 0 < ttl_ms <= LEASE_MS_MAX:
+        raise invalid("ttl_ms", f"must be a whole number from 1 to {LEASE_MS_MAX}, not {ttl_ms!r:.40}")
     until_ms = now_ms + ttl_ms
     if not known.is_live(now_ms):
         return Lease(known.epoch + 1, holder, until_ms)
