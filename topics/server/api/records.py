@@ -33,6 +33,8 @@ async def write_records(call: Call) -> Answer:
     options = call.site.options
     decode = partial(decode_write, name, call.body, options.limits, auto_create=options.auto_create)
     wish = decode() if len(call.body) <= DECODED_INLINE_BYTES_MAX else await call.decoded(decode)
+    call.body = b""  # it is decoded: nobody holds it while the write waits
+    del decode
     command = wish.command
     header = call.head.headers.get(b"idempotency-key")
     if header is not None and command.idempotency_key is None:

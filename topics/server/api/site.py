@@ -187,6 +187,7 @@ class Site:
                     self.requests.hold(len(body))
                     unfolded = len(body)
             call = Call(self, head, admitted.params, body, peer, admitted.started)
+            del body  # the call's now, to let go of
             answer = await route.handler(call)
         except TopicsError as error:
             answer = self.refused(error, performance=call.performance() if call is not None else _AT_ONCE)

@@ -22,7 +22,7 @@ from topics.server.api.edge import Edge
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
-from topics.server.wire.answers import CONTINUE, AnswerWriter
+from topics.server.wire.answers import CONTINUE, AnswerWriter, enough
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.head import WireHead, find_end, parse_head
 from topics.server.wire.patience import Phase, WireOptions
@@ -30,8 +30,6 @@ from topics.server.wire.watch import Watch
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
 READ_AHEAD_BYTES: Final = 64 * 1024
-GATHERED_MAX: Final = 16
-_GATHERED_BYTES_MAX: Final = 256 * 1024
 _EMPTY_LINES_MAX: Final = 16  # before a request
 _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each
 _LINGER_BYTES: Final = 64 * 1024
@@ -69,7 +67,7 @@ class Connection:
         self._idle_since = 0.0
         self._bounded = False
         self._last: tuple[bytes, WireHead] | None = None  # a head that was served here
-        self._whole: bytes | None = None  # the body that came in one piece with it
+        self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
     @property
     def is_idle(self) -> bool:
@@ -138,8 +136,7 @@ class Connection:
                     await self._give_away(text, http2=False)
                     return
                 self._last = (text, wire) if len(text) <= _REMEMBERED_MAX else None
-            whole, self._whole = self._whole, None
-            if not await self._serve_request(wire, whole):
+            if not await self._serve_request(wire):
                 return
 
     def _is_elsewhere(self, wire: WireHead) -> bool:
@@ -147,25 +144,26 @@ class Connection:
         kept = self._hand_over is None or wire.upgrade == b"websocket"
         return not kept and not self.site.knows(wire.head.path)
 
-    async def _serve_request(self, wire: WireHead, whole: bytes | None) -> bool:
-        """One request whose head is read, and maybe its whole body. False if the connection ends with it."""
+    async def _serve_request(self, wire: WireHead) -> bool:
+        """One request whose head is read. False if the connection ends with it."""
         try:
             if wire.upgrade == b"websocket":
                 raise Rejected(
                     Code.NOT_IMPLEMENTED, "upgrade: WebSocket is not served yet; use long polls of diff"
                 )
             admitted = self.site.admit(wire.head)
-            body = await self._read_body(wire, admitted, whole)
+            self._body = await self._read_body(wire, admitted)
         except Rejected as refused:
+            self._body = None
             answer = self.site.refuse(refused)
             if wire.chunked or wire.head.length:
                 await self._end(answer, without_body=wire.head.method == b"HEAD")
                 return False
             return await self._send(answer, wire)
-        if body is None:
+        if self._body is None:
             return False
         self._enter_unbounded(Phase.BUSY)
-        answer = await self.site.answer(admitted, body, self)
+        answer = await self.site.answer(admitted, self._take_body(), self)
         self._held.release()
         return await self._send(answer, wire)
 
@@ -217,21 +215,26 @@ class Connection:
             text, wire = self._last
             length = wire.head.length
             if length is not None and len(data) == len(text) + length and data.startswith(text):
-                self._whole = data[len(text) :]
+                self._body = data[len(text) :]
                 return text
         self._eof = not data
         self._buffer += data
         return None
 
-    async def _read_body(self, wire: WireHead, admitted: Admitted, whole: bytes | None) -> bytes | None:
-        """The whole body; None if the peer ended in it. `whole`: it is there already."""
+    def _take_body(self) -> bytes:
+        """The body, given away: once it is decoded nothing holds it."""
+        body, self._body = self._body or b"", None
+        return body
+
+    async def _read_body(self, wire: WireHead, admitted: Admitted) -> bytes | None:
+        """The whole body; None if the peer ended in it."""
         length = wire.head.length
         if length == 0:
             return b""
         if length is not None:
             self._held.cover(1, most=length)
-        if whole is not None:
-            return whole
+        if self._body is not None:  # it came with its head
+            return self._body
         if admitted.expects_continue and not self._buffer:
             self._gathered.append(CONTINUE)
         if length is None:
@@ -286,13 +289,10 @@ class Connection:
         if closes:
             await self._flush()
             await self._linger()
-        elif self._buffer and self._gathered_enough():
+        elif self._buffer and enough(self._gathered):
             await self._flush()
             await trio.lowlevel.checkpoint()  # a peer that takes all at once must not hold up the others
         return not closes
-
-    def _gathered_enough(self) -> bool:
-        return len(self._gathered) >= GATHERED_MAX or sum(map(len, self._gathered)) >= _GATHERED_BYTES_MAX
 
     async def _flush(self) -> None:
         if not self._gathered:
