@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import Node, exchange, state
+from tests.kv.nodes import LIMITS, START_MS, Node, exchange, state
 from topics.kernel.errors import Rejected
 from topics.kv.bounds import DAY_MS, GRACE_MS
 from topics.kv.gc import Collected
+from topics.kv.store import store_from_cell, store_to_cell
+from topics.lattice.stamps import MAX_DRIFT_MS
 
 
 @pytest.mark.rule("R3.5.1", "R7.6", "R11.20")
@@ -119,3 +121,30 @@ def test_an_event_at_or_below_the_floor_that_one_side_lacks_goes_and_one_that_bo
     assert state(a.db) == state(b.db)
     assert a.db.keys() == ["b-new", "both", "h"]
     assert a.db.hgetall("h") == {"both": 1, "b-new": 1}
+
+
+@pytest.mark.rule("R3.5.2")
+def test_a_part_of_a_store_says_nothing_of_what_the_whole_lacks():
+    """A delta, a store some of whose keys wait for the clock, one with an entry that is none: no floor comes along."""
+    a, b = Node(1), Node(2)
+    a.db.set("kept", 1)
+    b.pull(a)
+    mark = a.db.mark()
+    a.later(100).set("new", 1)
+    a.db.gc(stable_ms=1050)
+    assert b.db.merge_changes(a.db.export_changes(mark)) == 1
+    assert b.db.keys() == ["kept", "new"]
+
+    a.clock.set(START_MS + MAX_DRIFT_MS + 5000)
+    a.db.set("kept", "from the future")
+    b.pull(a)
+    assert (b.db.get("kept"), b.db.snapshot().floor, b.home.deferred("shared")) == (1, 0, 1)
+    b.later(10_000)
+    assert b.db.get("kept") == "from the future"
+    b.pull(a)
+    assert b.db.snapshot().floor == 1050
+
+    cell = dict(store_to_cell(a.db.snapshot()))
+    assert store_from_cell(cell, LIMITS).floor == 1050
+    assert store_from_cell({**cell, "kept": "garbage"}, LIMITS).floor == 0
+    assert store_from_cell({**cell, "k" * 2000: cell["kept"]}, LIMITS).floor == 0

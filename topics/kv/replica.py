@@ -27,7 +27,7 @@ from topics.kernel.errors import Code, Corrupt, Rejected, WrongState
 from topics.kernel.ports import Clock, Entropy
 from topics.kv.bounds import DEFERRED_MAX, ENVELOPES_KNOWN_MAX, NAME_BYTES_MAX, REPLICA_ID_SIZE, KvLimits
 from topics.kv.store import EMPTY, Keyed, Store, StoreLattice, difference, store_from_cell, store_to_cell
-from topics.kv.tree import Leaf, Tree, count, grow, items, leaves, put
+from topics.kv.tree import Leaf, Tree, grow, items, leaves, put
 from topics.kv.wire import name_digest
 from topics.lattice.algebra import MapKey, MapLattice
 from topics.lattice.authority import Authority, Owner, is_owner
@@ -149,9 +149,12 @@ class Replica:
         return self._lattice.to_cell({self.owner: self._slot})
 
     def export_changes(self, since: Mapping[str, Store]) -> CellMap:
-        """The same of what has changed since a snapshot, for who has absorbed that."""
+        """The same of what has changed since a snapshot, for who has absorbed that.
+
+        It carries no floor, which speaks of what a whole store lacks.
+        """
         changed = {
-            name: Store(_tree(difference(since.get(name, EMPTY), store)), store.floor)
+            name: Store(_tree(difference(since.get(name, EMPTY), store)))
             for name, store in self.snapshot().items()
         }
         slot = self._deltas.slot(self.owner).sign(None, _keyed(changed))
@@ -192,6 +195,7 @@ class Replica:
         if due_ms <= now_ms:
             for store in deferred.release(now_ms):
                 self._cursors[name].merge(store)
+            self._known.clear()  # an envelope of which a part has waited is worth another look
 
     def deferred(self, name: str) -> int:
         """How many groups of keys wait for this node's clock."""
@@ -266,12 +270,8 @@ class Replica:
                 deferred.admit(Store(leaf), now_ms)
             else:
                 present = put(present, leaf)
-        floor = store.floor
-        if is_future(floor, now_ms, self._max_drift_ms):
-            deferred.admit(Store(None, floor), now_ms)
-            floor = 0
-        assert count(present) <= len(store)
-        cursor.merge(Store(present, floor))
+        # The floor speaks of what the whole store lacks, so it comes another time, with the whole.
+        cursor.merge(Store(present))
 
 
 def replica_id(public: bytes, incarnation: bytes) -> str:

@@ -153,21 +153,26 @@ def store_to_cell(store: Store) -> CellMap:
 
 
 def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
-    """The store that a cell is; a key or entry that is none is left out. None if it is no map at all."""
+    """The store that a cell is; a key or entry that is none is left out. None if it is no map at all.
+
+    Where something was left out the floor is, too: it speaks of what the whole store lacks.
+    """
     if not isinstance(cell, Mapping):
         return None
     found: list[Leaf[Keyed]] = []
-    floor = 0
+    floor, whole = 0, True
     for key, part in cell.items():
         entry = entry_from_cell(part, limits)
         if entry is None or not isinstance(key, str):
-            continue
-        if key == FLOOR_KEY:
+            whole = False
+        elif key == FLOOR_KEY:
             floor = entry.lww.utime
         elif is_key(key, limits):
             found.append(_leaf(Keyed(key, entry)))
+        else:
+            whole = False
     assert len(found) <= len(cell)
-    return Store(grow(found), floor)
+    return Store(grow(found), floor if whole else 0)
 
 
 def is_key(key: str, limits: KvLimits) -> bool:
