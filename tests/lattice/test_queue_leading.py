@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.lattice.queues import shown, state
 from topics.codec.cell import CellMap
-from topics.kernel.errors import Rejected
+from topics.kernel.errors import Rejected, WrongState
 from topics.lattice.consumer import Consumer, Delivery, Gap
 from topics.lattice.divergence import Divergence, find_divergence
 from topics.lattice.editor import DIVERGENCES_MAX, Editor
@@ -168,6 +168,16 @@ def test_a_holder_has_a_name():
         with pytest.raises(Rejected, match="ttl_ms: must be a whole number from 1"):
             queue.acquire("n1", ttl_ms=wrong)
     assert Lease() == queue.state.lease
+
+
+def test_the_last_epoch_cannot_be_followed():
+    """A hostile peer may send the highest epoch there is: nobody leads after it, and the state can still be written."""
+    queue, _, _, _ = pair()
+    queue.merge(state(0, "a", lease=Lease(2**63 - 1, "x", 0)))
+
+    with pytest.raises(WrongState, match="is the last epoch there is"):
+        queue.acquire("n1", ttl_ms=1)
+    assert len(queue.state.to_cell()) == 6
 
 
 # --- two writers after all

@@ -67,6 +67,7 @@ class Consumer:
         """The next records, at most `limit`, after the gap if there is one; moves the offset behind them."""
         if not 0 < whole_number("limit", limit) <= POLL_LIMIT_MAX:
             raise invalid("limit", f"must be from 1 to {POLL_LIMIT_MAX}, not {limit}")
+        before = self._offset
         items: list[Item] = []
         gap = self._skip_to(queue.start)
         if gap is not None:
@@ -76,6 +77,8 @@ class Consumer:
         ):
             items.append(Delivery(offset, record))
             self._offset = offset + 1
+        assert self._offset >= before
+        assert len(items) <= limit + 1  # a gap is no record
         return items
 
     def seek(self, offset: int) -> None:
@@ -86,6 +89,7 @@ class Consumer:
         """The queue without what this consumer has read; it will not be told of that."""
         self._truncated_below = max(self._truncated_below, self._offset)
         truncated, _ = queue.truncate(self._offset, now_ms)
+        assert truncated.start >= self._offset
         return truncated
 
     def _skip_to(self, start: int) -> Gap | None:

@@ -31,4 +31,5 @@ def find_divergence(
     mine, theirs = own.entries.at(first_offset), other.entries.at(first_offset)
     assert mine is not None
     assert theirs is not None
+    assert mine.digest != theirs.digest
     return Divergence(topic, partition, first_offset, (mine.digest, theirs.digest))

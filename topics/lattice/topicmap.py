@@ -48,6 +48,7 @@ def check_name(name: str) -> str:
 
 def queues_of(topic: Topic) -> Queues:
     queues: Queues = topic.get(PARTITIONS, {})
+    assert isinstance(queues, Mapping)
     return queues
 
 
@@ -83,7 +84,9 @@ def newest_stamp_in(topics: Topics) -> int:
 def newest_stamp_of(topic: Topic) -> int:
     """The latest time in a topic."""
     stamps = [queue.newest_stamp for queue in queues_of(topic).values()]
-    return max(metadata_of(topic).newest_stamp, *stamps, 0)
+    newest: int = max(metadata_of(topic).newest_stamp, *stamps, 0)
+    assert newest >= 0
+    return newest
 
 
 def refuse_stale_topics(*, forked: Topics, local: Topics, parent: Topics) -> None:
@@ -145,7 +148,9 @@ class UnknownLattice:
         return None
 
     def join(self, own: Cell, other: Cell) -> Cell:
-        return other if encode_cell(other) > encode_cell(own) else own
+        joined = other if encode_cell(other) > encode_cell(own) else own
+        assert joined is own or joined is other
+        return joined
 
     def merge_cad(self, own: Cell, other: Cell) -> Cell:  # noqa: ARG002  # own wins, whatever the other is
         return own
@@ -188,7 +193,9 @@ class TopicLattice:
             value = theirs if key not in own else merge(key)(mine, theirs)
             if key not in own or value is not mine:
                 changed[key] = value
-        return {**own, **changed} if changed else own
+        joined = {**own, **changed} if changed else own
+        assert joined.keys() == own.keys() | other.keys()
+        return joined
 
 
 class TopicsLattice(MapLattice[Topic]):
@@ -237,6 +244,7 @@ def is_topic_here(value: object) -> TypeGuard[Topic]:
     queues, metadata = value.get(PARTITIONS, {}), value.get(META, EMPTY)
     return (
         isinstance(metadata, Metadata)
+        and META_STAMPS not in value
         and isinstance(queues, Mapping)
         and all(is_partition_id(index) and isinstance(queue, QueueState) for index, queue in queues.items())
         and all(isinstance(key, str) for key in value)
@@ -261,11 +269,14 @@ def _is_cell_map(value: object) -> TypeGuard[Mapping[Cell, Cell]]:
 
 
 def topics_to_cell(topics: Topics) -> CellMap:
-    return CellMap([(name, topic_to_cell(topic)) for name, topic in topics.items()])
+    cells = CellMap([(name, topic_to_cell(topic)) for name, topic in topics.items()])
+    assert len(cells) == len(topics)
+    return cells
 
 
 def topic_to_cell(topic: Topic) -> CellMap:
     """The map on the wire: `partitions`, `meta`, the stamps of `meta` if there are any, and what is not known here."""
+    assert META_STAMPS not in topic, "stamps are in the metadata"
     cells: dict[Cell, Cell] = {
         key: value for key, value in topic.items() if key not in (PARTITIONS, META, META_STAMPS)
     }
@@ -301,6 +312,7 @@ def topic_from_cell(cell: Mapping[Cell, Cell]) -> Topic:
         if is_partition_id(index) and is_queue(queue)
     }
     metadata = Metadata.from_cells(_cells_under(cell, META), _cells_under(cell, META_STAMPS))
+    assert len(found) <= PARTITIONS_MAX
     if found:
         topic[PARTITIONS] = found
     if len(metadata):
