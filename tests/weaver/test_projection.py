@@ -317,6 +317,8 @@ def test_a_log_store():
     weaver.ingest([made(B, NOW - 1, ops=b"earlier")])
 
     assert [entry.value for entry in weaver.list()] == [b"earlier", b"one", b"two", b"three"]
+    entries = [node.hash for node in site.store.graph.order[:3]]
+    assert weaver.dag().path(entries[0], entries[2]) == entries[1:]
     first, second = (LOG_KEY.unpack(entry.key) for entry in weaver.list()[:2])
     assert first == (NOW - 1, B.public, 0)
     assert second[:2] == (NOW, A.public)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Code, Rejected, WrongState, invalid
+from topics.weaver.dag import Dag, Edges
 from topics.weaver.envelope import Envelope
 from topics.weaver.heads import Reading
 from topics.weaver.ops import encode_ops
@@ -99,6 +100,10 @@ class Weaver:
     def inspect(self, key: bytes) -> Reading:
         """Everything about a key, all heads with their values."""
         return self.state.inspect(key)
+
+    def dag(self, edges: Edges = Edges.CAUSAL) -> Dag:
+        """Questions about the graph of intentions."""
+        return Dag(self.store.graph, edges=edges, steps=self.store.bounds.walk_steps)
 
     def watch(self, prefix: bytes = b"") -> Watch:
         """Events of the winners of these keys from now on."""
