@@ -41,6 +41,9 @@ class Delivery:
     offset: int
     record: Record
 
+    def __attrs_post_init__(self) -> None:
+        assert self.offset >= 0
+
     @property
     def value(self) -> Cell:
         return self.record.value
@@ -88,6 +91,7 @@ class Consumer:
     def truncate(self, queue: QueueState, now_ms: int) -> QueueState:
         """The queue without what this consumer has read; it will not be told of that."""
         self._truncated_below = max(self._truncated_below, self._offset)
+        assert 0 <= self._truncated_below <= OFFSET_MAX
         truncated, _ = queue.truncate(self._offset, now_ms)
         assert truncated.start >= self._offset
         return truncated
@@ -97,5 +101,6 @@ class Consumer:
         if self._offset >= start:
             return None
         gap_from = max(self._offset, min(self._truncated_below, start))
+        assert gap_from >= self._offset
         self._offset = start
         return Gap(gap_from, start - 1) if gap_from < start else None

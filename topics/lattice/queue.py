@@ -46,6 +46,7 @@ class LatticeQueue(Handle[QueueState]):
             editor=Editor(clock) if editor is None else editor,
             place=(topic, partition),
         )
+        assert partition >= 0
         self.topic: Final = topic
         self.partition: Final = partition
 

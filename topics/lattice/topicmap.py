@@ -78,7 +78,9 @@ def partition_count(topic: Topic) -> int:
 
 def newest_stamp_in(topics: Topics) -> int:
     """The latest time in any of them."""
-    return max((newest_stamp_of(topic) for topic in topics.values()), default=0)
+    newest = max((newest_stamp_of(topic) for topic in topics.values()), default=0)
+    assert newest >= 0
+    return newest
 
 
 def newest_stamp_of(topic: Topic) -> int:
@@ -119,6 +121,7 @@ def topic_divergences(own: Topic, other: Topic, *, topic: str) -> Iterator[Diver
             continue
         found = find_divergence(mine[partition], theirs[partition], topic=topic, partition=partition)
         if found is not None:
+            assert found.topic == topic
             yield found
 
 
@@ -291,11 +294,13 @@ def topic_to_cell(topic: Topic) -> CellMap:
 
 
 def topics_from_cell(cell: Mapping[Cell, Cell]) -> Topics:
-    return {
+    topics: dict[MapKey, Topic] = {
         name: topic_from_cell(topic)
         for name, topic in cell.items()
         if isinstance(name, str) and isinstance(topic, Mapping)
     }
+    assert len(topics) <= len(cell)
+    return topics
 
 
 def topic_from_cell(cell: Mapping[Cell, Cell]) -> Topic:
