@@ -90,6 +90,7 @@ class Exchange:
         """A connection is there, and the peer has proved its key. False if it may not connect."""
         if not self.roster.may_connect(peer):
             return False
+        assert peer != self._key.public, "nobody connects to itself"
         self._partners.came(peer)
         self._partners.want(peer)
         self._start_wanted()
@@ -186,8 +187,8 @@ class Exchange:
 
     def clone_from(self, peer: bytes) -> Clone:
         """Take in the log of a connected peer, from where the last clone ended."""
-        position = self.positions.get(peer, START)
-        clone = Clone(self.stock, self._clock, server=peer, options=self._options, position=position)
+        at = self.positions.get(peer, START)
+        clone = Clone(self.stock, self._clock, server=peer, options=self._options, position=at)
         self._open(peer, clone, clone.open())
         return clone
 
@@ -233,9 +234,8 @@ class Exchange:
         try:
             author = decode_intention(item.body).author
         except Corrupt:
-            self.counts.gossip_refused += 1
-            return
-        if not self.roster.may_gossip(author):
+            author = None
+        if author is None or not self.roster.may_gossip(author):
             self.counts.gossip_refused += 1
             return
         report = self.stock.ingest([item])
@@ -270,11 +270,10 @@ class Exchange:
 
     # Streams.
 
-    def _open(
-        self, peer: bytes, machine: Machine, messages: Sequence[Message]
-    ) -> None:  # fmt: skip
+    def _open(self, peer: bytes, machine: Machine, messages: Sequence[Message]) -> None:
         self._numbers += 1
         stream = Stream(peer, mine=True, number=self._numbers)
+        assert stream not in self._machines
         self._machines[stream] = machine
         if isinstance(machine, ChainWalk | CatchUp | Invite):
             self._asked_ms[stream] = self._clock.now_ms()
@@ -282,6 +281,7 @@ class Exchange:
 
     def _serve(self, stream: Stream, message: Message) -> None:
         """The first message of a stream that the peer opened says what it is for."""
+        assert not stream.mine
         if isinstance(message, Hello):
             session = self._session(initiator=False)
             self._machines[stream] = session
@@ -297,9 +297,7 @@ class Exchange:
         elif not isinstance(message, Refusal):
             self._break(stream, f"{type(message).__name__} opens nothing")
 
-    def _advance(
-        self, stream: Stream, machine: Machine, message: Message
-    ) -> None:  # fmt: skip
+    def _advance(self, stream: Stream, machine: Machine, message: Message) -> None:
         if isinstance(machine, Session | Clone):
             self._outbox.send(stream, machine.receive(message), ends=machine.is_over)
             over = machine.is_over
@@ -382,6 +380,7 @@ class Exchange:
         )
 
     def _synced(self, stream: Stream, session: Session) -> None:
+        assert session.is_over
         self.counts.rounds += session.tally.rounds
         self.counts.fetched += session.tally.taken
         if session.phase is Phase.FINISHED:
