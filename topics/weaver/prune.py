@@ -155,9 +155,8 @@ def _take(store: IntentionStore, batch: list[Accepted], now_ms: int) -> None:
             items.append(record)
         else:
             items += [Received(now_ms, accepted.linked, accepted.envelope.encode()).encode(), record]
-    store.write(items)
     freed = [float_ for accepted in batch for float_ in store.floating.arrived(accepted.hash)]
-    store.resume([float_.accepted for float_ in freed])
+    store.write(items, [float_.accepted for float_ in freed])
 
 
 def _read(store: IntentionStore, items: Sequence[bytes], server: bytes) -> Replay:
