@@ -65,6 +65,11 @@ class Writer(Place):
         return {node.hash for node in self.store.graph.order if not node.is_settled}
 
 
+def settled(place):
+    """What lies at or below the frontier of a place."""
+    return below(place.store.graph, place.store.frontier)
+
+
 def exchange_all(*places):
     for _ in range(2):
         for one in places:
@@ -252,6 +257,8 @@ def test_nodes_that_pruned_and_nodes_that_did_not_compare_what_lies_behind_both_
     a.prune(*places)
     for place in (a, b, c):
         place.put(b"new %d" % place.node.public[0])
+    both = [one.stock.behind(other.store.frontier).fold() for one, other in ((a, b), (b, a))]
+    assert [fold.size for fold in both] == [len(a.names) - len(settled(a))] * 2
     whole = b.names | a.names | c.names
     first, second, line = sync(b, a)
 
