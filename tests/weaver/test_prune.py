@@ -142,7 +142,7 @@ def test_nothing_is_pruned_that_one_active_peer_has_not_attested():
 
 
 @pytest.mark.rule("R5.10.1")
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 def test_the_stable_past_is_what_all_have_seen_and_is_causally_closed(seed):
     rng = random.Random(seed)
@@ -419,7 +419,7 @@ def test_a_failed_write_of_the_settlement_leaves_the_history_whole():
 
 
 @pytest.mark.rule("R9.37")
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.integers(0, 10_000))
 def test_writing_pruning_and_syncing_go_on_and_all_reads_stay_those_of_a_node_that_never_prunes(seed):
     rng = random.Random(seed)
