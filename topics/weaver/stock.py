@@ -101,8 +101,8 @@ class Stock:
         return Witnessed(self.store.graph, settled)
 
     def knows(self, name: bytes) -> bool:
-        """Whether it is here, witnessed, pruned or floating: then it need not be fetched."""
-        return name in self.store or name in self.store.floating
+        """Whether it is here, witnessed, pruned, floating or as evidence: then it need not be fetched."""
+        return name in self.store or name in self.store.floating or name in self.store.evidence
 
     def envelopes(self, names: Sequence[bytes]) -> list[Envelope]:
         """Those of them that are witnessed, not pruned, and that another node could accept by itself."""
