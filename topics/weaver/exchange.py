@@ -59,7 +59,7 @@ class Exchange:
 
     __slots__ = (
         "_asked_ms", "_clock", "_key", "_machines", "_numbers", "_options", "_outbox", "_partners", "_scheme",
-        "_source", "acker", "counts", "joined", "positions", "roster", "stock",
+        "_source", "acker", "ahead", "counts", "joined", "positions", "roster", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,7 @@ class Exchange:
         self.stock: Final = stock
         self.acker: Final = Acker(stock.store.graph, key.public, clock, options)
         self.counts: Final = Counts()
+        self.ahead: dict[bytes, None] = {}  # peers that pruned what was never seen here
         self.joined: dict[bytes, bool] = {}  # inviter -> whether it let this node in
         self.positions: dict[bytes, Position] = {}  # where a clone from a peer goes on
         self.roster: Final = roster
@@ -198,6 +199,12 @@ class Exchange:
         self._partners.came(invite.inviter)
         self._open(invite.inviter, invite, [invite.join(self._key)])
 
+    def catch_up(self, peer: bytes) -> CatchUp:
+        """Take the snapshot of a connected peer that is `ahead`, and so its word for what all have pruned."""
+        machine = CatchUp(self.stock.store, self._clock, peer)
+        self._open(peer, machine, [machine.request()])
+        return machine
+
     def attest(self) -> None:
         """Say now that everything here was seen, if enough time has passed since the last time."""
         self._ack(self.acker.take_attestation())
@@ -208,11 +215,9 @@ class Exchange:
 
     def peers_wanted(self) -> list[bytes]:
         """Peers worth a connection: authors of what is missing first, then whoever is behind."""
-        authors = dict.fromkeys(missing.author for missing in self.stock.store.missing())
-        keys = [*authors, *self._partners.wanted()]
-        return [
-            key for key in dict.fromkeys(keys) if key not in self._partners and self.roster.may_connect(key)
-        ]
+        authors = [missing.author for missing in self.stock.store.missing()]
+        keys = dict.fromkeys([*authors, *self._partners.wanted()])
+        return [key for key in keys if key not in self._partners and self.roster.may_connect(key)]
 
     @property
     def is_quiet(self) -> bool:
@@ -348,7 +353,9 @@ class Exchange:
         elif isinstance(machine, ChainWalk) and machine.walk is not Walk.CLOSED:
             self._partners.want(stream.peer)
         elif isinstance(machine, CatchUp):
-            self.counts.snapshots += machine.state is Catching.ADOPTED
+            if machine.state is Catching.ADOPTED:
+                self.counts.snapshots += 1
+                self.ahead.clear()
             self._partners.postpone(stream.peer, self._clock.now_ms())
         elif isinstance(machine, Invite):
             self.joined.setdefault(machine.inviter, False)
@@ -369,11 +376,6 @@ class Exchange:
                 session = self._session(initiator=True)
                 self._open(peer, session, session.open())
 
-    def _catch_up(self, peer: bytes) -> None:
-        if not any(s.peer == peer and isinstance(m, CatchUp) for s, m in self._machines.items()):
-            catch_up = CatchUp(self.stock.store, self._clock, peer)
-            self._open(peer, catch_up, [catch_up.request()])
-
     def _session(self, *, initiator: bool) -> Session:
         return Session(
             self.stock, self._clock, initiator=initiator, scheme=self._scheme, options=self._options
@@ -390,8 +392,8 @@ class Exchange:
                 self._partners.want(stream.peer)
             return
         self.counts.failed += 1
-        if session.phase is Phase.NEEDS_SNAPSHOT and self.roster.status(stream.peer) is PeerStatus.ACTIVE:
-            self._catch_up(stream.peer)
+        if session.phase is Phase.NEEDS_SNAPSHOT:
+            self.ahead[stream.peer] = None
         elif stream.mine and session.phase is not Phase.PEER_NEEDS_SNAPSHOT:
             # With the same peer again, later; with the others now, for what it had may be there too.
             self._partners.postpone(stream.peer, self._clock.now_ms())
