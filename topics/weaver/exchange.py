@@ -225,8 +225,6 @@ class Exchange:
         wanted = any(peer in self._partners for peer in self._partners.wanted())
         return not (self._machines or wanted or len(self._outbox) or self.acker.due_ms is not None)
 
-    # Gossip.
-
     def _tell(self, peer: bytes, item: Envelope) -> None:
         if not self._outbox.has_room(peer):
             self.counts.gossip_dropped += 1
