@@ -35,6 +35,7 @@ ROUNDS = {
     "write_body": 60_000,
     "diff_body": 60_000,
     "weaver_message": 60_000,
+    "weaver_settled": 8_000,
     "intention": 60_000,
     "weaver_snapshot": 20_000,
     "kv_store": 8_000,
