@@ -136,7 +136,9 @@ def test_a_missing_choice_is_told_in_words(call: Call) -> None:
 
 def test_hardly_anything_is_imported_before_ctrl_c_is_looked_after() -> None:
     """Until then it is a traceback. The interpreter's own beginning nobody can help."""
-    script = "import sys; before = set(sys.modules); import topics.cli.early; print(*set(sys.modules) - before)"
+    script = (
+        "import sys; before = set(sys.modules); import topics.cli.early; print(*set(sys.modules) - before)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert not {"typing", "re", "contextlib", "threading", "click"} & set(done.stdout.split())
