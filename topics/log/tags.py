@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Final
@@ -121,8 +120,8 @@ class TagIndex:
         """Index one run: `names[i]` is the tag of `seq_start + i`, `b""` for none. Returns the numbers."""
         assert seq_start > 0
         numbers = self.labels.hold_all(names)
-        seqs = range(seq_start, seq_start + len(numbers))
-        deque(map(array.append, map(self._seqs.__getitem__, numbers), seqs), maxlen=0)
+        for seq, held in enumerate(map(self._seqs.__getitem__, numbers), seq_start):
+            held.append(seq)
         self._seqs.pop(NO_LABEL, None)
         return numbers
 
