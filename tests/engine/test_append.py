@@ -360,7 +360,7 @@ def test_topics_by_name(driver):
     reply = driver.append(1, dedup_id=b"d", idempotency_key=b"k")
     assert (reply.first_seq, reply.deduped) == (1, False)
     with pytest.raises(Rejected):
-        driver.propose(PutTopic(topic="$internal", config=parse_config({})))
+        driver.propose(PutTopic(topic="$-x", config=parse_config({})))
     with pytest.raises(Rejected):
-        driver.propose(Append(topic="$internal", records=records(1)))
+        driver.propose(Append(topic="$", records=records(1)))
     assert driver.read()[1][0].ts == T0
