@@ -443,3 +443,27 @@ def test_writing_pruning_and_syncing_go_on_and_all_reads_stay_those_of_a_node_th
         for place in places:
             assert place.names == witness.names
             assert place.reads == witness.reads
+
+
+@pytest.mark.rule("R5.2.10", "R5.10.1")
+@pytest.mark.parametrize("strict", [False, True], ids=["witnessed", "strict"])
+def test_an_equivocation_whose_first_side_is_pruned_is_no_proof_and_no_harm(strict):
+    places = [Writer(number, strict_linearity=strict) for number in (1, 2)]
+    for i in range(6):
+        for place in places:
+            place.put(b"k", b"%d" % i)
+            exchange_all(*places)
+    attested(places)
+    a = places[0]
+    a.prune(*places)
+    settled_node = next(n for n in a.store.graph.order if n.is_settled and n.prev is not None)
+    liar = next(place.node for place in places if place.node.public == settled_node.author)
+    report = a.ingest(made(liar, NOW + 99, prev=settled_node.prev.hash, ops=encode_ops({b"k": b"twice"})))
+
+    assert report.results[0].outcome is (Outcome.EVIDENCE if strict else Outcome.WITNESSED)
+    assert report.proofs == ()
+    assert a.store.proofs() == []
+    a.journal.items = compacted(a.store)
+    a.restart()
+    assert a.store.proofs() == []
+    assert a.weaver.state.status.stall is None

@@ -138,7 +138,8 @@ class Intake:
         assert sibling.author == intention.author
         assert sibling.hash != accepted.hash
         proof = Proof(intention.author, intention.store_prev, sibling.envelope, accepted.envelope)
-        self.proofs.append(proof)
+        if not sibling.is_settled:
+            self.proofs.append(proof)
         if self._strict:
             self._evidence[accepted.hash] = proof
 
