@@ -170,7 +170,7 @@ def test_vectors_are_the_closure_for_equivocators(envelopes):
 
 
 @pytest.mark.rule("R5.5.3", "R5.2.10")
-def test_more_branches_than_columns():
+def test_many_branches():
     """An author with forty branches, some merged again, some cited by others: ancestry is still the closure."""
     envelopes = [made(A, NOW)]
     for i in range(40):
@@ -182,8 +182,8 @@ def test_more_branches_than_columns():
     compare_with_closure(envelopes)
 
 
-def test_a_shared_column_hides_nothing():
-    """Of two branches in one column, citing the deeper one does not stand for what only the other has seen."""
+def test_a_deeper_branch_hides_nothing():
+    """Of two branches, citing the deeper one does not stand for what only the other has seen."""
     root = made(A, NOW)
     forks = [made(A, NOW + 1 + i, prev=root) for i in range(20)]
     other = made(B, NOW)

@@ -414,7 +414,7 @@ def test_every_table_is_rebuilt_from_the_journal():
             site.order,
             {key: {tip.hash for tip in graph.tips_of(key)} for key in graph.authors},
             store.proofs(),
-            [(node.depth, node.generation, node.column, list(node.seen)) for node in graph.order],
+            [(node.depth, node.generation, node.number, list(node.seen)) for node in graph.order],
             store.missing(),
             [(each.accepted, each.received_ms) for each in store.floating],
             [store.log.record(seq) for seq in range(1, len(store) + 1)],
