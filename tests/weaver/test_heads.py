@@ -260,3 +260,17 @@ def assert_definition(key, heads, graph):
             expected, key=lambda name: (graph.nodes[name].hlc, graph.nodes[name].author, name)
         )
         assert heads[0].hlc == HLC(*graph.nodes[heads[0].hash].hlc)
+
+
+@pytest.mark.rule("R5.5.3", "R13.1")
+def test_an_author_that_forks_at_every_step_is_affordable():
+    """Every fork is a head for ever. Asking about each of them on each write takes no walk: it ends within the cap."""
+    chain, forks = [write(A, 0, b"c")], []
+    for i in range(700):
+        forks.append(write(A, 1 + i, b"fork", prev=chain[-1]))
+        chain.append(write(A, 1 + i, b"c", prev=chain[-1]))
+    site = Site()
+    site.ingest(*chain, *forks)
+
+    found = view(site).inspect(KEY)
+    assert {head.hash for head in found.heads} == {name_of(each) for each in [chain[-1], *forks]}
