@@ -72,6 +72,21 @@ def test_more_meshes_that_prune_converge(seed):
     print(pruning(seed, 200)[1])
 
 
+@pytest.mark.rule("R5.10.1", "R5.2.10", "R9.37")
+def test_a_node_that_came_back_from_an_old_copy_behind_the_frontier_takes_a_snapshot():
+    mesh, _ = pruning(401, 120, restored=0.5, restart=0.1)
+
+    assert sum(node.exchange.counts.snapshots for node in mesh.nodes) > 0
+    assert mesh.prunings > 3
+
+
+@pytest.mark.slow
+@pytest.mark.rule("R5.10.1", "R5.2.10", "R9.37")
+@pytest.mark.parametrize("seed", range(400, 420))
+def test_more_meshes_that_prune_and_come_back_from_old_copies_converge(seed):
+    print(pruning(seed, 120, restored=0.5, restart=0.1)[1])
+
+
 def test_one_seed_gives_one_history():
     first, second = (Mesh(7, node_count=5).run(30) for _ in range(2))
 

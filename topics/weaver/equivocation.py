@@ -19,9 +19,14 @@ class Proof(NamedTuple):
     first: Envelope
     second: Envelope
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether neither side was pruned: half of one proves nothing."""
+        return bool(self.first.body and self.second.body)
+
     def is_valid(self) -> bool:
         """Whether it proves what it says. Raises `Corrupt` if a body is no intention."""
-        if self.first.body == self.second.body:
+        if self.first.body == self.second.body or not self.is_whole:
             return False
         bodies = (self.first.body, self.second.body)
         one, other = (decode(body) for body in bodies)

@@ -201,6 +201,7 @@ class Exchange:
 
     def catch_up(self, peer: bytes) -> CatchUp:
         """Take the snapshot of a connected peer that is `ahead`, and so its word for what all have pruned."""
+        self.ahead.pop(peer, None)
         machine = CatchUp(self.stock.store, self._clock, peer)
         self._open(peer, machine, [machine.request()])
         return machine

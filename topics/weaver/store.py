@@ -135,7 +135,7 @@ class IntentionStore:
         return self._missing_of(float_.accepted.hash for float_ in self.floating)
 
     def proofs(self) -> list[Proof]:
-        """Every equivocation known whose first side was not pruned before the second came; forks in order."""
+        """Every equivocation known of which neither side was pruned before the other came."""
         forks = [
             Proof(
                 fork.second.author,
@@ -145,7 +145,7 @@ class IntentionStore:
             )
             for fork in self.graph.forks
         ]
-        return [proof for proof in (*forks, *self.evidence.values()) if proof.first.body]
+        return [proof for proof in (*forks, *self.evidence.values()) if proof.is_whole]
 
     def records(self, seq: int, limit: int) -> list[Witness]:
         """Up to `limit` witness records from number `seq` on (0 is 1)."""
