@@ -8,6 +8,7 @@ library takes for that many verifications, which nothing can undercut.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,12 +42,14 @@ def figures(setting: Setting) -> Iterator[Figure]:
         rate = total / (time.perf_counter() - begun) / 1000
         yield Figure("weaver: sign, ingest, project, durable", rate, "k/s", beside=beside)
         for title, check in (("rebuilt", Check.LAST), ("rebuilt, every signature", Check.EVERY)):
-            opened, projected = [], []
+            opened, projected, cpu = [], [], []
             for _ in range(min(setting.runs, 3)):
-                whole_s, state_s = _rebuild(path, check, expected)
+                whole_s, cpu_s, state_s = _rebuild(path, check, expected)
                 opened.append(whole_s)
+                cpu.append(cpu_s)
                 projected.append(state_s)
-            yield median_figure(f"weaver_rebuild: {title}", opened, "s", less=True, beside=beside)
+            told = f"{beside}; {statistics.median(cpu):.2f} s of CPU"
+            yield median_figure(f"weaver_rebuild: {title}", opened, "s", less=True, beside=told)
             if check is Check.LAST:
                 yield median_figure("  of it the state", projected, "s", beside="log and journal in memory")
         yield _floor(envelopes, total)
@@ -74,21 +77,21 @@ def _fill(path: Path, total: int) -> tuple[bytes, list[Envelope]]:
         return weaver.state.snapshot(), sample
 
 
-def _rebuild(path: Path, check: Check, expected: bytes) -> tuple[float, float]:
-    """Seconds for log and state together, and for the state alone."""
+def _rebuild(path: Path, check: Check, expected: bytes) -> tuple[float, float, float]:
+    """Seconds for log and state together, of CPU for the same, and for the state alone."""
     with topics.open(path) as store:
         Weavers(store, NODE).drop_state(STORE_ID)
     with topics.open(path) as store:
         weavers = Weavers(store, NODE)
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.thread_time()
         weaver = weavers.open(STORE_ID, check=check)
-        whole = time.perf_counter() - begun
+        whole, cpu = time.perf_counter() - begun, time.thread_time() - cpu
         assert weaver.state.snapshot() == expected
         begun = time.perf_counter()
         state = open_state(weaver.store, MemoryJournal())
         projected = time.perf_counter() - begun
         assert state.snapshot() == expected
-    return whole, projected
+    return whole, cpu, projected
 
 
 def _floor(envelopes: list[Envelope], total: int) -> Figure:
