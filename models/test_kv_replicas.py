@@ -366,7 +366,7 @@ class Replicas(RuleBasedStateMachine):
 
     def teardown(self):
         """P25: along the chain and back, everybody has everything."""
-        if not hasattr(self, "nodes"):
+        if not hasattr(self, "base_ms"):
             return
         self.meet_all()
         self.journals()
@@ -381,4 +381,6 @@ class Replicas(RuleBasedStateMachine):
 
 
 TestReplicas = Replicas.TestCase
-TestReplicas.settings = settings(max_examples=80, stateful_step_count=40)
+TestReplicas.settings = settings(
+    max_examples=max(80, settings.default.max_examples // 4), stateful_step_count=40
+)

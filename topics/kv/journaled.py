@@ -86,6 +86,10 @@ class Journaled(Cursor[Store]):
         return lattice
 
     @property
+    def is_forked(self) -> bool:
+        return False
+
+    @property
     def header(self) -> Header:
         return self._header
 
