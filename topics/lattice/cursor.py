@@ -80,6 +80,11 @@ class Cursor(ABC, Generic[T]):
     def shrink(self, change: Callable[[T], T]) -> T:
         """`update` with a change that moves down (gc). Raises `WrongState` on a fork and inside one."""
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a fork or a place inside one, so that what is written here may be thrown away."""
+        return False
+
     def fork(self, guard: Guard | None = None) -> Fork[T]:
         """A copy to work on; `sync` of it brings the work here."""
         return Fork(self, guard)
@@ -162,14 +167,23 @@ class Fork(Cursor[T]):
     def shrink(self, change: Callable[[T], T]) -> T:  # noqa: ARG002  # whatever it is, it is refused
         raise WrongState("gc: refused on a fork, whose sync could bring everything back; call it on the root")
 
-    def sync(self) -> T:
-        """Bring the work to the parent and return what is there now, which is also what the fork goes on from."""
+    @property
+    def is_forked(self) -> bool:
+        return True
+
+    def sync(self, meet: Callable[[T, T], None] | None = None) -> T:
+        """Bring the work to the parent and return what is there now, which is also what the fork goes on from.
+
+        `meet` is told the fork's value and the parent's where work arrives; if it raises, nothing has happened.
+        """
         local = self._ref.get()
         fork_point, lattice = self._fork_point, self.lattice
 
         def arrive(parent: T) -> T:
             if local is fork_point:
                 return parent  # nothing was done here, so a signed parent is not signed again
+            if meet is not None:
+                meet(local, parent)
             if parent is fork_point or lattice is None:
                 return local
             return lattice.join(local, parent)
@@ -207,6 +221,10 @@ class Part(Cursor[P], Generic[W, P]):
 
     def shrink(self, change: Callable[[P], P]) -> P:
         return self.step.get(self.whole.shrink(self._lifted(change)))
+
+    @property
+    def is_forked(self) -> bool:
+        return self.whole.is_forked
 
     def _lifted(self, change: Callable[[P], P]) -> Callable[[W], W]:
         """The change of the part as a change of the whole. One that changes nothing writes (and signs) nothing."""

@@ -8,7 +8,7 @@ until somebody takes them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Final, TypeAlias
 
 from topics.kernel.ports import Clock
@@ -19,7 +19,9 @@ from topics.lattice.stamps import Deferral
 DIVERGENCES_MAX: Final = 1024
 LEASES_MAX: Final = 65_536
 
-Place: TypeAlias = tuple[str | int, ...]  # the path of a handle below its root
+Place: TypeAlias = tuple[
+    Hashable, ...
+]  # (region, owner) if there is one, then the path of a handle below its root
 
 
 class Editor:
@@ -27,7 +29,7 @@ class Editor:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Final = clock
-        self._leases: dict[tuple[str, int], Lease] = {}
+        self._leases: dict[Place, Lease] = {}
         self._divergences: deque[Divergence] = deque(maxlen=DIVERGENCES_MAX)
         self.divergences_seen = 0
         self._deferrals: dict[Place, Deferral[Any]] = {}
@@ -50,14 +52,14 @@ class Editor:
         assert len(self._deferrals) < LEASES_MAX
         self._deferrals[place] = deferral
 
-    def lease(self, topic: str, partition: int) -> Lease:
-        """The lease held of a partition, `OPEN` if none."""
-        return self._leases.get((topic, partition), OPEN)
+    def lease(self, place: Place) -> Lease:
+        """The lease held of the partition at a place, `OPEN` if none."""
+        return self._leases.get(place, OPEN)
 
-    def hold(self, topic: str, partition: int, lease: Lease) -> None:
+    def hold(self, place: Place, lease: Lease) -> None:
         assert lease.epoch > 0
-        assert len(self._leases) < LEASES_MAX or (topic, partition) in self._leases
-        self._leases[topic, partition] = lease
+        assert len(self._leases) < LEASES_MAX or place in self._leases
+        self._leases[place] = lease
 
     def tell(self, found: Iterable[Divergence]) -> None:
         """Keep what a merge found, the newest if there is too much; `divergences_seen` counts them all."""

@@ -62,7 +62,7 @@ class Handle(ABC, Generic[T]):
     def merge_due(self) -> T:
         """Merge what was waiting for the clock and need not any more. A fork leaves it to the others."""
         deferral = self.editor.deferral(self._place)
-        if deferral is not None and not isinstance(self._cursor, Fork):
+        if deferral is not None and not self._cursor.is_forked:
             for foreign in deferral.release(self.editor.now_ms()):
                 self._join(foreign)
         return self.state
@@ -82,11 +82,15 @@ class Handle(ABC, Generic[T]):
         """
         cursor = self._cursor
         if isinstance(cursor, Fork):
-            local, parent = self.state, cursor.parent.get()
-            self.refuse_stale_fork(forked=self._forked, local=local, parent=parent)
-            if parent is not self._forked:
-                self.editor.tell(self.divergences_between(local, parent))
-            synced: T = cursor.sync()
+            found: list[Divergence] = []
+
+            def meet(local: T, parent: T) -> None:
+                self.refuse_stale_fork(forked=self._forked, local=local, parent=parent)
+                if parent is not self._forked:
+                    found.extend(self.divergences_between(local, parent))
+
+            synced: T = cursor.sync(meet)
+            self.editor.tell(found)
             self._forked = synced
             return synced
         if isinstance(cursor, Root):

@@ -38,7 +38,7 @@ from topics.lattice.topicmap import (
 )
 
 REGION: Final = "queue"
-_OWNERS: Final[Place] = (REGION,)  # where slots from the future wait
+_OWNERS: Final[Place] = ((REGION,),)  # where slots from the future wait; no topic has such a name
 
 
 class LatticeTopics(Handle[Topics]):
@@ -50,19 +50,21 @@ class LatticeTopics(Handle[Topics]):
         *,
         clock: Clock | None = None,
         editor: Editor | None = None,
+        place: Place = (),
     ) -> None:
+        """`place`: tells the maps of several owners apart that share an editor."""
         assert clock is None or editor is None, "the editor has a clock"
         super().__init__(
             Root(TOPICS) if cursor is None else cursor,
             TOPICS,
             editor=Editor(clock) if editor is None else editor,
-            place=(),
+            place=place,
         )
 
     def topic(self, name: str) -> LatticeTopic:
         """The topic of a name; it is in the map once it is written."""
         cursor = self._cursor.at(Entry(check_name(name), TOPIC))
-        return LatticeTopic(name, cursor, editor=self.editor)
+        return LatticeTopic(name, cursor, editor=self.editor, place=self._place)
 
     def names(self) -> list[str]:
         """The names of the topics that are there, sorted."""
@@ -70,7 +72,7 @@ class LatticeTopics(Handle[Topics]):
 
     def fork(self, guard: Guard | None = None) -> LatticeTopics:
         """A copy of the map with all its topics and partitions."""
-        return LatticeTopics(self._cursor.fork(guard), editor=self.editor)
+        return LatticeTopics(self._cursor.fork(guard), editor=self.editor, place=self._place)
 
     def newest_stamp(self, value: Topics) -> int:
         return newest_stamp_in(value)
@@ -91,7 +93,7 @@ def topics_of(
     slots: Cursor[Slots[Topics]], lattice: OwnerLattice[Topics], owner: Owner, *, editor: Editor
 ) -> LatticeTopics:
     """One owner's topics. Each write signs the slot; work on a `fork` is signed once, by its sync."""
-    return LatticeTopics(slots.at(OwnSlot(lattice, owner)), editor=editor)
+    return LatticeTopics(slots.at(OwnSlot(lattice, owner)), editor=editor, place=((REGION, owner),))
 
 
 def merge_owners(

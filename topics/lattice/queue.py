@@ -15,7 +15,7 @@ from topics.kernel.errors import invalid
 from topics.kernel.ports import Clock
 from topics.lattice.cursor import Cursor, Guard, Root
 from topics.lattice.divergence import Divergence, find_divergence
-from topics.lattice.editor import Editor
+from topics.lattice.editor import Editor, Place
 from topics.lattice.fence import Lease, admit, refuse_stale
 from topics.lattice.handle import Handle
 from topics.lattice.record import Record, make_record
@@ -38,13 +38,14 @@ class LatticeQueue(Handle[QueueState]):
         editor: Editor | None = None,
         topic: str = "",
         partition: int = 0,
+        place: Place | None = None,
     ) -> None:
         assert clock is None or editor is None, "the editor has a clock"
         super().__init__(
             Root(QUEUES) if cursor is None else cursor,
             QUEUES,
             editor=Editor(clock) if editor is None else editor,
-            place=(topic, partition),
+            place=(topic, partition) if place is None else place,
         )
         assert partition >= 0
         self.topic: Final = topic
@@ -70,7 +71,7 @@ class LatticeQueue(Handle[QueueState]):
         if len(rows) > OFFER_ROWS_MAX:
             raise invalid("rows", f"{len(rows)} at once, at most {OFFER_ROWS_MAX}; offer them in batches")
         now_ms = self.editor.now_ms()
-        held = self.editor.lease(self.topic, self.partition)
+        held = self.editor.lease(self._place)
 
         def append(state: QueueState) -> QueueState:
             admit(state.lease, held, now_ms=now_ms)
@@ -166,7 +167,7 @@ class LatticeQueue(Handle[QueueState]):
         after = self._cursor.update(lambda state: state.acquire(holder, ttl_ms=ttl_ms, now_ms=now_ms))
         assert after.lease.holder == holder
         assert after.lease.is_live(now_ms)
-        self.editor.hold(self.topic, self.partition, after.lease)
+        self.editor.hold(self._place, after.lease)
         return after.lease
 
     # --- copies
@@ -174,7 +175,11 @@ class LatticeQueue(Handle[QueueState]):
     def fork(self, guard: Guard | None = None) -> LatticeQueue:
         """A copy to work on alone; its `sync` brings the work here."""
         return LatticeQueue(
-            self._cursor.fork(guard), editor=self.editor, topic=self.topic, partition=self.partition
+            self._cursor.fork(guard),
+            editor=self.editor,
+            topic=self.topic,
+            partition=self.partition,
+            place=self._place,
         )
 
     def newest_stamp(self, value: QueueState) -> int:

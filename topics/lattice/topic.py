@@ -16,7 +16,7 @@ from topics.kernel.ports import Clock
 from topics.lattice.algebra import MapLattice
 from topics.lattice.cursor import Cursor, Entry, Guard, Root
 from topics.lattice.divergence import Divergence
-from topics.lattice.editor import Editor
+from topics.lattice.editor import Editor, Place
 from topics.lattice.handle import Handle
 from topics.lattice.queue import LatticeQueue
 from topics.lattice.record import is_whole
@@ -50,13 +50,15 @@ class LatticeTopic(Handle[Topic]):
         *,
         clock: Clock | None = None,
         editor: Editor | None = None,
+        place: Place = (),
     ) -> None:
+        """`place`: of the map that the topic is in."""
         assert clock is None or editor is None, "the editor has a clock"
         super().__init__(
             Root(TOPIC) if cursor is None else cursor,
             TOPIC,
             editor=Editor(clock) if editor is None else editor,
-            place=(check_name(name),),
+            place=(*place, check_name(name)),
         )
         self.name: Final = name
         self._queues: Final = self._cursor.at(Entry(PARTITIONS, _BY_ID))
@@ -85,7 +87,9 @@ class LatticeTopic(Handle[Topic]):
                 "partition", f"must be a whole number from 0 to {PARTITIONS_MAX - 1}, not {index!r:.40}"
             )
         cursor = self._queues.at(Entry(index, QUEUES))
-        return LatticeQueue(cursor, editor=self.editor, topic=self.name, partition=index)
+        return LatticeQueue(
+            cursor, editor=self.editor, topic=self.name, partition=index, place=(*self._place, index)
+        )
 
     def partitions(self) -> list[int]:
         """The ids of the partitions that are there, ascending."""
@@ -135,7 +139,7 @@ class LatticeTopic(Handle[Topic]):
 
     def fork(self, guard: Guard | None = None) -> LatticeTopic:
         """A copy of the topic with all its partitions."""
-        return LatticeTopic(self.name, self._cursor.fork(guard), editor=self.editor)
+        return LatticeTopic(self.name, self._cursor.fork(guard), editor=self.editor, place=self._place[:-1])
 
     def newest_stamp(self, value: Topic) -> int:
         return newest_stamp_of(value)
