@@ -49,7 +49,7 @@ class BothAliceS:
         return Keys([ALICE.public]) if address in (1, 2) else None
 
 
-@pytest.mark.rule("R1.3.2", "R2.4.3", "R11.14")
+@pytest.mark.rule("R1.3.2", "R2.4.2", "R11.14")
 def test_owners_who_share_an_editor_share_neither_what_waits_nor_leases():
     """One node writes two accounts' topics: what came for one is not merged into the other's, a lease is of one."""
     clock = ManualClock(NOW)
@@ -100,7 +100,7 @@ class Meanwhile:
         return None
 
 
-@pytest.mark.rule("R2.4.3", "R1.4.2")
+@pytest.mark.rule("R2.4.2", "R1.4.2")
 def test_a_leader_that_comes_as_a_fork_arrives_is_seen():
     """The sync asks who leads in the very step that brings the records, not before it."""
     clock, guard = ManualClock(NOW), Meanwhile()

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from tests.lattice.owners import ALICE, BOB, CAROL, PAYLOADS, Registers, authority, owners
 from topics.codec.cell import INT_MAX
+from topics.crypto.keys import KeyPair
 from topics.kernel.errors import WrongState
+from topics.lattice.authority import Authority, Keys
 from topics.lattice.laws import check_deliveries, check_laws
-from topics.lattice.signed import Envelope, SignedLattice, Slot
+from topics.lattice.signed import SIGNERS_MAX, Envelope, SignedLattice, Slot
+from topics.testing.clock import ManualClock
 
 A1, A2 = {"a": (1, 1)}, {"a": (2, 2)}
 B1 = {"b": (1, 1)}
@@ -205,6 +208,40 @@ def test_the_last_number_cannot_be_followed():
     assert last.envelopes[0].seq == INT_MAX
     with pytest.raises(WrongState, match="last number"):
         slot_of(ALICE).sign(last, A2)
+
+
+@pytest.mark.rule("R9.24")
+def test_a_twin_that_has_used_the_last_number_is_merged_without_an_error():
+    """It cannot be answered with a higher one, so it stays, and merging it raises nothing."""
+    here, twin = signed(ALICE, A2), numbered(ALICE, INT_MAX, B1)
+
+    assert slot_of(ALICE).sift(here, twin) == twin
+
+
+class Rotating:
+    """An account that names its newest key only."""
+
+    def keys_of(self, address):
+        return Keys([self.newest.public])
+
+
+@pytest.mark.rule("R4.2.9", "R4.3.2")
+def test_an_owner_that_changes_its_keys_without_end_is_bounded():
+    """What was taken of it can be sent and read again; the keys after the bound are not taken, those before stay."""
+    accounts = Rotating()
+    lattice = owners(rules=Authority(ManualClock(), addresses=accounts, answer_ttl_ms=0)).slot(42)
+    slot = None
+    keys = [KeyPair.from_seed(n.to_bytes(32, "big")) for n in range(SIGNERS_MAX + 2)]
+    for accounts.newest in keys:
+        signer = owners(accounts.newest, rules=_Anybody()).slot(42)
+        slot = lattice.join(slot, lattice.sift(slot, signer.sign(None, A1).to_cell()))
+
+    assert len(slot.envelopes) == SIGNERS_MAX
+    assert lattice.restored(slot.to_cell()) == slot
+    assert lattice.sift(None, slot.to_cell()) is None, "none of these keys may sign any more"
+    accounts.newest = keys[0]
+    again = owners(keys[0], rules=_Anybody()).slot(42).sign(slot, A2)
+    assert lattice.join(slot, lattice.sift(slot, again.to_cell())).value == A2
 
 
 def test_a_written_value_is_what_a_reader_gets():

@@ -30,6 +30,7 @@ from topics.lattice.authority import KEYS_PER_OWNER_MAX, Authority, Owner
 T = TypeVar("T")
 
 DOMAIN: Final = b"topics.signed.v1\x00"
+SIGNERS_MAX: Final = 4 * KEYS_PER_OWNER_MAX  # of one slot: who may sign now, and who did before
 
 
 class CellCodec(Protocol[T]):
@@ -91,7 +92,7 @@ def envelopes_of(value: object) -> tuple[Envelope, ...] | None:
     """The envelopes of something from outside (a slot or its cell), sorted by signer; None if it is no slot."""
     if isinstance(value, Slot):
         return value.envelopes
-    if not isinstance(value, tuple) or not 1 <= len(value) <= KEYS_PER_OWNER_MAX:
+    if not isinstance(value, tuple) or not 1 <= len(value) <= SIGNERS_MAX:
         return None
     found = [_envelope_of(part) for part in value]
     envelopes = tuple(envelope for envelope in found if envelope is not None)
@@ -170,15 +171,20 @@ class SignedLattice(Generic[T]):
     def sift(self, own: Slot[T] | None, foreign: object) -> Slot[T] | None:
         """Of the foreign envelopes those whose signer may sign for the owner and has signed just this; nil if there
         is none (replication 4.1). An envelope that is already here was verified when it came.
+
+        An owner that changes its keys without end gets no further than `SIGNERS_MAX` of them: a slot beyond that could
+        neither be sent nor be read again.
         """
         envelopes = envelopes_of(foreign) or ()
         known = {} if own is None else dict(_pairs(own))
+        signers = {envelope.signer for envelope in known}
         good: list[tuple[Envelope, T]] = []
         for envelope in envelopes:
             if envelope in known:
                 good.append((envelope, known[envelope]))
-            elif self._is_authentic(envelope):
+            elif (envelope.signer in signers or len(signers) < SIGNERS_MAX) and self._is_authentic(envelope):
                 good += self._decoded(envelope)
+                signers.add(envelope.signer)
         return self._rescued(own, self._slot(good)) if good else None
 
     def restored(self, cell: Cell) -> Slot[T]:
@@ -260,9 +266,15 @@ class SignedLattice(Generic[T]):
         assert after is not None
         assert after.of_signer(self._key.public) is not None
         whole = self.payloads.join(after.value, own.value)
-        if whole is after.value or not self._authority.allows(self.owner, self._key.public):
+        if whole is after.value or not self._may_follow(after, self._key.public):
             return foreign
         return self.sign(after, whole)
+
+    def _may_follow(self, slot: Slot[T], key: bytes) -> bool:
+        """Whether the key may sign for the owner still, and has a number left."""
+        last = slot.of_signer(key)
+        assert last is not None
+        return last.seq < INT_MAX and self._authority.allows(self.owner, key)
 
     # --- making slots
 
