@@ -33,6 +33,10 @@ ROUNDS = {
     "http_chunks": 30_000,
     "write_body": 60_000,
     "diff_body": 60_000,
+    "segment_data": 40_000,
+    "segment_idx": 60_000,
+    "segment_columns": 60_000,
+    "snapshot": 60_000,
 }
 FULL_FACTOR = 20
 CANARY_ROUNDS = 20_000
