@@ -1,16 +1,18 @@
 """`.data` files: frames are copied only if they verify, and a walk finds every record that is intact and no other."""
 
+import struct
 from array import array
 from itertools import accumulate
 
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codec.samples import TS, columns
 from topics.codec.encode import encode_run
 from topics.codec.frame import decode_payloads
-from topics.codec.layout import APPEND, Defect, FrameType, pack_frame
+from topics.codec.layout import APPEND, COVERED_HEAD, EXT, META, TAG, Defect, FrameType, pack_frame
 from topics.codec.segidx import DELETED
 from topics.codec.segment import DEAD, LIVE, append_frames, is_deleted, is_regular, walk
 from topics.kernel.columns import RecordColumns
@@ -147,6 +149,36 @@ def test_a_place_where_no_frame_can_lie_is_refused(offset, length):
         append_frames(wal.bytes, [offset], [length], topic_id=TOPIC, seqs=[FIRST], dead=bytes(1))
 
 
+def sealed(flags, region, tag=b""):
+    """A frame with this data region, right or wrong, under a checksum that is right."""
+    head = COVERED_HEAD.pack(APPEND, flags, TOPIC, FIRST, TS, 0, len(tag), len(region)) + tag + region
+    return struct.pack("<I", len(head) + 8) + head + struct.pack("<Q", xxhash.xxh3_64_intdigest(head))
+
+
+@pytest.mark.rule("T5.1")
+@pytest.mark.parametrize(
+    ("flags", "region"),
+    [
+        (META, b""),
+        (META, b"\0\0\0\0"),
+        (META, b"\0\0\0\0more"),
+        (META, b"\5\0\0\0more"),
+        (META, b"\xff\xff\xff\xffmore"),
+        (EXT, b""),
+        (EXT, b"\0\0data"),
+        (EXT, b"\x04\0\x63\1\0adata"),
+    ],
+    ids=range(8),
+)
+@pytest.mark.parametrize("tag", [b"", b"t"])
+def test_a_region_that_a_reader_would_refuse_is_not_copied(flags, region, tag):
+    frame = sealed(flags | (TAG if tag else 0), region, tag)
+    assert decode_payloads(sealed(0, b"x"), [0], [47], topic_id=TOPIC, seqs=[FIRST])
+
+    with pytest.raises(Corrupt, match="the data region is malformed"):
+        append_frames(frame, [0], [len(frame)], topic_id=TOPIC, seqs=[FIRST], dead=bytes(1))
+
+
 @pytest.mark.rule("T5.1")
 @pytest.mark.parametrize("kind", [FrameType.DELETE, FrameType.TOPIC_DELETE])
 def test_a_control_frame_is_no_record(kind):
@@ -277,6 +309,28 @@ def test_frames_inside_a_damaged_record_are_not_taken_for_records():
 
     assert list(found.seqs) == [FIRST, FIRST + 2]
     assert damages(found) == [(start, stop, Defect.CHECKSUM)]
+
+
+@pytest.mark.rule("T5.1")
+def test_a_piece_of_a_frame_hides_no_record_behind_it():
+    ours = plain(b"1").copied()
+    piece = pack_frame(APPEND, 0, TOPIC, FIRST + 1, TS, bytes(60))[
+        :70
+    ]  # its end would lie in the next record
+    later = b"".join(pack_frame(APPEND, 0, TOPIC, FIRST + seq, TS, b"later") + b"\x00" for seq in (1, 2))
+    found = walked(ours + piece + later)
+
+    assert list(found.seqs) == [FIRST, FIRST + 1, FIRST + 2]
+    assert damages(found) == [(len(ours), len(ours) + len(piece), Defect.CHECKSUM)]
+
+
+@pytest.mark.rule("T5.2")
+def test_a_record_with_a_name_is_there_only_once():
+    ours = Wal([RecordColumns([b"1"], tag=[b"t"])]).copied()
+    found = walked(ours + ours)
+
+    assert list(found.seqs) == [FIRST]
+    assert damages(found) == [(len(ours), 2 * len(ours), Defect.IDS)]
 
 
 @pytest.mark.rule("T5.2")

@@ -221,3 +221,22 @@ def _numbers(names: list[bytes], encoded: bytes, count: int, at: int, field: str
 
 def _corrupt(at: int, field: str, what: str) -> Corrupt:
     return Corrupt(f"columns at offset {at}: {what}", offset=at, field=field)
+
+
+def blocks_before(buffer: Buffer, seq_stop: int) -> tuple[list[ColumnsBlock], int]:
+    """The intact blocks from the start that lie below `seq_stop`, and the offset where they end.
+
+    Behind it may be what a crash left of an append: whoever appends next begins there.
+    """
+    data, blocks, at, seq = immutable(buffer), [], 0, 1
+    while at < len(data):
+        try:
+            block, length = _block_at(data, at)
+        except Corrupt:
+            break
+        if block.first_seq < seq or block.seq_stop > seq_stop:
+            break
+        blocks.append(block)
+        at += length
+        seq = block.seq_stop
+    return blocks, at

@@ -27,9 +27,9 @@ from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicP
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
+from topics.host.layout import path_of
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
-from topics.host.walfile import wal_path
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Corrupt, Fatal, invalid
@@ -225,11 +225,11 @@ class Store:
         source = extent.source
         if isinstance(source, bytes):
             return source[extent.offset : extent.offset + extent.size]
-        return self._disk.read(wal_path(source), extent.offset, extent.size)
+        return self._disk.read(path_of(source), extent.offset, extent.size)
 
 
 def _damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
-    files = sorted({wal_path(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
+    files = sorted({path_of(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
     what = f"seqs {plan.seqs[0]}-{plan.seqs[-1]}" if seq is None else f"seq {seq}"
     return Corrupt(
         f"topic {plan.topic!r} {what}: cannot be read from {', '.join(files)} ({why})",

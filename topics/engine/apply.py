@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from topics.codec.control import (
+    CheckpointMark,
     ConfigUpdate,
     Control,
     Delete,
@@ -81,6 +82,8 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
             fold.config(topic, parse_config(config, record_bytes_max=U64_MAX), item.ts)
         case LossRange(first=first, last=last, reason=reason):
             fold.loss(topic, LostRange(first, last, reason, item.ts))
+        case CheckpointMark() as mark:
+            fold.checkpoint(topic, mark, item.ts)
         case TopicDelete():
             del catalog.topics[topic.topic_id]
             del catalog.topic_ids[topic.name]

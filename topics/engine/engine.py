@@ -26,7 +26,17 @@ from topics.engine.change import (
     propose_retire,
     propose_sync,
 )
-from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
+from topics.engine.checkpoint import Checkpoints, SegmentRules, propose_checkpointed
+from topics.engine.commands import (
+    Append,
+    Checkpointed,
+    Command,
+    DeleteRecords,
+    DeleteTopic,
+    PutTopic,
+    Retire,
+    Sync,
+)
 from topics.engine.lane import Lane
 from topics.engine.replies import TopicDeleted, TopicState
 from topics.engine.state import Effects, EngineState
@@ -53,10 +63,12 @@ class Engine:
         limits: Limits | None = None,
         sync_interval_ms: int = SYNC_INTERVAL_MS,
         checking: bool = False,
+        rules: SegmentRules | None = None,
     ) -> None:
         self._state = EngineState(catalog or Catalog(), EngineTime(clock), shards, limits or Limits())
         self._sync_interval_ms = sync_interval_ms
         self._checking = checking
+        self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
 
     @property
     def state(self) -> EngineState:
@@ -112,7 +124,12 @@ class Engine:
     def wants_write(self, shard: int) -> bool:
         """True if `take_batch` would have frames or a ticket to give (timed syncs come by `next_deadline_ms`)."""
         queue = self._state.shards[shard]
-        return bool(queue.pending) and queue.in_flight is None and queue.read_only is None
+        return (
+            bool(queue.pending)
+            and queue.in_flight is None
+            and queue.read_only is None
+            and not queue.cut_wanted
+        )
 
     def written(self, batch: WalBatch, at: WalPosition) -> None:
         """The batch was handed to the operating system. Frames that need no sync are published."""
@@ -310,6 +327,9 @@ class Engine:
         state = self._state
         if isinstance(command, Sync):
             propose_sync(state, ticket)
+            return
+        if isinstance(command, Checkpointed):
+            propose_checkpointed(state, ticket)
             return
         name = check_topic_name(command.topic)
         if isinstance(command, Append):

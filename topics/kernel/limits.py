@@ -49,6 +49,10 @@ SHARD_IDLE_MARK_MS: Final = 50
 SYNC_INTERVAL_MS: Final = 1000  # of the classes that do not wait for one
 ZERO_FILL_CHUNK: Final = 1 * MIB
 
+# Checkpoints (storage 5).
+CHECKPOINT_WAL_BYTES: Final = 256 * MIB
+CHECKPOINT_INTERVAL_MS: Final = 300_000
+
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024
 PENDING_BYTES_MAX: Final = 256 * MIB

@@ -10,13 +10,12 @@ from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
 from topics.engine.judge import judge, look
 from topics.engine.recover import Recovered, recover
-from topics.host.layout import find_shards, find_wal_files
+from topics.host.layout import find_shards, find_wal_files, path_of
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store
 from topics.host.walfile import wal_path
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
-from topics.log.regions import WalFileId
 from topics.testing.simdisk import SimDisk
 
 _PID = 1
@@ -79,10 +78,10 @@ def read_page(engine: Engine, disk: Disk, query: DiffQuery) -> tuple[DiffPlan, l
     buffers = []
     for extent in plan.extents:
         source = extent.source
-        if isinstance(source, WalFileId):
-            buffers.append(disk.read(wal_path(source), extent.offset, extent.size))
-        else:
+        if isinstance(source, bytes):
             buffers.append(source[extent.offset : extent.offset + extent.size])
+        else:
+            buffers.append(disk.read(path_of(source), extent.offset, extent.size))
     return plan, assemble(plan, buffers)
 
 

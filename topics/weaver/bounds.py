@@ -33,7 +33,7 @@ class Bounds:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Bounds):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value:
+            if isinstance(value, bool) or not isinstance(value, int) or not value >= 1:
                 raise invalid(f"bounds.{field.name}", f"must be a whole number from 1, not {value!r:.40}")
         for name in ("ops_bytes", "condition_hashes"):
             if getattr(self, name) > U32_MAX:

@@ -12,8 +12,8 @@ from topics.crypto.hashing import blake3
 from topics.crypto.keys import SIGNATURE_SIZE, KeyPair
 from topics.crypto.keys import verify as verify_strict
 from topics.kernel.errors import Corrupt, invalid
-from topics.weaver.intention import SMALLEST, Intention, check_limits, decode, sign
 from topics.weaver.bounds import Bounds
+from topics.weaver.intention import SMALLEST, Intention, check_limits, decode, sign
 
 
 class Envelope(NamedTuple):

@@ -19,8 +19,8 @@ from topics.crypto.keys import KEY_SIZE, KeyPair
 from topics.crypto.keys import verify as verify_strict
 from topics.kernel.errors import Code, Corrupt, Rejected, invalid
 from topics.kernel.limits import U32_MAX, U64_MAX
-from topics.weaver.hlc import HLC
 from topics.weaver.bounds import DEFAULT, Bounds
+from topics.weaver.hlc import HLC
 
 STORE_ID_SIZE: Final = 16
 ZERO_HASH: Final = bytes(HASH_SIZE)

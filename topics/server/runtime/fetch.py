@@ -11,7 +11,7 @@ from topics.codec.frame import FrameView
 from topics.codec.wire import records_json
 from topics.engine.engine import Engine
 from topics.host.compress import decompress_fitting
-from topics.host.walfile import wal_path
+from topics.host.layout import path_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
@@ -76,7 +76,7 @@ class Fetcher:
         source = extent.source
         if isinstance(source, bytes):
             return source[extent.offset : extent.offset + extent.size]
-        path = wal_path(source)
+        path = path_of(source)
         found = self._read_nowait(path, extent.offset, extent.size)
         if found is None:
             found = await self._threads.run(partial(self._disk.read, path, extent.offset, extent.size))
@@ -85,7 +85,7 @@ class Fetcher:
 
 def damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
     """What the reader is told: topic, seqs, files and reason."""
-    files = sorted({wal_path(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
+    files = sorted({path_of(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
     what = f"seqs {plan.seqs[0]}-{plan.seqs[-1]}" if seq is None else f"seq {seq}"
     return Corrupt(
         f"topic {plan.topic!r} {what}: cannot be read from {', '.join(files)} ({why})",
