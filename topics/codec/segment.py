@@ -82,7 +82,7 @@ def _plain(
     length: int, topic_id: int
 ) -> tuple[Callable[..., tuple[bytes, int, bytes, int]], list[bytes], bytes]:
     """How to read a plain frame of this length, how it may begin, and the lengths it must say."""
-    assert length >= FRAME_OVERHEAD
+    length = max(length, FRAME_OVERHEAD)  # what is shorter is no frame, and is not read
     starts = [_PLAIN_START.pack(length - FRAME_LEN_SIZE, APPEND, flags, topic_id) for flags in (0, DURABLE)]
     return _layouts[length].unpack_from, starts, _PLAIN_LENGTHS.pack(0, 0, length - FRAME_OVERHEAD)
 
@@ -105,13 +105,13 @@ def append_frames(
     assert not offsets or min(offsets) >= 0
     frames: list[Buffer] = []
     add, digest, stop = frames.append, checksum, len(buffer)
-    known = {
-        length: _plain(length, topic_id) for length in dict.fromkeys(lengths) if length >= FRAME_OVERHEAD
-    }
+    known = {length: _plain(length, topic_id) for length in dict.fromkeys(lengths)}
+    last, (unpack, starts, its_lengths) = FRAME_OVERHEAD, _plain(FRAME_OVERHEAD, topic_id)
     for offset, length, wanted in zip(offsets, lengths, seqs, strict=True):
-        end = offset + length
-        if length in known and end <= stop:
-            unpack, starts, its_lengths = known[length]
+        if length != last:
+            last, (unpack, starts, its_lengths) = length, known[length]
+        end, verified = offset + length, False
+        if end <= stop and length >= FRAME_OVERHEAD:
             begins, seq, says, crc = unpack(buffer, offset)
             verified = (
                 seq == wanted
@@ -119,8 +119,6 @@ def append_frames(
                 and begins in starts
                 and digest(buffer[offset + FRAME_LEN_SIZE : end - CHECKSUM_SIZE]) == crc
             )
-        else:
-            verified = False
         if not (verified or _is_labelled(buffer, offset, length, topic_id, wanted)):
             decode_payloads(buffer, (offset,), (length,), topic_id=topic_id, seqs=(wanted,))
         add(buffer[offset:end])
@@ -155,7 +153,7 @@ def _is_labelled(buffer: Buffer, offset: int, length: int, topic_id: int, wanted
 
 def _with_ends(frames: list[Buffer], dead: bytes) -> bytes:
     assert len(frames) == len(dead)
-    if not any(dead):
+    if dead.count(LIVE) == len(dead):
         return _LIVE_TEXT.join([*frames, b""])
     ends = dead.translate(_END_OF)
     parts: list[Buffer] = [b""] * (2 * len(frames))
