@@ -14,7 +14,7 @@ from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.kernel.config import Durability
 from topics.log.index import LIVE, NODED, TAGGED, TIMED
-from topics.log.regions import SegmentId
+from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 
 
@@ -171,13 +171,17 @@ def _check_places(topic: Topic) -> None:
     """Up to `stored_seq` every slot is in a segment, above it in none."""
     stored = topic.segments.stored_seq
     assert stored <= topic.head_seq
-    for seq, source in topic.regions.items():
+    base, head = topic.index.base_seq, topic.head_seq
+    for seq, stop, source in topic.regions.spans(head + 1):
+        if stop <= base:
+            continue
         if isinstance(source, SegmentId):
-            segment = topic.segments.holds(max(seq, topic.index.base_seq))
+            segment = topic.segments.holds(max(seq, base))
             assert segment is not None
             assert source == SegmentId(topic.topic_id, segment.first)
-        elif seq > topic.index.base_seq:
-            assert seq > stored
+            assert segment.last >= min(stop, head + 1) - 1 or topic.index.lost.at(segment.last + 1)
+        elif isinstance(source, WalFileId):
+            assert stop > stored + 1 or topic.index.position(seq) == topic.index.position(stop)
 
 
 def _check_nothing_reserved(lane: Lane) -> None:

@@ -29,7 +29,7 @@ from topics.host.layout import (
     write_format,
     write_hint,
 )
-from topics.host.restoring import mend, restore
+from topics.host.restoring import Restored, mend, restore
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
@@ -112,11 +112,8 @@ def open_store(
         form = Format(options.shards or 1, 0)
         write_format(disk, form)
     tell = progress or _tell_nobody
-    restored = restore(disk)
-    verdicts = _judge(disk, restored.places, same_boot=not machine_restarted, progress=tell)
-    recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
-    damages = [*restored.damages, *_absent_shards(form, verdicts), *recovered.damages]
-    recovered = attrs.evolve(recovered, damages=damages)
+    read = read_state(disk, form, same_boot=not machine_restarted, progress=tell)
+    restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
         return _damaged(clock, form, recovered, options)
@@ -167,6 +164,32 @@ def open_store(
         damages=recovered.damages,
         cuts=recovered.cuts,
     )
+
+
+@attrs.frozen
+class ReadState:
+    """What a directory holds, and how it was put together."""
+
+    restored: Restored
+    verdicts: Mapping[ShardKey, Verdict]
+    recovered: Recovered
+
+
+def read_state(
+    disk: Disk, form: Format, *, same_boot: bool, progress: Callable[[float], None] | None = None
+) -> ReadState:
+    """Snapshot, segments and log, without a change on the disk.
+
+    Raises:
+        Corrupt: an intact snapshot that contradicts its segments.
+        OSError: the disk failed.
+    """
+    tell = progress or _tell_nobody
+    restored = restore(disk)
+    verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
+    recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
+    damages = [*restored.damages, *_absent_shards(form, verdicts), *recovered.damages]
+    return ReadState(restored, verdicts, attrs.evolve(recovered, damages=damages))
 
 
 def _tell_nobody(progress: float) -> None:

@@ -81,9 +81,11 @@ def take_image(topic: Topic) -> TopicImage:
         last_write_ts=topic.last_write_ts,
         results=[
             (key, r.expires_at, r.digest, r.count, r.first_seq, list(r.duplicates))
-            for key, r in topic.results.items()
+            for key, r in ([] if ephemeral else topic.results.items())
         ],
-        dedup_ids=[(dedup_id, *found) for dedup_id, found in topic.dedup_ids.items()],
+        dedup_ids=[
+            (dedup_id, *found) for dedup_id, found in ([] if ephemeral else topic.dedup_ids.items())
+        ],
         stored_seq=topic.segments.stored_seq,
         segments=list(topic.segments),
         dead=[] if ephemeral else _dead_ranges(index, behind),
@@ -144,11 +146,9 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
 
 def _wal_regions(topic: Topic, first: int) -> list[tuple[int, int, int, int]]:
     """Where in the WAL the records from `first` on are."""
-    items = topic.regions.items()
-    stops = [*(seq for seq, _ in items[1:]), topic.head_seq + 1]
     return [
         (max(seq, first), *source)
-        for (seq, source), stop in zip(items, stops, strict=True)
+        for seq, stop, source in topic.regions.spans(topic.head_seq + 1)
         if stop > first and isinstance(source, WalFileId)
     ]
 

@@ -69,7 +69,7 @@ class Regions:
             self._skip = 0
 
     def move(self, first: int, last: int, head: int, source: Source) -> None:
-        """Seqs [first, last] lie in `source` from now on; the region that held `last` goes on behind it, up to `head`."""
+        """Seqs [first, last] lie in `source` from now on; what held `last` goes on behind it, up to `head`."""
         assert first <= last <= head
         start = max(bisect_left(self._firsts, first, self._skip), self._skip)
         stop = bisect_right(self._firsts, last, self._skip)
@@ -83,9 +83,12 @@ class Regions:
         self._firsts[start:stop] = firsts
         self._sources[start:stop] = sources
 
-    def items(self) -> list[tuple[int, Source]]:
-        """(first seq, source), ascending."""
-        return list(zip(self._firsts[self._skip :], self._sources[self._skip :], strict=True))
+    def spans(self, stop: int) -> list[tuple[int, int, Source]]:
+        """(first seq, seq behind the last, source), ascending; the last one ends at `stop`."""
+        firsts = self._firsts[self._skip :]
+        return (
+            list(zip(firsts, [*firsts[1:], stop], self._sources[self._skip :], strict=True)) if firsts else []
+        )
 
     def clear(self) -> None:
         self._firsts.clear()

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
-from topics.engine.judge import judge, look
-from topics.engine.recover import Recovered, recover
-from topics.host.layout import find_shards, find_wal_files, path_of
+from topics.engine.recover import Recovered
+from topics.host.layout import Format, path_of, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
-from topics.host.opening import Opened, StoreOptions, open_store
-from topics.host.walfile import wal_path
+from topics.host.opening import Opened, StoreOptions, open_store, read_state
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
 from topics.testing.simdisk import SimDisk
@@ -63,13 +61,8 @@ def peek(disk: SimDisk) -> Recovered:
     """What recovery would read on the disk as it is now; on a copy, so that nothing is changed or counted."""
     twin = SimDisk()
     twin.restore(disk.snapshot())
-    same = not restarted(disk)
-    verdicts = {}
-    for generation, shard in find_shards(twin):
-        files = find_wal_files(twin, generation, shard)
-        looks = [look(file, twin.content(wal_path(file))) for file in files]
-        verdicts[generation, shard] = judge(looks, same_boot=same)
-    return recover(verdicts)
+    form = read_format(twin, "simulated") or Format(1, 0)
+    return read_state(twin, form, same_boot=not restarted(disk)).recovered
 
 
 def read_page(engine: Engine, disk: Disk, query: DiffQuery) -> tuple[DiffPlan, list[FrameView]]:

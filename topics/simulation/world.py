@@ -17,6 +17,7 @@ from collections.abc import Callable
 import attrs
 import xxhash
 
+from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Command, DeleteRecords, Sync
 from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
@@ -25,6 +26,7 @@ from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
+from topics.simulation.checkpoint import Walk
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import open_simulated, read_page
 from topics.simulation.oracle import Violation, check_losses, facts
@@ -82,11 +84,17 @@ class World:
             limits=limits,
             checking=True,
             sync_interval_ms=self.random.choice((20, 1000)),
+            segments=SegmentRules(
+                records_max=self.random.choice((5, 40)),
+                bytes_max=self.random.choice((2000, 65_536)),
+                age_ms=60_000,
+            ),
         )
         self.workload = Workload(self.random)
         self.opened: Opened | None = None
         self.pens: list[Pen] = []
         self.asked: dict[int, tuple[Ticket, int, list[int]]] = {}
+        self.walk: Walk | None = None
 
     def run(self) -> Report:
         """All rounds. Raises Violation (or the assertion that broke), with the end of the trace in a note."""
@@ -189,7 +197,7 @@ class World:
             self.disk.process_death()
         self.ledger.crashed(at_least, power=power)
         self.counts["power losses" if power else "process deaths"] += 1
-        self.opened, self.pens = None, []
+        self.opened, self.pens, self.walk = None, [], None
         self.asked.clear()
 
     def _shut_down(self) -> None:
@@ -216,8 +224,20 @@ class World:
 
     def _step(self) -> None:
         kind = self.random.choices(
-            ("propose", "write", "read", "time", "tick", "mark", "reserve", "fault", "space", "quiet"),
-            (30, 50, 12, 10, 4, 3, 6, 0.5, 0.6, 4),
+            (
+                "propose",
+                "write",
+                "read",
+                "time",
+                "tick",
+                "mark",
+                "reserve",
+                "fault",
+                "space",
+                "quiet",
+                "checkpoint",
+            ),
+            (30, 50, 12, 10, 4, 3, 6, 0.5, 0.6, 4, 12),
         )[0]
         match kind:
             case "propose":
@@ -238,11 +258,27 @@ class World:
                 self._inject()
             case "space":
                 self.disk.free = self.random.choice((0, CAPACITY, CAPACITY))
+            case "checkpoint":
+                self._checkpoint()
             case "quiet":
                 if all(pen.stage is Stage.IDLE and pen.writer.failed is None for pen in self.pens):
                     if all(shard.quiet for shard in self.engine.state.shards):
                         self.ledger.quiet(self.engine)
                         self.counts["folds from empty"] += 1
+
+    def _checkpoint(self) -> None:
+        """A step of a round, or the first of one. What fails in it is tried again in another round."""
+        checkpointer = self.opened.checkpointer if self.opened is not None else None
+        assert checkpointer is not None
+        if self.walk is None or self.walk.done:
+            self.walk = Walk(checkpointer, self._ask)
+            self.counts["checkpoints begun"] += 1
+        try:
+            self._note(f"checkpoint {self.walk.advance()}")
+        except (OSError, Rejected, Fatal) as error:
+            self._note(f"checkpoint failed: {error}")
+        self.counts["checkpoints ended"] += self.walk.done
+        self._after_call()
 
     def _propose(self) -> None:
         if len(self.asked) >= _CLIENTS_IN_FLIGHT:
@@ -250,19 +286,20 @@ class World:
         heads = {name: self.engine.topic_state(name).head_seq for name in self.engine.names()}
         self._ask(self.workload.command(heads), sync=self.random.random() < 0.15)
 
-    def _ask(self, command: Command, *, sync: bool = False) -> None:
+    def _ask(self, command: Command, *, sync: bool = False) -> Ticket | None:
         self._note(f"propose {type(command).__name__} {getattr(command, 'topic', '')} sync={sync}")
         acked: list[int] = []
         if isinstance(command, DeleteRecords):
             acked = self.ledger.asking(self.engine, command)
         asked_ms = self.engine.state.time.high_ms
+        ticket: Ticket | None = None
         try:
             ticket = self.engine.propose(command, sync=sync)
+            self.asked[id(ticket)] = (ticket, asked_ms, acked)
         except Rejected as refused:
             self._refused(command, refused)
-        else:
-            self.asked[id(ticket)] = (ticket, asked_ms, acked)
         self._after_call()
+        return ticket
 
     def _refused(self, command: Command, refused: Rejected) -> None:
         """Nothing of a refused write may ever be read."""
