@@ -31,7 +31,8 @@ def reopened(scene):
 
 
 def sources(scene, topic):
-    return [source for _, source in scene.engine.state.catalog.find(topic).regions.items()]
+    found = scene.engine.state.catalog.find(topic)
+    return [source for _, _, source in found.regions.spans(found.head_seq + 1)]
 
 
 def test_records_are_read_from_segments_after_a_checkpoint():

@@ -176,6 +176,8 @@ def judge(
     damages = _misnumbered(looks, 1 if since is None else since.first_frame)
     if since is not None and not any(seen.file == since and _has_begun(seen) for seen in looks):
         damages.append(Damage(since, 0, 0, "a snapshot was taken in this file, and it is not there", None))
+    if since is not None and named is not None and named.first_frame < since.first_frame:
+        named = None  # the hint lags behind, and what it names may have been absorbed
     if named is not None and not any(seen.file == named and _has_begun(seen) for seen in looks):
         damages.append(
             Damage(named, 0, 0, "CURRENT names this file, and it is not there with its header", None)
