@@ -5,15 +5,10 @@ from __future__ import annotations
 import json
 
 from topics.kernel.errors import Rejected
-from topics.kernel.limits import READ_LIMIT_DEFAULT, READ_NODES_MAX, U64_MAX
-from topics.server.api.call import Call
-from topics.server.api.message import Head
-from topics.server.api.records import parse_reading
-from topics.server.api.site import Site, SiteOptions
-from topics.server.api.table import route_table
+from topics.kernel.limits import READ_LIMIT_DEFAULT, READ_NODES_MAX, U64_MAX, Limits
+from topics.server.api.queries import decode_reading
 
-SITE = Site(route_table(), SiteOptions())
-HEAD = Head(b"POST", b"/v0/topics/t/diff")
+LIMITS = Limits()
 TOKENS = (
     b"[", b"]", b"{", b"}", b'"', b"\\", b",", b":", b"\\ud800", b"null", b"true", b"false", b"1e9", b"1.0", b"-1",
     b"NaN", b"9" * 30, b"9" * 5000, b"[" * 201, b"\xff", b'"limit":', b'"from_seq":', b'"from_ts":', b'"match":',
@@ -23,20 +18,19 @@ TOKENS = (
 
 def check(data: bytes) -> None:
     """Every field is checked, none is taken for another."""
-    call = Call(SITE, HEAD, (b"t",), data, None, 0.0)
     try:
-        reading = parse_reading("t", call.fields(), call)
+        reading = decode_reading("t", data, LIMITS)
     except Rejected:
         return
     value = json.loads(data.decode()) if data else {}
-    query, limits = reading.query, SITE.options.limits
+    query, limits = reading.query, LIMITS
     assert 1 <= query.limit <= limits.read_limit
-    assert query.limit == min(value.get("limit", 0) or READ_LIMIT_DEFAULT, limits.read_limit)
+    assert query.limit == min(value.get("limit") or READ_LIMIT_DEFAULT, limits.read_limit)
     assert 1 <= query.bytes_max <= limits.page_bytes
     assert query.from_seq == min(value.get("from_seq") or 0, U64_MAX)
     given = value.get("from_ts")
     assert query.from_ts == (None if given is None else min(given, U64_MAX))
     assert len(query.nodes or ()) <= READ_NODES_MAX
     assert 0 <= reading.wait_ms <= 30_000
-    assert reading.account is value.get("account", False)
+    assert reading.account is (value.get("account") or False)
     assert (query.match is None) == (value.get("match") is None)

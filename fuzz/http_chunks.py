@@ -70,9 +70,9 @@ def compare(data: bytes, body: bytes, behind: bytes) -> None:
     server = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 17)
     server.receive_data(HEAD)
     assert isinstance(server.next_event(), h11.Request)
-    server.receive_data(
-        SPACE_BEFORE_EXTENSION.sub(rb"\1;", data)
-    )  # h11 does not take it, RFC 9112 7.1.1 does
+    message = data[: len(data) - len(behind)]
+    # h11 does not take a space before an extension, RFC 9112 7.1.1 does; what lies behind is compared as it is.
+    server.receive_data(SPACE_BEFORE_EXTENSION.sub(rb"\1;", message) + behind)
     theirs = b""
     while isinstance(event := server.next_event(), h11.Data):
         theirs += event.data

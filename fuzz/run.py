@@ -28,6 +28,7 @@ ROUNDS = {
     "wal_scan": 64_000,
     "control_payload": 200_000,
     "wal_header": 100_000,
+    "cell": 60_000,
     "json_check": 96_000,
     "http_head": 30_000,
     "http_chunks": 30_000,

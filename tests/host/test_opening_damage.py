@@ -300,7 +300,7 @@ def test_a_shard_whose_log_is_gone_while_another_has_records_is_damage():
 @pytest.mark.rule("T3.6", "T3.7", "T4.9")
 @pytest.mark.parametrize("landed", [Landed.NONE, Landed.ALL])
 def test_a_shard_count_changed_again_before_the_first_change_was_through_is_no_damage(landed):
-    """FORMAT may name a generation of which some shards have no file yet; the next change must not write to the rest."""
+    """FORMAT may name a generation of which some shards have no file yet; the next change leaves the rest alone."""
     for first in range(1, 40, 4):
         for second in range(first % 4, 50, 4):
             scene = stored()

@@ -267,7 +267,7 @@ async def test_a_disk_that_was_full_takes_writes_again(mock_clock):
 async def test_every_code_these_routes_give_has_its_row():
     elsewhere = {  # not in this table: seen above, or on the wire alone
         Code.REQUEST_TIMEOUT, Code.HEADERS_TOO_LARGE, Code.MISDIRECTED_REQUEST, Code.NOT_READY, Code.SHUTTING_DOWN,
-        Code.STORAGE_READ_ONLY, Code.NOT_IMPLEMENTED,
+        Code.STORAGE_READ_ONLY, Code.NOT_IMPLEMENTED, Code.WRONG_TYPE,
     }  # fmt: skip
     assert {row.code for row in ROWS} | elsewhere == set(Code)
     assert STATUS.keys() == set(Code)

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from topics.crypto.keys import GROUP_ORDER, KeyPair
 from topics.kernel.errors import Code, Corrupt, Rejected
+from topics.weaver.bounds import Bounds
 from topics.weaver.envelope import Envelope, accept
 from topics.weaver.hlc import HLC
 from topics.weaver.intention import ZERO_HASH, decode, encode, hash_of, sign, verify
-from topics.weaver.bounds import Bounds
 
 pytestmark = pytest.mark.rule("R5.1.1", "R10.5", "R11.28")
 
@@ -100,7 +100,7 @@ def test_another_spelling_is_refused():
         decode(good[:92] + b"\x01" + good[93:])
     with pytest.raises(Corrupt, match="belong"):
         decode(good + b"\x00")
-    with pytest.raises(Corrupt, match="belong"):
+    with pytest.raises(Corrupt, match="fit in"):
         decode(good[:-1])
     with pytest.raises(Corrupt, match="do not fit"):
         decode(good[:93] + b"\xff\xff\xff\xff" + good[97:])

@@ -185,7 +185,10 @@ def _scalar(value: Cell) -> bytes | None:
         return _TRUE if value else _FALSE
     if isinstance(value, int):
         if not INT_MIN <= value <= INT_MAX:
-            raise invalid("value", f"{value:.3e} does not fit a signed 64-bit integer; store it as text")
+            bits = value.bit_length()
+            raise invalid(
+                "value", f"an int of {bits} bits does not fit a signed 64-bit integer; store it as text"
+            )
         return _TAGGED.pack(_INT, value + _HIGH_BIT)
     if isinstance(value, float):
         return _TAGGED.pack(_FLOAT, _ordered(value))

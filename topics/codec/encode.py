@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from operator import add
 from struct import Struct
 from typing import Final
 
@@ -40,6 +39,8 @@ from topics.kernel.limits import U64_MAX
 RUN_HEAD: Final = Struct("<BBQ")  # type, flags, topic_id
 RUN_TAIL: Final = Struct("<QHH")  # ts, node_len, tag_len
 assert RUN_HEAD.size + U64.size + RUN_TAIL.size + U32.size == COVERED_HEAD.size
+_LABELLED_HEAD: Final = Struct(f"<{RUN_HEAD.size}sQQHHI")  # seq, and what is packed in RUN_TAIL elsewhere
+assert _LABELLED_HEAD.size == COVERED_HEAD.size
 
 
 _Pack = Callable[..., bytes]
@@ -78,18 +79,23 @@ def encode_run(
     `write_frames`: frames of the write that begins with this run's first frame; 0 if it began elsewhere (behind a
     WriteResult). `ttl_ms` and `delay_ms` become absolute here.
     """
-    count = len(records)
+    count = len(records.data)
     assert count > 0
+    assert topic_id > 0
+    assert seq_start > 0
     assert write_frames == 0 or write_frames >= count
     assert keyed is None or write_frames > 0
     flag = DURABLE if durable else 0
-    plain_even = records.even and records.plain
+    plain = records.plain
+    if count == 1 and plain and keyed is None and write_frames == 1:
+        return _encode_one(topic_id, seq_start, ts, records, durable=durable)
+    plain_even = records.even and plain
     sizes = array("I", (records.size_longest,)) * count if plain_even else array("I", records.sizes)
     run = Run(
         topic_id=topic_id, seq_start=seq_start, ts=ts, lengths=sizes, sizes=sizes, keyed=keyed, durable=durable
     )  # fmt: skip
     first = _exts_of_write(keyed, write_frames)
-    if records.plain:
+    if plain:
         chunks = _encode_plain(records, flag, topic_id, seq_start, ts, first)
     elif records.labelled:
         chunks = _encode_labelled(run, records, flag, first)
@@ -102,6 +108,19 @@ def encode_run(
     else:
         run.lengths = array("I", map(len, chunks))
     return b"".join(chunks), run
+
+
+def _encode_one(
+    topic_id: int, seq: int, ts: int, records: RecordColumns, *, durable: bool
+) -> tuple[bytes, Run]:
+    """A write of one record that carries data only: the shortest way of all."""
+    size = records.size_total
+    pack_covered, pack_whole = _packers[size]
+    head = RUN_HEAD.pack(APPEND, DURABLE if durable else 0, topic_id)
+    covered = pack_covered(head, seq, RUN_TAIL.pack(ts, 0, 0), size, records.data[0])
+    chunk = pack_whole(size + LEN_OVERHEAD, covered, checksum(covered))
+    lengths, sizes = array("I", (size + FRAME_OVERHEAD,)), array("I", (size,))
+    return chunk, Run(topic_id=topic_id, seq_start=seq, ts=ts, lengths=lengths, sizes=sizes, durable=durable)
 
 
 def _exts_of_write(keyed: Keyed | None, write_frames: int) -> dict[int, bytes]:
@@ -147,31 +166,31 @@ def _encode_plain(
 
 
 def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[int, bytes]) -> list[bytes]:
-    """One chunk a record, where every record has the same of tag, node and meta, and no extension: by columns."""
+    """One chunk a record, where every record has the same of tag, node and meta, and no extension."""
     count, datas = len(records), records.data
     nodes, tags, metas = records.node, records.tag, records.meta
     bits = (TAG if tags else 0) | (NODE if nodes else 0) | (META if metas else 0)
-    regions: Iterable[bytes] = datas
-    if metas:
-        regions = list(map(b"".join, zip(map(U32.pack, map(len, metas)), metas, datas, strict=True)))
-        run.sizes = array("I", map(add, records.sizes, map(len, metas)))
-    names = list(map(add, nodes, tags)) if nodes and tags else nodes or tags or [b""] * count
-    node_sizes = map(len, nodes) if nodes else repeat(0)
-    tag_sizes = map(len, tags) if tags else repeat(0)
-    heads = map(
-        COVERED_HEAD.pack, repeat(APPEND), repeat(flag | bits), repeat(run.topic_id),
-        range(run.seq_start, run.seq_stop), repeat(run.ts), node_sizes, tag_sizes, map(len, regions),
-    )  # fmt: skip
-    covereds = list(map(b"".join, zip(heads, names, regions, strict=True)))
-    sizes = map(CHECKSUM_SIZE.__add__, map(len, covereds))
-    framed = zip(map(U32.pack, sizes), covereds, map(U64.pack, map(checksum, covereds)), strict=True)
-    chunks = list(map(b"".join, framed))
+    absent = (b"",) * count
+    head, ts, seq = RUN_HEAD.pack(APPEND, flag | bits, run.topic_id), run.ts, run.seq_start
+    pack_head, pack_size, join, digest, packers = _LABELLED_HEAD.pack, U32.pack, b"".join, checksum, _packers
+    chunks: list[bytes] = []
+    append, sized = chunks.append, b""
+    for node, tag, meta, data in zip(nodes or absent, tags or absent, metas or absent, datas, strict=True):
+        if meta:
+            sized = pack_size(len(meta))
+        size = len(sized) + len(meta) + len(data)
+        covered = join((pack_head(head, seq, ts, len(node), len(tag), size), node, tag, sized, meta, data))
+        size = len(covered)
+        append(packers[size - COVERED_HEAD.size][1](size + CHECKSUM_SIZE, covered, digest(covered)))
+        seq += 1
     if first:
         chunks[0] = pack_frame(
             APPEND, flag, run.topic_id, run.seq_start, run.ts, datas[0],
             node=nodes[0] if nodes else b"", tag=tags[0] if tags else b"", meta=metas[0] if metas else b"",
             exts=pack_exts(sorted(first.items())),
         )  # fmt: skip
+    if metas:
+        run.sizes = array("I", records.stored)
     run.flags = bytes((bits,)) * count
     run.tags = list(tags) if tags else None
     run.nodes = list(nodes) if nodes else None
@@ -217,7 +236,7 @@ def _encode_mixed(run: Run, records: RecordColumns, flag: int, first: dict[int, 
     run.tags = list(tags) if any(tags) else None
     run.nodes = list(nodes) if any(nodes) else None
     if any(metas):
-        run.sizes = array("I", [size + len(meta) for size, meta in zip(records.sizes, metas, strict=True)])
+        run.sizes = array("I", records.stored)
     return chunks
 
 

@@ -11,6 +11,7 @@ from array import array
 from typing import TypeVar
 
 import attrs
+import msgspec
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ class Keyed:
     digest: int
 
 
-class Run:
+class Run(msgspec.Struct, kw_only=True):
     """Appends [seq_start, seq_stop) of one topic.
 
     `lengths`: whole frames, `frame_len` field included. `sizes`: stored bytes of data + meta, what `cap_bytes` counts.
@@ -34,59 +35,24 @@ class Run:
     (index in the run, id) of the records that have one.
     """
 
-    __slots__ = (
-        "dedup", "durable", "expires", "flags", "keyed", "lengths", "nodes", "not_before", "offset", "priorities",
-        "seq_start", "sizes", "tags", "topic_id", "ts",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        topic_id: int,
-        seq_start: int,
-        ts: int,
-        lengths: array[int],
-        sizes: array[int],
-        offset: int = 0,
-        flags: bytes | bytearray | None = None,
-        tags: list[bytes] | None = None,
-        nodes: list[bytes] | None = None,
-        expires: list[int] | None = None,
-        dedup: list[tuple[int, bytes]] | None = None,
-        priorities: list[int] | None = None,
-        not_before: list[int] | None = None,
-        keyed: Keyed | None = None,
-        durable: bool = False,
-    ) -> None:
-        assert topic_id > 0
-        assert seq_start > 0
-        assert len(lengths) > 0
-        assert len(sizes) == len(lengths)
-        self.topic_id = topic_id
-        self.seq_start = seq_start
-        self.ts = ts
-        self.lengths = lengths
-        self.sizes = sizes
-        self.offset = offset
-        self.flags = flags
-        self.tags = tags
-        self.nodes = nodes
-        self.expires = expires
-        self.dedup = dedup
-        self.priorities = priorities
-        self.not_before = not_before
-        self.keyed = keyed
-        self.durable = durable
+    topic_id: int
+    seq_start: int
+    ts: int
+    lengths: array[int]
+    sizes: array[int]
+    offset: int = 0
+    flags: bytes | bytearray | None = None
+    tags: list[bytes] | None = None
+    nodes: list[bytes] | None = None
+    expires: list[int] | None = None
+    dedup: list[tuple[int, bytes]] | None = None
+    priorities: list[int] | None = None
+    not_before: list[int] | None = None
+    keyed: Keyed | None = None
+    durable: bool = False
 
     def __len__(self) -> int:
         return len(self.lengths)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Run):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]  # a run is a mutable value
 
     def __repr__(self) -> str:
         seqs = f"[{self.seq_start}, {self.seq_stop})"

@@ -151,7 +151,8 @@ class _Intake:
                     f"records[{i}]",
                     f"must be a mapping with `data`, bytes or topics.Raw, not {type(record).__name__}",
                 )
-        return RecordColumns(self.data, **{name: self._whole(name) for name in self.optional})
+        optional: dict[str, Any] = {name: self._whole(name) for name in self.optional}
+        return RecordColumns(self.data, **optional)
 
     def _add_mapping(self, i: int, record: Mapping[str, Any]) -> None:
         if "data" not in record:
@@ -233,11 +234,9 @@ def encode_meta(field: str, value: object, limits: Limits) -> bytes:
 
 def check_sizes(columns: RecordColumns, limits: Limits) -> None:
     """The bound of a record, which is of its `data` and `meta` together."""
-    sizes = columns.sizes
     if columns.meta is None and columns.size_longest <= limits.record_bytes:
         return
-    if columns.meta is not None:
-        sizes = [size + len(meta) for size, meta in zip(sizes, columns.meta, strict=True)]
+    sizes = columns.sizes if columns.meta is None else columns.stored
     if max(sizes, default=0) <= limits.record_bytes:
         return
     for i, size in enumerate(sizes):

@@ -128,7 +128,7 @@ class Store:
 
     def delete(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with everything in it. False if there was none."""
-        command = DeleteTopic(topic=name, if_empty=flag("if_empty", if_empty))
+        command = DeleteTopic(topic=check_topic_name(name), if_empty=flag("if_empty", if_empty))
         self._local.check_open()
         self._local.let_time_pass(name)  # what has expired makes nobody wait for an empty topic
         reply = self._local.call(command)

@@ -44,14 +44,12 @@ def check_creation(command: Append, limits: Limits) -> None:
 
 def stored_size(records: RecordColumns) -> int:
     """Stored bytes of `data` + `meta`, which is what `cap_bytes` counts."""
-    return records.size_total + (sum(map(len, records.meta)) if records.meta is not None else 0)
+    return records.size_total if records.meta is None else sum(records.stored)
 
 
 def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> None:
     config = topic.config
-    longest = records.size_longest
-    if records.meta is not None:
-        longest = max(size + len(meta) for size, meta in zip(records.sizes, records.meta, strict=True))
+    longest = records.size_longest if records.meta is None else max(records.stored)
     if longest > config.max_record_bytes:
         raise Rejected(
             Code.RECORD_TOO_LARGE,

@@ -14,7 +14,7 @@ from topics.codec.control import HeadWatermark, WriteResult
 from topics.codec.digest import body_digest
 from topics.codec.frame import Keyed, encode_run
 from topics.engine.admit import check_caps, check_topic_limits, stored_size
-from topics.engine.batch import Entry, Item
+from topics.engine.batch import Entry, Item, Step, step
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
 from topics.engine.replies import Appended, Reply
@@ -59,155 +59,151 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
             records = records.take(kept)
     state.check_writable(lane.shard, lane)
     check_caps(lane, topic, records, now_ms)
-    _Write(state, lane, topic, ticket, records, duplicates, digest, now_ms).enqueue()
+    _write(state, lane, topic, ticket, records, duplicates, digest, now_ms)
 
 
-class _Write:
-    """One accepted write on its way into frames."""
+class _Write(Entry, eq=False, kw_only=True):
+    """One accepted write. `stored`: bytes that caps count; what it reserves is given back when it ends."""
 
-    __slots__ = (
-        "command", "count", "digest", "duplicates", "first_seq", "lane", "last_seq", "records", "size", "state",
-        "ticket", "topic", "ts",
-    )  # fmt: skip
+    lane: Lane
+    topic: Topic
+    records: RecordColumns
+    key: bytes | None
+    count: int
+    stored: int
+    first_seq: int
+    duplicates: tuple[tuple[int, int], ...]
+    created: bool
 
-    def __init__(
-        self, state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, records: RecordColumns,
-        duplicates: tuple[tuple[int, int], ...], digest: int, now_ms: int,
-    ) -> None:  # fmt: skip
-        assert isinstance(ticket.command, Append)
-        self.state, self.lane, self.topic, self.ticket, self.records = state, lane, topic, ticket, records
-        self.command = ticket.command
-        self.duplicates, self.digest, self.ts = duplicates, digest, now_ms
-        self.count = count = len(records.data)
-        self.first_seq = lane.next_seq
-        self.last_seq = lane.next_seq + count - 1
-        self.size = stored_size(records)
-        assert lane.topic is topic
-        assert len(duplicates) + count == len(self.command.records.data)
-
-    def enqueue(self) -> None:
-        state, lane, topic = self.state, self.lane, self.topic
-        durability = topic.config.durability
-        items, chunks = self._frames()
-        ephemeral = durability is Durability.EPHEMERAL
-        ceiling = self._due_ceiling(durability)
-        raised = self._raise(ceiling) if ceiling else None
-        wal_size = (0 if ephemeral else sum(map(len, chunks))) + (raised.size if raised is not None else 0)
-        state.check_space(lane.shard, wal_size, keep_reserve=True)
-        waits = durability is not Durability.FSYNC and self.last_seq > lane.ceiling
-        staged = durability is Durability.FSYNC or waits
-        if raised is not None:
-            assert not waits or raised.staged
-            lane.ask_ceiling(ceiling)
-            state.enqueue(lane.shard, raised)
-        entry = Entry(
-            lane,
-            items,
-            [] if ephemeral else chunks,
-            frames=0 if ephemeral else self.count + len(items) - (1 if self.count else 0),
-            staged=staged,
-            must_sync=staged or (self.ticket.sync and not ephemeral),
-            ticket=self.ticket,
-            memory=b"".join(chunks) if ephemeral else None,
-        )
-        entry.release, entry.settle, entry.reply = self._release, self._settle, self._reply
-        self._reserve()
-        state.enqueue(lane.shard, entry)
-
-    def _frames(self) -> tuple[list[Item], list[bytes]]:
-        key = self.command.idempotency_key
-        lane = self.lane
-        items: list[Item] = []
-        chunks: list[bytes] = []
-        write_frames = self.count
-        keyed = None if key is None else Keyed(key, self.digest)
-        if key is not None and self.duplicates:
-            result = WriteResult(
-                key, self.digest, self.count + len(self.duplicates), self.first_seq if self.count else 0,
-                list(self.duplicates),
-            )  # fmt: skip
-            control, chunk = frame_control(
-                result, topic_id=lane.topic_id, ts=self.ts, write_frames=self.count + 1
-            )
-            items.append(control)
-            chunks.append(chunk)
-            keyed, write_frames = None, 0
-        if self.count:
-            chunk, run = encode_run(
-                lane.topic_id, self.first_seq, self.ts, self.records,
-                durable=self.topic.config.durable, keyed=keyed, write_frames=write_frames,
-            )  # fmt: skip
-            run.offset = sum(map(len, chunks))
-            items.append(run)
-            chunks.append(chunk)
-        return items, chunks
-
-    def _due_ceiling(self, durability: Durability) -> int:
-        """The ceiling this write needs, or that is due because half the step is used; 0 for neither (storage 3)."""
-        lane = self.lane
-        if durability is Durability.FSYNC or not self.count:
-            return 0
-        needed = self.last_seq > lane.ceiling_asked
-        half_used = (
-            lane.ceiling_asked == lane.ceiling and lane.ceiling - self.last_seq < lane.ceiling_step // 2
-        )
-        return lane.next_ceiling(self.last_seq) if needed or half_used else 0
-
-    def _raise(self, ceiling: int) -> Entry:
-        lane = self.lane
-        control, chunk = frame_control(HeadWatermark(ceiling), topic_id=lane.topic_id, ts=self.ts)
-        raised = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True, ordered=False)
-        raised.settle = lambda _: lane.raise_ceiling()
-        return raised
-
-    def _reserve(self) -> None:
-        lane = self.lane
+    def reserve(self) -> None:
+        lane, key, dedup_ids = self.lane, self.key, self.records.dedup_id
+        assert self.ticket is not None
         lane.next_seq += self.count
         lane.reserved_records += self.count
-        lane.reserved_bytes += self.size
-        if self.command.idempotency_key is not None:
-            lane.keys[self.command.idempotency_key] = self.ticket
-        if self.records.dedup_id is not None:
-            for seq, dedup_id in enumerate(self.records.dedup_id, self.first_seq):
+        lane.reserved_bytes += self.stored
+        if key is not None:
+            lane.keys[key] = self.ticket
+        if dedup_ids is not None:
+            for seq, dedup_id in enumerate(dedup_ids, self.first_seq):
                 if dedup_id:
                     lane.dedup_ids[dedup_id] = (seq, self.ticket)
-        self.state.touch(lane)
 
-    def _release(self) -> None:
+    def release(self) -> None:
         lane = self.lane
         lane.reserved_records -= self.count
-        lane.reserved_bytes -= self.size
+        lane.reserved_bytes -= self.stored
         assert lane.reserved_records >= 0
         assert lane.reserved_bytes >= 0
-        if self.command.idempotency_key is not None:
-            del lane.keys[self.command.idempotency_key]
+        if self.key is not None:
+            del lane.keys[self.key]
         if self.records.dedup_id is not None:
             for dedup_id in self.records.dedup_id:
                 if dedup_id:
                     lane.dedup_ids.pop(dedup_id, None)
 
-    def _settle(self, _: int) -> None:
-        lane = self.lane
-        if self.topic.config.durability is not Durability.EPHEMERAL:
-            lane.written_seq = max(lane.written_seq, self.last_seq)
+    def settle(self, outcome: int) -> None:  # noqa: ARG002 -- of deletes
+        lane, last_seq = self.lane, self.first_seq + self.count - 1
+        if last_seq > lane.written_seq and self.topic.config.durability is not Durability.EPHEMERAL:
+            lane.written_seq = last_seq
 
-    def _reply(self) -> Reply:
-        assert self.topic.head_seq >= self.last_seq
-        seqs: Sequence[int] = range(self.first_seq, self.last_seq + 1)
-        if self.duplicates:
-            seqs = interleave(self.count + len(self.duplicates), self.first_seq, self.duplicates)
+    def reply(self) -> Reply:
+        count, first_seq, duplicates = self.count, self.first_seq, self.duplicates
+        topic, last_seq = self.topic, first_seq + count - 1
+        head_seq = topic.index.head_seq
+        assert head_seq >= last_seq
+        seqs: Sequence[int] = range(first_seq, last_seq + 1)
+        if duplicates:
+            seqs = interleave(count + len(duplicates), first_seq, duplicates)
         return Appended(
-            topic=self.topic.name,
-            first_seq=self.first_seq if self.count else None,
-            last_seq=self.last_seq if self.count else None,
+            topic=topic.name,
+            first_seq=first_seq if count else None,
+            last_seq=last_seq if count else None,
             seqs=seqs,
-            head_seq=self.topic.head_seq,
+            head_seq=head_seq,
             durable_seq=self.lane.durable_seq,
-            count=self.count + len(self.duplicates),
-            duplicates=len(self.duplicates),
-            created=self.ticket.created,
-            deduped=self.count == 0,
+            count=count + len(duplicates),
+            duplicates=len(duplicates),
+            created=self.created,
+            deduped=count == 0,
         )
+
+
+def _write(
+    state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, records: RecordColumns,
+    duplicates: tuple[tuple[int, int], ...], digest: int, now_ms: int,
+) -> None:  # fmt: skip
+    """Every check has passed: frames, the last check of all, which is of the space they take, and reservations."""
+    command, durability = ticket.command, topic.config.durability
+    assert isinstance(command, Append)
+    count, first_seq, key = len(records.data), lane.next_seq, command.idempotency_key
+    last_seq = first_seq + count - 1
+    assert lane.topic is topic
+    assert len(duplicates) + count == len(command.records.data)
+    keyed = None if key is None else Keyed(key, digest)
+    items, chunks = _frames(lane, topic, records, keyed, duplicates, now_ms)
+    frames, size = count + len(items) - (1 if count else 0), sum(map(len, chunks))
+    memory: bytes | None = None
+    if durability is Durability.EPHEMERAL:
+        memory, chunks, frames, size = b"".join(chunks), (), 0, 0
+    ceiling = _due_ceiling(lane, last_seq) if count and durability is not Durability.FSYNC else 0
+    raised = _raise(lane, ceiling, now_ms) if ceiling else None
+    state.check_space(lane.shard, size if raised is None else size + raised.size, keep_reserve=True)
+    waits = durability is not Durability.FSYNC and last_seq > lane.ceiling
+    staged = durability is Durability.FSYNC or waits
+    if raised is not None:
+        assert not waits or raised.staged
+        lane.ask_ceiling(ceiling)
+        state.enqueue(lane.shard, raised)
+    write = _Write(
+        lane=lane, items=items, chunks=chunks, size=size, frames=frames, staged=staged,
+        must_sync=staged or (ticket.sync and memory is None), ticket=ticket, memory=memory, topic=topic,
+        records=records, key=key, count=count, stored=stored_size(records), first_seq=first_seq,
+        duplicates=duplicates, created=ticket.created,
+    )  # fmt: skip
+    write.reserve()
+    state.touch(lane)
+    state.enqueue(lane.shard, write)
+
+
+def _frames(
+    lane: Lane, topic: Topic, records: RecordColumns, keyed: Keyed | None,
+    duplicates: tuple[tuple[int, int], ...], ts: int,
+) -> tuple[Sequence[Item], Sequence[bytes]]:  # fmt: skip
+    """A run, and before it the WriteResult of an idempotent write that has duplicates."""
+    count, first_seq = len(records.data), lane.next_seq
+    if keyed is None or not duplicates:
+        assert count > 0
+        chunk, run = encode_run(
+            lane.topic_id, first_seq, ts, records,
+            durable=topic.config.durable, keyed=keyed, write_frames=count,
+        )  # fmt: skip
+        return (run,), (chunk,)
+    result = WriteResult(
+        keyed.key, keyed.digest, count + len(duplicates), first_seq if count else 0, list(duplicates)
+    )
+    control, told = frame_control(result, topic_id=lane.topic_id, ts=ts, write_frames=count + 1)
+    if not count:
+        return (control,), (told,)
+    chunk, run = encode_run(
+        lane.topic_id, first_seq, ts, records, durable=topic.config.durable, keyed=None, write_frames=0
+    )
+    run.offset = len(told)
+    return (control, run), (told, chunk)
+
+
+def _due_ceiling(lane: Lane, last_seq: int) -> int:
+    """The ceiling this write needs, or that is due because half the step is used; 0 for neither (storage 3)."""
+    asked, held = lane.ceiling_asked, lane.ceiling
+    if last_seq > asked or (asked == held and held - last_seq < lane.ceiling_step // 2):
+        return lane.next_ceiling(last_seq)
+    return 0
+
+
+def _raise(lane: Lane, ceiling: int, ts: int) -> Step:
+    control, chunk = frame_control(HeadWatermark(ceiling), topic_id=lane.topic_id, ts=ts)
+    raised = step(lane, [control], [chunk], staged=True, must_sync=True, ordered=False)
+    raised.on_settle = lambda _: lane.raise_ceiling()
+    return raised
 
 
 def _answer_by_key(
@@ -337,6 +333,6 @@ def _answer_when_durable(
         state.finish(ticket, reply)
         return
     state.check_writable(lane.shard, lane)
-    entry = Entry(lane, [], [], frames=0, staged=True, must_sync=True, ticket=ticket)
-    entry.reply = lambda: reply
+    entry = step(lane, [], [], staged=True, must_sync=True, ticket=ticket)
+    entry.on_reply = lambda: reply
     state.enqueue(lane.shard, entry)

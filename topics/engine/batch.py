@@ -25,48 +25,71 @@ class WalPosition(msgspec.Struct, frozen=True):
     offset: int
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False, kw_only=True):
     """Frames that belong together: one write, or one control step, of one topic.
 
     `staged` entries apply when synced, the others when written. `memory` is the chunk of an ephemeral run, which
-    passes through the batch for its order only and adds no byte to it. `release` gives back the reservations, on
-    apply and on failure alike; `settle` runs right after apply, with the outcome of the last item; `reply` builds the
-    answer when the ticket is due.
+    passes through the batch for its order only and adds no byte to it. `size`: of the chunks.
     """
 
-    __slots__ = (
-        "chunks", "frames", "items", "lane", "memory", "must_sync", "ordered", "release", "reply", "settle", "size",
-        "staged", "ticket",
-    )  # fmt: skip
+    lane: Lane | None
+    items: Sequence[Item]
+    chunks: Sequence[bytes]
+    size: int
+    frames: int
+    staged: bool
+    must_sync: bool
+    ticket: Ticket | None = None
+    ordered: bool = True
+    memory: bytes | None = None
 
-    def __init__(
-        self,
-        lane: Lane | None,
-        items: Sequence[Item],
-        chunks: Sequence[bytes],
-        *,
-        frames: int,
-        staged: bool,
-        must_sync: bool,
-        ticket: Ticket | None = None,
-        ordered: bool = True,
-        memory: bytes | None = None,
-    ) -> None:
-        self.lane = lane
-        self.items = items
-        self.chunks = chunks
-        self.size = sum(map(len, chunks))
-        self.frames = frames
-        self.staged = staged
-        self.must_sync = must_sync
-        self.ticket = ticket
-        self.ordered = ordered
-        self.memory = memory
-        self.release: Callable[[], None] | None = None
-        self.settle: Callable[[int], None] | None = None
-        self.reply: Callable[[], Reply] | None = None
-        assert not staged or must_sync
-        assert memory is None or not chunks
+    def release(self) -> None:
+        """Give back the reservations, on apply and on failure alike."""
+
+    def settle(self, outcome: int) -> None:
+        """Right after apply, with the outcome of the last item."""
+
+    def reply(self) -> Reply:
+        """The answer, when the ticket is due."""
+        raise AssertionError("an entry whose ticket is not answered by its command has a reply")
+
+
+class Step(Entry, eq=False, kw_only=True):
+    """A control step: what it does beside its frames is given to it."""
+
+    on_release: Callable[[], None] | None = None
+    on_settle: Callable[[int], None] | None = None
+    on_reply: Callable[[], Reply] | None = None
+
+    def release(self) -> None:
+        if self.on_release is not None:
+            self.on_release()
+
+    def settle(self, outcome: int) -> None:
+        if self.on_settle is not None:
+            self.on_settle(outcome)
+
+    def reply(self) -> Reply:
+        assert self.on_reply is not None
+        return self.on_reply()
+
+
+def step(
+    lane: Lane | None,
+    items: Sequence[Item],
+    chunks: Sequence[bytes],
+    *,
+    staged: bool,
+    must_sync: bool,
+    ticket: Ticket | None = None,
+    ordered: bool = True,
+    memory: bytes | None = None,
+) -> Step:
+    """A control step of these frames, one a chunk."""
+    return Step(
+        lane=lane, items=items, chunks=chunks, size=sum(map(len, chunks)), frames=len(chunks), staged=staged,
+        must_sync=must_sync, ticket=ticket, ordered=ordered, memory=memory,
+    )  # fmt: skip
 
 
 class WalBatch(msgspec.Struct, frozen=True, eq=False):
@@ -120,6 +143,8 @@ class Shard:
 
     def add(self, entry: Entry) -> None:
         assert self.read_only is None
+        assert entry.must_sync or not entry.staged
+        assert entry.memory is None or not entry.size
         self.pending.append(entry)
         self.pending_bytes += entry.size
 

@@ -19,7 +19,7 @@ from topics.codec.control import (
     TopicCreate,
     TopicDelete,
 )
-from topics.engine.batch import Entry
+from topics.engine.batch import Step, step
 from topics.engine.commands import DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
@@ -51,13 +51,13 @@ def propose_create(
     state.check_space(0, len(chunk), keep_reserve=True)
     state.next_topic_id += 1
     lane = state.new_lane(name, topic_id)
-    entry = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True, ticket=ticket)
+    entry = step(lane, [control], [chunk], staged=True, must_sync=True, ticket=ticket)
 
     def settle(_: int) -> None:
         lane.adopt(state.catalog.topics[topic_id])
 
-    entry.settle = settle
-    entry.reply = lambda: TopicPut(topic=name, created=True, config=config)
+    entry.on_settle = settle
+    entry.on_reply = lambda: TopicPut(topic=name, created=True, config=config)
     state.enqueue(0, entry)
     return lane
 
@@ -93,7 +93,7 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
     payloads: list[Payload] = [] if carried is not None else _time_first(topic, now_ms)
     payloads.append(ConfigUpdate(new.echo(), carried))
     entry = _barrier(state, lane, ticket, payloads, now_ms, shard=lane.shard)
-    entry.reply = lambda: TopicPut(topic=topic.name, created=False, config=new)
+    entry.on_reply = lambda: TopicPut(topic=topic.name, created=False, config=new)
 
     def settle(_: int) -> None:
         if carried is not None:
@@ -101,7 +101,7 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
         if new.durability is Durability.EPHEMERAL:
             lane.written_seq = lane.durable_seq = 0
 
-    entry.settle = settle
+    entry.on_settle = settle
     state.enqueue(lane.shard, entry)
 
 
@@ -122,14 +122,14 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
         )
     state.check_writable(0, lane)
     entry = _barrier(state, lane, ticket, [TopicDelete()], now_ms, shard=0)
-    entry.reply = lambda: TopicDeleted(topic=topic.name, deleted=True)
+    entry.on_reply = lambda: TopicDeleted(topic=topic.name, deleted=True)
 
     def settle(_: int) -> None:
         state.ready.extend(lane.parked)
         lane.parked.clear()
         state.drop_lane(lane)
 
-    entry.settle = settle
+    entry.on_settle = settle
     state.enqueue(0, entry)
 
 
@@ -153,8 +153,8 @@ def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_m
         nonlocal deleted
         deleted = count
 
-    entry.settle = settle
-    entry.reply = lambda: RecordsDeleted(
+    entry.on_settle = settle
+    entry.on_reply = lambda: RecordsDeleted(
         topic=topic.name,
         deleted=deleted,
         earliest_seq=topic.earliest_seq,
@@ -183,8 +183,8 @@ def propose_retire(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     def release() -> None:
         lane.retiring = None
 
-    entry.release = release
-    entry.reply = Retired
+    entry.on_release = release
+    entry.on_reply = Retired
     lane.retiring = ticket
     state.enqueue(lane.shard, entry)
 
@@ -194,19 +194,19 @@ def propose_sync(state: EngineState, ticket: Ticket) -> None:
     assert isinstance(ticket.command, Sync)
     shard = ticket.command.shard
     state.check_writable(shard)
-    entry = Entry(None, [], [], frames=0, staged=True, must_sync=True, ticket=ticket)
-    entry.reply = Synced
+    entry = step(None, [], [], staged=True, must_sync=True, ticket=ticket)
+    entry.on_reply = Synced
     state.enqueue(shard, entry)
 
 
-def exact_head(lane: Lane, now_ms: int) -> Entry:
+def exact_head(lane: Lane, now_ms: int) -> Step:
     """The entry that logs a rested topic's exact head, so that a crash loses it no seq (storage 3)."""
     lane.lower_ceiling()
     control, chunk = frame_control(HeadWatermark(lane.ceiling), topic_id=lane.topic_id, ts=now_ms)
-    return Entry(lane, [control], [chunk], frames=1, staged=False, must_sync=False)
+    return step(lane, [control], [chunk], staged=False, must_sync=False)
 
 
-def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry | None:
+def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Step | None:
     """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6).
 
     An ephemeral topic has lost everything, and its head goes to the ceiling. After a machine restart the seqs of an
@@ -226,7 +226,7 @@ def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry 
     else:
         payload = LossRange(head_seq + 1, ceiling, Reason.CRASH.value)
     control, chunk = frame_control(payload, topic_id=lane.topic_id, ts=now_ms)
-    entry = Entry(lane, [control], [chunk], frames=1, staged=True, must_sync=True)
+    entry = step(lane, [control], [chunk], staged=True, must_sync=True)
 
     def settle(_: int) -> None:
         assert topic.head_seq >= head_seq
@@ -234,7 +234,7 @@ def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry 
         lane.ceiling = lane.ceiling_asked = topic.head_seq
         lane.written_seq = lane.durable_seq = 0 if ephemeral else topic.head_seq
 
-    entry.settle = settle
+    entry.on_settle = settle
     return entry
 
 
@@ -246,7 +246,7 @@ def _time_first(topic: Topic, now_ms: int) -> list[Payload]:
 
 def _in_class(
     state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, payloads: list[Payload], now_ms: int
-) -> Entry:  # fmt: skip
+) -> Step:  # fmt: skip
     """Control frames published as the topic's class is; in memory only for an ephemeral one."""
     durability = topic.config.durability
     ephemeral = durability is Durability.EPHEMERAL
@@ -255,11 +255,10 @@ def _in_class(
     if not ephemeral:
         state.check_space(lane.shard, sum(map(len, chunks)), keep_reserve=False)
     staged = durability is Durability.FSYNC
-    return Entry(
+    return step(
         lane,
         [control for control, _ in framed],
         [] if ephemeral else chunks,
-        frames=0 if ephemeral else len(chunks),
         staged=staged,
         must_sync=staged or (ticket.sync and not ephemeral),
         ticket=ticket,
@@ -269,17 +268,16 @@ def _in_class(
 
 def _barrier(
     state: EngineState, lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int, *, shard: int
-) -> Entry:  # fmt: skip
+) -> Step:  # fmt: skip
     """Synced control frames with the topic to themselves."""
     framed = [frame_control(payload, topic_id=lane.topic_id, ts=now_ms) for payload in payloads]
     chunks = [chunk for _, chunk in framed]
     state.check_space(shard, sum(map(len, chunks)), keep_reserve=False)
     lane.barrier = ticket
-    entry = Entry(
+    entry = step(
         lane,
         [control for control, _ in framed],
         chunks,
-        frames=len(chunks),
         staged=True,
         must_sync=True,
         ticket=ticket,
@@ -288,7 +286,7 @@ def _barrier(
     def release() -> None:
         lane.barrier = None
 
-    entry.release = release
+    entry.on_release = release
     return entry
 
 

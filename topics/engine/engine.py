@@ -44,7 +44,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.ids import check_topic_name
+from topics.kernel.ids import check_any_topic_name, is_internal
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, retention
@@ -145,7 +145,7 @@ class Engine:
         for entry in batch.entries:
             if not entry.staged:
                 self._apply(shard, entry, at)
-                if not (entry.ticket is not None and entry.ticket.sync and entry.must_sync):
+                if not (entry.must_sync and entry.ticket is not None and entry.ticket.sync):
                     state.finish_entry(entry)
         if not batch.sync:
             shard.in_flight = None
@@ -282,9 +282,11 @@ class Engine:
         return None if topic is None else topic.config
 
     def names(self, prefix: str = "", after: str = "") -> list[str]:
-        """Names of the topics, ascending, that start with `prefix` and come after `after`."""
+        """Names of the public topics, ascending, that start with `prefix` and come after `after`."""
         return sorted(
-            name for name in self._state.catalog.topic_ids if name.startswith(prefix) and name > after
+            name
+            for name in self._state.catalog.topic_ids
+            if name.startswith(prefix) and name > after and not is_internal(name)
         )
 
     def topic_figures(self) -> Iterator[tuple[Topic, int]]:
@@ -331,10 +333,12 @@ class Engine:
         if isinstance(command, Checkpointed):
             propose_checkpointed(state, ticket)
             return
-        name = check_topic_name(command.topic)
+        name = command.topic
+        lane = state.lanes_by_name.get(name) if type(name) is str else None
+        if lane is None:
+            check_any_topic_name(name)  # a name that stands has been checked
         if isinstance(command, Append):
             check_limits(command.records, state.limits)
-        lane = state.lanes_by_name.get(name)
         if lane is None:
             self._propose_on_absent(ticket, command, now_ms)
         elif lane.blocked:

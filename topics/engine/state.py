@@ -117,8 +117,10 @@ class EngineState:
 
     def watch_expiry(self, lane: Lane) -> None:
         """Note when time alone will next retire a record of this topic."""
-        assert lane.topic is not None
-        self.expiry.set(lane.topic_id, retention.next_due_ms(lane.topic))
+        topic = lane.topic
+        assert topic is not None
+        due_ms = retention.next_due_ms(topic) if topic.config.ttl_ms or topic.deadlines else None
+        self.expiry.set(lane.topic_id, due_ms)
 
     def touch(self, lane: Lane) -> None:
         """The topic was written: its exact head is due once it has rested."""
@@ -160,8 +162,9 @@ class EngineState:
     def enqueue(self, shard: int, entry: Entry) -> None:
         """Hand frames to a shard. An ephemeral entry with nothing before it applies at once."""
         lane = entry.lane
-        if entry.ticket is not None:
-            entry.ticket.move(Stage.PENDING)
+        ticket = entry.ticket
+        if ticket is not None:
+            ticket.move(Stage.PENDING)
         if entry.memory is not None and not entry.staged and lane is not None and lane.in_flight == 0:
             lane.in_flight += 1
             self.apply_entry(entry, NOWHERE)
@@ -207,10 +210,8 @@ class EngineState:
         outcome = 0
         for item in entry.items:
             outcome = apply(self.catalog, item, source)
-        if entry.release is not None:
-            entry.release()
-        if entry.settle is not None:
-            entry.settle(outcome)
+        entry.release()
+        entry.settle(outcome)
         lane = entry.lane
         if lane is None:
             return
@@ -219,13 +220,13 @@ class EngineState:
         if lane.topic is not None and lane.topic_id in self.catalog.topics:
             self.watch_expiry(lane)
         self.effects.dirty[lane.name] = None  # a deletion is news too
-        self.wake(lane)
+        if lane.parked:
+            self.wake(lane)
 
     def finish_entry(self, entry: Entry) -> None:
         """Answer the entry's ticket, unless its command has answered already."""
         ticket = entry.ticket
         if ticket is not None and not ticket.done:
-            assert entry.reply is not None
             self.finish(ticket, entry.reply())
 
     def wake(self, lane: Lane) -> None:
@@ -242,8 +243,7 @@ class EngineState:
         shard.pending = []
         shard.pending_bytes = 0
         for entry in failed:
-            if entry.release is not None:
-                entry.release()
+            entry.release()
             if entry.lane is not None:
                 entry.lane.in_flight -= 1
                 if entry.lane.shard != shard.number and entry.lane.topic is not None:

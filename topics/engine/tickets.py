@@ -9,6 +9,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from topics.engine.commands import Command
 from topics.engine.replies import Reply
 from topics.kernel.errors import TopicsError
@@ -33,38 +35,23 @@ TRANSITIONS: Final = {
 }
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False):
     """`waiter` belongs to the driver. `created`: the topic was made for this command. `head_checked`: its
     `expected_head` held when it was first proposed, and is not looked at again. `answer`: what the good end of
     those it rides brings; None if it is then proposed again.
     """
 
-    __slots__ = (
-        "answer",
-        "awaited",
-        "command",
-        "created",
-        "error",
-        "head_checked",
-        "reply",
-        "riders",
-        "stage",
-        "sync",
-        "waiter",
-    )
-
-    def __init__(self, command: Command, *, sync: bool = False) -> None:
-        self.command = command
-        self.sync = sync
-        self.stage = Stage.NEW
-        self.reply: Reply | None = None
-        self.error: TopicsError | None = None
-        self.created = False
-        self.head_checked = False
-        self.riders: list[Ticket] = []
-        self.awaited = 0
-        self.answer: Callable[[], None] | None = None
-        self.waiter: object = None
+    command: Command
+    sync: bool = False
+    stage: Stage = Stage.NEW
+    reply: Reply | None = None
+    error: TopicsError | None = None
+    created: bool = False
+    head_checked: bool = False
+    riders: list[Ticket] = []
+    awaited: int = 0
+    answer: Callable[[], None] | None = None
+    waiter: object = None
 
     @property
     def done(self) -> bool:

@@ -6,84 +6,73 @@ A column that no record uses is None: the plain case (data only) has its own bra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from operator import add, attrgetter
+from typing import Final, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
+_OPTIONAL: Final = (
+    "node", "tag", "key", "meta", "content_type", "dedup_id", "ttl_ms", "priority", "delay_ms", "compressed",
+)  # fmt: skip
+_optional: Final = attrgetter(*_OPTIONAL)
+_NONE: Final = (None,) * len(_OPTIONAL)
 
 
-class RecordColumns:
+class RecordColumns(msgspec.Struct, eq=False):
     """The records of one write. `data[i]` is stored bytes: JSON text, or a payload with a content type.
 
     Optional columns are None or as long as `data`; an absent value in one is `b""` (bytes), or None (numbers).
-    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`. `sizes[i]` is `len(data[i])`;
-    `even`: they are all the same.
+    `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`.
+
+    Walked once a write, for limits, caps and frames all ask: `sizes[i]` is `len(data[i])`; `even`: they are all the
+    same; `stored`: with the bytes of `meta`, empty if there is none.
     """
 
-    __slots__ = (
-        "compressed", "content_type", "data", "dedup_id", "delay_ms", "even", "key", "meta", "node", "priority",
-        "size_longest", "size_total", "sizes", "tag", "ttl_ms",
-    )  # fmt: skip
+    data: Sequence[bytes]
+    node: Sequence[bytes] | None = None
+    tag: Sequence[bytes] | None = None
+    key: Sequence[bytes] | None = None
+    meta: Sequence[bytes] | None = None
+    content_type: Sequence[bytes] | None = None
+    dedup_id: Sequence[bytes] | None = None
+    ttl_ms: Sequence[int | None] | None = None
+    priority: Sequence[int | None] | None = None
+    delay_ms: Sequence[int | None] | None = None
+    compressed: Sequence[bool] | None = None
+    sizes: list[int] = []
+    even: bool = True
+    size_total: int = 0
+    size_longest: int = 0
+    stored: list[int] = []
 
-    def __init__(
-        self,
-        data: Sequence[bytes],
-        *,
-        node: Sequence[bytes] | None = None,
-        tag: Sequence[bytes] | None = None,
-        key: Sequence[bytes] | None = None,
-        meta: Sequence[bytes] | None = None,
-        content_type: Sequence[bytes] | None = None,
-        dedup_id: Sequence[bytes] | None = None,
-        ttl_ms: Sequence[int | None] | None = None,
-        priority: Sequence[int | None] | None = None,
-        delay_ms: Sequence[int | None] | None = None,
-        compressed: Sequence[bool] | None = None,
-        sizes: list[int] | None = None,
-    ) -> None:
-        self.data = data
-        # Walked once a write: limits, caps and frames all ask for them.
-        self.sizes = list(map(len, data)) if sizes is None else sizes
-        count, size = len(data), self.sizes[0] if self.sizes else 0
-        self.even = self.sizes.count(size) == count
-        self.size_total = count * size if self.even else sum(self.sizes)
-        self.size_longest = size if self.even else max(self.sizes)
-        self.node = node
-        self.tag = tag
-        self.key = key
-        self.meta = meta
-        self.content_type = content_type
-        self.dedup_id = dedup_id
-        self.ttl_ms = ttl_ms
-        self.priority = priority
-        self.delay_ms = delay_ms
-        self.compressed = compressed
-        assert len(self.sizes) == count
-        plain = (
-            node is tag is key is meta is content_type is dedup_id is None
-            and ttl_ms is priority is delay_ms is None
-            and compressed is None
-        )
-        assert plain or all(len(c) == count for c in self.optional())
+    def __post_init__(self) -> None:
+        data, sizes = self.data, self.sizes
+        if not sizes:
+            self.sizes = sizes = list(map(len, data))
+        count = len(data)
+        assert len(sizes) == count
+        if count:
+            size = sizes[0]
+            self.even = even = count == 1 or sizes.count(size) == count
+            self.size_total = count * size if even else sum(sizes)
+            self.size_longest = size if even else max(sizes)
+        if not self.plain:
+            assert all(len(c) == count for c in self.optional())
+            if self.meta is not None:
+                self.stored = list(map(add, sizes, map(len, self.meta)))
 
     def __len__(self) -> int:
         return len(self.data)
 
     def optional(self) -> list[Sequence[object]]:
         """The optional columns that are there."""
-        columns = (
-            self.node, self.tag, self.key, self.meta, self.content_type, self.dedup_id,
-            self.ttl_ms, self.priority, self.delay_ms, self.compressed,
-        )  # fmt: skip
-        return [c for c in columns if c is not None]
+        return [column for column in _optional(self) if column is not None]
 
     @property
     def plain(self) -> bool:
         """True if the records carry data and nothing else."""
-        return (
-            self.node is None and self.tag is None and self.key is None and self.meta is None
-            and self.content_type is None and self.dedup_id is None and self.ttl_ms is None
-            and self.priority is None and self.delay_ms is None and self.compressed is None
-        )  # fmt: skip
+        return _optional(self) == _NONE
 
     @property
     def labelled(self) -> bool:

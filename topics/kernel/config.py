@@ -199,4 +199,5 @@ _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "max_in_flight": _number(0, U32_MAX),
     "require_lease_id": flag,
 }
+FIELDS: Final = tuple(sorted(_PARSERS))
 assert _PARSERS.keys() == {field.name for field in attrs.fields(TopicConfig)} | {"durable"}

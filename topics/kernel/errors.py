@@ -32,6 +32,7 @@ class Code(StrEnum):
     TOPIC_EXISTS_INCOMPATIBLE = "topic_exists_incompatible"
     TOPIC_NOT_EMPTY = "topic_not_empty"
     SEQ_MISMATCH = "seq_mismatch"
+    WRONG_TYPE = "wrong_type"
     TOPIC_FULL = "topic_full"
     THROTTLED = "throttled"
     NOT_READY = "not_ready"
@@ -61,6 +62,13 @@ class Rejected(TopicsError):
     def __init__(self, code: Code, message: str, **detail: object) -> None:
         super().__init__(message, **detail)
         self.code = code
+
+
+class WrongState(Rejected):
+    """The call makes sense, but not on this object as it is: no key to sign with, gc on a fork. Nothing changed."""
+
+    def __init__(self, message: str, **detail: object) -> None:
+        super().__init__(Code.INVALID_REQUEST, message, **detail)
 
 
 class Corrupt(TopicsError):

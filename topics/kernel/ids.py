@@ -10,6 +10,7 @@ import xxhash
 from topics.kernel.errors import invalid
 from topics.kernel.limits import WAL_SHARDS_MAX
 
+INTERNAL: Final = "$"
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 
@@ -23,6 +24,18 @@ def check_topic_name(name: object) -> str:
             f"{name[:64]!r} is no topic name: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
         )
     return name
+
+
+def is_internal(name: str) -> bool:
+    """Whether the topic is the product's own: no public call reaches it (semantics 3)."""
+    return name.startswith(INTERNAL)
+
+
+def check_any_topic_name(name: object) -> str:
+    """The name of a topic, public or internal: `$` and a public name. For the engine; edges take public names only."""
+    if isinstance(name, str) and is_internal(name):
+        return INTERNAL + check_topic_name(name.removeprefix(INTERNAL))
+    return check_topic_name(name)
 
 
 def shard_of(topic_id: int, shards: int) -> int:

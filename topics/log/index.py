@@ -26,6 +26,7 @@ TAGGED: Final = 8
 NODED: Final = 16
 TIMED: Final = 32
 
+_NO_COLUMNS: Final = (None, None, None)
 _DEAD: Final = End.DELETED | End.EXPIRED
 _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
@@ -114,37 +115,46 @@ class Index:
     def extend(self, run: Run) -> None:
         """Append a run behind the head. Its offset is where its first frame lies."""
         assert run.seq_start == self.head_seq + 1
-        count = len(run)
+        lengths, sizes = run.lengths, run.sizes
+        count = len(lengths)
         assert count > 0
-        self.ts.extend(array("Q", (run.ts,)) * count)
-        self.offsets.extend(accumulate(run.lengths, initial=run.offset))
-        self.offsets.pop()  # where the run ends
-        self.lengths.extend(run.lengths)
-        self.sizes.extend(run.sizes)
+        self.lengths.extend(lengths)
+        self.sizes.extend(sizes)
+        if count == 1:
+            self.ts.append(run.ts)
+            self.offsets.append(run.offset)
+        else:
+            self.ts.extend(array("Q", (run.ts,)) * count)
+            self.offsets.extend(accumulate(lengths, initial=run.offset))
+            self.offsets.pop()  # where the run ends
         if run.tags is None and run.nodes is None and run.expires is None:
             self.flags += b"\x01" * count
-            for column in (self.tag_ids, self.node_ids, self.expires):
-                if column is not None:
-                    column.frombytes(bytes(count * column.itemsize))
+            optional = (self.tag_ids, self.node_ids, self.expires)
+            if optional != _NO_COLUMNS:
+                for column in optional:
+                    if column is not None:
+                        column.frombytes(bytes(count * column.itemsize))
         else:
             self._extend_labelled(run, count)
         self.live_count += count
-        self.live_bytes += sum(run.sizes)
-        self.head_seq = run.seq_stop - 1
+        self.live_bytes += sum(sizes)
+        self.head_seq += count
         assert len(self.flags) == len(self.ts) == len(self.offsets) == len(self.sizes)  # I-02
 
     def _extend_labelled(self, run: Run, count: int) -> None:
-        flags = bytearray(b"\x01" * count)
         slots_before = len(self.flags)
-        tag_ids = self.tags.extend(run.tags, run.seq_start) if run.tags is not None else [0] * count
-        node_ids = self.nodes.hold_all(run.nodes) if run.nodes is not None else [0] * count
-        expires = run.expires if run.expires is not None else [0] * count
+        absent = [0] * count
+        tag_ids = self.tags.extend(run.tags, run.seq_start) if run.tags is not None else absent
+        node_ids = self.nodes.hold_all(run.nodes) if run.nodes is not None else absent
+        expires = run.expires if run.expires is not None else absent
         if run.tags is not None and self.tag_ids is None:
             self.tag_ids = array("I", bytes(slots_before * 4))
         if run.nodes is not None and self.node_ids is None:
             self.node_ids = array("I", bytes(slots_before * 4))
         if run.expires is not None and self.expires is None:
             self.expires = array("Q", bytes(slots_before * 8))
+        of_all = LIVE
+        of_some: list[tuple[int, list[int]]] = []
         for column, values, bit in (
             (self.tag_ids, tag_ids, TAGGED),
             (self.node_ids, node_ids, NODED),
@@ -153,6 +163,12 @@ class Index:
             if column is None:
                 continue
             column.extend(values)
+            if 0 not in values:
+                of_all |= bit
+            elif values is not absent:
+                of_some.append((bit, values))
+        flags = bytearray((of_all,)) * count
+        for bit, values in of_some:
             for i, value in enumerate(values):
                 if value:
                     flags[i] |= bit

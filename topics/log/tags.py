@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 NO_LABEL: Final = 0
@@ -35,14 +36,15 @@ class Labels:
 
     def hold_all(self, names: Sequence[bytes]) -> list[int]:
         """The number of each name (0 for `b""`), one more holder each."""
-        ids = self._ids
-        counts = self._counts
-        numbers: list[int] = []
-        for name in names:
-            number = ids.get(name, NO_LABEL)
-            if number == NO_LABEL and name:
-                number = self._new(name)
-            numbers.append(number)
+        ids, counts = self._ids, self._counts
+        numbers = list(map(ids.get, names, repeat(NO_LABEL)))
+        if NO_LABEL in numbers:
+            unknown = [name for name in dict.fromkeys(names) if name and name not in ids]
+            for name in unknown:
+                self._new(name)
+            if unknown:
+                numbers = list(map(ids.get, names, repeat(NO_LABEL)))
+        for number in numbers:
             counts[number] += 1
         counts[NO_LABEL] = 0
         return numbers

@@ -271,6 +271,7 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             origins=origins,
             version=topics.__version__,
             held_bytes_max=settings.max_held_bytes,
+            unsent_bytes_max=settings.max_unsent_bytes,
             head_bytes_max=settings.max_head_bytes,
             head_fields_max=settings.max_head_fields,
             metric_topics_max=settings.max_metric_topics,

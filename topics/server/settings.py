@@ -46,6 +46,7 @@ class ServerSettings:
     max_head_bytes: int = 32 * KIB
     max_head_fields: int = 100
     max_held_bytes: int = 256 * MIB
+    max_unsent_bytes: int = 256 * MIB
     max_connections: int = 10_000
     max_metric_topics: int = 1000
     inline_write_bytes: int = INLINE_BYTES_MAX

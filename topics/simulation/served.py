@@ -284,7 +284,7 @@ class ServedWorld(World):
         left = {
             "requests in flight": self.runtime.in_flight,
             "waiting readers": self.runtime.hub.readers + self.runtime.hub.topics,
-            "held bytes": self.site.held_bytes,
+            "held bytes": self.site.held_bytes + self.site.unsent_bytes,
             "connections": len(self._open_connections),
             "bugs": self.site.bugs,
         }

@@ -58,7 +58,7 @@ class Accepted(NamedTuple):
 
 
 def accept(envelope: Envelope, store_id: bytes, bounds: Bounds, *, linked: bool = False) -> Accepted:
-    """Let the envelope in, or say why not.
+    """Let the envelope in, or say why not. `linked`: a hash link stands for the signature.
 
     Raises:
         Corrupt: the body is no intention.
@@ -68,6 +68,8 @@ def accept(envelope: Envelope, store_id: bytes, bounds: Bounds, *, linked: bool 
     if intention.store_id != store_id:
         raise invalid("store_id", f"{intention.store_id.hex()} is another store, this is {store_id.hex()}")
     check_limits(intention, bounds)
+    if len(envelope.signature) != SIGNATURE_SIZE:
+        raise invalid("signature", f"{len(envelope.signature)} bytes where {SIGNATURE_SIZE} belong")
     name = blake3(envelope.body)
     if not linked and not verify_strict(intention.author, name, envelope.signature):
         raise invalid("signature", f"not that of author {intention.author.hex()} over {name.hex()}")

@@ -6,12 +6,16 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from topics.kernel.errors import Rejected
+from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head
 from topics.server.api.site import Site
 
 
 class Here:
     """A peer who stays."""
+
+    def __init__(self, site: Site) -> None:
+        self.room = Share(site.answers)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[None]:
@@ -33,7 +37,11 @@ async def ask(
         admitted = site.admit(head)
     except Rejected as refused:
         return site.refuse(refused)
-    return await site.answer(admitted, payload, Here())
+    peer = Here(site)
+    answer = await site.answer(admitted, payload, peer)
+    peer.room.release()
+    assert site.unsent_bytes == 0
+    return answer
 
 
 def fields_of(answer: Answer) -> dict:

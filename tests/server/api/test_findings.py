@@ -12,6 +12,7 @@ from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import open_site
 from topics.cli.settings import TABLE
 from topics.server.api.encoding import gunzip
+from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head
 from topics.server.api.site import Site
 from topics.server.api.table import route_table
@@ -24,8 +25,9 @@ pytestmark = pytest.mark.trio
 class Busy:
     """A peer who has earlier answers to take before the wait begins; meanwhile something happens."""
 
-    def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, site: Site, meanwhile: Callable[[], Awaitable[object]]) -> None:
         self._meanwhile = meanwhile
+        self.room = Share(site.answers)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[None]:
@@ -36,7 +38,7 @@ class Busy:
 async def poll(site: Site, body: bytes, meanwhile: Callable[[], Awaitable[object]]) -> Answer:
     fields = {b"host": b"localhost", b"content-type": b"application/json"}
     head = Head(b"POST", b"/v0/topics/a/diff", b"", fields, length=len(body))
-    return await site.answer(site.admit(head), body, Busy(meanwhile))
+    return await site.answer(site.admit(head), body, Busy(site, meanwhile))
 
 
 async def write(site: Site, *records: dict[str, object]) -> None:

@@ -10,6 +10,7 @@ import trio
 
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import open_site
+from topics.server.api.memory import Share
 from topics.server.api.message import Head
 from topics.server.api.site import Site
 
@@ -21,6 +22,7 @@ class Reluctant:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self.room = Share(site.answers)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[None]:

@@ -254,12 +254,18 @@ async def test_defaults_clamps_and_refusals_of_a_read():
                     value,
                 )
         for field in ("include_tags", "include_meta", "include_data", "account", "auto_commit"):
-            for value in (0, "true", None):
+            for value in (0, "true", []):
                 assert code(await said(site, "POST", DIFF, {field: value})) == (400, "invalid_request"), (
                     field,
                     value,
                 )
         assert code(await said(site, "POST", DIFF, [1])) == (400, "invalid_request")
+        fields = (
+            "from_seq from_ts consumer epoch limit node match max_batch_bytes wait_ms account auto_commit"
+            " include_tags include_meta include_data"
+        )
+        nothing = dict.fromkeys(fields.split())
+        assert data_of(await page(site, **nothing)) == data_of(await page(site))
 
 
 @pytest.mark.rule("H5.1")

@@ -210,4 +210,4 @@ async def serving(site: Site) -> AsyncIterator[Served]:
         for client in served.clients:
             client.close()
     assert served.hand_over.connections == 0
-    assert site.held_bytes == 0
+    assert (site.held_bytes, site.unsent_bytes) == (0, 0)

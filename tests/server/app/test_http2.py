@@ -362,6 +362,30 @@ async def test_an_answer_nobody_takes_is_given_up(autojump_clock):
         assert peer.replies[streams[-1]].reset == h2.errors.ErrorCodes.CANCEL
 
 
+async def test_answers_that_nobody_takes_are_bounded_together():
+    async with open_site(limits=Limits(), unsent_bytes_max=250_000) as site, serving(site) as served:
+        lazy, peer = await served.h2(), await served.h2()
+        lazy.auto_window = False
+        await peer.get(b"POST", b"/v0/topics/a", b'{"records":[{"data":"%b"}]}' % (b"a" * 100_000))
+        waiting = [await lazy.ask(b"POST", b"/v0/topics/a/diff", b"{}", JSON) for _ in range(2)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert 200_000 < site.unsent_bytes < 250_000
+
+        refused = await peer.get(b"POST", b"/v0/topics/a/diff", b"{}")
+        assert (refused.status, refused.code) == (429, "throttled")
+        assert refused.json["error"]["detail"] == {"limit": "unsent_answer_bytes", "max": 250_000}
+        dropped = await peer.ask(b"GET", b"/v0/openapi.json")
+        assert (await peer.reply(dropped)).reset == h2.errors.ErrorCodes.CANCEL
+        assert (await peer.get(b"GET", b"/v0/health")).status == 200
+        assert site.unsent_dropped == 1
+
+        lazy.h2.reset_stream(waiting[0])
+        await lazy.flush()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await peer.get(b"POST", b"/v0/topics/a/diff", b"{}")).status == 200
+        await lazy.edge.aclose()
+
+
 async def test_a_connection_at_rest_ends_after_its_time(autojump_clock):
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()

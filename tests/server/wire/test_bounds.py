@@ -337,6 +337,88 @@ async def test_a_body_that_does_not_fit_any_more_is_refused_in_the_middle_and_it
         assert client.ended.is_set()
 
 
+PAGE = 100_000
+
+
+async def fill(site, client, *, records=1, topic=b"t"):
+    """A topic whose page is of about PAGE bytes a record."""
+    await ask(client, CREATE.replace(b"/t ", b"/%b " % topic), status=201)
+    for _ in range(records):
+        large = b'{"records":[{"data":"%b"}]}' % (b"a" * PAGE)
+        await ask(client, post(large, path=b"/v0/topics/" + topic))
+    assert site.unsent_bytes == 0
+
+
+@pytest.mark.rule("H1.35")
+async def test_answers_that_nobody_takes_are_bounded_together_and_what_is_small_goes_on(mock_clock):
+    async with (
+        open_site(limits=Limits(), unsent_bytes_max=3 * PAGE) as site,
+        connected(site) as client,
+        connected(site, back=1000) as lazy,
+        connected(site, back=1000) as lazier,
+    ):
+        await fill(site, client)
+        await lazy.send(post())
+        await lazier.send(post())
+        await wait_all_tasks_blocked()
+        assert 2 * PAGE < site.unsent_bytes < 3 * PAGE
+
+        refused = await ask(client, post(), status=429)
+        assert (refused.code, refused.headers["retry-after"]) == ("throttled", "1")
+        assert refused.error["detail"] == {"limit": "unsent_answer_bytes", "max": 3 * PAGE}
+        await ask(client, get())
+        await ask(client, post(b'{"from_seq":1}'))
+        await ask(client, WRITE)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, post())
+            assert (await lazy.answer()).status == 200
+        assert (await client.answer()).status == 429
+        await wait_all_tasks_blocked()
+        assert PAGE < site.unsent_bytes < 2 * PAGE
+        await ask(client, post())
+        lazier.edge.reset()
+        await wait_all_tasks_blocked()
+        assert (site.unsent_bytes, site.unsent_dropped) == (0, 0)
+
+
+@pytest.mark.rule("H1.35")
+async def test_a_large_answer_that_can_be_neither_sent_nor_kept_ends_its_connection(mock_clock):
+    async def large(call):
+        return Answer(200, b'"%b"' % (b"a" * PAGE))
+
+    more = [Route(name="large", method=b"GET", path="/large", handler=large, scope=None, summary="")]
+    async with (
+        open_site(limits=Limits(), unsent_bytes_max=PAGE * 3 // 2, more_routes=more) as site,
+        connected(site, back=1000) as lazy,
+        connected(site, back=1000) as unlucky,
+        connected(site) as prompt,
+    ):
+        await lazy.send(get(path=b"/large"))
+        await wait_all_tasks_blocked()
+        assert PAGE < site.unsent_bytes < PAGE * 3 // 2
+        await ask(prompt, get(path=b"/large"))
+        await unlucky.send(get(path=b"/large"))
+        await wait_all_tasks_blocked()
+
+        assert unlucky.ended.is_set()
+        assert site.unsent_dropped == 1
+        assert PAGE < site.unsent_bytes < PAGE * 3 // 2
+        assert len((await lazy.answer()).body) == PAGE + 2
+    assert site.unsent_bytes == 0
+
+
+async def test_a_wait_holds_no_room_for_its_answer(mock_clock):
+    async with open_site(limits=Limits(), unsent_bytes_max=KIB) as site, connected(site) as writer:
+        await ask(writer, CREATE, status=201)
+        async with connected(site) as waiter:
+            await waiter.send(POLL)
+            await wait_all_tasks_blocked()
+            assert site.unsent_bytes == 0
+            await ask(writer, WRITE)
+            assert (await waiter.answer()).status == 200
+
+
 # Phases of the site.
 
 

@@ -7,11 +7,10 @@ ignored; a field that is null is absent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 import msgspec
@@ -21,15 +20,13 @@ from topics.embed.intake import check_sizes, dedup_bytes, encode_meta, key_bytes
 from topics.engine.commands import DEFAULT_CONFIG, Append
 from topics.kernel.checks import text_bytes
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import parse_config
+from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
-from topics.server.api.call import decode_json
+from topics.server.api.fields import ClosedForm, what_is_wrong
 
 _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
-_PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
-_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _NO_META: Final = msgspec.Raw(b"")
 _NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
 
@@ -38,6 +35,15 @@ class PlainRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A record that is data and nothing else."""
 
     data: msgspec.Raw
+
+
+class LabelledRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record with nothing beside its data but what most writes label theirs with."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: msgspec.Raw = _NO_META
 
 
 class RecordIn(msgspec.Struct, gc=False):
@@ -70,8 +76,14 @@ class PlainWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):
     records: list[PlainRecordIn]
 
 
+class LabelledWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):
+    """A write of labelled records: nothing in it but payloads, metas and the config can nest."""
+
+    records: list[LabelledRecordIn]
+
+
 class WriteIn(_WriteIn, kw_only=True):
-    """The body of a write."""
+    """The body of any write."""
 
     records: list[RecordIn]
 
@@ -82,13 +94,20 @@ class WriteWish:
     return_seqs: bool
 
 
+_CONFIG: Final = ClosedForm("Config", FIELDS)
 _decoder: Final = msgspec.json.Decoder(WriteIn)
 _plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
+_labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
 _ABSENT_METAS: Final = (b"", b"null")
 _meta_decoder: Final = msgspec.json.Decoder(list[dict[str, str]])
-_extras: Final = attrgetter("tag", "node", "key", "dedup_id", "ttl_ms", "priority", "delay_ms")
-_meta: Final = attrgetter("meta")
+_RESERVED_META: Final = (b'"$', b'"_topics')  # how a reserved key begins, or any text that looks like one
+_encode: Final = msgspec.json.Encoder().encode
 _data: Final = attrgetter("data")
+_labels: Final = attrgetter("data", "tag", "node", "meta")
+_fields: Final = attrgetter(
+    "data", "tag", "node", "meta", "key", "dedup_id", "ttl_ms", "priority", "delay_ms"
+)
+_AnyWriteIn = PlainWriteIn | LabelledWriteIn | WriteIn
 
 
 def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) -> WriteWish:
@@ -104,17 +123,12 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
             f"records: {len(write.records)} records are more than the limit of {limits.records_per_write} a write",
             limit=limits.records_per_write,
         )
-    data = list(map(bytes, map(_data, write.records)))
-    metas = list(map(bytes, map(_meta, write.records))) if isinstance(write, WriteIn) else None
-    _check_text(body, data, metas)
-    columns = _columns(write, data, metas, limits)
+    columns = _columns(write, body, limits)
     check_sizes(columns, limits)
     head = write.expected_head
     config = DEFAULT_CONFIG
     if write.config is not _NO_CONFIG and bytes(write.config) != b"null":
-        if not depth_fits(bytes(write.config), JSON_DEPTH_MAX):
-            raise invalid("config", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
-        config = parse_config(decode_json("config", write.config), record_bytes_max=limits.record_bytes)
+        config = decode_config(bytes(write.config), limits, field="config")
     elif limits.record_bytes != DEFAULT_CONFIG.max_record_bytes:
         config = parse_config({}, record_bytes_max=limits.record_bytes)
     command = Append(
@@ -128,33 +142,82 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
     return WriteWish(command, write.return_seqs is not False)
 
 
-def _decoded(body: bytes) -> PlainWriteIn | WriteIn:
-    """Plain records or any: the plain decoder gives up at the first field it does not know."""
+def decode_config(text: bytes, limits: Limits, *, field: str = "body") -> TopicConfig:
+    """A topic's config. `field`: where it stands.
+
+    Raises:
+        Rejected: naming the field: unknown, wrong type, or a value outside its set.
+    """
+    return parse_config(_CONFIG.decode(text, field=field), record_bytes_max=limits.record_bytes)
+
+
+def _decoded(body: bytes) -> _AnyWriteIn:
+    """The narrowest form it has: a narrow decoder gives up at the first field it does not know."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _plain_decoder.decode(body)
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _labelled_decoder.decode(body)
     try:
         return _decoder.decode(body)
     except RecursionError:
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         check_json(body or b"{}")  # is it JSON at all?
-        raise invalid(*_what_is_wrong(str(error))) from None
+        field, what = what_is_wrong(str(error))
+        raise invalid(field or "body", what) from None
 
 
-def _what_is_wrong(message: str) -> tuple[str, str]:
-    """The field of a decoder's message, as the embedded store names it, and the rest of the message."""
-    place = _PLACE.search(message)
-    field, what = "", message
-    if place is not None:
-        field, what = place[1].removesuffix("[...]"), message[: place.start()]
-    missing = _MISSING.fullmatch(what)
-    if missing is not None:
-        field, what = f"{field}.{missing[1]}".lstrip("."), "is missing"
-    return field or "body", what
+def _columns(write: _AnyWriteIn, body: bytes, limits: Limits) -> RecordColumns:
+    """The columns that any record uses, each checked."""
+    if isinstance(write, PlainWriteIn) or not write.records:
+        data = list(map(bytes, map(_data, write.records)))
+        _check_text(body, data)
+        if isinstance(write, WriteIn):
+            _check_around(body, data, [])
+        optional: dict[str, Any] = {}
+    elif isinstance(write, LabelledWriteIn):
+        datas, tags, nodes, raw_metas = zip(*map(_labels, write.records), strict=True)
+        data, metas = list(map(bytes, datas)), list(map(bytes, raw_metas))
+        _check_text(body, data)
+        if write.config is not _NO_CONFIG or max(map(len, metas)) > FLAT_BYTES:
+            _check_around(body, data, metas)
+        optional = {
+            "tag": _texts("tag", tags, limits.tag_bytes),
+            "node": _texts("node", nodes, limits.node_bytes),
+            "meta": _metas(metas, limits),
+        }
+    else:
+        data, optional = _any_columns(write.records, body, limits)
+    if write.node is not None:
+        default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
+        own = optional.get("node")
+        optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
+    return RecordColumns(data, **optional)
 
 
-def _check_text(body: bytes, data: Sequence[bytes], metas: Sequence[bytes] | None) -> None:
-    """UTF-8, and nesting in the body and in each payload. A payload may nest 200 deep, whatever is around it."""
+def _any_columns(
+    records: Sequence[RecordIn], body: bytes, limits: Limits
+) -> tuple[list[bytes], dict[str, Any]]:
+    datas, tags, nodes, raw_metas, keys, dedup_ids, ttls, priorities, delays = zip(
+        *map(_fields, records), strict=True
+    )
+    data, metas = list(map(bytes, datas)), list(map(bytes, raw_metas))
+    _check_text(body, data)
+    _check_around(body, data, metas)
+    return data, {
+        "tag": _texts("tag", tags, limits.tag_bytes),
+        "node": _texts("node", nodes, limits.node_bytes),
+        "key": _texts("key", keys, limits.key_bytes),
+        "dedup_id": _dedup_ids(dedup_ids, limits),
+        "ttl_ms": _numbers("ttl_ms", ttls, TTL_MS_MAX),
+        "priority": _numbers("priority", priorities, _PRIORITY_MAX),
+        "delay_ms": _numbers("delay_ms", delays, TTL_MS_MAX),
+        "meta": _metas(metas, limits),
+    }
+
+
+def _check_text(body: bytes, data: Sequence[bytes]) -> None:
+    """UTF-8, and nesting in each payload: 200 deep, whatever is around it."""
     if not body.isascii():
         try:
             body.decode()
@@ -167,8 +230,10 @@ def _check_text(body: bytes, data: Sequence[bytes], metas: Sequence[bytes] | Non
                 raise invalid(
                     f"records[{i}].data", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX
                 )
-    if metas is None:  # every field is known: nothing but payloads and the config can nest
-        return
+
+
+def _check_around(body: bytes, data: Sequence[bytes], metas: Sequence[bytes]) -> None:
+    """Nesting around the payloads: in metas, the config, and fields that nobody knows."""
     inner = b"".join(data)
     openers = body.count(b"{") + body.count(b"[") - inner.count(b"{") - inner.count(b"[")
     around = 2 + 2 * len(data) - metas.count(b"")  # body, list, records, and an object for each meta
@@ -176,73 +241,68 @@ def _check_text(body: bytes, data: Sequence[bytes], metas: Sequence[bytes] | Non
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
 
 
-def _columns(
-    write: PlainWriteIn | WriteIn, data: list[bytes], metas: list[bytes] | None, limits: Limits
-) -> RecordColumns:
-    optional = _optional(write.records, limits) if isinstance(write, WriteIn) else {}
-    if metas is not None and metas.count(b"") < len(metas):
-        optional["meta"] = _metas(metas, limits)
-    if write.node is not None:
-        default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
-        own = optional.get("node")
-        optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
-    return RecordColumns(data, **optional)
-
-
-def _optional(records: Sequence[RecordIn], limits: Limits) -> dict[str, Any]:
-    """The columns beside `data` that any record uses."""
-    optional: dict[str, Any] = {}
-    if not records:
-        return optional
-    tags, nodes, keys, dedup_ids, ttls, priorities, delays = zip(*map(_extras, records), strict=True)
-    for name, texts in (("tag", tags), ("node", nodes), ("key", keys)):
-        optional[name] = _texts(name, texts, getattr(limits, f"{name}_bytes"))
-    optional["dedup_id"] = _dedup_ids(dedup_ids, limits)
-    optional["ttl_ms"] = _numbers("ttl_ms", ttls, TTL_MS_MAX)
-    optional["priority"] = _numbers("priority", priorities, _PRIORITY_MAX)
-    optional["delay_ms"] = _numbers("delay_ms", delays, TTL_MS_MAX)
-    return optional
-
-
-def _metas(metas: Sequence[bytes], limits: Limits) -> list[bytes] | None:
+def _metas(metas: Sequence[bytes], limits: Limits) -> Sequence[bytes] | None:
     """The column of metas as the embedded store would write them; each distinct one is looked at once."""
-    texts = [text for text in dict.fromkeys(metas) if text not in _ABSENT_METAS]
+    distinct = dict.fromkeys(metas)
+    texts = [text for text in distinct if text not in _ABSENT_METAS]
+    if not texts:
+        return None
+    stored = _stored_metas(texts, limits)
+    if stored is texts and len(texts) == len(distinct):
+        return metas
     known = dict.fromkeys(_ABSENT_METAS, b"")
-    try:
-        values = _meta_decoder.decode(b"[%b]" % b",".join(texts))
-        known |= zip(texts, (encode_meta("meta", value, limits) for value in values), strict=True)
-    except (msgspec.DecodeError, UnicodeDecodeError, Rejected):
+    if stored is None:
         for i, text in enumerate(metas):  # name the first that is wrong
-            if text not in _ABSENT_METAS:
+            if text not in known:
                 field = f"records[{i}].meta"
                 known[text] = encode_meta(field, _one_meta(field, text), limits)
+    else:
+        known |= zip(texts, stored, strict=True)
     column = list(map(known.__getitem__, metas))
     return column if any(column) else None
+
+
+def _stored_metas(texts: list[bytes], limits: Limits) -> list[bytes] | None:
+    """What is stored for each text, the very list if that is the texts; None if one needs a closer look."""
+    joined = b"[%b]" % b",".join(texts)
+    try:
+        values = _meta_decoder.decode(joined)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    again = _encode(values)
+    if max(map(len, values)) > limits.meta_keys or any(map(again.count, _RESERVED_META)):
+        return None
+    stored = texts
+    if again != joined or not all(values):
+        stored = [_encode(value) if value else b"" for value in values]
+    return stored if max(map(len, stored)) <= limits.meta_bytes else None
 
 
 def _one_meta(field: str, text: bytes) -> dict[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        place, what = _what_is_wrong(str(error))
-        raise invalid(field if place == "body" else field + place, what) from None
+        place, what = what_is_wrong(str(error))
+        raise invalid(field + place, what) from None
 
 
 def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes] | None:
-    """A column of texts as UTF-8; each distinct one is encoded and measured once."""
-    if texts.count(None) == len(texts):
+    """A column of texts as UTF-8."""
+    absent = texts.count(None)
+    if absent == len(texts):
         return None
-    distinct = set(texts) - {None}
-    try:
-        known: dict[str | None, bytes] = {text: text.encode() for text in distinct if text}
-    except UnicodeEncodeError:
-        known = {}
-    if len(known) != len(distinct) or max(map(len, known.values())) > bytes_max:
+    column: list[bytes] = []
+    with suppress(UnicodeEncodeError):
+        column = (
+            [b"" if text is None else text.encode() for text in texts]
+            if absent
+            else list(map(str.encode, cast("Sequence[str]", texts)))
+        )
+    if not column or column.count(b"") != absent or max(map(len, column)) > bytes_max:
         for i, text in enumerate(texts):  # name the first that is wrong
             if text is not None:
                 text_bytes(f"records[{i}].{name}", text, bytes_max=bytes_max)
-    known[None] = b""
-    return list(map(known.__getitem__, texts))
+    return column
 
 
 def _dedup_ids(texts: Sequence[str | None], limits: Limits) -> list[bytes] | None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+import trio
 
-from topics.codec.wire import check_json
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import MIB
 from topics.server.api.message import Answer, Head, Peer
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
+DECODED_INLINE_BYTES_MAX: Final = 1 * MIB
+T = TypeVar("T")
 _BOOLEANS: Final = {b"true": True, b"1": True, b"false": False, b"0": False, b"": True}
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -55,15 +58,11 @@ class Call:
         """The topic of the path. Raises `Rejected(invalid_request)` for a bad name."""
         return check_topic_name(text_of("topic", self.params[0]))
 
-    def fields(self) -> dict[str, Any]:
-        """The body as an object; an empty one is `{}`."""
-        if not self.body:
-            return {}
-        check_json(self.body)
-        found = decode_json("body", self.body)
-        if not isinstance(found, dict):
-            raise invalid("body", f"must be an object, not {type(found).__name__}")
-        return found
+    async def decoded(self, decode: Callable[[], T]) -> T:
+        """The body decoded by a pure function: in a thread if it is large, so that others are served meanwhile."""
+        if len(self.body) <= DECODED_INLINE_BYTES_MAX:
+            return decode()
+        return await trio.to_thread.run_sync(decode, limiter=self.site.decoding)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """A yes-or-no of the query: `true`, `false`, `1`, `0`, or the bare name."""
@@ -97,18 +96,6 @@ class Call:
     def ok(self, fields: Mapping[str, object], *, status: int = 200) -> Answer:
         """A JSON answer; `performance` goes in last."""
         return Answer(status, _encode(fields)[:-1] + self.performance() + b"}")
-
-
-def decode_json(field: str, text: bytes) -> Any:
-    """The value of JSON that has been checked.
-
-    Raises:
-        Rejected: JSON bounds no number, Python's floats are bounded.
-    """
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise invalid(field, str(error)) from None
 
 
 def parse_query(query: bytes) -> dict[bytes, bytes]:

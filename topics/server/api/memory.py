@@ -13,6 +13,7 @@ from typing import Final
 from topics.kernel.errors import Code, Rejected
 
 STEP_BYTES: Final = 64 * 1024
+SMALL_BYTES: Final = 4 * 1024
 
 
 class Account:
@@ -65,6 +66,33 @@ class Share:
             wanted = min(max(size, self.size + STEP_BYTES), most)
             self._account.hold(wanted - self.size)
             self.size = wanted
+
+    def reserve(self, size: int) -> None:
+        """Hold room for so many bytes more, but no more than there is if nobody holds any.
+
+        Raises:
+            Rejected: throttled; what was held before still is.
+        """
+        size = min(size, self._account.bytes_max)
+        self._account.hold(size)
+        self.size += size
+
+    def keep(self, size: int) -> bool:
+        """Hold answers of so many bytes, which wait for their peer. False if there is no memory left for them.
+
+        Small ones are kept in any case: the connection or stream that they wait on costs more.
+        """
+        if size > SMALL_BYTES:
+            try:
+                self.cover(size, most=size)
+            except Rejected:
+                return False
+        return True
+
+    def settle(self, size: int) -> None:
+        """Hold exactly this: what room was reserved for is there, whatever its size."""
+        self._account.size += size - self.size
+        self.size = size
 
     def release(self) -> None:
         """Hold nothing any more."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
+from topics.server.api.memory import Share
+
 JSON_TYPE: Final = b"application/json"
 
 
@@ -15,6 +17,11 @@ class PeerGone(Exception):
 
 class Peer(Protocol):
     """Whom the answer goes to, as much as a handler may know of it."""
+
+    @property
+    def room(self) -> Share:
+        """What its answers hold of the memory for answers, until they are sent. Reserve before making much."""
+        ...
 
     def watch(self) -> AbstractAsyncContextManager[None]:
         """Around a long wait: if the peer goes, the block is cancelled and `PeerGone` is raised behind it."""

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import attrs
 import msgspec
 import trio
 
 from topics.codec.wire import spliced_page
-from topics.embed.intake import key_bytes, take_nodes
+from topics.embed.intake import key_bytes
 from topics.embed.page import tombstone_fields
-from topics.engine.commands import DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted
-from topics.kernel.checks import clamped, flag, seq_number, whole_number
-from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import READ_LIMIT_DEFAULT
+from topics.kernel.errors import Code, Rejected
 from topics.log.diff import Account, DiffPlan, DiffQuery
-from topics.log.match import parse_match
 from topics.server.api.bodies import decode_write
 from topics.server.api.call import Call, text_of
 from topics.server.api.message import Answer
-from topics.server.runtime.fetch import Form
+from topics.server.api.queries import Reading, decode_delete, decode_reading
 
-WAIT_MS_MAX: Final = 30_000
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
 _BOOL: Final = (b"false", b"true")
 
@@ -35,7 +31,9 @@ async def write_records(call: Call) -> Answer:
     name = call.topic()
     return_seqs = call.flag("return_seqs", default=True)
     options = call.site.options
-    wish = decode_write(name, call.body, options.limits, auto_create=options.auto_create)
+    wish = await call.decoded(
+        partial(decode_write, name, call.body, options.limits, auto_create=options.auto_create)
+    )
     command = wish.command
     header = call.head.headers.get(b"idempotency-key")
     if header is not None and command.idempotency_key is None:
@@ -70,65 +68,16 @@ def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
     )
 
 
-@attrs.frozen(kw_only=True)
-class Reading:
-    """A diff as asked, every field checked."""
-
-    query: DiffQuery
-    wait_ms: int
-    account: bool
-    form: Form
-
-
-def parse_reading(name: str, fields: dict[str, Any], call: Call) -> Reading:
-    """A diff's body. Unknown fields are ignored.
-
-    Raises:
-        Rejected: invalid_request, naming the field; consumer_not_found.
-    """
-    limits = call.site.options.limits
-    starts = [field for field in ("from_seq", "from_ts", "consumer") if fields.get(field) is not None]
-    if len(starts) > 1:
-        raise invalid(starts[1], f"give one of from_seq, from_ts and consumer, not also {starts[0]}")
-    auto_commit = flag("auto_commit", fields.get("auto_commit", False))
-    if "consumer" in starts:
-        call.runtime.engine.topic_state(name)  # 404 topic_not_found first
-        raise Rejected(
-            Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {fields['consumer']!r:.80}", topic=name
-        )
-    if auto_commit:
-        raise invalid("auto_commit", "goes with a consumer")
-    match, epoch, from_ts = fields.get("match"), fields.get("epoch"), fields.get("from_ts")
-    query = DiffQuery(
-        topic=name,
-        from_seq=seq_number("from_seq", fields.get("from_seq") or 0),
-        from_ts=None if from_ts is None else seq_number("from_ts", from_ts),
-        epoch=None if epoch is None else whole_number("epoch", epoch),
-        limit=min(whole_number("limit", fields.get("limit", 0)) or READ_LIMIT_DEFAULT, limits.read_limit),
-        nodes=take_nodes(fields.get("node"), limits),
-        match=None if match is None else parse_match(match, tag_bytes_max=limits.tag_bytes),
-        bytes_max=min(
-            whole_number("max_batch_bytes", fields.get("max_batch_bytes", 0)) or limits.page_bytes_default,
-            limits.page_bytes,
-        ),
-    )
-    return Reading(
-        query=query,
-        wait_ms=clamped("wait_ms", fields.get("wait_ms", 0), low=0, high=WAIT_MS_MAX),
-        account=flag("account", fields.get("account", False)),
-        form=Form(
-            include_tags=flag("include_tags", fields.get("include_tags", False)),
-            include_meta=flag("include_meta", fields.get("include_meta", True)),
-            include_data=flag("include_data", fields.get("include_data", True)),
-        ),
-    )
-
-
 async def diff_records(call: Call) -> Answer:
     """One page, waited for if asked."""
     name = call.topic()
-    reading = parse_reading(name, call.fields(), call)
-    plan, records = await call.runtime.read(reading.query, reading.form)
+    reading = await call.decoded(partial(decode_reading, name, call.body, call.site.options.limits))
+    if reading.consumer is not None:
+        call.runtime.engine.topic_state(name)  # 404 topic_not_found first
+        raise Rejected(
+            Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {reading.consumer!r:.80}", topic=name
+        )
+    plan, records = await call.runtime.read(reading.query, reading.form, call.peer.room)
     if reading.wait_ms and waits_on(plan):
         plan, records = await _long_poll(call, reading, plan, records)
         if plan.seqs:
@@ -153,10 +102,10 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
                     await runtime.hub.wait(query.topic)
                 if query.from_ts is None:
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
-                    plan, records = await runtime.read(query, reading.form)
+                    plan, records = await runtime.read(query, reading.form, call.peer.room)
                     passed = _passed(passed, first, plan)
                 else:  # which seq a time stands for may still change
-                    plan, records = await runtime.read(query, reading.form)
+                    plan, records = await runtime.read(query, reading.form, call.peer.room)
                     first, passed = plan, plan.account
     if until.cancelled_caught and waits_on(plan):  # a page found as the time ran out is still one
         last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
@@ -218,13 +167,8 @@ def page_answer(call: Call, reading: Reading, plan: DiffPlan, records: bytes) ->
 
 async def delete_records(call: Call) -> Answer:
     """Delete records for good, by seq, by tag, or both."""
-    name, fields, limits = call.topic(), call.fields(), call.site.options.limits
-    before_seq, match = fields.get("before_seq"), fields.get("match")
-    command = DeleteRecords(
-        topic=name,
-        before_seq=None if before_seq is None else seq_number("before_seq", before_seq),
-        match=None if match is None else parse_match(match, tag_bytes_max=limits.tag_bytes),
-    )
+    name = call.topic()
+    command = await call.decoded(partial(decode_delete, name, call.body, call.site.options.limits))
     runtime = call.runtime
     await runtime.let_time_pass(name)
     reply = await runtime.submit(command)

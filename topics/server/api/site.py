@@ -28,6 +28,9 @@ from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
 
 UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: what one becomes is known, and held, only when it is done
+DECODED_AT_ONCE: Final = (
+    2  # large bodies: the interpreter runs one thread at a time, and each copies its payloads
+)
 _EXPECTED: Final = b"100-continue"
 _AT_ONCE: Final = b',"performance":{"server_total_ms":0.0}'
 
@@ -41,6 +44,7 @@ class SiteOptions:
     origins: Origins = attrs.field(factory=Origins)
     version: str = ""
     held_bytes_max: int = 256 << 20
+    unsent_bytes_max: int = 256 << 20
     head_bytes_max: int = 32 * 1024
     head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX
@@ -76,9 +80,12 @@ class Site:
         self.draining = False
         self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
         self.bugs = 0
+        self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
         self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
         self.requests = Account("requests_held_bytes", "requests", options.held_bytes_max)
+        self.answers = Account("unsent_answer_bytes", "answers", options.unsent_bytes_max)
         self._runtime: Runtime | None = None
+        self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
     # Phases.
@@ -108,6 +115,11 @@ class Site:
     @property
     def is_ready(self) -> bool:
         return self._runtime is not None and not self.draining
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of answers, in memory: those being read, and those that their peers have not taken."""
+        return self.answers.size
 
     @property
     def held_bytes(self) -> int:

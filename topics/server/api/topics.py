@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 
 import attrs
 
 from topics.engine.commands import DeleteTopic, PutTopic
 from topics.engine.replies import TopicDeleted, TopicPut, TopicState
-from topics.kernel.config import parse_config
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ids import check_topic_name
+from topics.server.api.bodies import decode_config
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Call, text_of
 from topics.server.api.message import Answer
 
@@ -19,7 +20,7 @@ from topics.server.api.message import Answer
 async def put_topic(call: Call) -> Answer:
     """Create a topic, or replace its whole config."""
     name = call.topic()
-    config = parse_config(call.fields(), record_bytes_max=call.site.options.limits.record_bytes)
+    config = await call.decoded(partial(decode_config, call.body, call.site.options.limits))
     runtime = call.runtime
     await runtime.let_time_pass(name)
     reply = await runtime.submit(PutTopic(topic=name, config=config))

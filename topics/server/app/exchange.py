@@ -53,6 +53,7 @@ class Exchange:
         self._send = send
         self._refusal = refusal
         self._held = Share(site.requests)
+        self.room = Share(site.answers)
         self._gone = False
         self._listening = False
         self._waits: set[trio.CancelScope] = set()
@@ -66,6 +67,7 @@ class Exchange:
                 pass  # nobody is there to be answered
             finally:
                 self._held.release()
+                self.room.release()
             self._nursery.cancel_scope.cancel()
 
     @asynccontextmanager
@@ -150,9 +152,13 @@ class Exchange:
             *answer.headers,
         ]
         patience_s = ANSWER_GRACE_S + len(answer.body) / ANSWER_BYTES_PER_S
+        kept = self.room.keep(len(answer.body))
+        self._site.unsent_dropped += not kept
         async with self.watch():
             with trio.move_on_after(patience_s):  # its stream is reset if it does not take the answer
                 await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+                if not kept:
+                    return  # its stream is reset
                 for at in range(0, len(answer.body), _PIECE) if self._scope["method"] != "HEAD" else ():
                     piece = answer.body[at : at + _PIECE]
                     await self._send({"type": "http.response.body", "body": piece, "more_body": True})

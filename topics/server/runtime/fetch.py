@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 import attrs
 
@@ -39,6 +40,23 @@ class Form:
         )
 
 
+class Room(Protocol):
+    """Memory for answers that a reader holds, bounded for all of them together."""
+
+    @property
+    def size(self) -> int:
+        """Held now."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Hold so much more. Raises `Rejected(throttled)`."""
+        ...
+
+    def settle(self, size: int) -> None:
+        """Hold exactly this."""
+        ...
+
+
 class Fetcher:
     """Reads of one data directory. A disk that is not one answers from memory, on the loop."""
 
@@ -47,10 +65,28 @@ class Fetcher:
         self._threads = threads
         self._read_nowait: Callable[[str, int, int], bytes | None] = getattr(disk, "read_nowait", disk.read)
 
-    async def page(self, engine: Engine, query: DiffQuery, *, form: Form) -> tuple[DiffPlan, bytes]:
-        """One page, its records a JSON array. Decompressed it may be over its budget; then it is made shorter."""
+    async def page(
+        self, engine: Engine, query: DiffQuery, *, form: Form, room: Room
+    ) -> tuple[DiffPlan, bytes]:
+        """One page, its records a JSON array. Room is taken as soon as it is known how much will be read.
+
+        Raises:
+            Rejected: topic_not_found, throttled.
+            Corrupt: a stored record fails its checksum, or cannot be read.
+        """
+        held, size = room.size, 0
+        try:
+            plan, records = await self._page(engine, query, form, room)
+            size = len(records) if plan.extents else 0
+        finally:
+            room.settle(held + size)
+        return plan, records
+
+    async def _page(self, engine: Engine, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+        """Decompressed it may be over its budget; then it is made shorter."""
         while True:
             plan = engine.plan_diff(query)
+            room.reserve(sum(extent.size for extent in plan.extents))
             try:
                 buffers = [await self._bytes(extent) for extent in plan.extents]
                 texts = assemble_texts(plan, buffers, form.record) if form.include_data else None
@@ -61,6 +97,8 @@ class Fetcher:
                 raise damaged(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
             except OSError as error:
                 raise damaged(plan, None, str(error)) from error
+            if form.include_data:  # what is compressed becomes larger, up to the budget
+                room.reserve(query.bytes_max)
             fitting = await self._plain(plan, views, query.bytes_max)
             if len(fitting) == len(views):
                 return plan, form.records(fitting)

@@ -72,6 +72,12 @@ class Traffic(Protocol):
     def held_bytes(self) -> int: ...
 
     @property
+    def unsent_bytes(self) -> int: ...
+
+    @property
+    def unsent_dropped(self) -> int: ...
+
+    @property
     def progress(self) -> float: ...
 
     @property
@@ -130,6 +136,8 @@ class Snapshot:
     answers: Mapping[tuple[str, int], int]
     bugs: int
     held_bytes: int
+    unsent_bytes: int
+    unsent_dropped: int
     connections: int = 0
     port_counts: Mapping[str, int] = attrs.field(factory=dict)
     in_flight: int = 0
@@ -180,6 +188,8 @@ class Metrics:
             answers=dict(traffic.counts),
             bugs=traffic.bugs,
             held_bytes=traffic.held_bytes,
+            unsent_bytes=traffic.unsent_bytes,
+            unsent_dropped=traffic.unsent_dropped,
         )
         if self.port is not None:
             counts = {field: getattr(self.port.counts, field) for _, _, field in _PORT_COUNTERS}
@@ -301,6 +311,13 @@ def _traffic_families(taken: Snapshot) -> Iterator[Metric]:
     )
     yield _counters("topics_request_bugs", "Exceptions that no handler expected", (), {(): taken.bugs})
     yield _gauge("topics_request_held_bytes", "Bytes of request bodies held in memory", taken.held_bytes)
+    yield _gauge("topics_unsent_bytes", "Bytes of answers held in memory", taken.unsent_bytes)
+    yield _counters(
+        "topics_unsent_dropped",
+        "Answers dropped because their peers did not take them and no memory was left to keep them",
+        (),
+        {(): taken.unsent_dropped},
+    )
     yield _gauge("topics_connections", "Open connections", taken.connections)
     for name, what, field in _PORT_COUNTERS:
         yield _counters(name, what, (), {(): taken.port_counts.get(field, 0)})

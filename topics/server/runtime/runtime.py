@@ -24,7 +24,7 @@ from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery
-from topics.server.runtime.fetch import Fetcher, Form
+from topics.server.runtime.fetch import Fetcher, Form, Room
 from topics.server.runtime.hub import Hub
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
@@ -121,15 +121,15 @@ class Runtime:
 
     # Reading.
 
-    async def read(self, query: DiffQuery, form: Form) -> tuple[DiffPlan, bytes]:
-        """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array.
+    async def read(self, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+        """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
 
         Raises:
-            Rejected: topic_not_found.
+            Rejected: topic_not_found; throttled, if there is no room for what was to be read.
             Corrupt: a stored record fails its checksum, or cannot be read.
         """
         await self.let_time_pass(query.topic)
-        plan, records = await self._fetcher.page(self.engine, query, form=form)
+        plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
         if plan.gap is not None:
             reason = plan.gap.reason.value
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1

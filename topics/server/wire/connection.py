@@ -85,6 +85,7 @@ class Connection:
         self._writer = AnswerWriter(self.options.now_s)
         self._gathered: list[bytes] = []
         self._held = Share(site.requests)
+        self.room = Share(site.answers)
         self._scope = trio.CancelScope()
         self._idle_since = 0.0
         self._last: tuple[bytes, WireHead] | None = None
@@ -118,6 +119,7 @@ class Connection:
             await self._broken(bug)
         finally:
             self._held.release()
+            self.room.release()
             with trio.CancelScope(deadline=trio.current_time() + _LINGER_S, shield=True):
                 await self.edge.aclose()
 
@@ -295,8 +297,12 @@ class Connection:
         self._gathered.clear()
         sent = self.edge.try_send(data)
         if sent < len(data):
+            if not self.room.keep(len(data)):
+                self.site.unsent_dropped += 1
+                raise trio.BrokenResourceError("no memory is left for a peer that does not read")
             self._enter(_Phase.SENDING, self.options.grace_s + len(data) / self.options.byte_rate)
             await self.edge.send_all(data[sent:])
+        self.room.release()
 
     async def _end(self, answer: Answer, *, without_body: bool = False) -> None:
         """Answer and close. What the peer still sends is read for a while, so that it reads the answer first."""

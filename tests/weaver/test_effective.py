@@ -1,0 +1,223 @@
+"""Stamps from the future: eff(I, T), the literal clamp that freezes (8.8), a clock that peers cannot carry off."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.weaver.test_dag import closure
+from tests.weaver.weaving import NOW, A, B, C, Site, author, made, name_of
+from topics.kernel.errors import Rejected
+from topics.testing.journal import MemoryJournal
+from topics.weaver.effective import eff
+from topics.weaver.hlc import HLC
+from topics.weaver.ops import encode_ops
+from topics.weaver.projection import open_state
+from topics.weaver.store import open_store
+
+pytestmark = pytest.mark.rule("R5.4.6", "R7.12")
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+DRIFT = HOUR
+
+
+def view(site):
+    return open_state(site.store, MemoryJournal())
+
+
+@pytest.mark.rule("R8.8", "R9.33")
+def test_clamp_freeze():
+    """8.8: I is two hours ahead, its rival is of now. Clamped for good at receipt, a node that received it now and one
+    that did in 90 minutes show different winners for ever; eff(I, T) disagrees only until time has passed (P33).
+    """
+    ahead = made(A, NOW + 2 * HOUR, ops=encode_ops({b"k": b"ahead"}))
+    rival = made(B, NOW, ops=encode_ops({b"k": b"rival"}))
+
+    # The literal rule, applied on receipt.
+    frozen = {}
+    for name, received_at in (("early", NOW), ("late", NOW + 90 * MINUTE)):
+        stamps = {
+            "ahead": HLC(NOW + 2 * HOUR, 0).clamp_future(HLC(0, 0), received_at),
+            "rival": HLC(NOW, 0).clamp_future(HLC(0, 0), received_at),
+        }
+        frozen[name] = max(stamps, key=stamps.get)
+    assert frozen == {"early": "rival", "late": "ahead"}  # whatever time it is afterwards
+
+    early, late = Site(), Site(now_ms=NOW + 90 * MINUTE)
+    seen = []
+    for site in (early, late):
+        site.ingest(ahead, rival)
+        state = view(site)
+        seen.append(state.inspect(b"k").value)
+    assert seen == [b"rival", b"ahead"]
+    early.clock.set(NOW + HOUR - 1)
+    assert view(early).inspect(b"k").value == b"rival"
+    early.clock.set(NOW + HOUR)  # T + drift = wall: from here on all agree
+    assert view(early).inspect(b"k").value == view(late).inspect(b"k").value == b"ahead"
+    early.open()
+    assert view(early).inspect(b"k").value == b"ahead"
+
+
+@pytest.mark.rule("R5.5.6", "R9.33")
+def test_a_reached_stamp_is_shown_and_told():
+    """An open state re-evaluates when time reaches a stamp: reads change, and watchers hear of it once."""
+    site = Site()
+    state = view(site)
+    watch = state.watch()
+    site.ingest(
+        made(A, NOW + 2 * HOUR, ops=encode_ops({b"k": b"ahead"})),
+        made(B, NOW, ops=encode_ops({b"k": b"rival", b"l": b"x"})),
+    )
+    state.project()
+    assert [(event.key, event.value) for event in watch.take()] == [(b"k", b"rival"), (b"l", b"x")]
+
+    site.clock.advance(HOUR)
+    assert state.inspect(b"k").value == b"ahead"
+    assert [(event.key, event.value, event.conflicted) for event in watch.take()] == [(b"k", b"ahead", True)]
+    site.clock.advance(HOUR)
+    state.settle()
+    assert watch.take() == ()
+
+
+@st.composite
+def stamped_histories(draw):
+    """Histories whose walls lie around the thresholds."""
+    envelopes, own = [], {}
+    for _ in range(draw(st.integers(1, 10))):
+        number = draw(st.integers(0, 2))
+        wall = draw(st.sampled_from([0, 1, DRIFT, DRIFT + 1, DRIFT + 2, 2 * DRIFT, 2 * DRIFT + 1]))
+        after = draw(st.lists(st.sampled_from(envelopes), max_size=3, unique=True)) if envelopes else []
+        each = made(
+            author(10 + number),
+            wall,
+            counter=draw(st.integers(0, 2)),
+            prev=own.get(number, bytes(32)),
+            after=after,
+        )
+        own[number] = each
+        envelopes.append(each)
+    return envelopes
+
+
+def literal_eff(name, graph, now_ms, memo):
+    """The definition, by recursion."""
+    if name not in memo:
+        node = graph.nodes[name]
+        greatest = max(
+            (literal_eff(parent.hash, graph, now_ms, memo) for parent in node.parents), default=HLC(0, 0)
+        )
+        memo[name] = node.hlc.clamp_future(greatest, now_ms)
+    return memo[name]
+
+
+@given(stamped_histories(), st.lists(st.integers(0, 2 * DRIFT), max_size=4))
+def test_eff_is_a_function_of_graph_and_time(envelopes, times):
+    """Whatever moments it was asked at before, eff at T is what the definition gives; time only takes clamps away."""
+    site = Site(now_ms=0)
+    site.ingest(*envelopes)
+    graph = site.store.graph
+    clamped = len(graph)
+    for now_ms in sorted(times):
+        site.clock.set(now_ms)
+        site.store.observe_time()
+        memo = {}
+        for node in graph.order:
+            expected = literal_eff(node.hash, graph, now_ms, memo)
+            assert site.store.effective.of(node) == expected
+            assert eff(node, now_ms, DRIFT) == expected
+        assert len(site.store.effective) <= clamped
+        clamped = len(site.store.effective)
+        assert clamped == sum(node.hlc.is_future(now_ms) for node in graph.order)
+    assert closure(envelopes, graph)
+
+
+def test_a_long_future_chain_needs_no_stack():
+    """A chain of thousands of stamps from the future is evaluated without recursion, each one after its parent."""
+    site = Site()
+    chain = [made(A, NOW)]
+    for i in range(2000):
+        chain.append(made(A, NOW + 2 * HOUR + i, prev=chain[-1]))
+    site.ingest(*chain)
+
+    last = site.store.node(name_of(chain[-1]))
+    assert site.store.effective.of(last) == HLC(NOW, 2000)
+
+
+@pytest.mark.rule("R5.4.5", "R9.32", "R7.13")
+def test_local_stamps_rise():
+    """P32: fifty writes within one millisecond, and with a clock that steps back, rise strictly and exceed what they
+    cite; so does the first write after a restart.
+    """
+    site = Site()
+    stamps = []
+    for i in range(50):
+        if i == 20:
+            site.clock.set(NOW - 5000)
+        if i == 30:
+            site.open()
+        committed = site.store.submit(A if i % 2 else B, b"", site.order[-1:])
+        stamps.append(site.store.node(committed.hash).hlc)
+    assert stamps == sorted(set(stamps))
+
+    foreign = made(C, NOW + HOUR)
+    site.ingest(foreign)
+    committed = site.store.submit(A, b"", [name_of(foreign)])
+    assert site.store.node(committed.hash).hlc > (NOW + HOUR, 0)
+
+
+@pytest.mark.rule("R5.4.5", "R11.33")
+def test_the_clock_is_persisted():
+    """A clock that starts in 1970 goes on above what was stamped, and takes nobody's stamp for one of the future."""
+    site = Site()
+    site.store.submit(A, b"")
+    before = site.store.clock
+    site.clock.set(0)
+    site.open()
+
+    assert site.store.clock == before
+    assert site.store.effective.now_ms == NOW
+    site.ingest(made(B, NOW + 1))
+    assert len(site.store.effective) == 0
+    committed = site.store.submit(A, b"")
+    assert site.store.node(committed.hash).hlc > (NOW + 1, 0)
+
+
+def test_peers_cannot_carry_the_clock_off():
+    """Each stamp is within the drift of the one before, together they are not: T stays with the system's time."""
+    site = Site()
+    prev = bytes(32)
+    for i in range(1, 10):
+        each = made(A, NOW + i * HOUR, prev=prev)
+        site.ingest(each)
+        prev = each
+
+    assert site.store.effective.now_ms == NOW
+    assert site.store.clock.wall == NOW + HOUR
+    committed = site.store.submit(B, b"", [name_of(prev)])
+    assert site.store.node(committed.hash).hlc.wall == NOW + HOUR
+
+
+@pytest.mark.rule("R5.4.5")
+def test_the_last_stamp_of_all():
+    """An author that signed the greatest stamp there is cannot write on here; everybody else can."""
+    site = Site()
+    site.ingest(made(A, 2**64 - 1, counter=2**32 - 1))
+
+    with pytest.raises(Rejected, match="another key"):
+        site.store.submit(A, b"")
+    site.store.submit(B, b"", site.order)
+    assert site.store.clock.wall == NOW
+
+
+@pytest.mark.rule("R5.4.6")
+def test_eff_is_never_signed():
+    """What is stored and handed out is the stamp as it was signed."""
+    site = Site()
+    ahead = made(A, NOW + 9 * HOUR)
+    site.ingest(ahead)
+
+    assert site.store.effective.of(site.store.graph.order[0]) == (0, 1)
+    assert site.store.graph.order[0].hlc == (NOW + 9 * HOUR, 0)
+    assert site.store.envelope(name_of(ahead)) == ahead
+    again = open_store(site.journal, store_id=site.store.store_id, node=site.node, clock=site.clock)
+    assert again.fingerprint == site.store.fingerprint

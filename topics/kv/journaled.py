@@ -1,0 +1,290 @@
+"""A database that outlives its process: each change goes to a journal before it is there to be read.
+
+The journal holds cells. `["open", version, name, replica]` says whose it is and under which id this replica counts; it
+is written again when the id changes. `["change", up, down]`: `up` is a store to be joined, what an edit or a merge has
+added; `down` is a map from key to the entry that takes its place, or nil, for the rare change that is no join (a
+peer's floor told that something was collected). `["collect", now, grace, floor]` repeats a collection.
+
+Opening is folding all items from the beginning. Joins may be repeated, so a snapshot is nothing but the state written
+once more, in pieces, and what stands before it may be cut off at any time after it: no moment of that is special.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Protocol, runtime_checkable
+
+import attrs
+
+from topics.codec.cell import INT_MAX, Cell, CellMap, decode_cell, encode_cell
+from topics.kernel.errors import Corrupt, Fatal, Rejected, WrongState
+from topics.kernel.ports import Journal
+from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES, KvLimits
+from topics.kv.entry import LANE_OF, LANE_TAGS, NO_LANE, ZERO, Lane, Tag, make_entry
+from topics.kv.gc import Collected, collect
+from topics.kv.merge import join
+from topics.kv.store import (
+    EMPTY,
+    Keyed,
+    Store,
+    StoreLattice,
+    difference,
+    join_keyed,
+    store_from_cell,
+    store_to_cell,
+)
+from topics.kv.tree import Leaf, Tree, changes, items, leaves, put, unite, without
+from topics.kv.wire import entry_from_cell, entry_to_cell, name_digest
+from topics.lattice.cursor import Cursor, Root
+
+VERSION: Final = 1
+ANY: Final = KvLimits(  # what has once been accepted is read back, whatever the limits are today
+    key_bytes=INT_MAX, field_bytes=INT_MAX, value_bytes=INT_MAX, elements=INT_MAX, keys=INT_MAX
+)
+
+
+@attrs.frozen
+class Header:
+    """Whose journal it is: the database's name, the key that signs, and the id under which this replica counts."""
+
+    name: str
+    signer: bytes
+    replica: str
+
+
+@runtime_checkable
+class Cuttable(Protocol):
+    """A journal that can forget its beginning."""
+
+    @property
+    def position(self) -> int:
+        """Of the last item."""
+        ...
+
+    def cut(self, position: int) -> None:
+        """Forget the items up to this position."""
+        ...
+
+
+class Journaled(Cursor[Store]):
+    """A root whose changes are durable. A journal that can forget is compacted when it is long."""
+
+    def __init__(
+        self, journal: Journal, limits: KvLimits, store: Store, header: Header, *, journal_bytes: int = 0
+    ) -> None:
+        self._journal = journal
+        self._root = Root(StoreLattice(limits), store)
+        self._header = header
+        self._failed: Fatal | None = None
+        self._written_bytes = journal_bytes
+        self._snapshot_bytes = 0
+
+    @property
+    def lattice(self) -> StoreLattice:
+        lattice = self._root.lattice
+        assert isinstance(lattice, StoreLattice)
+        return lattice
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    def get(self) -> Store:
+        return self._root.get()
+
+    def update(self, change: Callable[[Store], Store]) -> Store:
+        """Write what the change does, then let it be seen.
+
+        Raises:
+            Rejected: of the journal; nothing was written.
+            Fatal: whether it was written is known after the next opening; until then nothing more is taken.
+        """
+        old = self._root.get()
+        new = change(old)
+        if new is not old:
+            self._append([_change(old, new)])
+            self._root.update(lambda _: new)
+            self._shorten()
+        return new
+
+    def merge(self, external: object) -> Store:
+        """Join a store; a large one in several writes, each of which leaves a state between the two."""
+        if not isinstance(external, Store):
+            return self.get()
+        joined = self.lattice.join(self.get(), external)
+        pieces = list(cut(difference(self.get(), joined)))
+        if len(pieces) > 1:
+            for piece in pieces:
+                self.update(lambda own, piece=piece: own.with_entries(items(piece)))  # type: ignore[misc]  # bound now
+        return self.update(lambda own: self.lattice.join(own, external))
+
+    def shrink(self, change: Callable[[Store], Store]) -> Store:
+        return self.update(change)
+
+    def collect(self, *, now_ms: int, grace_ms: int, floor: int, replica: str) -> Collected:
+        """Raise the floor and forget, in one small write. If counters go, count as `replica` from here on."""
+        old = self._root.get()
+        new, collected = collect(old, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
+        if new is not old:
+            header = attrs.evolve(self._header, replica=replica) if collected.counters else self._header
+            self._append([encode_cell(("collect", now_ms, grace_ms, floor)), opening_item(header)])
+            self._header = header
+            self._root.update(lambda _: new)
+        return collected
+
+    def begin(self, header: Header) -> None:
+        """Write a header: of a new journal, or of another life of the replica."""
+        self._append([opening_item(header)])
+        self._header = header
+
+    def compact(self) -> None:
+        """Write the state once more and forget everything before it."""
+        assert isinstance(self._journal, Cuttable)
+        position = self._journal.position
+        self._snapshot_bytes = 0
+        for item in self.snapshot():
+            self._append([item])
+            self._snapshot_bytes += len(item)
+        self._journal.cut(position)
+        self._written_bytes = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the journal has grown so much that compacting it pays."""
+        return self._written_bytes > max(COMPACT_BYTES_MIN, 2 * self._snapshot_bytes)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Items that fold to the state as it is: appended, they let everything before them be cut off."""
+        yield opening_item(self._header)
+        yield from _pieces(self._root.get())
+
+    def _shorten(self) -> None:
+        """Compact a long journal. A refusal (no space, say) is not the business of the change that was written."""
+        if self.is_long and isinstance(self._journal, Cuttable):
+            try:
+                self.compact()
+            except Rejected:
+                self._snapshot_bytes = self._written_bytes  # tried again when it is twice as long
+
+    def _append(self, items_: list[bytes]) -> None:
+        if self._failed is not None:
+            raise WrongState(f"the journal failed ({self._failed.message}); open the database again")
+        try:
+            self._journal.append(items_)
+        except Fatal as failed:
+            self._failed = failed
+            raise
+        self._written_bytes += sum(map(len, items_))
+
+
+def replay(journal: Journal) -> tuple[Store, Header | None, int]:
+    """The state, the last header (None of an empty journal), and how many bytes were read.
+
+    Raises:
+        Corrupt: an item is none of ours.
+    """
+    store, header, size = EMPTY, None, 0
+    for number, item in enumerate(journal.read()):
+        size += len(item)
+        match decode_cell(item):
+            case ("open", int(version), str(name), bytes(signer), str(replica)) if version == VERSION:
+                header = Header(name, signer, replica)
+            case ("change", up, down):
+                store = _folded(store, up, down, number)
+            case ("collect", int(now_ms), int(grace_ms), int(floor)):
+                store, _ = collect(store, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
+            case _:
+                raise _foreign_item(number)
+    if header is None and size:
+        raise _foreign_item(0)
+    return store, header, size
+
+
+def _floored(store: Store, floor: int) -> Store:
+    return attrs.evolve(store, floor=floor) if floor > store.floor else store
+
+
+def opening_item(header: Header) -> bytes:
+    return encode_cell(("open", VERSION, header.name, header.signer, header.replica))
+
+
+def _change(old: Store, new: Store) -> bytes:
+    """One item that takes the old store to the new one."""
+    up: Tree[Keyed] = None
+    down: dict[Cell, Cell] = {}
+    for keyed in difference(old, new):
+        was, now = old.get(keyed.key), new.get(keyed.key)
+        if was is ZERO or join(was, now) is now:
+            up = put(up, Leaf(name_digest(keyed.key), keyed))
+        else:
+            down[keyed.key] = entry_to_cell(now)
+    for now_keyed, leaf in changes(new.keys, old.keys):
+        if now_keyed is None:
+            down[leaf.item.key] = None
+    floor = new.floor if new.floor != old.floor else 0
+    return encode_cell(("change", store_to_cell(Store(up, floor)), CellMap(down)))
+
+
+def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
+    added = store_from_cell(up, ANY)
+    if added is None or not isinstance(up, Mapping) or not isinstance(down, Mapping):
+        raise _foreign_item(number)
+    if len(up) != len(added) + (added.floor > 0):
+        raise _foreign_item(number)
+    store = _floored(store.with_entries(items(added.keys)), added.floor)
+    keys = store.keys
+    for key, cell in down.items():
+        entry = ZERO if cell is None else entry_from_cell(cell, ANY)
+        if entry is None or not isinstance(key, str):
+            raise _foreign_item(number)
+        digest = name_digest(key)
+        keys = without(keys, digest) if entry is ZERO else put(keys, Leaf(digest, Keyed(key, entry)))
+    return attrs.evolve(store, keys=keys)
+
+
+def _pieces(store: Store) -> Iterator[bytes]:
+    """The store as changes of bounded size; a single large key has a piece of its own."""
+    for part in cut(items(store.keys)):
+        yield encode_cell(("change", store_to_cell(Store(part)), CellMap()))
+    if store.floor:
+        yield encode_cell(("change", store_to_cell(Store(None, store.floor)), CellMap()))
+
+
+def cut(given: Iterable[Keyed]) -> Iterator[Tree[Keyed]]:
+    """Entries in groups of about `JOURNAL_ITEM_BYTES`; of a larger one some elements in each of several groups."""
+    tree: Tree[Keyed] = None
+    size = 0
+    for keyed in given:
+        for part, encoded in _parts(keyed):
+            if tree is not None and size + encoded > JOURNAL_ITEM_BYTES:
+                yield tree
+                tree, size = None, 0
+            tree = unite(tree, Leaf(name_digest(part.key), part), join_keyed)
+            size += encoded
+    if tree is not None:
+        yield tree
+
+
+def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
+    """Entries whose join is this one, and about how many bytes each takes."""
+    size = len(encode_cell(entry_to_cell(keyed.entry))) + len(keyed.key)
+    if size <= JOURNAL_ITEM_BYTES:
+        yield keyed, size
+        return
+    entry = keyed.entry
+    for i, (tag, lane) in enumerate(zip(LANE_TAGS, entry.lanes, strict=True)):
+        if tag is not Tag.COUNTER:  # a reset travels with its column, and columns are few
+            for leaf in leaves(lane.tree):
+                lanes = [NO_LANE] * len(LANE_TAGS)
+                lanes[i] = Lane(lane.utime, leaf)
+                part = make_entry(lanes=tuple(lanes))
+                yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
+    counter = entry.lanes[LANE_OF[Tag.COUNTER]]
+    rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry, entry.origins)
+    yield Keyed(keyed.key, rest), len(encode_cell(entry_to_cell(rest)))
+
+
+def _foreign_item(number: int) -> Corrupt:
+    return Corrupt(
+        f"journal of a database: item {number} was not written by one; restore it from a backup", item=number
+    )

@@ -1,0 +1,269 @@
+"""All keys of one database as one immutable value with a join (replication 3.1, 3.5).
+
+A store is a map from key to entry and a floor. The floor G says: every event stamped at or below it is known to all
+active owners, and what of them is gone here was collected. So where two stores meet, an event at or below the other
+side's floor that the other side lacks is dropped, and an event both have is kept: what was collected does not come
+back from a replica that was away. Events are taken element by element. The floor is only ever raised, by whoever knows
+what is stable.
+
+On the wire the floor is an entry under the empty key, which is no key: a plain value written at G. Plain peers carry it
+along and keep the newest, which is the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import attrs
+
+from topics.codec.cell import Cell, CellMap, encode_cell
+from topics.kernel.errors import Rejected
+from topics.kv.bounds import KvLimits
+from topics.kv.entry import (
+    LANE_OF,
+    LANE_TAGS,
+    NO_EVENT,
+    NO_EXPIRY,
+    NO_LANE,
+    ZERO,
+    Element,
+    Entry,
+    Event,
+    Expiry,
+    Lane,
+    Origin,
+    Tag,
+    make_entry,
+    newest_in,
+    visible,
+)
+from topics.kv.merge import join, merge_cad
+from topics.kv.tree import Leaf, Tree, changes, count, find, items, put, sift, unite
+from topics.kv.wire import elements_to_cell, entry_from_cell, entry_to_cell, name_digest
+
+T = TypeVar("T")
+
+FLOOR_KEY: Final = ""
+
+
+class Keyed(NamedTuple):
+    """A key and its entry."""
+
+    key: str
+    entry: Entry
+
+
+@attrs.frozen(eq=False)
+class Store:
+    """The keys of one database, and the floor below which all events are known everywhere."""
+
+    keys: Tree[Keyed] = None
+    floor: int = 0
+
+    def get(self, key: str) -> Entry:
+        """The entry of the key, zero if there is none."""
+        found = find(self.keys, name_digest(key))
+        return ZERO if found is None else found.entry
+
+    def with_entries(self, deltas: Iterable[Keyed]) -> Store:
+        """The join with these entries."""
+        keys = self.keys
+        for keyed in deltas:
+            keys = unite(keys, _leaf(keyed), join_keyed)
+        return self if keys is self.keys else attrs.evolve(self, keys=keys)
+
+    def __len__(self) -> int:
+        return count(self.keys)
+
+
+EMPTY: Final = Store()
+
+
+def join_keyed(own: Keyed, other: Keyed) -> Keyed:
+    entry = join(own.entry, other.entry)
+    if entry is own.entry:
+        return own
+    return other if entry is other.entry else Keyed(own.key, entry)
+
+
+def join_stores(own: Store, other: Store) -> Store:
+    """The least store above both, but for what the floor of one says was collected."""
+    if own is other:
+        return own
+    left = _above(own.keys, other.keys, other.floor)
+    right = _above(other.keys, own.keys, own.floor)
+    keys, floor = unite(left, right, join_keyed), max(own.floor, other.floor)
+    for side in (own, other):
+        if keys is side.keys and floor == side.floor:
+            return side
+    return Store(keys, floor)
+
+
+def difference(old: Store, new: Store) -> Iterable[Keyed]:
+    """What of `new` is not the very same as in `old`: entries whose join with the old store is the new one."""
+    for before, leaf in changes(old.keys, new.keys):
+        after = leaf.item
+        yield after if before is None else Keyed(after.key, _entry_difference(before.entry, after.entry))
+
+
+class StoreLattice:
+    """`topics.lattice.algebra.Lattice` of stores. What comes from outside comes as a cell: see `store_from_cell`."""
+
+    def __init__(self, limits: KvLimits) -> None:
+        self._limits = limits
+
+    def zero(self) -> Store:
+        return EMPTY
+
+    def join(self, own: Store, other: Store) -> Store:
+        return join_stores(own, other)
+
+    def merge_cad(self, own: Store, other: Store) -> Store:
+        """Key by key the literal rule, on what plain peers see of each entry."""
+        return Store(unite(own.keys, other.keys, self._merge_keyed), max(own.floor, other.floor))
+
+    def check_foreign(self, value: object) -> bool:
+        return isinstance(value, Store)
+
+    def _merge_keyed(self, own: Keyed, other: Keyed) -> Keyed:
+        merged = merge_cad(_plain(own.entry), _plain(other.entry), self._is_entry)
+        entry = entry_from_cell(merged, self._limits)
+        assert entry is not None
+        return Keyed(own.key, entry)
+
+    def _is_entry(self, cell: object) -> bool:
+        return entry_from_cell(cell, self._limits) is not None
+
+
+# --- cells
+
+
+def store_to_cell(store: Store) -> CellMap:
+    """`{key → entry}`; equal stores give equal bytes."""
+    pairs: list[tuple[Cell, Cell]] = [(keyed.key, entry_to_cell(keyed.entry)) for keyed in items(store.keys)]
+    if store.floor:
+        pairs.append((FLOOR_KEY, (None, int(Tag.VALUE), store.floor, None)))
+    return CellMap(pairs)
+
+
+def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
+    """The store that a cell is; a key or entry that is none is left out. None if it is no map at all."""
+    if not isinstance(cell, Mapping):
+        return None
+    keys: Tree[Keyed] = None
+    floor = 0
+    for key, part in cell.items():
+        entry = entry_from_cell(part, limits)
+        if entry is None or not isinstance(key, str):
+            continue
+        if key == FLOOR_KEY:
+            floor = entry.lww.utime
+        elif is_key(key, limits):
+            keys = put(keys, _leaf(Keyed(key, entry)))
+    return Store(keys, floor)
+
+
+def is_key(key: str, limits: KvLimits) -> bool:
+    """Whether the text may be a key."""
+    try:
+        encode_cell(key)
+    except Rejected:
+        return False  # a lone surrogate
+    return 0 < len(key.encode()) <= limits.key_bytes
+
+
+def _leaf(keyed: Keyed) -> Leaf[Keyed]:
+    return Leaf(name_digest(keyed.key), keyed)
+
+
+def _plain(entry: Entry) -> tuple[Cell, int | None, int, int | None]:
+    view = visible(entry)
+    value = elements_to_cell(view.tree) if view.tag in LANE_OF else view.value
+    return value, None if view.tag is None else int(view.tag), view.utime, view.expire
+
+
+# --- the floor
+
+
+def _above(keys: Tree[Keyed], beside: Tree[Keyed], floor: int) -> Tree[Keyed]:
+    """The keys without what is stamped at or below the other side's floor and lacking there."""
+    if floor == 0:
+        return keys
+
+    def pick(keyed: Keyed, other: Keyed | None) -> Keyed | None:
+        entry = _entry_above(keyed.entry, ZERO if other is None else other.entry, floor)
+        if entry is keyed.entry:
+            return keyed
+        return None if entry is ZERO else Keyed(keyed.key, entry)
+
+    return sift(keys, beside, pick)
+
+
+def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
+    def lacking(element: Element, beside: Element | None) -> Element | None:
+        return None if beside is None and newest_in(element) <= floor else element
+
+    def unseen(origin: Origin, beside: Origin | None) -> Origin | None:
+        return None if beside is None and origin.stamp <= floor else origin
+
+    lww = entry.lww
+    if lww.utime <= floor and other.lww is NO_EVENT:
+        lww = NO_EVENT
+    lanes = []
+    for tag, lane, beside in zip(LANE_TAGS, entry.lanes, other.lanes, strict=True):
+        if beside.utime == 0 and lane.utime <= floor:
+            lanes.append(NO_LANE)
+        elif tag is Tag.COUNTER:
+            lanes.append(lane)  # a column has no stamp: counters are collected whole
+        else:
+            lanes.append(_lane(lane, lane.utime, sift(lane.tree, beside.tree, lacking)))
+    expiry = entry.expiry
+    if expiry.etime <= floor and other.expiry.etime == 0:
+        expiry = NO_EXPIRY
+    origins = sift(entry.origins, other.origins, unseen)
+    return with_parts(entry, lww, tuple(lanes), expiry, origins)
+
+
+def with_parts(
+    entry: Entry, lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree[Origin]
+) -> Entry:
+    """The entry with these parts: the very same if they are its own, zero if nothing is left."""
+    if all(lane is was for lane, was in zip(lanes, entry.lanes, strict=True)):
+        lanes = entry.lanes
+    if lww is entry.lww and lanes is entry.lanes and expiry is entry.expiry and origins is entry.origins:
+        return entry
+    if lww is NO_EVENT and expiry is NO_EXPIRY and origins is None and all(lane is NO_LANE for lane in lanes):
+        return ZERO
+    return make_entry(lww, lanes, expiry, origins)
+
+
+def _lane(lane: Lane, utime: int, tree: Tree[Element]) -> Lane:
+    return lane if tree is lane.tree and utime == lane.utime else Lane(utime, tree)
+
+
+# --- what changed
+
+
+def _entry_difference(old: Entry, new: Entry) -> Entry:
+    lanes = []
+    for tag, before, after in zip(LANE_TAGS, old.lanes, new.lanes, strict=True):
+        if after is before:
+            lanes.append(NO_LANE)
+        elif tag is Tag.COUNTER:
+            lanes.append(after)  # a reset travels with the column it resets
+        else:
+            lanes.append(Lane(after.utime, _changed(before.tree, after.tree)))
+    return make_entry(
+        NO_EVENT if new.lww is old.lww else new.lww,
+        tuple(lanes),
+        NO_EXPIRY if new.expiry is old.expiry else new.expiry,
+        _changed(old.origins, new.origins),
+    )
+
+
+def _changed(old: Tree[T], new: Tree[T]) -> Tree[T]:
+    changed: Tree[T] = None
+    for _, leaf in changes(old, new):
+        changed = put(changed, leaf)
+    return changed

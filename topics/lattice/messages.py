@@ -1,0 +1,126 @@
+"""The map of replicated topics: what one owner publishes under `queue` (replication 2.6).
+
+A topic is there once it is written. Forking the map forks every topic and partition in it; its sync brings back what
+was written in any of them.
+
+An owner's topics travel in a signed slot, at `queue / owner / value / topic / partitions / id`. The owner writes
+through a cursor there, on a fork as a rule, so that many offers cost one signature; everybody else reads what was
+verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from topics.crypto.keys import KeyPair
+from topics.kernel.ports import Clock
+from topics.lattice.algebra import admitted
+from topics.lattice.authority import Authority, Owner
+from topics.lattice.cursor import Cursor, Entry, Guard, Root
+from topics.lattice.divergence import Divergence
+from topics.lattice.editor import Editor, Place
+from topics.lattice.handle import Handle
+from topics.lattice.owner import OwnerLattice, OwnSlot, Slots
+from topics.lattice.signed import Slot
+from topics.lattice.stamps import Deferral
+from topics.lattice.topic import LatticeTopic
+from topics.lattice.topicmap import (
+    TOPIC,
+    TOPICS,
+    Topics,
+    TopicsCodec,
+    check_name,
+    divergences,
+    names_of,
+    newest_stamp_in,
+    refuse_stale_topics,
+)
+
+REGION: Final = "queue"
+_OWNERS: Final[Place] = (REGION,)  # where slots from the future wait
+
+
+class LatticeTopics(Handle[Topics]):
+    """All topics of one owner ("MQ" in the sources)."""
+
+    def __init__(
+        self,
+        cursor: Cursor[Topics] | None = None,
+        *,
+        clock: Clock | None = None,
+        editor: Editor | None = None,
+    ) -> None:
+        assert clock is None or editor is None, "the editor has a clock"
+        super().__init__(
+            Root(TOPICS) if cursor is None else cursor,
+            TOPICS,
+            editor=Editor(clock) if editor is None else editor,
+            place=(),
+        )
+
+    def topic(self, name: str) -> LatticeTopic:
+        """The topic of a name; it is in the map once it is written."""
+        cursor = self._cursor.at(Entry(check_name(name), TOPIC))
+        return LatticeTopic(name, cursor, editor=self.editor)
+
+    def names(self) -> list[str]:
+        """The names of the topics that are there, sorted."""
+        return names_of(self.state)
+
+    def fork(self, guard: Guard | None = None) -> LatticeTopics:
+        """A copy of the map with all its topics and partitions."""
+        return LatticeTopics(self._cursor.fork(guard), editor=self.editor)
+
+    def newest_stamp(self, value: Topics) -> int:
+        return newest_stamp_in(value)
+
+    def divergences_between(self, own: Topics, other: Topics) -> Iterable[Divergence]:
+        return divergences(own, other)
+
+    def refuse_stale_fork(self, *, forked: Topics, local: Topics, parent: Topics) -> None:
+        refuse_stale_topics(forked=forked, local=local, parent=parent)
+
+
+def owned_topics(authority: Authority, key: KeyPair | None = None) -> OwnerLattice[Topics]:
+    """The lattice of all owners' topics; with a key, that owner's can be written."""
+    return OwnerLattice(TOPICS, TopicsCodec(), region=REGION, authority=authority, key=key)
+
+
+def topics_of(
+    slots: Cursor[Slots[Topics]], lattice: OwnerLattice[Topics], owner: Owner, *, editor: Editor
+) -> LatticeTopics:
+    """One owner's topics. Each write signs the slot; work on a `fork` is signed once, by its sync."""
+    return LatticeTopics(slots.at(OwnSlot(lattice, owner)), editor=editor)
+
+
+def merge_owners(
+    slots: Cursor[Slots[Topics]], lattice: OwnerLattice[Topics], external: object, *, editor: Editor
+) -> Slots[Topics]:
+    """Merge a foreign map of slots, as far as it is authentic, and tell the editor where queues diverged.
+
+    A slot from too far in the future waits, and is merged by a later call.
+    """
+    now_ms = editor.now_ms()
+    waiting = editor.deferral(_OWNERS)
+    if waiting is None:
+        waiting = Deferral(lattice, _newest_in_slots)
+        editor.defer_at(_OWNERS, waiting)
+    for owner, slot in admitted(lattice, slots.get(), external).items():
+        if not editor.has_clock or waiting.admit({owner: slot}, now_ms) is not None:
+            _merge_slot(slots, owner, slot, editor=editor)
+    for due in waiting.release(now_ms):
+        for owner, slot in due.items():
+            _merge_slot(slots, owner, slot, editor=editor)
+    return slots.get()
+
+
+def _merge_slot(slots: Cursor[Slots[Topics]], owner: Owner, slot: Slot[Topics], *, editor: Editor) -> None:
+    ours = slots.get().get(owner)
+    if ours is not None and ours is not slot:
+        editor.tell(divergences(ours.value, slot.value))
+    slots.merge({owner: slot})
+
+
+def _newest_in_slots(slots: Slots[Topics]) -> int:
+    return max((newest_stamp_in(slot.value) for slot in slots.values()), default=0)

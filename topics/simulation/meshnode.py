@@ -1,0 +1,67 @@
+"""A Weaver node as a simulation runs it: real parts over journals in memory, and a clock that is off."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.crypto.keys import KeyPair
+from topics.testing.clock import ManualClock
+from topics.testing.journal import MemoryJournal
+from topics.weaver.exchange import Exchange
+from topics.weaver.limits import ExchangeOptions
+from topics.weaver.projection import open_state
+from topics.weaver.roster import Roster
+from topics.weaver.stock import Stock
+from topics.weaver.store import open_store
+from topics.weaver.weaver import Weaver
+
+STORE_ID: Final = b"\xa7" * 16
+
+
+class SkewedClock:
+    """The mesh's time, seen by a node whose clock is off."""
+
+    __slots__ = ("_clock", "_skew_ms")
+
+    def __init__(self, clock: ManualClock, skew_ms: int) -> None:
+        self._clock = clock
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return max(0, self._clock.now_ms() + self._skew_ms)
+
+
+class Node:
+    """One node: what survives a restart, and what is made anew by it."""
+
+    __slots__ = ("clock", "exchange", "journals", "key", "number", "options", "weaver")
+
+    def __init__(self, number: int, key: KeyPair, clock: SkewedClock, options: ExchangeOptions) -> None:
+        self.number: Final = number
+        self.key: Final = key
+        self.clock: Final = clock
+        self.options: Final = options
+        self.journals: Final = [MemoryJournal() for _ in range(3)]
+        self.start()
+
+    def start(self) -> None:
+        """Open everything from the journals, as a process does that was killed."""
+        log, state, members = self.journals
+        store = open_store(log, store_id=STORE_ID, node=self.key, clock=self.clock)
+        self.weaver = Weaver(store, open_state(store, state), self.key)
+        roster = Roster(
+            members, store_id=STORE_ID, key=self.key.public, clock=self.clock, options=self.options
+        )
+        self.exchange = Exchange(Stock(store), roster, self.clock, self.key, options=self.options)
+
+    @property
+    def roster(self) -> Roster:
+        return self.exchange.roster
+
+    def shown(self) -> bytes:
+        """What a read of every key shows, as bytes."""
+        lines = [
+            b"%d:%s=%d:%s" % (len(e.key), e.key, len(e.value), e.value) + (b"!" if e.conflicted else b"")
+            for e in self.weaver.list()
+        ]
+        return b"\n".join(lines)

@@ -1,0 +1,87 @@
+"""The effective HLC: the stamp that decides, when a signed one is too far ahead (replication 5.4).
+
+A stamp more than the drift ahead of T counts as the one after its greatest parent's; any other counts as it is. The
+signed stamp cannot be changed, and frozen at its receipt the effective one would differ for ever between a node that
+got it early and one that got it late (8.8). So `eff(I, T)` is a pure function of what `I` descends from and of T. When
+time reaches a stamp it counts as signed; whoever compared it before compares again. Two nodes with the same intentions
+and T on the same side of every stamp agree; in the end all do. It is never hashed and never signed.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from topics.weaver.graph import Node
+from topics.weaver.hlc import HLC, ZERO
+
+
+def eff(node: Node, now_ms: int, drift_ms: int, known: dict[bytes, HLC] | None = None) -> HLC:
+    """The effective HLC at time `now_ms`. `known`: a memo for this time, which is filled.
+
+    Only stamps from the future make it look at parents, and those are visited once each.
+    """
+    known = {} if known is None else known
+    path = [node]
+    while path:
+        here = path[-1]
+        if here.hash in known:
+            path.pop()
+            continue
+        if not here.hlc.is_future(now_ms, drift_ms):
+            known[here.hash] = here.hlc
+            path.pop()
+            continue
+        unknown = [parent for parent in here.parents if parent.hash not in known]
+        if unknown:
+            path += unknown
+            continue
+        parent = max((known[parent.hash] for parent in here.parents), default=ZERO)
+        known[here.hash] = here.hlc.clamp_future(parent, now_ms, drift_ms)
+        path.pop()
+    return known[node.hash]
+
+
+class EffectiveClock:
+    """T, and which stamps it has not reached. T is the newest of the times given to it: it never goes back."""
+
+    __slots__ = ("_ahead", "_clamped", "_known", "drift_ms", "epoch", "now_ms")
+
+    def __init__(self, drift_ms: int) -> None:
+        self.now_ms = 0
+        self.epoch = 0  # rises when stamps were reached
+        self.drift_ms = drift_ms
+        self._ahead: list[tuple[int, bytes]] = []  # heap by wall: the list of what is evaluated again
+        self._clamped: dict[bytes, None] = {}
+        self._known: dict[bytes, HLC] = {}
+
+    def __len__(self) -> int:
+        return len(self._clamped)
+
+    def watch(self, node: Node) -> None:
+        """A new node: if it is from the future, it is evaluated again when its time has come."""
+        if node.hlc.is_future(self.now_ms, self.drift_ms):
+            heappush(self._ahead, (node.hlc.wall, node.hash))
+            self._clamped[node.hash] = None
+
+    def advance(self, now_ms: int) -> bool:
+        """Time went on. True if a stamp was reached, so that clamped ones may count differently now."""
+        if now_ms <= self.now_ms:
+            return False
+        self.now_ms = now_ms
+        reached = False
+        while self._ahead and self._ahead[0][0] <= now_ms + self.drift_ms:
+            del self._clamped[heappop(self._ahead)[1]]
+            reached = True
+        if reached:
+            self._known = {}
+            self.epoch += 1
+        return reached
+
+    def is_clamped(self, node: Node) -> bool:
+        return node.hash in self._clamped
+
+    def of(self, node: Node) -> HLC:
+        """The effective HLC now."""
+        if node.hash not in self._clamped:
+            return node.hlc
+        return eff(node, self.now_ms, self.drift_ms, self._known)

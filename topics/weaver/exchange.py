@@ -1,0 +1,400 @@
+"""One node among its peers: who is connected, what is being exchanged with whom, what is due (replication 5.9).
+
+Theory. A driver owns the connections. It tells when a peer has come or gone, hands in the bytes of streams, and
+carries away what lies in the outbox. Each exchange has a stream of its own, opened by one side and numbered by it;
+number 0 of a connection carries gossip and is never closed. Nothing here waits or reads a socket.
+
+What is committed here is told to every connected peer at once. Everything else is repair: a peer that (re)connects is
+synced with, and one of them again each half minute; gossip that does not fit in a peer's outbox, or that leaves a gap,
+is made good by a walk along the author's chain or by a session, with the peer that spoke, then with the others. Because
+sessions compare whole sets, every repair may fail and be tried again, and no message has to arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from topics.crypto.keys import KeyPair
+from topics.kernel.errors import Code, Corrupt, Rejected
+from topics.kernel.ports import Clock
+from topics.weaver.acks import Acker
+from topics.weaver.bootstrap import START, Clone, Position, serve_bootstrap
+from topics.weaver.envelope import Envelope
+from topics.weaver.fetch import ChainWalk, Walk, serve_chain
+from topics.weaver.floating import Link, MissingDep
+from topics.weaver.intention import decode as decode_intention
+from topics.weaver.invite import Invite
+from topics.weaver.limits import ExchangeOptions
+from topics.weaver.messages import (
+    BootstrapRequest,
+    ChainReply,
+    ChainRequest,
+    Gossip,
+    Hello,
+    Join,
+    Message,
+    Refusal,
+    Welcome,
+)
+from topics.weaver.outbox import GOSSIP, Outbox, Sending, Stream
+from topics.weaver.partners import Partners
+from topics.weaver.ranges import Scheme
+from topics.weaver.report import Outcome, Report
+from topics.weaver.roster import Roster
+from topics.weaver.session import Phase, Session
+from topics.weaver.stock import Stock
+from topics.weaver.wire import decode
+
+
+@attrs.define
+class Counts:
+    """What happened, since the node was made."""
+
+    sessions: int = 0
+    finished: int = 0
+    failed: int = 0
+    rounds: int = 0  # of reconciliation
+    fetched: int = 0  # intentions that sessions brought
+    walks: int = 0
+    gossip_sent: int = 0
+    gossip_taken: int = 0
+    gossip_refused: int = 0
+    gossip_dropped: int = 0
+    acks: int = 0
+    refused: int = 0  # streams whose peer broke the protocol
+    messages: int = 0
+    bytes: int = 0
+
+
+class Exchange:
+    """The node's side of all exchanges. `key` signs its acks, and is the one its witness records are signed with."""
+
+    __slots__ = (
+        "_asked_ms", "_clock", "_key", "_machines", "_numbers", "_options", "_outbox", "_partners", "_scheme",
+        "acker", "counts", "joined", "positions", "roster", "stock",
+    )  # fmt: skip
+
+    def __init__(
+        self, stock: Stock, roster: Roster, clock: Clock, key: KeyPair, *,
+        options: ExchangeOptions, scheme: Scheme = Scheme.XOR,
+    ) -> None:  # fmt: skip
+        assert key.public == stock.store.node_key, "a peer is known by the key that signs its witness records"
+        self.stock: Final = stock
+        self.acker: Final = Acker(stock.store.graph, key.public, clock, options)
+        self.counts: Final = Counts()
+        self.joined: dict[bytes, bool] = {}  # inviter -> whether it let this node in
+        self.positions: dict[bytes, Position] = {}  # where a clone from a peer goes on
+        self.roster: Final = roster
+        self._clock = clock
+        self._key = key
+        self._options = options
+        self._scheme = scheme
+        self._partners = Partners(options, clock.now_ms())
+        self._outbox = Outbox(options.outbox_bytes)
+        self._machines: dict[Stream, Session | Clone | ChainWalk | Invite] = {}
+        self._numbers = GOSSIP
+        self._asked_ms: dict[Stream, int] = {}  # when a walk or an invite last asked
+
+    # What the driver tells.
+
+    def connected(self, peer: bytes) -> bool:
+        """A connection is there, and the peer has proved its key. False if it may not connect."""
+        if not self.roster.may_connect(peer):
+            return False
+        self._partners.came(peer)
+        self._partners.want(peer)
+        self._start_wanted()
+        return True
+
+    def disconnected(self, peer: bytes) -> None:
+        """The connection is gone, and all its streams."""
+        self._partners.went(peer)
+        self._outbox.forget(peer)
+        for stream in [stream for stream in self._machines if stream.peer == peer]:
+            self.closed(stream)
+
+    def receive(self, stream: Stream, data: bytes) -> None:
+        """A message came. What the peer says wrongly ends that stream and nothing else."""
+        if stream.peer not in self._partners and not (stream in self._machines or not stream.mine):
+            return
+        try:
+            message = decode(data)
+        except (Rejected, Corrupt) as error:
+            self._break(stream, error.message)
+            return
+        if not self.roster.may_connect(stream.peer) and not self._is_joining(stream, message):
+            self._break(stream, "this key is no peer here: join with an invite")
+            return
+        if not self._outbox.has_room(stream.peer):
+            self._break(stream, "read the answers there are before asking for more")
+        elif isinstance(message, Gossip):
+            self._heard(stream.peer, message.item)
+        else:
+            machine = self._machines.get(stream)
+            if machine is None and not stream.mine:
+                self._serve(stream, message)
+            elif machine is not None:
+                self._advance(stream, machine, message)
+        self.acker.notice()
+        self._start_wanted()
+
+    def closed(self, stream: Stream) -> None:
+        """The peer ended a stream, or it broke."""
+        self._outbox.end_feed(stream)
+        machine = self._machines.get(stream)
+        if isinstance(machine, Session | Clone):
+            machine.closed()
+        if machine is not None:
+            self._ended(stream, machine)
+
+    def committed(self, envelopes: Iterable[Envelope]) -> None:
+        """A local write is on stable storage: tell every peer."""
+        items = list(envelopes)
+        for peer in self._partners.connected():
+            for item in items:
+                self._tell(peer, item)
+
+    def tick(self) -> None:
+        """Time has passed: end what is overdue, ack what is due, sync with whom is wanted."""
+        for stream, machine in list(self._machines.items()):
+            if isinstance(machine, Session | Clone):
+                machine.tick()
+                if machine.is_over:
+                    self._ended(stream, machine)
+        now_ms = self._clock.now_ms()
+        for stream in [
+            s for s, asked_ms in self._asked_ms.items() if now_ms >= asked_ms + self._options.idle_ms
+        ]:
+            self._ended(stream, self._machines[stream])
+        self._partners.tick(now_ms)
+        due_ms = self.acker.due_ms
+        if due_ms is not None and now_ms >= due_ms:
+            self._ack(self.acker.take_ack())
+        if now_ms >= self.acker.attest_due_ms:
+            self._ack(self.acker.take_attestation())
+        self._start_wanted()
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `tick` next has something to do."""
+        dues = [self.acker.attest_due_ms, self._partners.deadline_ms]
+        dues += [asked_ms + self._options.idle_ms for asked_ms in self._asked_ms.values()]
+        if self.acker.due_ms is not None:
+            dues.append(self.acker.due_ms)
+        timed = [machine for machine in self._machines.values() if isinstance(machine, Session | Clone)]
+        dues += [machine.deadline_ms for machine in timed if machine.deadline_ms is not None]
+        return min(dues)
+
+    def take_outbox(self, limit: int) -> list[Sending]:
+        """Messages for peers, in order a peer; those left are kept."""
+        taken = self._outbox.take(limit)
+        self.counts.messages += len(taken)
+        self.counts.bytes += sum(len(sending.data) for sending in taken)
+        return taken
+
+    # What the program asks for.
+
+    def clone_from(self, peer: bytes) -> Clone:
+        """Take in the log of a connected peer, from where the last clone ended."""
+        position = self.positions.get(peer, START)
+        clone = Clone(self.stock, self._clock, server=peer, options=self._options, position=position)
+        self._open(peer, clone, clone.open())
+        return clone
+
+    def join(self, invite: Invite) -> None:
+        """Use an invite, over a connection to the inviter; `joined` tells how it ended. Then clone."""
+        self.roster.admit(invite.inviter)
+        self._partners.came(invite.inviter)
+        self._open(invite.inviter, invite, [invite.join(self._key)])
+
+    def attest(self) -> None:
+        """Say now that everything here was seen, if enough time has passed since the last time."""
+        self._ack(self.acker.take_attestation())
+
+    def peers_wanted(self) -> list[bytes]:
+        """Peers worth a connection: authors of what is missing first, then whoever is behind."""
+        authors = dict.fromkeys(missing.author for missing in self.stock.store.missing())
+        keys = [*authors, *self._partners.wanted()]
+        return [
+            key for key in dict.fromkeys(keys) if key not in self._partners and self.roster.may_connect(key)
+        ]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is under way, wanted or waiting to be sent."""
+        wanted = any(peer in self._partners for peer in self._partners.wanted())
+        return not (self._machines or wanted or len(self._outbox) or self.acker.due_ms is not None)
+
+    # Gossip.
+
+    def _tell(self, peer: bytes, item: Envelope) -> None:
+        if not self._outbox.has_room(peer):
+            self.counts.gossip_dropped += 1
+            self._partners.want(peer)
+            return
+        self.counts.gossip_sent += 1
+        self._outbox.send(Stream(peer, mine=True, number=GOSSIP), [Gossip(item)])
+
+    def _heard(self, peer: bytes, item: Envelope) -> None:
+        try:
+            author = decode_intention(item.body).author
+        except Corrupt:
+            self.counts.gossip_refused += 1
+            return
+        if not self.roster.may_gossip(author):
+            self.counts.gossip_refused += 1
+            return
+        report = self.stock.ingest([item])
+        if any(result.outcome is Outcome.REFUSED for result in report.results):
+            self.counts.gossip_refused += 1
+        elif report.witnessed:
+            self.counts.gossip_taken += 1
+        self._close_gaps(peer, report)
+
+    def _close_gaps(self, peer: bytes, report: Report) -> None:
+        """Walk back along the author's chain; for a missing condition the author is unknown, so sync."""
+        for missing in report.missing:
+            if missing.link is not Link.PREV or self._is_syncing(peer):
+                self._partners.want(peer)
+            elif not any(
+                isinstance(m, ChainWalk) and m.target == missing.hash for m in self._machines.values()
+            ):
+                self._walk(peer, missing)
+
+    def _walk(self, peer: bytes, missing: MissingDep) -> None:
+        walk = ChainWalk(self.stock, target=missing.hash, since=missing.since, author=missing.author)
+        if walk.walk is Walk.FAILED:
+            self._partners.want(peer)
+            return
+        self.counts.walks += 1
+        self._open(peer, walk, [walk.request()])
+
+    def _ack(self, parents: Sequence[bytes]) -> None:
+        if parents:
+            self.counts.acks += 1
+            self.committed(self.stock.store.submit(self._key, b"", parents).envelopes)
+
+    # Streams.
+
+    def _open(
+        self, peer: bytes, machine: Session | Clone | ChainWalk | Invite, messages: Sequence[Message]
+    ) -> None:  # fmt: skip
+        self._numbers += 1
+        stream = Stream(peer, mine=True, number=self._numbers)
+        self._machines[stream] = machine
+        if isinstance(machine, ChainWalk | Invite):
+            self._asked_ms[stream] = self._clock.now_ms()
+        self._outbox.send(stream, messages)
+
+    def _serve(self, stream: Stream, message: Message) -> None:
+        """The first message of a stream that the peer opened says what it is for."""
+        if isinstance(message, Hello):
+            session = self._session(initiator=False)
+            self._machines[stream] = session
+            self._advance(stream, session, message)
+        elif isinstance(message, ChainRequest):
+            self._outbox.send(stream, [serve_chain(self.stock, message)])
+        elif isinstance(message, BootstrapRequest):
+            self._outbox.feed(stream, serve_bootstrap(self.stock, message))
+        elif isinstance(message, Join):
+            self._let_in(stream, message)
+        elif not isinstance(message, Refusal):
+            self._break(stream, f"{type(message).__name__} opens nothing")
+
+    def _advance(
+        self, stream: Stream, machine: Session | Clone | ChainWalk | Invite, message: Message
+    ) -> None:  # fmt: skip
+        if isinstance(machine, Session | Clone):
+            self._outbox.send(stream, machine.receive(message), ends=machine.is_over)
+            over = machine.is_over
+        elif isinstance(machine, ChainWalk):
+            following = machine.receive(message) if isinstance(message, ChainReply) else None
+            self._outbox.send(stream, [] if following is None else [following])
+            self._asked_ms[stream] = self._clock.now_ms()
+            over = following is None
+        else:
+            self.joined[machine.inviter] = (
+                isinstance(message, Welcome) and message.store_id == machine.store_id
+            )
+            over = True
+        if over:
+            self._ended(stream, machine)
+
+    def _let_in(self, stream: Stream, join: Join) -> None:
+        try:
+            if join.node != stream.peer:
+                raise Rejected(Code.FORBIDDEN, "the key of the Join is not that of the connection")
+            self.roster.redeem(join)
+        except Rejected as error:
+            self._break(stream, error.message)
+            return
+        self._partners.came(stream.peer)
+        self._outbox.send(stream, [Welcome(self.stock.store_id)], ends=True)
+
+    def _is_joining(self, stream: Stream, message: Message) -> bool:
+        return isinstance(message, Join) and not stream.mine
+
+    def _break(self, stream: Stream, reason: str) -> None:
+        self.counts.refused += 1
+        if stream.number == GOSSIP:
+            return
+        self._outbox.send(stream, [Refusal(reason)], ends=True)
+        machine = self._machines.get(stream)
+        if isinstance(machine, Session):
+            machine.refuse(reason)
+        elif isinstance(machine, Clone):
+            machine.closed()
+        if machine is not None:
+            self._ended(stream, machine)
+
+    def _ended(self, stream: Stream, machine: Session | Clone | ChainWalk | Invite) -> None:
+        del self._machines[stream]
+        self._asked_ms.pop(stream, None)
+        if isinstance(machine, Session):
+            self._synced(stream, machine)
+        elif isinstance(machine, Clone):
+            self.positions[stream.peer] = machine.position
+        elif isinstance(machine, ChainWalk) and machine.walk is not Walk.CLOSED:
+            self._partners.want(stream.peer)
+        elif isinstance(machine, Invite):
+            self.joined.setdefault(machine.inviter, False)
+
+    # Syncing.
+
+    def _is_syncing(self, peer: bytes) -> bool:
+        return any(
+            stream.peer == peer and isinstance(machine, Session) for stream, machine in self._machines.items()
+        )
+
+    def _start_wanted(self) -> None:
+        """One session a peer at a time."""
+        for peer in self._partners.ready(self._clock.now_ms()):
+            if not self._is_syncing(peer):
+                self._partners.started(peer)
+                self.counts.sessions += 1
+                session = self._session(initiator=True)
+                self._open(peer, session, session.open())
+
+    def _session(self, *, initiator: bool) -> Session:
+        return Session(
+            self.stock, self._clock, initiator=initiator, scheme=self._scheme, options=self._options
+        )
+
+    def _synced(self, stream: Stream, session: Session) -> None:
+        self.counts.rounds += session.tally.rounds
+        self.counts.fetched += session.tally.taken
+        if session.phase is Phase.FINISHED:
+            self.counts.finished += 1
+            self._partners.synced(stream.peer)
+            if session.left:
+                self._partners.want(stream.peer)
+            return
+        self.counts.failed += 1
+        if stream.mine and session.phase not in (Phase.NEEDS_SNAPSHOT, Phase.PEER_NEEDS_SNAPSHOT):
+            # With the same peer again, later; with the others now, for what it had may be there too.
+            self._partners.postpone(stream.peer, self._clock.now_ms())
+            if self.stock.store.missing():
+                self._partners.want_all()

@@ -1,0 +1,68 @@
+"""The heads of a key: its writes that no other write of the key is known to follow (replication 5.5).
+
+Concurrent writes all stay; none is lost. Which one a read shows is computed anew from all heads whenever they or the
+time change: the greatest effective HLC, then author key, then hash. The order in which writes were applied plays no
+part (8.7), and a head keeps what a read needs, so that nothing has to be looked up in a log that may have been pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from topics.weaver.graph import Graph, Node
+from topics.weaver.hlc import HLC
+
+
+class Head(NamedTuple):
+    """A write of a key: `hlc` as it was signed, `value` None for a delete. Sorted by hash, heads have one order."""
+
+    hash: bytes
+    hlc: HLC
+    author: bytes
+    value: bytes | None
+
+
+Heads: TypeAlias = tuple[Head, ...]
+
+
+class Reading(NamedTuple):
+    """What a read of a key gives. `heads` has the winner first. A missing key has no heads; a deleted one has."""
+
+    exists: bool
+    value: bytes | None
+    tombstone: bool
+    conflicted: bool
+    heads: Heads
+
+
+MISSING: Final = Reading(exists=False, value=None, tombstone=False, conflicted=False, heads=())
+
+
+def after_write(heads: Heads, node: Node, value: bytes | None, graph: Graph) -> Heads:
+    """The heads of a key once `node` wrote it. Nodes come in an order where parents are before children, so none of
+    the heads is above the new one's descendants; what is below it goes.
+    """
+    kept = [head for head in heads if not graph.is_ancestor(graph.nodes[head.hash], node)]
+    return tuple(sorted([*kept, Head(node.hash, node.hlc, node.author, value)]))
+
+
+def winner(heads: Heads, eff: Callable[[Head], HLC]) -> Head:
+    """The head that reads show."""
+    assert heads
+    return heads[0] if len(heads) == 1 else max(heads, key=lambda head: (eff(head), head.author, head.hash))
+
+
+def reading(heads: Heads, eff: Callable[[Head], HLC]) -> Reading:
+    """All of it, for `inspect`; `get` takes the value."""
+    if not heads:
+        return MISSING
+    ordered = tuple(sorted(heads, key=lambda head: (eff(head), head.author, head.hash), reverse=True))
+    value = ordered[0].value
+    return Reading(
+        exists=value is not None,
+        value=value,
+        tombstone=value is None,
+        conflicted=len(heads) > 1,
+        heads=ordered,
+    )

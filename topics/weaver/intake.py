@@ -1,0 +1,145 @@
+"""From accepted to witnessed: one batch on its way through the floating buffer (replication 5.2).
+
+The batch is staged here in memory, as items of the journal to be; the store writes them in one atomic write. Whatever
+can be witnessed is, the smallest `(HLC, author, hash)` first, so that nodes handed the same batch write the same log.
+A heap of what is ready and an index of who waits for whom take the place of passes over the buffer: the end is the
+same, and an arrival costs what it sets free.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from topics.kernel.errors import Rejected, invalid
+from topics.weaver.envelope import Accepted
+from topics.weaver.equivocation import Proof
+from topics.weaver.floating import Floating
+from topics.weaver.graph import Graph, Node
+from topics.weaver.hlc import HLC
+from topics.weaver.intention import ZERO_HASH
+from topics.weaver.item import Kind, Received, pack
+from topics.weaver.report import Outcome, Result
+
+
+class Intake:
+    """One batch. `witnessed`, `proofs`, `dropped` and `items` tell what it did."""
+
+    __slots__ = (
+        "_evidence", "_floating", "_graph", "_received_ms", "_settled", "_strict", "dropped", "items", "proofs",
+        "witnessed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        graph: Graph,
+        floating: Floating,
+        evidence: dict[bytes, Proof],
+        *,
+        received_ms: int,
+        strict: bool,
+    ) -> None:
+        self._graph = graph
+        self._floating = floating
+        self._evidence = evidence
+        self._received_ms = received_ms
+        self._strict = strict
+        self._settled: dict[bytes, Result] = {}
+        self.items: list[bytes] = []
+        self.witnessed: list[Node] = []
+        self.proofs: list[Proof] = []
+        self.dropped: list[bytes] = []
+
+    def take(self, batch: list[Accepted]) -> dict[bytes, Result]:
+        """Witness what can be, let the rest float; how each of the batch ended."""
+        ready: list[tuple[HLC, bytes, bytes, Accepted]] = []
+        for accepted in batch:
+            if self._is_known(accepted.hash):
+                self._settled.setdefault(accepted.hash, Result(Outcome.KNOWN, accepted.hash))
+                continue
+            envelope = accepted.envelope.encode()
+            self.items.append(Received(self._received_ms, accepted.linked, envelope).encode())
+            self._settled[accepted.hash] = Result(Outcome.FLOATING, accepted.hash)
+            missing = self._missing(accepted)
+            if missing:
+                self._floating.add(accepted, missing, self._received_ms)
+            else:
+                _push(ready, accepted)
+        while ready:
+            self._admit(heappop(ready)[-1], ready)
+        for accepted in batch:
+            self._make_room(accepted.intention.author)
+        return self._settled
+
+    def forget_overdue(self) -> None:
+        """Let go what has waited longer than its age."""
+        for name in self._floating.overdue(self._received_ms):
+            self._drop(name)
+
+    def _is_known(self, name: bytes) -> bool:
+        # One of this batch that is ready is neither witnessed nor floating yet.
+        return (
+            name in self._graph or name in self._floating or name in self._evidence or name in self._settled
+        )
+
+    def _missing(self, accepted: Accepted) -> list[bytes]:
+        intention = accepted.intention
+        named = (intention.store_prev, *intention.condition)
+        return [name for name in named if name != ZERO_HASH and name not in self._graph]
+
+    def _admit(self, accepted: Accepted, ready: list[tuple[HLC, bytes, bytes, Accepted]]) -> None:
+        """Everything it names is witnessed: witness it, unless it follows somebody else's chain."""
+        refusal = self._wrong_chain(accepted)
+        if refusal is not None:
+            self._settle(accepted.hash, Outcome.REFUSED, refusal)
+            self._let_go(accepted.hash)
+            return
+        sibling = self._graph.sibling_of(accepted)
+        if sibling is not None:
+            self._accuse(sibling, accepted)
+            if self._strict:
+                self.items.append(pack(Kind.EVIDENCE, accepted.hash))
+                self._settle(accepted.hash, Outcome.EVIDENCE)
+                return
+        self.witnessed.append(self._graph.add(accepted))
+        self._settle(accepted.hash, Outcome.WITNESSED)
+        for float_ in self._floating.arrived(accepted.hash):
+            _push(ready, float_.accepted)
+
+    def _wrong_chain(self, accepted: Accepted) -> Rejected | None:
+        intention = accepted.intention
+        if intention.store_prev == ZERO_HASH:
+            return None
+        owner = self._graph.nodes[intention.store_prev].author
+        if owner == intention.author:
+            return None
+        text = f"{intention.store_prev.hex()} is {owner.hex()}'s, not author {intention.author.hex()}'s"
+        return invalid("store_prev", text)
+
+    def _accuse(self, sibling: Node, accepted: Accepted) -> None:
+        intention = accepted.intention
+        proof = Proof(intention.author, intention.store_prev, sibling.envelope, accepted.envelope)
+        self.proofs.append(proof)
+        if self._strict:
+            self._evidence[accepted.hash] = proof
+
+    def _make_room(self, author: bytes) -> None:
+        while (name := self._floating.crowded_out(author)) is not None:
+            self._settle(name, Outcome.CROWDED)
+            self._drop(name)
+
+    def _drop(self, name: bytes) -> None:
+        self._floating.remove(name)
+        self._let_go(name)
+
+    def _let_go(self, name: bytes) -> None:
+        self.dropped.append(name)
+        self.items.append(pack(Kind.DROPPED, name))
+
+    def _settle(self, name: bytes, outcome: Outcome, error: Rejected | None = None) -> None:
+        if name in self._settled:
+            self._settled[name] = Result(outcome, name, error)
+
+
+def _push(ready: list[tuple[HLC, bytes, bytes, Accepted]], accepted: Accepted) -> None:
+    intention = accepted.intention
+    heappush(ready, (intention.hlc, intention.author, accepted.hash, accepted))

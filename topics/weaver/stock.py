@@ -1,0 +1,143 @@
+"""What a node has to offer to others: an `IntentionStore` as the exchange sees it (replication 5.8).
+
+Only witnessed intentions behind the frontier are counted, compared and listed; floating ones are the store's own
+business. The hashes in order are a derived table: they are made from the graph and catch up with it whenever they are
+asked for, so no write has to think of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from topics.kernel.errors import TopicsError
+from topics.weaver.envelope import Envelope
+from topics.weaver.frontier import NO_FRONTIER, Frontier
+from topics.weaver.graph import Graph, Node
+from topics.weaver.intention import verify
+from topics.weaver.limits import BOOTSTRAP_BATCH
+from topics.weaver.ranges import FULL, Fold, HashSet, Range
+from topics.weaver.reconcile import HashView
+from topics.weaver.report import Outcome, Report
+from topics.weaver.store import IntentionStore
+from topics.weaver.witness import Witness
+
+
+class Witnessed:
+    """A `HashView` of a graph without the nodes in `settled`. New nodes enter when it is next asked."""
+
+    __slots__ = ("_graph", "_hashes", "_reached", "_settled")
+
+    def __init__(self, graph: Graph, settled: frozenset[bytes]) -> None:
+        self._graph = graph
+        self._settled = settled
+        self._reached = len(graph.order)
+        self._hashes = HashSet(node.hash for node in graph.order if node.hash not in settled)
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._graph  # what is settled is here too, and not lacked
+
+    def fold(self, over: Range = FULL) -> Fold:
+        return self._caught_up().fold(over)
+
+    def listing(self, over: Range, limit: int) -> list[bytes]:
+        return self._caught_up().listing(over, limit)
+
+    def seq_of(self, name: bytes) -> int:
+        return self._graph.nodes[name].seq
+
+    def _caught_up(self) -> HashSet:
+        # What is witnessed after a frontier was drawn lies behind it.
+        for node in self._graph.order[self._reached :]:
+            self._hashes.add(node.hash)
+        self._reached = len(self._graph.order)
+        return self._hashes
+
+
+class Stock:
+    """One store, for all sessions of a node."""
+
+    __slots__ = ("_fast", "_view", "_view_of", "frontier", "store")
+
+    def __init__(self, store: IntentionStore, *, fast: bool = False) -> None:
+        self.store: Final = store
+        self._fast = fast  # trust a chain by its newest signature (replication 5.7)
+        self.frontier = NO_FRONTIER
+        self._view_of = self.frontier
+        self._view = Witnessed(store.graph, frozenset())
+
+    @property
+    def store_id(self) -> bytes:
+        return self.store.store_id
+
+    @property
+    def head_seq(self) -> int:
+        """The number of the last witness record."""
+        return len(self.store)
+
+    def behind(self, frontier: Frontier) -> HashView | None:
+        """The hashes behind this node's frontier and that one; None if that one is of a history unknown here."""
+        if self._view_of != self.frontier:
+            self._view_of = self.frontier
+            settled = below(self.store.graph, self._view_of)
+            assert settled is not None, "a node knows its own frontier"
+            self._view = Witnessed(self.store.graph, settled)
+        if frontier == self._view_of:
+            return self._view
+        theirs = below(self.store.graph, frontier)
+        own = below(self.store.graph, self._view_of)
+        if theirs is None or own is None:
+            return None
+        return Witnessed(self.store.graph, own | theirs)
+
+    def knows(self, name: bytes) -> bool:
+        """Whether it is here, witnessed, pruned or floating: then it need not be fetched."""
+        return name in self.store or name in self.store.floating
+
+    def envelopes(self, names: Sequence[bytes]) -> list[Envelope]:
+        """Those of them that are witnessed, not pruned, and that another node could accept by itself."""
+        found = [self.store.graph.nodes.get(name) for name in names]
+        return [node.envelope for node in found if node is not None and _can_travel(node)]
+
+    def ingest(self, envelopes: Sequence[Envelope]) -> Report:
+        """Take them in; invalid ones are refused one by one."""
+        return self.store.ingest(envelopes)
+
+    def ingest_chain(self, newest_first: Sequence[Envelope]) -> str | None:
+        """Take a stretch of one author's chain; why it was refused, if it was."""
+        oldest_first = list(reversed(newest_first))
+        try:
+            report = (
+                self.store.ingest_segment(oldest_first) if self._fast else self.store.ingest(oldest_first)
+            )
+        except TopicsError as error:
+            return error.message
+        refused = [result for result in report.results if result.outcome is Outcome.REFUSED]
+        return str(refused[0].error) if refused else None
+
+    def stretch(self, seq: int) -> list[tuple[Witness, Node]]:
+        """A batch of the witness log from record `seq` on, and what the records are about."""
+        records = self.store.records(seq, BOOTSTRAP_BATCH)
+        return [(record, self.store.graph.nodes[record.intention]) for record in records]
+
+
+def below(graph: Graph, frontier: Frontier) -> frozenset[bytes] | None:
+    """The hashes at or below a frontier; None if one of its tips is unknown. Iterative; each node is visited once."""
+    tips = [graph.nodes.get(tip) for _, tip in frontier.tips]
+    waiting = [node for node in tips if node is not None]
+    if len(waiting) < len(tips):
+        return None
+    found = {node.hash for node in waiting}
+    while waiting:
+        for parent in waiting.pop().parents:
+            if parent.hash not in found:
+                found.add(parent.hash)
+                waiting.append(parent)
+    return frozenset(found)
+
+
+def _can_travel(node: Node) -> bool:
+    """Not pruned; and if a link stood for its signature, that signature is good all the same."""
+    if not node.envelope.body:
+        return False
+    return not node.linked or verify(node.envelope.body, node.envelope.signature)
