@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from topics.codec.control import CheckpointMark
-from topics.engine.batch import Entry
+from topics.engine.batch import step
 from topics.engine.commands import Checkpointed
 from topics.engine.image import StateImage
 from topics.engine.lane import Lane
@@ -185,8 +185,8 @@ def propose_checkpointed(state: EngineState, ticket: Ticket) -> None:
     state.check_writable(lane.shard, lane)
     control, chunk = frame_control(mark, topic_id=lane.topic_id, ts=state.time.high_ms)
     state.check_space(lane.shard, len(chunk), keep_reserve=False)
-    entry = Entry(lane, [control], [chunk], frames=1, staged=False, must_sync=False, ticket=ticket)
-    entry.reply = lambda: Absorbed(mark=mark)
+    entry = step(lane, [control], [chunk], staged=False, must_sync=False, ticket=ticket)
+    entry.on_reply = lambda: Absorbed(mark=mark)
     state.enqueue(lane.shard, entry)
 
 

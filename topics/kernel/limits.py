@@ -28,6 +28,7 @@ SCAN_SLICE_SEQS: Final = 8192
 READ_LIMIT_DEFAULT: Final = 256
 READ_NODES_MAX: Final = 64
 FLOOR_STALENESS_MS: Final = 1000
+REPLANS_MAX: Final = 3  # of a read whose files a checkpoint took away meanwhile
 EXTENT_GAP_MAX: Final = 4 * KIB
 
 # Heads that survive a crash (storage 3).

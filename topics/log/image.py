@@ -83,9 +83,7 @@ def take_image(topic: Topic) -> TopicImage:
             (key, r.expires_at, r.digest, r.count, r.first_seq, list(r.duplicates))
             for key, r in ([] if ephemeral else topic.results.items())
         ],
-        dedup_ids=[
-            (dedup_id, *found) for dedup_id, found in ([] if ephemeral else topic.dedup_ids.items())
-        ],
+        dedup_ids=[(dedup_id, *found) for dedup_id, found in ([] if ephemeral else topic.dedup_ids.items())],
         stored_seq=topic.segments.stored_seq,
         segments=list(topic.segments),
         dead=[] if ephemeral else _dead_ranges(index, behind),

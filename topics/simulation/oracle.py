@@ -138,7 +138,13 @@ def _difference(
     return ""
 
 
-_LOGGED = ("id", "name", "epoch", "config", "ceiling")  # what the log says of an ephemeral topic; a snapshot knows more
+_LOGGED = (
+    "id",
+    "name",
+    "epoch",
+    "config",
+    "ceiling",
+)  # what the log says of an ephemeral topic; a snapshot knows more
 
 
 def difference(want: Facts, topic: Facts) -> str:

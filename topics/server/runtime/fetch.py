@@ -14,6 +14,7 @@ from topics.engine.engine import Engine
 from topics.host.compress import decompress_fitting
 from topics.host.layout import path_of
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import REPLANS_MAX
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
 from topics.server.runtime.thread import Threads
@@ -84,6 +85,7 @@ class Fetcher:
 
     async def _page(self, engine: Engine, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
         """Decompressed it may be over its budget; then it is made shorter."""
+        replans = 0
         while True:
             plan = engine.plan_diff(query)
             room.reserve(sum(extent.size for extent in plan.extents))
@@ -95,6 +97,13 @@ class Fetcher:
                 views = assemble(plan, buffers)
             except Corrupt as damage:
                 raise damaged(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
+            except (
+                FileNotFoundError
+            ) as gone:  # a checkpoint has moved what was planned; the next plan knows where
+                replans += 1
+                if replans > REPLANS_MAX:
+                    raise damaged(plan, None, str(gone)) from gone
+                continue
             except OSError as error:
                 raise damaged(plan, None, str(error)) from error
             if form.include_data:  # what is compressed becomes larger, up to the budget
