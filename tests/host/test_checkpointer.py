@@ -142,7 +142,7 @@ def test_what_a_crash_left_behind_the_marked_bytes_is_overwritten_and_cut():
 def test_a_damaged_snapshot_falls_back_on_the_one_before_it_and_loses_nothing():
     scene = scene_with()
     for number in range(5):
-        scene.put("t", *[b'"%d-%d"' % (number, i) for i in range(6)], *[b'"' + b"x" * 400 + b'"'] * 3)
+        scene.put("t", *[b'"%d-%d"' % (number, i) for i in range(6)], *[b'"' + b"x" * 400 + b'"'] * 16)
         scene.create("u", durability="fsync", cap_records=4)
         scene.put("u", *[b"%d" % i for i in range(9)])
         scene.sync()

@@ -6,8 +6,8 @@ import threading
 from typing import Final
 
 from topics.embed.driver import LocalEngine
-from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait
-from topics.kernel.errors import Corrupt, Fatal, Rejected, TopicsError
+from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait, disk_full
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 
 LOOK_S: Final = 1.0
 
@@ -50,6 +50,8 @@ class Compactor:
             try:
                 self._round()
             except (OSError, Corrupt, Fatal) as error:
+                if disk_full(error):
+                    raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
                 self.failed = error
                 raise Fatal(f"a checkpoint failed: {error}") from error
 

@@ -89,6 +89,7 @@ class World:
                 bytes_max=self.random.choice((2000, 65_536)),
                 age_ms=60_000,
             ),
+            checkpoint_wal_bytes=self.random.choice((1000, 20_000)),
         )
         self.workload = Workload(self.random)
         self.opened: Opened | None = None

@@ -9,8 +9,8 @@ from typing import Final
 import trio
 
 from topics.engine.commands import Command
-from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait
-from topics.kernel.errors import Corrupt, Fatal, Rejected
+from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait, disk_full
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
 
@@ -70,6 +70,8 @@ class Compactor:
             try:
                 await self._round()
             except (OSError, Corrupt, Fatal) as error:
+                if disk_full(error):
+                    raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
                 self.failed = error
                 raise Fatal(f"a checkpoint failed: {error}") from error
             self.last_s = time.monotonic() - started
