@@ -9,7 +9,7 @@ A topic gives one piece a plan, so that what comes next is decided when the mark
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -65,11 +65,6 @@ class Piece:
         """Bytes of data it appends."""
         return self.mark.size - self.at
 
-    @property
-    def is_full(self) -> bool:
-        """True if it is as much as a piece or a segment takes, so that more of its topic may be left."""
-        return self.mark.sealed or (self.slots is not None and len(self.slots) == PIECE_RECORDS_MAX)
-
 
 class Checkpoints:
     """The engine's side of checkpoints."""
@@ -78,13 +73,19 @@ class Checkpoints:
         self._state = state
         self._rules = rules
 
-    def plan(self, bytes_max: int = PLAN_BYTES_MAX) -> list[Piece]:
-        """What to copy next, at most one piece a topic; empty when everything durable is in segments."""
+    def goals(self) -> dict[int, int]:
+        """The last durable seq of each topic id now: a round ends there, however much is written meanwhile."""
+        return {
+            lane.topic_id: lane.durable_seq for lane in self._state.lanes.values() if lane.topic is not None
+        }
+
+    def plan(self, goals: Mapping[int, int], bytes_max: int = PLAN_BYTES_MAX) -> list[Piece]:
+        """What to copy next, at most one piece a topic; empty when everything up to the goals is in segments."""
         now_ms = self._state.time.read()
         pieces: list[Piece] = []
         size = 0
         for lane in self._state.lanes.values():
-            piece = self._piece(lane, now_ms)
+            piece = self._piece(lane, min(lane.durable_seq, goals.get(lane.topic_id, 0)), now_ms)
             if piece is not None:
                 pieces.append(piece)
                 size += piece.size
@@ -113,7 +114,7 @@ class Checkpoints:
 
     # One topic.
 
-    def _piece(self, lane: Lane, now_ms: int) -> Piece | None:
+    def _piece(self, lane: Lane, goal: int, now_ms: int) -> Piece | None:
         topic = lane.topic
         if topic is None or topic.config.durability is Durability.EPHEMERAL:
             return None
@@ -123,28 +124,26 @@ class Checkpoints:
         first = max(topic.segments.stored_seq + 1, index.base_seq)
         if (lost := index.lost.at(first)) is not None:
             first = lost.last + 1
-        if active is not None and self._is_done(active, first, lane.durable_seq, now_ms):
+        if active is not None and self._is_done(active, first, goal, now_ms):
             return _sealing(topic, active)
-        if first > lane.durable_seq:
-            return None
-        return self._appending(topic, active, first, lane.durable_seq)
+        return self._appending(topic, active, first, goal) if first <= goal else None
 
-    def _is_done(self, active: Segment, first: int, durable_seq: int, now_ms: int) -> bool:
+    def _is_done(self, active: Segment, first: int, goal: int, now_ms: int) -> bool:
         """Nothing more goes into it: it is full or old, or the next record does not follow its last."""
         rules = self._rules
         return (
             active.count >= rules.records_max
             or active.size >= rules.bytes_max
             or bool(rules.age_ms and now_ms - active.since >= rules.age_ms)
-            or (first <= durable_seq and active.last + 1 != first)
+            or (first <= goal and active.last + 1 != first)
         )
 
-    def _appending(self, topic: Topic, active: Segment | None, first: int, durable_seq: int) -> Piece:
+    def _appending(self, topic: Topic, active: Segment | None, first: int, goal: int) -> Piece:
         index, rules = topic.index, self._rules
         before, at = (active.count, active.size) if active is not None else (0, 0)
         lost = index.lost.next_from(first)
         last = min(
-            durable_seq if lost is None else min(durable_seq, lost.first - 1),
+            goal if lost is None else min(goal, lost.first - 1),
             first + min(rules.records_max - before, PIECE_RECORDS_MAX) - 1,
         )
         start, stop = index.position(first), index.position(last + 1)

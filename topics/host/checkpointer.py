@@ -1,6 +1,6 @@
 """One round of a checkpoint, as steps that a driver carries out (storage 5).
 
-    copy records that are durable into segments, sync, log the mark    (again, until little is left)
+    copy records that are durable into segments, sync, log the mark    (until all that was durable at first is)
     cut: the state as a value, when nothing is in flight               (at most one sync of pause)
     sync the log up to the cut; keep the snapshot, durably
     remove what neither of the two kept snapshots needs: old snapshots, WAL files, segments
@@ -30,7 +30,6 @@ from topics.host.writer import ShardWriter
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 
-PLANS_MAX: Final = 10_000
 _TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col)", re.ASCII)
 
@@ -117,13 +116,11 @@ class Checkpointer:
     # Steps.
 
     def _absorb(self) -> Generator[Step, None, None]:
-        for _ in range(PLANS_MAX):
-            pieces = self.engine.checkpoints.plan()
+        goals = self.engine.checkpoints.goals()
+        while pieces := self.engine.checkpoints.plan(goals):
             for piece in pieces:
                 yield Blocking(partial(append_piece, self.disk, piece))
                 yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
-            if not any(piece.is_full for piece in pieces):
-                return  # what has come meanwhile is for the next round
 
     def _cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
         checkpoints = self.engine.checkpoints
