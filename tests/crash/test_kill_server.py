@@ -64,12 +64,12 @@ def test_kill_9_right_behind_a_checkpoint_loses_nothing_acknowledged(tmp_path):
             50,
             event="checkpoint.taken",
             TOPICS_CHECKPOINT_INTERVAL_MS="1",
-            TOPICS_SEGMENT_MAX_EVENTS="40",
+            TOPICS_SEGMENT_MAX_EVENTS="400",
         )
         check(path, acknowledged)
 
     assert len(list((path / "meta").iterdir())) == 2
-    assert len(list((path / "topics" / f"{1:016x}").glob("*.data"))) > 3
+    assert len(list((path / "topics" / f"{1:016x}").glob("*.data"))) > 1
 
 
 @pytest.mark.slow
