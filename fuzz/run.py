@@ -38,8 +38,12 @@ ROUNDS = {
     "segment_idx": 60_000,
     "segment_columns": 60_000,
     "snapshot": 60_000,
+    "weaver_message": 60_000,
+    "intention": 60_000,
+    "weaver_snapshot": 20_000,
 }
 FULL_FACTOR = 20
+CANARIES = ("canary", "weaver_canary")
 CANARY_ROUNDS = 20_000
 SECONDS_MAX = 2.0  # an input that takes longer hangs
 INPUT_MAX = 1 << 16
@@ -90,7 +94,7 @@ def main() -> int:
     if verb == "smoke":
         return campaign(list(ROUNDS), 1)
     if verb == "canary":
-        return campaign(["canary"], 1)
+        return min(campaign([name], 1) for name in CANARIES)
     if verb == "full":
         return guided() if importlib.util.find_spec("atheris") else campaign(list(ROUNDS), FULL_FACTOR)
     print("usage: fuzz/run.py smoke|canary|full", file=sys.stderr)

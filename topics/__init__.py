@@ -15,8 +15,8 @@ Public names are imported when first used, so that `import topics` costs next to
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as `typing` has it, whose import is most of what `import topics` would cost
 if TYPE_CHECKING:
     from msgspec import Raw
 
@@ -70,7 +70,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _WHERE.get(name)
     if module is None:
         raise AttributeError(f"module 'topics' has no attribute {name!r}")

@@ -10,7 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ci.benchmarks import commit, cpu, delivery, floors, machine, paging, recovery, serving, startup
+from ci.benchmarks import (
+    commit,
+    cpu,
+    delivery,
+    floors,
+    kv_merge,
+    machine,
+    paging,
+    recovery,
+    serving,
+    startup,
+    weaver_rebuild,
+    weaver_sync,
+)
 from ci.benchmarks.figure import Figure, Setting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +41,9 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b5": serving.synced_singles,
     "b6": paging.figures,
     "b7": delivery.figures,
+    "kv_merge": kv_merge.figures,
+    "weaver_rebuild": weaver_rebuild.figures,
+    "weaver_sync": weaver_sync.figures,
 }
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 

@@ -25,7 +25,10 @@ EXPECTED = {
     "b10": "B10 SIGKILL to /v0/ready, topics serve",
     "b14": "B14 topics serve",
     "cpu": "cpu: append, batch 100",
+    "kv_merge": "kv_merge: 1000 keys × 10 kinds",
     "floors": "floor: pwrite+fdatasync of 256 B, p50",
+    "weaver_rebuild": "weaver_rebuild: rebuilt",
+    "weaver_sync": "weaver_sync: bytes of a session",
 }
 
 

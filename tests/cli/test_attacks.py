@@ -134,11 +134,19 @@ def test_a_missing_choice_is_told_in_words(call: Call) -> None:
     assert "\\" not in refused(call("completion"))
 
 
+def test_hardly_anything_is_imported_before_ctrl_c_is_looked_after() -> None:
+    """Until then it is a traceback. The interpreter's own beginning nobody can help."""
+    script = "import sys; before = set(sys.modules); import topics.cli.early; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert not {"typing", "re", "contextlib", "threading", "click"} & set(done.stdout.split())
+
+
 def test_ctrl_c_while_modules_are_imported_ends_without_a_word() -> None:
     script = (
         "import os, signal, sys\n"
-        "from topics.cli.early import guarded\n"
-        "with guarded():\n"
+        "from topics.cli.early import Guard\n"
+        "with Guard():\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    sys.exit('still here')\n"
     )

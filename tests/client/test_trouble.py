@@ -178,7 +178,7 @@ def test_what_no_topics_server_says_is_one_line_with_the_url(said: bytes, words:
 
 def test_codes_that_only_a_newer_server_knows_are_told_by_their_status() -> None:
     with (
-        Peer(error(401, "unauthorized"), error(409, "wrong_type"), error(599, "odd")) as peer,
+        Peer(error(401, "unauthorized"), error(409, "moved_on"), error(599, "odd")) as peer,
         client(peer.url) as store,
     ):
         found = []
@@ -187,7 +187,7 @@ def test_codes_that_only_a_newer_server_knows_are_told_by_their_status() -> None
                 store.topic("t").state()
             found.append((refused.value.code.value, refused.value.detail["server_code"]))
 
-    assert found == [("forbidden", "unauthorized"), ("invalid_request", "wrong_type"), ("internal", "odd")]
+    assert found == [("forbidden", "unauthorized"), ("invalid_request", "moved_on"), ("internal", "odd")]
 
 
 @pytest.mark.parametrize("host", ["a" * 300, "x" * 60 + "." + "y" * 70, "nowhere.invalid", "a..b"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,8 @@ from topics.codec.cell import (
 )
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Corrupt, Rejected
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "cell.bin"
 
 
 def nested(depth, inner=()):
@@ -65,6 +68,19 @@ def test_the_format():
     assert encode_cell(b"\x00\xff").hex() == "0700ffff00"
     assert encode_cell((1, ())).hex() == "08048000000000000001080000"
     assert encode_cell({"b": 1, "a": None}).hex() == "090661000106620004800000000000000100"
+
+
+@pytest.mark.rule("R1.2.1")
+def test_the_golden_cell_is_read_by_every_version():
+    """Signatures and stored states rest on these bytes."""
+    cell = (
+        (None, False, True), (INT_MIN, -1, 0, 1, INT_MAX), (-math.inf, -1.5, 0.0, 5e-324, math.inf),
+        ("", "a\x00é", "\U0001f600"), (b"", b"\x00\xff"), (),
+        CellMap([(1, "int"), (1.0, "float"), (True, "bool"), ("k", CellMap([((1, ("x",)), ())]))]),
+    )  # fmt: skip
+
+    assert encode_cell(cell) == GOLDEN.read_bytes()
+    assert decode_cell(GOLDEN.read_bytes()) == cell
 
 
 @pytest.mark.rule("R1.2.2", "R13.1")
@@ -188,6 +204,8 @@ def test_a_key_holds_no_map():
     for key in (CellMap(), (CellMap(),), ((1, (CellMap([(1, 1)]),)),)):
         with pytest.raises(Rejected, match="key of a map"):
             encode_cell((_Pairs([(key, 1)]),))
+        with pytest.raises(Rejected, match="key of a map"):
+            encode_cell(CellMap([(key, 1)]))
     assert is_cell(CellMap([((1, (2,)), CellMap([(3, CellMap())]))])) is True
     with pytest.raises(Corrupt, match="key of a map"):
         decode_cell(bytes.fromhex("09 0809 00 00 01 00"))
@@ -258,6 +276,7 @@ def test_damaged_bytes_are_no_cell(data, why):
     assert isinstance(caught.value.detail["offset"], int)
 
 
+@pytest.mark.invariant("I-18")
 @given(st.binary(max_size=40))
 def test_any_bytes_are_the_encoding_of_one_cell_or_are_refused(data):
     """Nothing else is raised, and what decodes encodes to the very bytes."""

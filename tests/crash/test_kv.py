@@ -1,7 +1,7 @@
 """A database in an embedded store, struck at every disk call of edits, batches, merges, gc, compaction and opening.
 
-What an edit has returned from is there afterwards, whichever end it was; the edit that was struck is there whole or not at
-all; and opening once more finds the same bytes.
+What an edit has returned from is there afterwards, whichever end it was; the edit that was struck is there whole or
+not at all; and opening once more finds the same bytes.
 """
 
 from __future__ import annotations

@@ -41,6 +41,15 @@ def test_no_spelling_of_a_small_order_key_verifies_anything():
 
 
 @pytest.mark.rule("R13.1")
+def test_a_small_order_key_is_refused_whatever_the_commitment():
+    """Under the identity as a key, one signature with a strong R holds for every message."""
+    forged = KEYS.public + (secret_scalar(SEED) % L).to_bytes(32, "little")
+
+    assert [verify_plain(IDENTITY, message, forged) for message in (b"a", b"b")] == [True, True]
+    assert [verify(IDENTITY, message, forged) for message in (b"a", b"b")] == [False, False]
+
+
+@pytest.mark.rule("R13.1")
 def test_a_signature_with_a_small_commitment_is_refused():
     """Its maker can make it for any message without choosing a secret; the library accepts it."""
     message = b"commitment of order 1"

@@ -1,4 +1,4 @@
-"""A journal is an internal topic: durable appends, all or nothing, read from the beginning, out of everybody's reach."""
+"""A journal is an internal topic: durable appends, all or nothing, read from the start, out of reach of others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_was_appended_is_there_after_the_power_went(open_sim, disk) -> None
     disk.power_loss(Shape.NOTHING)
 
     with open_sim(machine_restarted=True) as again:
-        assert ITEMS == list(TopicJournal(again, "kv.a").read())
+        assert list(TopicJournal(again, "kv.a").read()) == ITEMS
 
 
 def test_a_journal_of_many_items_is_read_page_by_page(store: topics.Store) -> None:
@@ -53,9 +53,9 @@ def test_a_snapshot_takes_the_place_of_what_was_before_it(open_sim) -> None:
         journal.append([b"1", b"2"])
         journal.replace([b"both"])
         journal.append([b"3"])
-        assert [b"both", b"3"] == list(journal.read())
+        assert list(journal.read()) == [b"both", b"3"]
     with open_sim() as store:
-        assert [b"both", b"3"] == list(TopicJournal(store, "kv.a").read())
+        assert list(TopicJournal(store, "kv.a").read()) == [b"both", b"3"]
 
 
 def test_an_append_above_the_limits_writes_nothing(open_sim) -> None:
@@ -95,4 +95,4 @@ def test_two_journals_of_one_store_are_apart(store: topics.Store) -> None:
     first.append([b"1"])
     second.append([b"2"])
 
-    assert ([b"1"], [b"2"]) == (list(first.read()), list(second.read()))
+    assert (list(first.read()), list(second.read())) == ([b"1"], [b"2"])

@@ -34,6 +34,7 @@ by_name = pytest.mark.parametrize("name", LATTICES)
 
 
 @pytest.mark.rule("R1.1.1", "R9.1", "R9.2", "R9.3", "R9.4")
+@pytest.mark.invariant("I-14")
 @by_name
 @given(data=st.data())
 def test_p1_p2_p3_p4_any_three_values_keep_the_laws(name, data):

@@ -254,6 +254,30 @@ def test_a_revoked_key_signs_no_more_and_the_callback_hears_of_it():
     assert heard == [(42, ALICE, Fate.DROP), (42, BOB, Fate.FREEZE)]
 
 
+@pytest.mark.rule("R4.2.9")
+def test_a_frozen_slot_takes_nothing_from_the_accounts_other_keys():
+    """Alice's key is revoked and the slot frozen, so Bob's key signs no more for it; for #7 it still does."""
+    rules = authority(addresses=Accounts({42: Keys([ALICE, BOB]), 7: Keys([BOB])}))
+
+    rules.revoke(42, ALICE, Fate.FREEZE)
+
+    assert [rules.allows(42, BOB), rules.allows(7, BOB)] == [False, True]
+
+
+@pytest.mark.rule("R4.2.9")
+def test_a_revocation_drops_the_cached_answers_of_every_form():
+    """The resolver no longer names the key; what it said about "#42" before does not outlive the news about 42."""
+    accounts = Accounts({42: Keys([ALICE, BOB])})
+    rules = authority(addresses=accounts)
+    assert rules.allows("#42", ALICE) is True
+    accounts.keys = {42: Keys([BOB])}
+    assert rules.allows("#42", ALICE) is True, "cached"
+
+    rules.revoke(42, ALICE, Fate.DROP)
+
+    assert [rules.allows("#42", ALICE), rules.allows("#42", BOB)] == [False, True]
+
+
 def test_addresses_have_one_spelling():
     assert [address_of(text) for text in ("#0", "#42", f"#{INT_MAX}", "#042", "42", "", "#")] == [
         0, 42, INT_MAX, None, None, None, None,

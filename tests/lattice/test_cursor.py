@@ -95,6 +95,8 @@ def test_an_untouched_parent_takes_the_forks_value_as_it_is():
 
     assert fork.sync() is local
     assert root.get() is local
+    put(fork, "a", "newer", 3)
+    assert fork.sync() is root.get() is fork.get()
     assert lattice.joined == []
 
 

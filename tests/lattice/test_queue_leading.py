@@ -5,12 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lattice.queues import shown, state
-from topics.kernel.errors import Rejected
+from topics.codec.cell import CellMap
+from topics.kernel.errors import Rejected, WrongState
 from topics.lattice.consumer import Consumer, Delivery, Gap
 from topics.lattice.divergence import Divergence, find_divergence
 from topics.lattice.editor import DIVERGENCES_MAX, Editor
+from topics.lattice.entries import Entries
 from topics.lattice.fence import Lease, NotLeader
 from topics.lattice.queue import LatticeQueue
+from topics.lattice.record import Record
+from topics.lattice.state import QueueState
 from topics.testing.clock import ManualClock
 
 NOW = 1_700_000_000_000
@@ -113,14 +117,31 @@ def test_a_fork_of_an_old_leader_may_not_bring_its_records():
     fork, idle = queue.fork(), queue.fork()
     fork.offer("a")
     idle.set_meta("k", 1)
+    idle.truncate(7)
     clock.advance(1000)
     queue.acquire("n2", ttl_ms=1000)
 
     with pytest.raises(NotLeader, match="sync: epoch 2 is led by n2 by now"):
         fork.sync()
     assert (queue.size(), fork.size()) == (0, 1)
-    idle.sync()
+    idle.sync()  # it moved the end, but brings no record
+    assert queue.end_offset() == 7
     assert queue.get_meta("k") == 1
+
+
+@pytest.mark.rule("R2.4.2")
+def test_an_old_epoch_of_the_same_holder_is_refused():
+    """A node restarted under its name and took the next epoch: what runs on of the old process may not offer."""
+    old, new, _, new_clock = pair()
+    old.acquire("n1", ttl_ms=1000)
+    new_clock.advance(1000)
+    new.merge(old.state)
+    new.acquire("n1", ttl_ms=1000)
+    old.merge(new.state)
+
+    with pytest.raises(NotLeader, match="epoch 2 is led by n1"):
+        old.offer("a")
+    assert new.offer("b") == 0
 
 
 def test_a_fork_under_the_lease_comes_back():
@@ -143,7 +164,20 @@ def test_a_holder_has_a_name():
     for wrong in ("", "x" * 257, 7):
         with pytest.raises(Rejected, match="holder: "):
             queue.acquire(wrong, ttl_ms=1)
+    for wrong in (0, -1, True, 1.5, 24 * 3600 * 1000 + 1):
+        with pytest.raises(Rejected, match="ttl_ms: must be a whole number from 1"):
+            queue.acquire("n1", ttl_ms=wrong)
     assert Lease() == queue.state.lease
+
+
+def test_the_last_epoch_cannot_be_followed():
+    """A hostile peer may send the highest epoch there is: nobody leads after it, and the state can still be written."""
+    queue, _, _, _ = pair()
+    queue.merge(state(0, "a", lease=Lease(2**63 - 1, "x", 0)))
+
+    with pytest.raises(WrongState, match="is the last epoch there is"):
+        queue.acquire("n1", ttl_ms=1)
+    assert len(queue.state.to_cell()) == 6
 
 
 # --- two writers after all
@@ -196,6 +230,27 @@ def test_only_the_overlap_is_compared():
     assert find_divergence(own, state(5, "f+")) is None
     assert find_divergence(own, state(6, "+")) is None
     assert find_divergence(own, state(9, "+")) is None
+
+
+@pytest.mark.rule("R2.4.1")
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("k", 1, 0, None),
+        (None, True, 0, None),
+        (None, 1.0, 0, None),
+        (None, 1, 5, None),
+        (None, 1, 0, CellMap()),
+    ],
+    ids=["key", "bool", "float", "timestamp", "headers"],
+)
+def test_records_differ_in_any_part(cells):
+    """Not the value only: another key, stamp or headers is another record, and 1, 1.0 and True are three values."""
+    own = state(0, [1])
+    other = QueueState(entries=Entries.empty().extend([Record(cells)]))
+
+    assert find_divergence(own, other).first_offset == 0
+    assert own.join(other) == other.join(own)
 
 
 def test_untold_divergences_are_bounded():
@@ -302,5 +357,8 @@ def test_a_consumer_ahead_of_its_replica_waits():
 
     assert consumer.poll(state(0, "abc")) == []
     assert consumer.offset == 9
+    for wrong in (0, 10_001):
+        with pytest.raises(Rejected, match="limit: must be from 1 to 10000"):
+            consumer.poll(state(0, "abc"), limit=wrong)
     with pytest.raises(Rejected, match="offset: must not be negative"):
         Consumer(-1)

@@ -91,7 +91,7 @@ def test_leases_join_by_the_laws(a, b, c):
 # --- counterexample 1: ties
 
 
-@pytest.mark.rule("R8.1", "R1.1.3")
+@pytest.mark.rule("R8.1", "R1.1.3", "R7.1")
 def test_counterexample_1_own_wins_does_not_commute():
     """8.1: by the text (3,[b,c]) and (3,[c,c]) each keep their own; the join decides by the last difference."""
     a, b = state(3, "bc"), state(3, "cc")

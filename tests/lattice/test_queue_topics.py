@@ -255,6 +255,16 @@ def test_a_bad_partition_harms_none_beside_it():
         TopicsCodec().from_cell(("no", "map"))
 
 
+def test_stamps_without_metadata_are_nothing():
+    """A peer may send the one without the other, in any form: nothing comes of it, and the topic can be written."""
+    mq = LatticeTopics()
+    for stamps in ({"k": 5}, CellMap({"k": 5}), 7):
+        mq.merge({"t": {"meta-stamps": stamps}})
+
+    assert mq.topic("t").get_meta("k") is None
+    assert topics_to_cell(mq.state) == {"t": {}}
+
+
 @pytest.mark.rule("R2.5.1", "R2.6.1")
 def test_metadata_of_topics_is_stamped_too():
     """Two sides set one key: the later one stays on both, and its stamp travels on the wire."""

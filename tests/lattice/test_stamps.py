@@ -138,6 +138,21 @@ def test_nothing_that_waits_is_lost_or_early_however_little_room_there_is(values
     assert state == everything
 
 
+@pytest.mark.rule("R1.3.2")
+def test_a_stamp_far_away_does_not_take_others_along():
+    """With two places, three values: the two that are near in time wait together, the year 3000 by itself."""
+    waiting = deferral(room=2)
+    far = written(NOW + 10**13, "far")
+    for value in (far, written(NOW + MAX_DRIFT_MS + 10, "a"), written(NOW + MAX_DRIFT_MS + 20, "b")):
+        assert waiting.admit(value, NOW) is None
+
+    assert waiting.next_due_ms() == NOW + 20
+    assert waiting.release(NOW + 20) == [
+        {**written(NOW + MAX_DRIFT_MS + 10, "a"), **written(NOW + MAX_DRIFT_MS + 20, "b")}
+    ]
+    assert waiting.waiting() == (far,)
+
+
 def test_what_waits_survives_a_snapshot():
     """Given to admit again, it waits for the same time."""
     before, after = deferral(), deferral()

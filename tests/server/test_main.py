@@ -167,6 +167,8 @@ class TestRefusingToStart:
                 "are no certificate and key in PEM",
             ),
             (("--data", "here"), 2, "--memory keeps no data directory"),
+            (("--url", "http://127.0.0.1:4000"), 2, "a server serves a directory, not another server"),
+            (("--set", "url=http://127.0.0.1:4000"), 2, "leave out --url"),
             (("--port-file", "no/where"), 1, "--port-file: no/where cannot be written: No such file"),
             (("--set", "zebra=1"), 2, "there is no setting 'zebra'"),
         ],

@@ -163,10 +163,10 @@ def test_signatures_are_checked_at_opening():
 
 @pytest.mark.parametrize(
     "item",
-    [b"", b"short", pack(Kind.HEADER, b""), pack(Kind.SNAPSHOT, b""), pack(Kind.DROPPED, bytes(32)),
+    [b"", b"short", pack(Kind.HEADER, b""), pack(Kind.RESET, b""), pack(Kind.DROPPED, bytes(32)),
      pack(Kind.EVIDENCE, bytes(32)), pack(Kind.CLOCK, b"x"), pack(Kind.WITNESS, b"x"), pack(Kind.ENVELOPE, b"x"),
      pack(Kind.ENVELOPE, bytes(8) + b"\x02" + bytes(200)), pack(99, b"")],
-    ids=["empty", "short", "header", "snapshot", "dropped", "evidence", "clock", "witness", "envelope", "flag", "kind"],
+    ids=["empty", "short", "header", "reset", "dropped", "evidence", "clock", "witness", "envelope", "flag", "kind"],
 )  # fmt: skip
 def test_an_item_out_of_place_is_refused(item):
     """Whatever an item says that this store cannot have written, it does not open; and a journal needs its header."""

@@ -9,9 +9,9 @@ them.
 
 from __future__ import annotations
 
-from topics.cli.early import STOPPED, guarded
+from topics.cli.early import STOPPED, Guard
 
-with guarded():
+with Guard():
     import os
     import sys
     from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""A server of one's own: `topics serve` as a child, on a loopback port that it keeps over restarts."""
+"""A server of one's own: `topics serve` as a child, on a loopback port that it keeps over restarts.
+
+It ends with its standard input, whose other end is here: nobody's death, not even by SIGKILL, leaves it behind.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +54,9 @@ class PrivateServer:
             self._child = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
                 [
                     sys.executable, "-m", "topics", "serve", "--data", str(self.data), "--host", "127.0.0.1",
-                    "--port", str(self.port), "--port-file", str(self._port_file),
+                    "--port", str(self.port), "--port-file", str(self._port_file), "--while-stdin",
                 ],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
                 cwd=self._log.parent, env=environment | {"PYTHONPATH": search},
             )  # fmt: skip
         while not self._is_ready():
@@ -75,8 +78,7 @@ class PrivateServer:
         """SIGKILL: whatever it was doing, it does no more."""
         assert self._child is not None
         self._child.kill()
-        self._child.wait()
-        self._child = None
+        self._reap()
 
     def stop(self) -> None:
         """SIGTERM, so that it drains; and SIGKILL if that takes too long."""
@@ -87,8 +89,7 @@ class PrivateServer:
             self._child.wait(DRAIN_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            self._child.wait()
-        self._child = None
+        self._reap()
 
     def __enter__(self) -> Self:
         try:
@@ -110,5 +111,11 @@ class PrivateServer:
         """Nothing of it is left, whatever interrupted its end."""
         if self._child is not None:
             self._child.kill()
-            self._child.wait()
-            self._child = None
+            self._reap()
+
+    def _reap(self) -> None:
+        assert self._child is not None
+        assert self._child.stdin is not None
+        self._child.wait()
+        self._child.stdin.close()
+        self._child = None

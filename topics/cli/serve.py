@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 @click.option("--certfile", metavar="FILE", help="TLS: the certificate chain, PEM.")
 @click.option("--keyfile", metavar="FILE", help="TLS: its key, PEM.")
 @click.option("--shards", metavar="N", help="Logs written side by side; as in the directory unless given.")
+@click.option(
+    "--while-stdin", is_flag=True, hidden=True, help="End, as by SIGTERM, when standard input does."
+)
 @common_options
 @pass_invocation
 def serve(
@@ -39,6 +45,7 @@ def serve(
     certfile: str | None,
     keyfile: str | None,
     shards: str | None,
+    while_stdin: bool,
 ) -> None:
     """Serve a data directory over HTTP.
 
@@ -47,6 +54,8 @@ def serve(
     """
     if memory and "data" in invocation.flags:
         raise Failed("--memory keeps no data directory: leave out --data, or --memory", code=USAGE)
+    if "url" in invocation.flags:
+        raise Failed("a server serves a directory, not another server: leave out --url", code=USAGE)
     for key, option, given in (
         ("host", "--host", host),
         ("port", "--port", port),
@@ -72,6 +81,8 @@ def serve(
         ready=lambda number: _write_port(target, number),
         reread=lambda: invocation.reread().server(),
     )
+    if while_stdin:
+        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
     try:
         run(server_settings, options, _home(settings, memory=memory), told)
     except CannotListen as error:
@@ -86,6 +97,14 @@ def _home(settings: Settings, *, memory: bool) -> Home:
     from topics.host.directory import Directory
 
     return Directory.claim(settings.data)
+
+
+def _end_with_stdin() -> None:
+    """Whoever started us holds the other end, and it closes however he ends."""
+    with suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _tell(url: str, settings: Settings, *, memory: bool) -> None:

@@ -20,7 +20,7 @@ Encoding refuses (`Rejected`) what the caller passed, decoding (`Corrupt`) what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
 from itertools import pairwise
 from struct import Struct
 from typing import Final, TypeAlias
@@ -66,13 +66,22 @@ class CellMap(Mapping["Cell", "Cell"]):
     @classmethod
     def of_ordered(cls, pairs: dict[bytes, tuple[Cell, Cell]]) -> CellMap:
         """The map of pairs under the bytes of their keys, in the order of these. The dict now belongs to the map."""
+        assert len(pairs) < 2 or next(iter(pairs)) < next(reversed(pairs))
         made = cls.__new__(cls)
         object.__setattr__(made, "_pairs", pairs)
         return made
 
-    def encoded_items(self) -> Iterable[tuple[bytes, tuple[Cell, Cell]]]:
-        """Each key's bytes, with key and value, in their order."""
-        return self._pairs.items()
+    def scalar_keys(self) -> list[bytes] | None:
+        """The bytes of the keys in their order; None if one of them is a list or map."""
+        keys = list(self._pairs)
+        return keys if not keys or keys[-1][0] < _LIST else None
+
+    def items(self) -> ItemsView[Cell, Cell]:
+        return _Items(self)
+
+    def pairs(self) -> Collection[tuple[Cell, Cell]]:
+        """Keys with their values, in the order of the keys' bytes."""
+        return self._pairs.values()
 
     def __getitem__(self, key: Cell) -> Cell:
         return self._pairs[encode_cell(key)][1]
@@ -99,6 +108,16 @@ class CellMap(Mapping["Cell", "Cell"]):
         return f"CellMap({list(self._pairs.values())!r:.200})"
 
 
+class _Items(ItemsView["Cell", "Cell"]):
+    """The pairs of a map, without looking each key up again."""
+
+    __slots__ = ()
+    _mapping: CellMap
+
+    def __iter__(self) -> Iterator[tuple[Cell, Cell]]:
+        return iter(self._mapping.pairs())
+
+
 def digest_of(value: Cell) -> bytes:
     """H(value): BLAKE3 of the canonical bytes."""
     return blake3(encode_cell(value))
@@ -117,15 +136,22 @@ def is_cell(value: object) -> bool:
 
 
 class _Open:
-    """A list or map that is being written: what is left of it, and the bytes so far."""
+    """A list or map that is being written: what is left of it, and the bytes so far.
 
-    __slots__ = ("in_key", "left", "parts", "tag")
+    A `CellMap` knows the bytes of its keys and their order. It is asked for them unless a key is a list, which may be
+    too deep here or hold a map.
+    """
+
+    __slots__ = ("in_key", "keys", "left", "parts", "tag")
 
     def __init__(self, value: Cell, parent: _Open | None = None) -> None:
         self.in_key = parent is not None and parent.holds_keys()
         self.left: Iterator[Cell]
+        self.keys: list[bytes] | None = None
         if isinstance(value, tuple):
             self.tag, self.left = _LIST, iter(value)
+        elif type(value) is CellMap and (keys := value.scalar_keys()) is not None:
+            self.tag, self.keys, self.left = _MAP, keys, iter([cell for _, cell in value.pairs()])
         elif isinstance(value, Mapping):
             self.tag, self.left = _MAP, (cell for pair in value.items() for cell in pair)
         else:
@@ -137,11 +163,15 @@ class _Open:
 
     def holds_keys(self) -> bool:
         """Whether the next child is a key, or part of one."""
-        return self.in_key or (self.tag == _MAP and len(self.parts) % 2 == 0)
+        return self.in_key or (self.tag == _MAP and self.keys is None and len(self.parts) % 2 == 0)
 
     def close(self) -> bytes:
         parts = self.parts
-        if self.tag == _MAP:
+        if self.keys is not None:
+            assert len(parts) == len(self.keys)
+            parts = [part for pair in zip(self.keys, parts, strict=True) for part in pair]
+        elif self.tag == _MAP:
+            assert len(parts) % 2 == 0
             pairs = sorted(zip(parts[::2], parts[1::2], strict=True))
             for (key, _), (following, _) in pairwise(pairs):
                 if key == following:
@@ -152,6 +182,7 @@ class _Open:
 
 def encode_cell(value: Cell, *, depth_max: int = CELL_DEPTH_MAX) -> bytes:
     """canon(value). Raises `Rejected` if it is no cell, or nested deeper than `depth_max` lists and maps."""
+    assert depth_max >= 1
     encoded = _scalar(value)
     if encoded is not None:
         return encoded
@@ -168,6 +199,7 @@ def encode_cell(value: Cell, *, depth_max: int = CELL_DEPTH_MAX) -> bytes:
             top.parts.append(encoded)
         else:
             closed = stack.pop().close()
+            assert closed.endswith(_END)
             if not stack:
                 return closed
             stack[-1].parts.append(closed)
@@ -208,7 +240,9 @@ def _ordered(value: float) -> int:
     if value != value:  # noqa: PLR0124  # only NaN differs from itself
         raise invalid("value", "NaN is not equal to itself, so it cannot be stored; use None")
     bits: int = _NUMBER.unpack(_DOUBLE.pack(value + 0.0))[0]  # -0.0 + 0.0 is 0.0
-    return bits ^ _ALL_BITS if bits & _HIGH_BIT else bits | _HIGH_BIT
+    ordered = bits ^ _ALL_BITS if bits & _HIGH_BIT else bits | _HIGH_BIT
+    assert 0 < ordered < _ALL_BITS  # the ends would be NaN
+    return ordered
 
 
 # --- reading
@@ -234,6 +268,7 @@ class _Closing:
 
     def add(self, cell: Cell, data: bytes, start: int, stop: int) -> None:
         """Take the cell that was read from [start, stop)."""
+        assert start < stop <= len(data)
         if self.tag == _LIST:
             self.cells.append(cell)
         elif self.key is None:
@@ -256,6 +291,7 @@ class _Closing:
 
 def decode_cell(data: bytes, *, depth_max: int = CELL_DEPTH_MAX) -> Cell:
     """The cell whose canonical bytes these are. Raises `Corrupt` for anything else, a second spelling included."""
+    assert depth_max >= 1
     stack: list[_Closing] = []
     at = 0
     while True:
@@ -277,6 +313,7 @@ def decode_cell(data: bytes, *, depth_max: int = CELL_DEPTH_MAX) -> Cell:
             cell = closed.close(at)
         else:
             cell, at = _read_scalar(data, at)
+            assert start < at <= len(data)
         if not stack:
             if at != len(data):
                 raise _damaged(at, "bytes after the cell")
@@ -304,6 +341,7 @@ def _read_scalar(data: bytes, at: int) -> tuple[Cell, int]:
 
 
 def _double(number: int, at: int) -> float:
+    assert 0 <= number <= _ALL_BITS
     bits = number ^ _HIGH_BIT if number & _HIGH_BIT else number ^ _ALL_BITS
     value: float = _DOUBLE.unpack(_NUMBER.pack(bits))[0]
     if value != value or bits == _HIGH_BIT:  # noqa: PLR0124  # only NaN differs from itself; the bits are those of -0.0
@@ -319,4 +357,5 @@ def _utf8(raw: bytes, at: int) -> str:
 
 
 def _damaged(at: int, why: str) -> Corrupt:
+    assert at >= 0
     return Corrupt(f"cell at offset {at}: {why}", offset=at)

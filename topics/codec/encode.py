@@ -192,8 +192,8 @@ def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[in
     if metas:
         run.sizes = array("I", records.stored)
     run.flags = bytes((bits,)) * count
-    run.tags = list(tags) if tags else None
-    run.nodes = list(nodes) if nodes else None
+    run.tags = tags if isinstance(tags, list) else list(tags) if tags else None
+    run.nodes = nodes if isinstance(nodes, list) else list(nodes) if nodes else None
     return chunks
 
 

@@ -53,6 +53,8 @@ def parse_did(text: str) -> Did:
         name = _ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), escaped.encode()).decode()
     except UnicodeDecodeError:
         raise invalid("did", "its id is not UTF-8 once decoded") from None
+    assert name
+    assert method
     return Did(method, name)
 
 
@@ -94,6 +96,7 @@ def base58(data: bytes) -> str:
         number, digit = divmod(number, 58)
         letters.append(BASE58[digit])
     zeros = len(data) - len(data.lstrip(b"\x00"))
+    assert all(letter in _DIGITS for letter in letters)
     return "1" * zeros + "".join(reversed(letters))
 
 

@@ -67,7 +67,7 @@ class _Write(Entry, eq=False, kw_only=True):
 
     lane: Lane
     topic: Topic
-    records: RecordColumns
+    dedup_ids: Sequence[bytes] | None
     key: bytes | None
     count: int
     stored: int
@@ -76,7 +76,7 @@ class _Write(Entry, eq=False, kw_only=True):
     created: bool
 
     def reserve(self) -> None:
-        lane, key, dedup_ids = self.lane, self.key, self.records.dedup_id
+        lane, key, dedup_ids = self.lane, self.key, self.dedup_ids
         assert self.ticket is not None
         lane.next_seq += self.count
         lane.reserved_records += self.count
@@ -96,8 +96,8 @@ class _Write(Entry, eq=False, kw_only=True):
         assert lane.reserved_bytes >= 0
         if self.key is not None:
             del lane.keys[self.key]
-        if self.records.dedup_id is not None:
-            for dedup_id in self.records.dedup_id:
+        if self.dedup_ids is not None:
+            for dedup_id in self.dedup_ids:
                 if dedup_id:
                     lane.dedup_ids.pop(dedup_id, None)
 
@@ -157,7 +157,7 @@ def _write(
     write = _Write(
         lane=lane, items=items, chunks=chunks, size=size, frames=frames, staged=staged,
         must_sync=staged or (ticket.sync and memory is None), ticket=ticket, memory=memory, topic=topic,
-        records=records, key=key, count=count, stored=stored_size(records), first_seq=first_seq,
+        dedup_ids=records.dedup_id, key=key, count=count, stored=stored_size(records), first_seq=first_seq,
         duplicates=duplicates, created=ticket.created,
     )  # fmt: skip
     write.reserve()

@@ -5,6 +5,8 @@ It cannot fail and reads no clock: now is the frame's ts (architecture 3.2). It 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
+
 import msgspec
 
 from topics.codec.control import (
@@ -21,6 +23,7 @@ from topics.codec.control import (
 )
 from topics.codec.frame import Run
 from topics.kernel.config import parse_config
+from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
 from topics.log import fold
 from topics.log.lost import LostRange
@@ -32,7 +35,7 @@ from topics.log.topic import Topic
 class Catalog:
     """Every topic by id, and the names, past and present, with their epochs."""
 
-    __slots__ = ("epochs", "high_ts", "next_topic_id", "topic_ids", "topics")
+    __slots__ = ("_sorted", "epochs", "high_ts", "next_topic_id", "topic_ids", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
@@ -40,11 +43,42 @@ class Catalog:
         self.epochs: dict[str, int] = {}
         self.next_topic_id = 1
         self.high_ts = 0
+        self._sorted: list[str] | None = None  # the public names, from the first time they are listed
 
     def find(self, name: str) -> Topic | None:
         """The topic of that name. Any thread may ask: it is there or not, also while one is being deleted."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics.get(topic_id)
+
+    def add(self, topic: Topic) -> None:
+        assert topic.topic_id not in self.topics
+        assert topic.name not in self.topic_ids
+        self.topics[topic.topic_id] = topic
+        self.topic_ids[topic.name] = topic.topic_id
+        if self._sorted is not None and not is_internal(topic.name):
+            insort(self._sorted, topic.name)
+
+    def remove(self, topic: Topic) -> None:
+        del self.topics[topic.topic_id]
+        del self.topic_ids[topic.name]
+        if self._sorted is not None and not is_internal(topic.name):
+            at = bisect_left(self._sorted, topic.name)
+            assert self._sorted[at] == topic.name
+            del self._sorted[at]
+
+    def names(self, prefix: str, after: str, count_max: int | None) -> list[str]:
+        """Public names, ascending, that start with `prefix` and come after `after`: the first `count_max`, or all.
+
+        They are sorted once and kept in order from then on, so that a page of many costs what the page does.
+        """
+        if self._sorted is None:
+            self._sorted = sorted(name for name in self.topic_ids if not is_internal(name))
+        names = self._sorted
+        at = max(bisect_left(names, prefix), bisect_right(names, after))
+        found = names[at:] if count_max is None else names[at : at + count_max]
+        if found and not found[-1].startswith(prefix):  # those with the prefix stand together, in front
+            del found[bisect_right(found, prefix, key=lambda name: name[: len(prefix)]) :]
+        return found
 
 
 def apply(catalog: Catalog, item: Run | Control, source: Source) -> int:
@@ -85,20 +119,16 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
         case CheckpointMark() as mark:
             fold.checkpoint(topic, mark, item.ts)
         case TopicDelete():
-            del catalog.topics[topic.topic_id]
-            del catalog.topic_ids[topic.name]
+            catalog.remove(topic)
         case _:
             raise AssertionError(f"no rule for {item.payload!r}")
     return 0
 
 
 def _create(catalog: Catalog, topic_id: int, created: TopicCreate) -> None:
-    assert topic_id not in catalog.topics
-    assert created.name not in catalog.topic_ids
     config = parse_config(created.config, record_bytes_max=U64_MAX)
     topic = Topic(topic_id, created.name, created.epoch, config)
     topic.ceiling = created.ceiling
-    catalog.topics[topic_id] = topic
-    catalog.topic_ids[created.name] = topic_id
+    catalog.add(topic)
     catalog.epochs[created.name] = created.epoch
     catalog.next_topic_id = max(catalog.next_topic_id, topic_id + 1)

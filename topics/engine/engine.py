@@ -44,7 +44,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.ids import check_any_topic_name, is_internal
+from topics.kernel.ids import check_any_topic_name
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, retention
@@ -281,13 +281,9 @@ class Engine:
         topic = self._state.catalog.find(name)
         return None if topic is None else topic.config
 
-    def names(self, prefix: str = "", after: str = "") -> list[str]:
-        """Names of the public topics, ascending, that start with `prefix` and come after `after`."""
-        return sorted(
-            name
-            for name in self._state.catalog.topic_ids
-            if name.startswith(prefix) and name > after and not is_internal(name)
-        )
+    def names(self, prefix: str = "", after: str = "", count_max: int | None = None) -> list[str]:
+        """Names of the public topics, ascending, that start with `prefix` and come after `after`; the first so many."""
+        return self._state.catalog.names(prefix, after, count_max)
 
     def topic_figures(self) -> Iterator[tuple[Topic, int]]:
         """Each topic with its durable seq, for statistics; the one created first comes first.

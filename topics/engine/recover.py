@@ -158,9 +158,9 @@ class _Folding:
             self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
             return False
         self.created.add(item.topic_id)
-        before = self.catalog.topic_ids.pop(created.name, None)
+        before = self.catalog.find(created.name)
         if before is not None:
-            del self.catalog.topics[before]
+            self.catalog.remove(before)
             why = f"topic {created.name!r} is created again, so its deletion before this is missing"
             self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
         return True

@@ -33,6 +33,7 @@ class CounterOperations(Keyspace):
         digest = name_digest(self._replica)
         known = looked.find(Tag.COUNTER, digest)
         present = known if isinstance(known, Column) else Column(self._replica, 0, 0)
+        assert present.replica == self._replica
         edit.put(Tag.COUNTER, digest, counted(present, amount))
         self._commit(looked, edit)
         # After a delete there may be what others have counted without knowing of it.

@@ -154,6 +154,7 @@ class Database(
             collected = self._cursor.collect(now_ms=now_ms, grace_ms=grace, floor=floor, replica=replica)
         else:
             collected = _collect_at(self._cursor, now_ms=now_ms, grace_ms=grace, floor=floor)
+        assert replica != self._replica
         if collected.counters:
             self._replica = (
                 replica  # its columns went too: they must not start again from zero under the old id
@@ -183,7 +184,9 @@ class Database(
 
 def sub_replica(parent: str, entropy: Entropy) -> str:
     """An id that no other replica has, derived from its parent's."""
-    return replica_id(parent.encode(), entropy.token(TOKEN_SIZE))
+    made = replica_id(parent.encode(), entropy.token(TOKEN_SIZE))
+    assert made != parent
+    return made
 
 
 def _collect_at(cursor: Cursor[Store], *, now_ms: int, grace_ms: int, floor: int) -> Collected:
@@ -194,5 +197,6 @@ def _collect_at(cursor: Cursor[Store], *, now_ms: int, grace_ms: int, floor: int
         left, found = collect(store, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
         return left
 
-    cursor.shrink(change)
+    left = cursor.shrink(change)
+    assert left.floor >= floor
     return found

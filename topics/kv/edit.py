@@ -30,6 +30,7 @@ from topics.kv.entry import (
     Origin,
     Ranked,
     Tag,
+    newest_in,
 )
 from topics.kv.tree import Leaf, Tree, find, leaves, put
 from topics.kv.wire import RESET, encode_event, name_digest
@@ -43,6 +44,7 @@ class Edit:
 
     def __init__(self, entry: Entry, replica: str, now_ms: int) -> None:
         self.stamp = next_stamp(now_ms, entry.newest)
+        assert replica
         self._entry = entry
         self._replica = replica
         self._lww = NO_EVENT
@@ -54,6 +56,8 @@ class Edit:
     def write(self, tag: Tag | None, value: Cell, expire: int | None, *, over: Event | None = None) -> None:
         """A value, list or delete. It has seen every event there is, or only `over`, the one it is made from."""
         event = Event(self.stamp, tag, value, expire)
+        assert self._lww is NO_EVENT, "an edit writes one event"
+        assert tag not in LANE_OF
         self.see(over)
         self._lww = event
         own = Origin(self._replica, self.stamp, event)
@@ -86,21 +90,27 @@ class Edit:
             self.erase()
         if not live:
             self.see()
-            self._expiry = Expiry(self.stamp, None)
+            if self._entry.expiry.expire is not None:
+                self._expiry = Expiry(self.stamp, None)
 
     def put(self, tag: Tag, digest: bytes, element: Element) -> None:
         """One element of a structure, which this write makes the visible one."""
         i = LANE_OF[tag]
         self._utimes[i] = self.stamp
+        assert newest_in(element) in (0, self.stamp)
         self._elements[i] = put(self._elements[i], Leaf(digest, element))
 
     def expire(self, at: int | None) -> None:
         """When the structures expire."""
+        assert self._expiry is NO_EXPIRY
+        assert at is None or at >= 0
         self._expiry = Expiry(self.stamp, at)
 
     def finish(self) -> Entry:
         """The entry to join."""
         lanes = tuple(map(Lane, self._utimes, self._elements))
+        assert self.stamp > self._entry.newest
+        assert all(utime <= self.stamp for utime in self._utimes)
         return Entry(self._lww, lanes, self._expiry, self._origins, self.stamp)
 
     def _erase(self, i: int, leaf: Leaf[Element], tree: Tree[Element]) -> None:
@@ -137,4 +147,5 @@ def counted(present: Column, amount: int) -> Column:
         raise invalid(
             "amount", f"the counter of this replica would pass {INT_MAX}; delete the key everywhere"
         )
+    assert pos - neg == present.pos - present.neg + amount
     return Column(present.replica, pos, neg)

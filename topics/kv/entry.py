@@ -132,6 +132,10 @@ class Entry:
     origins: Tree[Origin] = None
     newest: int = 0
 
+    def __attrs_post_init__(self) -> None:
+        assert len(self.lanes) == len(LANE_TAGS)
+        assert self.newest >= max(self.lww.utime, self.expiry.etime)
+
 
 ZERO: Final = Entry()
 
@@ -147,6 +151,7 @@ class View(NamedTuple):
 
     def is_live(self, now_ms: int) -> bool:
         """Not deleted, and not expired: exactly at its stamp it is (replication 3.3)."""
+        assert self.tag is not None or self.expire is None  # a delete does not expire
         return self.tag is not None and (self.expire is None or now_ms < self.expire)
 
 
@@ -159,6 +164,7 @@ def visible(entry: Entry) -> View:
     for tag, lane in zip(LANE_TAGS, entry.lanes, strict=True):
         if lane.utime and (lane.utime, tag) > highest:
             best, best_tag, highest = lane, tag, (lane.utime, tag)
+    assert highest >= (lww.utime, lww.rank)
     if best is None:
         return View(lww.tag, lww.utime, lww.expire, value=lww.value)
     return View(best_tag, best.utime, entry.expiry.expire, tree=best.tree)
@@ -191,10 +197,10 @@ def newest_of(lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree
     """The highest stamp of all parts."""
     found = max(lww.utime, expiry.etime)
     for lane in lanes:
-        found = max(found, lane.utime)
-        for element in items(lane.tree):
-            found = max(found, newest_in(element))
-    return max(found, *(origin.stamp for origin in items(origins)), 0)
+        if lane is not NO_LANE:
+            found = max(found, lane.utime, *map(newest_in, items(lane.tree)))
+    assert found >= lww.utime
+    return found if origins is None else max(found, *(origin.stamp for origin in items(origins)))
 
 
 def make_entry(
@@ -214,5 +220,6 @@ def total_of(tree: Tree[Element]) -> int:
 
 def event_order(event: Event) -> tuple[int, int, bytes, float]:
     """What decides between two events: the later, then the higher rank, the larger value, the later expiry."""
+    assert event.tag not in LANE_OF
     expire = NEVER if event.expire is None else event.expire
     return event.utime, event.rank, encode_cell(event.value), expire

@@ -48,6 +48,8 @@ def collect(store: Store, *, now_ms: int, grace_ms: int, floor: int = 0) -> tupl
     floor = max(store.floor, floor)
     sweep = _Sweep(now_ms, max(now_ms - grace_ms, floor))
     keys = sift(store.keys, None, sweep.pick)
+    assert count(keys) <= count(store.keys)
+    assert sweep.counters <= count(store.keys) - count(keys)
     left = store if keys is store.keys and floor == store.floor else Store(keys, floor)
     return left, Collected(count(store.keys) - count(keys), sweep.elements, sweep.counters)
 
@@ -56,6 +58,7 @@ class _Sweep:
     """One pass over all keys."""
 
     def __init__(self, now_ms: int, cut: int) -> None:
+        assert now_ms >= 0
         self._now_ms = now_ms
         self._cut = cut
         self.elements = 0
@@ -72,6 +75,7 @@ class _Sweep:
     def _is_over(self, entry: Entry) -> bool:
         """Dead since the cut or before, and nothing in it that a reader could be shown."""
         view = visible(entry)
+        assert view.utime <= entry.newest
         if view.tag is None:
             dead_since = view.utime
         elif view.expire is not None and self._now_ms >= view.expire:

@@ -25,6 +25,7 @@ class HashOperations(Keyspace):
         if value is None:
             raise invalid("value", "a field cannot hold None, which is its tombstone; use hdel")
         stored = self._cell("value", value)
+        assert stored is not None
         looked = self._look(key, Tag.HASH)
         edit = self._begin(looked, Tag.HASH, 1)
         edit.put(Tag.HASH, digest, Field(field, stored, edit.stamp))
@@ -45,6 +46,7 @@ class HashOperations(Keyspace):
         if not looked.has(Tag.HASH, digest):
             return False
         edit = self._edit(looked)
+        assert looked.live
         edit.put(Tag.HASH, digest, Field(field, None, edit.stamp))
         self._commit(looked, edit)
         return True
@@ -61,5 +63,6 @@ class HashOperations(Keyspace):
         return len(self.hgetall(key))
 
     def _field_digest(self, field: str) -> bytes:
-        text_bytes("field", field, bytes_max=self.limits.field_bytes)
+        encoded = text_bytes("field", field, bytes_max=self.limits.field_bytes)
+        assert encoded
         return name_digest(field)

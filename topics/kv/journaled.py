@@ -101,6 +101,7 @@ class Journaled(Cursor[Store]):
         """
         old = self._root.get()
         new = change(old)
+        assert new.floor >= old.floor
         if new is not old:
             self._append([_change(old, new)])
             self._root.update(lambda _: new)
@@ -112,6 +113,7 @@ class Journaled(Cursor[Store]):
         if not isinstance(external, Store):
             return self.get()
         joined = self.lattice.join(self.get(), external)
+        assert joined.floor >= external.floor
         pieces = list(cut(difference(self.get(), joined)))
         if len(pieces) > 1:
             for piece in pieces:
@@ -134,6 +136,7 @@ class Journaled(Cursor[Store]):
 
     def begin(self, header: Header) -> None:
         """Write a header: of a new journal, or of another life of the replica."""
+        assert header.name == self._header.name
         self._append([opening_item(header)])
         self._header = header
 
@@ -145,6 +148,7 @@ class Journaled(Cursor[Store]):
         for item in self.snapshot():
             self._append([item])
             self._snapshot_bytes += len(item)
+        assert self._journal.position > position  # or the cut would take what it should keep
         self._journal.cut(position)
         self._written_bytes = 0
 
@@ -201,15 +205,19 @@ def replay(journal: Journal) -> tuple[Store, Header | None, int]:
 
 
 def _floored(store: Store, floor: int) -> Store:
+    assert floor >= 0
     return attrs.evolve(store, floor=floor) if floor > store.floor else store
 
 
 def opening_item(header: Header) -> bytes:
+    assert header.name
+    assert header.replica
     return encode_cell(("open", VERSION, header.name, header.signer, header.replica))
 
 
 def _change(old: Store, new: Store) -> bytes:
     """One item that takes the old store to the new one."""
+    assert new is not old
     up: Tree[Keyed] = None
     down: dict[Cell, Cell] = {}
     for keyed in difference(old, new):

@@ -50,6 +50,7 @@ class Looked(NamedTuple):
 
     def has(self, tag: Tag, digest: bytes) -> bool:
         """Whether a reader of the live structure sees the element."""
+        assert tag in LANE_OF
         element = self.find(tag, digest)
         return self.live and element is not None and is_alive(element)
 
@@ -58,6 +59,7 @@ class Keyspace:
     """One database's state; what every group of operations stands on."""
 
     def __init__(self, cursor: Cursor[Store], *, clock: Clock, replica: str, limits: KvLimits) -> None:
+        assert replica
         self.limits = limits
         self._cursor = cursor
         self._clock = clock
@@ -102,10 +104,13 @@ class Keyspace:
         return Looked(key, entry, view, live, now_ms)
 
     def _edit(self, looked: Looked) -> Edit:
-        return Edit(looked.entry, self._replica, looked.now_ms)
+        # Nothing new is stamped at or below the floor, where peers would take it for something they have collected.
+        return Edit(looked.entry, self._replica, max(looked.now_ms, self._store().floor + 1))
 
     def _begin(self, looked: Looked, tag: Tag, added: int) -> Edit:
         """An edit of a structure, to which `added` elements may come."""
+        assert added >= 1
+        assert not looked.live or looked.view.tag is tag
         have = count(looked.elements(tag))
         if have + added > self.limits.elements:
             raise Rejected(
@@ -120,7 +125,7 @@ class Keyspace:
 
     def _commit(self, looked: Looked, edit: Edit) -> None:
         delta = edit.finish()
-        assert delta.newest == edit.stamp
+        assert delta.newest == edit.stamp > looked.entry.newest
         store = self._store()
         if looked.entry.newest == 0 and len(store) >= self.limits.keys:
             raise Rejected(
@@ -137,7 +142,9 @@ class Keyspace:
         self._working = store.with_entries([Keyed(looked.key, delta)])
 
     def _advance(self, deltas: Sequence[Keyed]) -> None:
-        self._cursor.update(lambda store: store.with_entries(deltas))
+        assert deltas
+        after = self._cursor.update(lambda store: store.with_entries(deltas))
+        assert after.get(deltas[-1].key).newest >= deltas[-1].entry.newest
 
     def _cell(self, field: str, value: Cell) -> Cell:
         """The value as it is stored: canonical, nobody else's, and within the limit."""
@@ -151,6 +158,7 @@ class Keyspace:
         return decode_cell(encode_cell(value))  # a mapping of the caller's could be changed later
 
     def _check_size(self, field: str, size: int) -> None:
+        assert size >= 0
         if size > self.limits.value_bytes:
             raise Rejected(
                 Code.RECORD_TOO_LARGE,
@@ -177,6 +185,7 @@ class Keyspace:
         assert not self._batched
 
     def _close_batch(self, *, keep: bool) -> None:
+        assert self._working is not None
         batched = [Keyed(key, entry) for key, entry in self._batched.items()]
         self._working = None
         self._batched = {}

@@ -60,6 +60,7 @@ class ListOperations(Keyspace):
             raise invalid("values", f"a list holds at most {self.limits.elements} elements")
         self._check_size("list", value_size(value))
         edit = self._edit(looked)
+        assert not looked.live or looked.entry.lww.tag is Tag.LIST
         if looked.live:  # made from the list that is there, whose expiry it keeps
             edit.write(Tag.LIST, value, looked.view.expire, over=looked.entry.lww)
         else:
@@ -71,6 +72,7 @@ class ListOperations(Keyspace):
 
 def clipped(start: float, stop: float, size: int) -> tuple[int, int]:
     """Positions with both ends included and negatives from the end, as a half-open range of `size` elements."""
+    assert size >= 0
     for field, position in (("start", start), ("stop", stop)):
         if isinstance(position, bool) or not isinstance(position, int):
             raise invalid(field, f"a position is a whole number, not {position!r:.40}")

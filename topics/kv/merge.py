@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 from topics.codec.cell import Cell, encode_cell
 from topics.kv.entry import (
     NEVER,
+    NO_LANE,
     Column,
     Element,
     Entry,
@@ -44,6 +45,8 @@ def join(own: Entry, other: Entry) -> Entry:
     for side in (own, other):
         if lww is side.lww and lanes is side.lanes and expiry is side.expiry and origins is side.origins:
             return side
+    assert lww.utime >= max(own.lww.utime, other.lww.utime)
+    assert expiry.etime >= max(own.expiry.etime, other.expiry.etime)
     return Entry(lww, lanes, expiry, origins, max(own.newest, other.newest))
 
 
@@ -65,6 +68,7 @@ def join_expiries(own: Expiry, other: Expiry) -> Expiry:
 
 
 def join_fields(own: Field, other: Field) -> Field:
+    assert own.name == other.name
     if own.stamp != other.stamp:
         return own if own.stamp > other.stamp else other
     return own if _value_order(own.value) >= _value_order(other.value) else other
@@ -75,6 +79,8 @@ def join_members(own: Member, other: Member) -> Member:
     for side in (own, other):
         if (add, rem) == (side.add, side.rem):
             return side
+    assert add >= own.add
+    assert rem >= own.rem
     return Member(own.value, add, rem)
 
 
@@ -87,10 +93,12 @@ def join_ranked(own: Ranked, other: Ranked) -> Ranked:
     for side in (own, other):
         if (score, add, rem) == (side.score, side.add, side.rem):
             return side
+    assert score in (own.score, other.score)
     return Ranked(own.value, score, add, rem)
 
 
 def join_columns(own: Column, other: Column) -> Column:
+    assert own.replica == other.replica
     pos, neg = max(own.pos, other.pos), max(own.neg, other.neg)
     for side in (own, other):
         if (pos, neg) == (side.pos, side.neg):
@@ -100,6 +108,7 @@ def join_columns(own: Column, other: Column) -> Column:
 
 def join_origins(own: Origin, other: Origin) -> Origin:
     """The later one; of one event, that it has been seen."""
+    assert own.replica == other.replica
     if own.stamp != other.stamp:
         return own if own.stamp > other.stamp else other
     if own.event is None or other.event is None:
@@ -126,8 +135,10 @@ def _join_lanes(own: tuple[Lane, ...], other: tuple[Lane, ...]) -> tuple[Lane, .
 
 
 def _join_lane(own: Lane, other: Lane, step: Callable[[Element, Element], Element]) -> Lane:
-    if own is other:
+    if own is other or other is NO_LANE:
         return own
+    if own is NO_LANE:
+        return other
     utime, tree = max(own.utime, other.utime), unite(own.tree, other.tree, step)
     for side in (own, other):
         if utime == side.utime and tree is side.tree:
@@ -155,6 +166,7 @@ def merge_cad(
         return own
     if own is None:
         return other if check_foreign(other) else PLAIN_ZERO
+    assert len(own) == len(other) == len(PLAIN_ZERO)
     if encode_cell(own) == encode_cell(other):
         return own
     if own[1] == other[1] and own[1] in _STRUCTURES:

@@ -31,6 +31,7 @@ class RankOperations(Keyspace):
         edit = self._begin(looked, Tag.ZSET, 1)
         known = looked.find(Tag.ZSET, digest)
         rem = known.rem if isinstance(known, Ranked) else 0
+        assert rem < edit.stamp  # so that it is there
         edit.put(Tag.ZSET, digest, Ranked(stored, number, edit.stamp, rem))
         self._commit(looked, edit)
         return 0 if looked.has(Tag.ZSET, digest) else 1
@@ -45,6 +46,7 @@ class RankOperations(Keyspace):
             for digest in present:
                 known = looked.find(Tag.ZSET, digest)
                 assert isinstance(known, Ranked)
+                assert known.add < edit.stamp  # so that it is gone
                 edit.put(Tag.ZSET, digest, Ranked(known.value, known.score, known.add, edit.stamp))
             self._commit(looked, edit)
         return len(present)
@@ -65,6 +67,7 @@ class RankOperations(Keyspace):
             return self.zrangebyscore(key, start, stop)
         ranked = self._ranked(key)
         first, last = clipped(start, stop, len(ranked))
+        assert first >= 0
         return [found.value for found in ranked[first:last]]
 
     def zrangebyscore(self, key: str, low: float, high: float) -> list[Cell]:
@@ -82,9 +85,12 @@ class RankOperations(Keyspace):
 
 def _number(field: str, value: float) -> float:
     given: object = value
-    if isinstance(given, bool) or not isinstance(given, int | float) or isnan(given):
+    if isinstance(given, bool) or not isinstance(given, int | float):
         raise invalid(field, f"must be a number, not {given!r:.40}")
     try:
-        return float(given) + 0.0  # -0.0 becomes 0.0, as in canonical bytes
+        number = float(given) + 0.0  # -0.0 becomes 0.0, as in canonical bytes
     except OverflowError:
         raise invalid(field, "does not fit a double; use inf") from None
+    if isnan(number):
+        raise invalid(field, "must be a number, not NaN")
+    return number

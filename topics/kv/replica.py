@@ -27,7 +27,7 @@ from topics.kernel.errors import Code, Corrupt, Rejected, WrongState
 from topics.kernel.ports import Clock, Entropy
 from topics.kv.bounds import DEFERRED_MAX, ENVELOPES_KNOWN_MAX, NAME_BYTES_MAX, REPLICA_ID_SIZE, KvLimits
 from topics.kv.store import EMPTY, Keyed, Store, StoreLattice, difference, store_from_cell, store_to_cell
-from topics.kv.tree import Leaf, Tree, count, items, leaves, put
+from topics.kv.tree import Leaf, Tree, grow, items, leaves, put
 from topics.kv.wire import name_digest
 from topics.lattice.algebra import MapKey, MapLattice
 from topics.lattice.authority import Authority, Owner, is_owner
@@ -122,6 +122,7 @@ class Replica:
         self._deferred[name] = Deferral(
             self._stores, newest_in_store, max_drift_ms=self._max_drift_ms, room=DEFERRED_MAX
         )
+        assert len(self._deferred) == len(self._cursors)
         return cursor
 
     def names(self) -> list[str]:
@@ -144,12 +145,16 @@ class Replica:
             seq_least = max(self.clock.now_ms(), 1)
             self._slot = self._lattice.slot(self.owner).sign(self._slot, _keyed(stores), seq_least=seq_least)
             self._signed = dict(stores)
+        assert len(self._slot.envelopes) >= 1
         return self._lattice.to_cell({self.owner: self._slot})
 
     def export_changes(self, since: Mapping[str, Store]) -> CellMap:
-        """The same of what has changed since a snapshot, for who has absorbed that."""
+        """The same of what has changed since a snapshot, for who has absorbed that.
+
+        It carries no floor, which speaks of what a whole store lacks.
+        """
         changed = {
-            name: Store(_tree(difference(since.get(name, EMPTY), store)), store.floor)
+            name: Store(_tree(difference(since.get(name, EMPTY), store)))
             for name, store in self.snapshot().items()
         }
         slot = self._deltas.slot(self.owner).sign(None, _keyed(changed))
@@ -177,6 +182,7 @@ class Replica:
                     for envelope in envelopes_of(entry) or ()
                 ]
                 accepted += any(found)
+        assert accepted <= len(foreign)
         return accepted
 
     def settle(self, name: str) -> None:
@@ -189,6 +195,7 @@ class Replica:
         if due_ms <= now_ms:
             for store in deferred.release(now_ms):
                 self._cursors[name].merge(store)
+            self._known.clear()  # an envelope of which a part has waited is worth another look
 
     def deferred(self, name: str) -> int:
         """How many groups of keys wait for this node's clock."""
@@ -231,10 +238,12 @@ class Replica:
         return store is not None and not own
 
     def _is_past(self, envelope: Envelope) -> bool:
+        assert envelope.signer == self._keys.public
         mine = None if self._slot is None else self._slot.of_signer(envelope.signer)
         return mine is not None and envelope.seq <= mine.seq
 
     def _remember(self, mark: bytes, *, held: bool) -> None:
+        assert len(self._known) <= ENVELOPES_KNOWN_MAX
         self._known[mark] = held
         if len(self._known) > ENVELOPES_KNOWN_MAX:
             del self._known[next(iter(self._known))]
@@ -249,22 +258,25 @@ class Replica:
                 f"database {name!r}: with the replica it would pass twice its limit of {self.limits.keys} keys",
                 limit=self.limits.keys,
             )
+        if not is_future(newest_in_store(store), now_ms, self._max_drift_ms):
+            cursor.merge(store)
+            return
         present: Tree[Keyed] = None
+        own = cursor.get()
         for leaf in leaves(store.keys):
-            if is_future(leaf.item.entry.newest, now_ms, self._max_drift_ms):
+            newest = leaf.item.entry.newest
+            # What this node has believed before (under another clock) is no news from the future.
+            if is_future(newest, now_ms, self._max_drift_ms) and newest > own.get(leaf.item.key).newest:
                 deferred.admit(Store(leaf), now_ms)
             else:
                 present = put(present, leaf)
-        floor = store.floor
-        if is_future(floor, now_ms, self._max_drift_ms):
-            deferred.admit(Store(None, floor), now_ms)
-            floor = 0
-        whole = floor == store.floor and count(present) == len(store)
-        cursor.merge(store if whole else Store(present, floor))
+        # The floor speaks of what the whole store lacks, so it comes another time, with the whole.
+        cursor.merge(Store(present))
 
 
 def replica_id(public: bytes, incarnation: bytes) -> str:
     """The hash of a public key and an incarnation (replication 3.3)."""
+    assert incarnation
     return blake3(public + incarnation)[:REPLICA_ID_SIZE].hex()
 
 
@@ -277,7 +289,9 @@ def check_database_name(name: object) -> str:
 
 def newest_in_store(store: Store) -> int:
     """The highest stamp in a store."""
-    return max(store.floor, *(keyed.entry.newest for keyed in items(store.keys)), 0)
+    newest = max(store.floor, *(keyed.entry.newest for keyed in items(store.keys)), 0)
+    assert newest >= store.floor
+    return newest
 
 
 def _keyed(stores: Mapping[str, Store]) -> Stores:
@@ -285,7 +299,4 @@ def _keyed(stores: Mapping[str, Store]) -> Stores:
 
 
 def _tree(changed: Iterable[Keyed]) -> Tree[Keyed]:
-    tree: Tree[Keyed] = None
-    for keyed in changed:
-        tree = put(tree, Leaf(name_digest(keyed.key), keyed))
-    return tree
+    return grow(Leaf(name_digest(keyed.key), keyed) for keyed in changed)

@@ -23,6 +23,7 @@ class SetOperations(Keyspace):
         for digest, member in given.items():
             known = looked.find(Tag.SET, digest)
             rem = known.rem if isinstance(known, Member) else 0
+            assert rem < edit.stamp  # so that it is there
             edit.put(Tag.SET, digest, Member(member, edit.stamp, rem))
         self._commit(looked, edit)
         return sum(not looked.has(Tag.SET, digest) for digest in given)
@@ -37,6 +38,7 @@ class SetOperations(Keyspace):
             for digest in present:
                 known = looked.find(Tag.SET, digest)
                 assert isinstance(known, Member)
+                assert known.add < edit.stamp  # so that it is gone
                 edit.put(Tag.SET, digest, Member(known.value, known.add, edit.stamp))
             self._commit(looked, edit)
         return len(present)

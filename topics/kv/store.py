@@ -39,7 +39,7 @@ from topics.kv.entry import (
     visible,
 )
 from topics.kv.merge import join, merge_cad
-from topics.kv.tree import Leaf, Tree, changes, count, find, items, put, sift, unite
+from topics.kv.tree import Leaf, Tree, changes, count, find, grow, items, sift, unite
 from topics.kv.wire import elements_to_cell, entry_from_cell, entry_to_cell, name_digest
 
 T = TypeVar("T")
@@ -71,6 +71,7 @@ class Store:
         keys = self.keys
         for keyed in deltas:
             keys = unite(keys, _leaf(keyed), join_keyed)
+        assert count(keys) >= len(self)
         return self if keys is self.keys else attrs.evolve(self, keys=keys)
 
     def __len__(self) -> int:
@@ -81,6 +82,7 @@ EMPTY: Final = Store()
 
 
 def join_keyed(own: Keyed, other: Keyed) -> Keyed:
+    assert own.key == other.key
     entry = join(own.entry, other.entry)
     if entry is own.entry:
         return own
@@ -94,6 +96,7 @@ def join_stores(own: Store, other: Store) -> Store:
     left = _above(own.keys, other.keys, other.floor)
     right = _above(other.keys, own.keys, own.floor)
     keys, floor = unite(left, right, join_keyed), max(own.floor, other.floor)
+    assert floor or count(keys) >= max(len(own), len(other))
     for side in (own, other):
         if keys is side.keys and floor == side.floor:
             return side
@@ -104,6 +107,7 @@ def difference(old: Store, new: Store) -> Iterable[Keyed]:
     """What of `new` is not the very same as in `old`: entries whose join with the old store is the new one."""
     for before, leaf in changes(old.keys, new.keys):
         after = leaf.item
+        assert before is None or before.key == after.key
         yield after if before is None else Keyed(after.key, _entry_difference(before.entry, after.entry))
 
 
@@ -144,24 +148,31 @@ def store_to_cell(store: Store) -> CellMap:
     pairs: list[tuple[Cell, Cell]] = [(keyed.key, entry_to_cell(keyed.entry)) for keyed in items(store.keys)]
     if store.floor:
         pairs.append((FLOOR_KEY, (None, int(Tag.VALUE), store.floor, None)))
+    assert len(pairs) == len(store) + (store.floor > 0)
     return CellMap(pairs)
 
 
 def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
-    """The store that a cell is; a key or entry that is none is left out. None if it is no map at all."""
+    """The store that a cell is; a key or entry that is none is left out. None if it is no map at all.
+
+    Where something was left out the floor is, too: it speaks of what the whole store lacks.
+    """
     if not isinstance(cell, Mapping):
         return None
-    keys: Tree[Keyed] = None
-    floor = 0
+    found: list[Leaf[Keyed]] = []
+    floor, whole = 0, True
     for key, part in cell.items():
         entry = entry_from_cell(part, limits)
         if entry is None or not isinstance(key, str):
-            continue
-        if key == FLOOR_KEY:
+            whole = False
+        elif key == FLOOR_KEY:
             floor = entry.lww.utime
         elif is_key(key, limits):
-            keys = put(keys, _leaf(Keyed(key, entry)))
-    return Store(keys, floor)
+            found.append(_leaf(Keyed(key, entry)))
+        else:
+            whole = False
+    assert len(found) <= len(cell)
+    return Store(grow(found), floor if whole else 0)
 
 
 def is_key(key: str, limits: KvLimits) -> bool:
@@ -201,6 +212,8 @@ def _above(keys: Tree[Keyed], beside: Tree[Keyed], floor: int) -> Tree[Keyed]:
 
 
 def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
+    assert floor > 0
+
     def lacking(element: Element, beside: Element | None) -> Element | None:
         return None if beside is None and newest_in(element) <= floor else element
 
@@ -235,6 +248,7 @@ def with_parts(
         return entry
     if lww is NO_EVENT and expiry is NO_EXPIRY and origins is None and all(lane is NO_LANE for lane in lanes):
         return ZERO
+    assert len(lanes) == len(LANE_TAGS)
     return make_entry(lww, lanes, expiry, origins)
 
 
@@ -263,7 +277,4 @@ def _entry_difference(old: Entry, new: Entry) -> Entry:
 
 
 def _changed(old: Tree[T], new: Tree[T]) -> Tree[T]:
-    changed: Tree[T] = None
-    for _, leaf in changes(old, new):
-        changed = put(changed, leaf)
-    return changed
+    return grow(leaf for _, leaf in changes(old, new))

@@ -11,7 +11,7 @@ here recurse, at most `DEPTH_MAX` deep whatever a peer sends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -55,6 +55,7 @@ def count(tree: Tree[T]) -> int:
 
 def find(tree: Tree[T], digest: bytes) -> T | None:
     """The item under the digest."""
+    assert len(digest) == DIGEST_SIZE
     depth = 0
     while tree is not None:
         if isinstance(tree, Leaf):
@@ -82,17 +83,29 @@ def items(tree: Tree[T]) -> Iterator[T]:
 
 def unite(own: Tree[T], other: Tree[T], join: Callable[[T, T], T]) -> Tree[T]:
     """The items of both, `join` deciding where both have one. The very `own` if nothing is new, or the very `other`."""
-    return _unite(own, other, join, 0)
+    both = _unite(own, other, join, 0)
+    assert count(both) >= max(count(own), count(other))
+    assert count(both) <= count(own) + count(other)
+    return both
+
+
+def grow(given: Iterable[Leaf[T]]) -> Tree[T]:
+    """The tree of these leaves, no two of one digest: the same as putting them in one by one, in one pass."""
+    return _grow(list(given), 0)
 
 
 def put(tree: Tree[T], leaf: Leaf[T]) -> Tree[T]:
     """The tree with this leaf in the place of any other under its digest."""
-    return _unite(tree, leaf, _take_other, 0)
+    changed = _unite(tree, leaf, _take_other, 0)
+    assert count(changed) - count(tree) in (0, 1)
+    return changed
 
 
 def without(tree: Tree[T], digest: bytes) -> Tree[T]:
     """The tree less what is under the digest."""
-    return _without(tree, digest, 0)
+    left = _without(tree, digest, 0)
+    assert count(tree) - count(left) in (0, 1)
+    return left
 
 
 def sift(tree: Tree[T], beside: Tree[T], pick: Callable[[T, T | None], T | None]) -> Tree[T]:
@@ -100,7 +113,9 @@ def sift(tree: Tree[T], beside: Tree[T], pick: Callable[[T, T | None], T | None]
 
     An item that is the very same object on both sides stays unasked.
     """
-    return _sift(tree, beside, pick, 0)
+    left = _sift(tree, beside, pick, 0)
+    assert count(left) <= count(tree)
+    return left
 
 
 def changes(old: Tree[T], new: Tree[T]) -> Iterator[tuple[T | None, Leaf[T]]]:
@@ -118,6 +133,16 @@ def changes(old: Tree[T], new: Tree[T]) -> Iterator[tuple[T | None, Leaf[T]]]:
         waiting.extend(
             (_child(before, i, depth), after.children[i], depth + 1) for i in range(FAN - 1, -1, -1)
         )
+
+
+def _grow(given: list[Leaf[T]], depth: int) -> Tree[T]:
+    if len(given) < 2:
+        return given[0] if given else None
+    assert depth < DEPTH_MAX, "two leaves of one digest"
+    groups: list[list[Leaf[T]]] = [[] for _ in range(FAN)]
+    for leaf in given:
+        groups[_nibble(leaf.digest, depth)].append(leaf)
+    return Branch(tuple([_grow(group, depth + 1) for group in groups]), len(given))
 
 
 def _unite(own: Tree[T], other: Tree[T], join: Callable[[T, T], T], depth: int) -> Tree[T]:
@@ -152,6 +177,7 @@ def _unite_leaves(own: Leaf[T], other: Leaf[T], join: Callable[[T, T], T], depth
             return own
         return other if item is other.item else Leaf(own.digest, item)
     left, right = _nibble(own.digest, depth), _nibble(other.digest, depth)
+    assert depth < DEPTH_MAX, "two digests that are one"
     children: list[Tree[T]] = [None] * FAN
     if left == right:
         children[left] = _unite_leaves(own, other, join, depth + 1)
@@ -176,6 +202,7 @@ def _without(tree: Tree[T], digest: bytes, depth: int) -> Tree[T]:
     if not isinstance(tree, Branch):
         return None if tree is not None and tree.digest == digest else tree
     left = _replaced(tree, digest, depth, lambda child: _without(child, digest, depth + 1))
+    assert left.count >= 1  # a branch held two
     return left if left.count > 1 else next(iter(leaves(left)), None)
 
 
@@ -204,6 +231,7 @@ def _sift(tree: Tree[T], beside: Tree[T], pick: Callable[[T, T | None], T | None
 
 def _child(tree: Tree[T], i: int, depth: int) -> Tree[T]:
     """What of the tree lies under the digests whose next four bits are `i`."""
+    assert 0 <= i < FAN
     if isinstance(tree, Branch):
         return tree.children[i]
     return tree if tree is not None and _nibble(tree.digest, depth) == i else None

@@ -87,6 +87,7 @@ class ValueOperations(Keyspace):
         """Write a value over whatever is there. Without `ttl_ms` it does not expire."""
         stored = self._cell("value", value)
         looked = self._look(key)
+        assert looked.now_ms >= 0
         expire = None if ttl_ms is None else looked.now_ms + _ttl(ttl_ms, least=1)
         edit = self._edit(looked)
         edit.erase()
@@ -129,6 +130,7 @@ class ValueOperations(Keyspace):
         if not looked.live:
             return 0
         edit, view = self._edit(looked), looked.view
+        assert view.tag is not None
         if view.tag in LANE_NAMES:
             edit.expire(looked.now_ms + ttl)
         else:  # a value's expiry is part of its event, so this is a new one, made from the visible one
@@ -142,7 +144,10 @@ class ValueOperations(Keyspace):
         if not looked.live:
             return ABSENT
         expire = looked.view.expire
-        return NO_EXPIRY if expire is None else max(0, expire - looked.now_ms)
+        if expire is None:
+            return NO_EXPIRY
+        assert expire > looked.now_ms  # or it would not be live
+        return expire - looked.now_ms
 
 
 def _ttl(ttl_ms: int, *, least: int) -> int:
@@ -187,10 +192,12 @@ def _mark(tag: Tag | None, value: Cell) -> bytes:
 
 def _speaks(tag: Tag, tree: Tree[Element]) -> bool:
     """Whether a hidden lane holds something nobody has removed."""
+    assert tag in LANE_TAGS
     return total_of(tree) != 0 if tag is Tag.COUNTER else next(alive(tree), None) is not None
 
 
 def _rendered(view: View) -> Cell:
+    assert view.tag is not None
     if view.tag is Tag.COUNTER:
         return total_of(view.tree)
     if view.tag is Tag.HASH:

@@ -43,7 +43,7 @@ from topics.kv.entry import (
     visible,
 )
 from topics.kv.merge import join_events
-from topics.kv.tree import Leaf, Tree, items, leaves, put
+from topics.kv.tree import Leaf, Tree, count, grow, items, leaves
 
 LANE_NAMES: Final = {Tag.HASH: "hash", Tag.SET: "set", Tag.ZSET: "zset", Tag.COUNTER: "counter"}
 TYPE_NAMES: Final = {Tag.VALUE: "value", Tag.LIST: "list", **LANE_NAMES}
@@ -57,6 +57,7 @@ class _Malformed(Exception):
 
 def name_digest(name: str) -> bytes:
     """What a key, a field or a replica is found by."""
+    assert name
     return blake3(name.encode())
 
 
@@ -84,12 +85,16 @@ def entry_to_cell(entry: Entry) -> Cell:
             for origin in items(entry.origins)
         )
     plain = (value, _tag_cell(view.tag), view.utime, view.expire)
+    assert len(plain) == SLOTS
+    assert view.utime <= entry.newest
     return (*plain, CellMap(hidden)) if hidden else plain
 
 
 def elements_to_cell(tree: Tree[Element]) -> CellMap:
     """A structure as in the seed's table."""
-    return CellMap(_element_cell(leaf) for leaf in leaves(tree))
+    cells = CellMap(_element_cell(leaf) for leaf in leaves(tree))
+    assert len(cells) == count(tree)
+    return cells
 
 
 def _element_cell(leaf: Leaf[Element]) -> tuple[Cell, Cell]:
@@ -187,6 +192,7 @@ def _event(value: object, tag: Tag | None, utime: object, expire: object, limits
 
 
 def _lane(tag: Tag, cell: object, present: Lane, limits: KvLimits) -> Lane:
+    assert tag in LANE_OF
     utime, elements = _row(cell, 2)
     if present.utime:
         raise _Malformed  # the visible lane has no second place
@@ -198,12 +204,12 @@ def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:
         return None
     if not isinstance(cell, Mapping):
         raise _Malformed
-    tree: Tree[Origin] = None
+    found: list[Leaf[Origin]] = []
     for name, row in cell.items():
         replica = _text(name, REPLICA_BYTES_MAX)
         stamp, event = _row(row, 2)
-        tree = put(tree, Leaf(name_digest(replica), _origin(replica, _stamp(stamp), event, lww, limits)))
-    return tree
+        found.append(Leaf(name_digest(replica), _origin(replica, _stamp(stamp), event, lww, limits)))
+    return grow(found)
 
 
 def _origin(replica: str, stamp: int, cell: object, lww: Event, limits: KvLimits) -> Origin:
@@ -221,10 +227,7 @@ def _elements(tag: Tag, cell: object, limits: KvLimits) -> Tree[Element]:
     if not isinstance(cell, Mapping):
         raise _Malformed
     read = _READERS[tag]
-    tree: Tree[Element] = None
-    for name, row in cell.items():
-        tree = put(tree, read(name, row, limits))
-    return tree
+    return grow([read(name, row, limits) for name, row in cell.items()])
 
 
 def _field(name: object, row: object, limits: KvLimits) -> Leaf[Element]:

@@ -80,6 +80,8 @@ class MaxLattice:
         return 0
 
     def join(self, own: int, other: int) -> int:
+        assert own >= 0
+        assert other >= 0
         return max(own, other)  # the first of two equal ones
 
     def merge_cad(self, own: int, other: int) -> int:
@@ -104,6 +106,8 @@ class LwwLattice:
         return NEVER_WRITTEN
 
     def join(self, own: Register, other: Register) -> Register:
+        assert own[1] >= 0
+        assert other[1] >= 0
         if own is other or other[1] < own[1]:
             return own
         if other[1] > own[1]:
@@ -153,6 +157,7 @@ class MapLattice(Generic[V]):
             value = theirs if ours is None else merge(ours, theirs)
             if value is not ours:
                 changed[key] = value
+        assert len(changed) <= len(other)
         return {**own, **changed} if changed else own
 
 
@@ -200,6 +205,7 @@ class TupleLattice:
         return own if all(map(is_, parts, own)) else tuple(parts)
 
     def merge_cad(self, own: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        assert len(own) == len(other) == len(self.slots)
         parts = [slot.merge_cad(*pair) for slot, *pair in zip(self.slots, own, other, strict=True)]
         return own if all(map(is_, parts, own)) else tuple(parts)
 

@@ -90,6 +90,8 @@ class Authority:
         on_revoked: Callable[[Owner, bytes, Fate], None] | None = None,
     ) -> None:
         assert answer_ttl_ms >= 0
+        assert "key" not in (dids or {}), "a did:key needs no resolver, and must not get one"
+        assert "convex" not in (dids or {}), "addresses and names have resolvers of their own"
         self._clock: Final = clock
         self._addresses: Final = addresses
         self._names: Final = names
@@ -126,6 +128,7 @@ class Authority:
             self._frozen[owner] = fate
         if self._on_revoked is not None:
             self._on_revoked(owner, key, fate)
+        assert not self.allows(owner, key)
 
     def _keys(self, owner: Owner) -> frozenset[bytes]:
         if isinstance(owner, bytes):
@@ -144,6 +147,7 @@ class Authority:
     def _judged(self, answer: Keys | None, now_ms: int) -> tuple[int, frozenset[bytes]]:
         """Until when an answer is kept, and whom it allows."""
         kept_ms = now_ms + self._answer_ttl_ms
+        assert kept_ms >= now_ms
         if answer is None or len(answer.keys) > KEYS_PER_OWNER_MAX:
             return now_ms, _NOBODY
         if answer.until_ms is not None:
@@ -157,6 +161,7 @@ class Authority:
         self._answers[owner] = (until_ms, keys)
         if len(self._answers) > ANSWERS_MAX:
             del self._answers[next(iter(self._answers))]
+        assert len(self._answers) <= ANSWERS_MAX
 
     def _ask(self, owner: int | str) -> Keys | None:
         """The answer of whoever knows. A form that nobody knows has none."""

@@ -15,6 +15,7 @@ import attrs
 
 from topics.codec.cell import Cell
 from topics.kernel.checks import whole_number
+from topics.kernel.errors import invalid
 from topics.lattice.record import Record
 from topics.lattice.state import OFFSET_MAX, QueueState
 
@@ -40,6 +41,9 @@ class Delivery:
     offset: int
     record: Record
 
+    def __attrs_post_init__(self) -> None:
+        assert self.offset >= 0
+
     @property
     def value(self) -> Cell:
         return self.record.value
@@ -64,7 +68,9 @@ class Consumer:
 
     def poll(self, queue: QueueState, limit: int = POLL_LIMIT_DEFAULT) -> list[Item]:
         """The next records, at most `limit`, after the gap if there is one; moves the offset behind them."""
-        assert 0 < limit <= POLL_LIMIT_MAX
+        if not 0 < whole_number("limit", limit) <= POLL_LIMIT_MAX:
+            raise invalid("limit", f"must be from 1 to {POLL_LIMIT_MAX}, not {limit}")
+        before = self._offset
         items: list[Item] = []
         gap = self._skip_to(queue.start)
         if gap is not None:
@@ -74,6 +80,8 @@ class Consumer:
         ):
             items.append(Delivery(offset, record))
             self._offset = offset + 1
+        assert self._offset >= before
+        assert len(items) <= limit + 1  # a gap is no record
         return items
 
     def seek(self, offset: int) -> None:
@@ -83,7 +91,9 @@ class Consumer:
     def truncate(self, queue: QueueState, now_ms: int) -> QueueState:
         """The queue without what this consumer has read; it will not be told of that."""
         self._truncated_below = max(self._truncated_below, self._offset)
+        assert 0 <= self._truncated_below <= OFFSET_MAX
         truncated, _ = queue.truncate(self._offset, now_ms)
+        assert truncated.start >= self._offset
         return truncated
 
     def _skip_to(self, start: int) -> Gap | None:
@@ -91,5 +101,6 @@ class Consumer:
         if self._offset >= start:
             return None
         gap_from = max(self._offset, min(self._truncated_below, start))
+        assert gap_from >= self._offset
         self._offset = start
         return Gap(gap_from, start - 1) if gap_from < start else None

@@ -20,6 +20,10 @@ class Divergence:
     first_offset: int
     digests: tuple[bytes, bytes]
 
+    def __attrs_post_init__(self) -> None:
+        assert self.first_offset >= 0
+        assert self.partition >= 0
+
 
 def find_divergence(
     own: QueueState, other: QueueState, *, topic: str = "", partition: int = 0
@@ -31,4 +35,5 @@ def find_divergence(
     mine, theirs = own.entries.at(first_offset), other.entries.at(first_offset)
     assert mine is not None
     assert theirs is not None
+    assert mine.digest != theirs.digest
     return Divergence(topic, partition, first_offset, (mine.digest, theirs.digest))

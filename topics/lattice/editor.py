@@ -37,7 +37,9 @@ class Editor:
         return self._clock is not None
 
     def now_ms(self) -> int:
-        return 0 if self._clock is None else self._clock.now_ms()
+        now_ms = 0 if self._clock is None else self._clock.now_ms()
+        assert now_ms >= 0
+        return now_ms
 
     def deferral(self, place: Place) -> Deferral[Any] | None:
         """What waits to be merged at a place, None if nothing ever did."""
@@ -66,5 +68,6 @@ class Editor:
     def take_divergences(self) -> list[Divergence]:
         """What was found since the last call."""
         taken = list(self._divergences)
+        assert len(taken) <= self.divergences_seen
         self._divergences.clear()
         return taken

@@ -15,9 +15,9 @@ from typing import Final
 
 import attrs
 
-from topics.codec.cell import Cell, encode_cell
+from topics.codec.cell import INT_MAX, Cell, encode_cell
 from topics.kernel.checks import text_bytes
-from topics.kernel.errors import WrongState
+from topics.kernel.errors import WrongState, invalid
 from topics.lattice.record import is_whole
 
 HOLDER_BYTES_MAX: Final = 256
@@ -42,7 +42,9 @@ class Lease:
 
     def join(self, other: Lease) -> Lease:
         """The higher epoch; of one epoch the larger holder, then the later end."""
-        return other if self._order() < other._order() else self
+        joined = other if self._order() < other._order() else self
+        assert joined.epoch == max(self.epoch, other.epoch)
+        return joined
 
     def is_live(self, now_ms: int) -> bool:
         return self.epoch > 0 and now_ms < self.until_ms
@@ -72,10 +74,17 @@ def acquire(known: Lease, holder: str, *, ttl_ms: int, now_ms: int) -> Lease:
 
     Raises:
         NotLeader: somebody else's lease is live.
+        Rejected: what is no name, or no time a lease may last.
     """
     text_bytes("holder", holder, bytes_max=HOLDER_BYTES_MAX)
-    assert 0 < ttl_ms <= LEASE_MS_MAX
+    if not is_whole(ttl_ms) or not 0 < ttl_ms <= LEASE_MS_MAX:
+        raise invalid("ttl_ms", f"must be a whole number from 1 to {LEASE_MS_MAX}, not {ttl_ms!r:.40}")
     until_ms = now_ms + ttl_ms
+    assert until_ms > now_ms
+    if known.epoch >= INT_MAX:
+        raise WrongState(
+            f"holder: {INT_MAX} is the last epoch there is; go on in another queue", epoch=known.epoch
+        )
     if not known.is_live(now_ms):
         return Lease(known.epoch + 1, holder, until_ms)
     if known.holder == holder:
@@ -94,6 +103,7 @@ def admit(known: Lease, held: Lease, *, now_ms: int) -> None:
         return
     if held.epoch == known.epoch and held.holder == known.holder and known.is_live(now_ms):
         return
+    assert known.holder
     ended = "" if known.is_live(now_ms) else f", whose lease ended at {known.until_ms}"
     raise NotLeader(
         f"offer: epoch {known.epoch} is led by {known.holder}{ended}; acquire the lease first",

@@ -25,6 +25,7 @@ class Handle(ABC, Generic[T]):
     """A cursor, the lattice of its value, and who edits it."""
 
     def __init__(self, cursor: Cursor[T], lattice: Lattice[T], *, editor: Editor, place: Place) -> None:
+        assert cursor.lattice is not None, "plain data inside a leaf does not join"
         self._cursor: Final = cursor
         self._lattice: Final = lattice
         self._place: Final = place
@@ -69,6 +70,7 @@ class Handle(ABC, Generic[T]):
     def waiting(self) -> int:
         """How many foreign values wait for the clock."""
         deferral = self.editor.deferral(self._place)
+        assert deferral is None or self.editor.has_clock
         return 0 if deferral is None else len(deferral)
 
     def sync(self) -> T:

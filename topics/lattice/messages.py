@@ -101,6 +101,7 @@ def merge_owners(
 
     A slot from too far in the future waits, and is merged by a later call.
     """
+    assert lattice.region == REGION
     now_ms = editor.now_ms()
     waiting = editor.deferral(_OWNERS)
     if waiting is None:

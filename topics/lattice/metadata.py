@@ -31,6 +31,7 @@ class Stamped(NamedTuple):
 
     def precedes(self, other: Stamped) -> bool:
         """Whether the other one is to stay."""
+        assert min(self.stamp, other.stamp) >= 0
         if self.stamp != other.stamp:
             return self.stamp < other.stamp
         return encode_cell(self.value) < encode_cell(other.value)
@@ -52,6 +53,7 @@ class Metadata:
         for key, value in values.items():
             encoded = encode_cell(key)
             entries[encoded] = Stamped(key, value, times.get(encoded, 0))
+        assert len(entries) == len(values)
         return cls(entries)
 
     def __len__(self) -> int:
@@ -100,7 +102,9 @@ class Metadata:
                 field="key",
             )
         entry = Stamped(decode_cell(encoded), decode_cell(value_bytes), stamp)
-        return Metadata({**self._entries, encoded: entry})
+        after = Metadata({**self._entries, encoded: entry})
+        assert after.newest_stamp == stamp
+        return after
 
     def join(self, other: Metadata) -> Metadata:
         """Key by key the later, or at one time the larger. Self if nothing changes."""
@@ -111,7 +115,12 @@ class Metadata:
             for key, theirs in other._entries.items()
             if (mine := self._entries.get(key)) is None or mine.precedes(theirs)
         }
-        return Metadata({**self._entries, **changed}) if changed else self
+        if not changed:
+            return self
+        joined = Metadata({**self._entries, **changed})
+        assert joined.newest_stamp == max(self.newest_stamp, other.newest_stamp)
+        assert len(joined) >= max(len(self), len(other))
+        return joined
 
     def merge_cad(self, other: Metadata) -> Metadata:
         """The seed's rule, for conformance only: the union, own values win."""
@@ -119,7 +128,9 @@ class Metadata:
         return Metadata({**self._entries, **changed}) if changed else self
 
     def values(self) -> CellMap:
-        return CellMap([(entry.key, entry.value) for entry in self._entries.values()])
+        values = CellMap([(entry.key, entry.value) for entry in self._entries.values()])
+        assert len(values) == len(self)
+        return values
 
     def stamps(self) -> CellMap:
         """The stamps that are not 0."""

@@ -39,6 +39,7 @@ class OwnerLattice(Generic[T]):
         authority: Authority,
         key: KeyPair | None = None,
     ) -> None:
+        assert region, "an empty region would let envelopes of two databases be taken for one another"
         self.payloads: Final = payloads
         self.codec: Final = codec
         self.region: Final = region
@@ -63,6 +64,7 @@ class OwnerLattice(Generic[T]):
             joined = theirs if ours is None else self.slot(owner).join(ours, theirs)
             if joined is not None and joined is not ours:
                 changed[owner] = joined
+        assert len(changed) <= len(other)
         return {**own, **changed} if changed else own
 
     def merge_cad(self, own: Slots[T], other: Slots[T]) -> Slots[T]:
@@ -95,6 +97,7 @@ class OwnerLattice(Generic[T]):
             slot = self.slot(owner).sift(own.get(owner), entry)
             if slot is not None:
                 good[owner] = slot
+        assert len(good) <= len(foreign)
         return good
 
     def to_cell(self, slots: Slots[T]) -> CellMap:
@@ -118,6 +121,7 @@ class OwnerLattice(Generic[T]):
         if slot is None or slot.of_signer(key) is None:
             return slots
         left = self.slot(owner).without(slot, key)
+        assert left is None or left.of_signer(key) is None
         others = {name: kept for name, kept in slots.items() if name != owner}
         return others if left is None else {**others, owner: left}
 
@@ -126,6 +130,7 @@ class OwnSlot(Generic[T]):
     """The step from a map of slots into one owner's payload. Writing there signs, with the lattice's key."""
 
     def __init__(self, lattice: OwnerLattice[T], owner: Owner) -> None:
+        assert is_owner(owner), "the slot of nobody could be written and never be read by a peer"
         self._slot: Final = lattice.slot(owner)
         self._zero: Final = lattice.payloads.zero()
         self.owner: Final = owner

@@ -46,6 +46,7 @@ class LatticeQueue(Handle[QueueState]):
             editor=Editor(clock) if editor is None else editor,
             place=(topic, partition),
         )
+        assert partition >= 0
         self.topic: Final = topic
         self.partition: Final = partition
 
@@ -80,7 +81,9 @@ class LatticeQueue(Handle[QueueState]):
             return state.append(records, stamp)
 
         after = self._cursor.update(append) if rows else self.state
-        return Offsets(after.stop - len(rows), after.stop)
+        offsets = Offsets(after.stop - len(rows), after.stop)
+        assert after.start <= offsets.start
+        return offsets
 
     # --- consumers
 
@@ -90,7 +93,10 @@ class LatticeQueue(Handle[QueueState]):
 
     def peek_entry(self, offset: int) -> Record | None:
         """The record at an absolute offset, None outside [start, end)."""
-        return self.state.entries.at(offset)
+        state = self.state
+        found = state.entries.at(offset)
+        assert (found is not None) == (state.start <= offset < state.stop)
+        return found
 
     def peek_first(self) -> Cell:
         return _value_of(self.peek_first_entry())
@@ -121,7 +127,9 @@ class LatticeQueue(Handle[QueueState]):
         return self.state.stop
 
     def size(self) -> int:
-        return len(self.state.entries)
+        state = self.state
+        assert len(state.entries) == state.stop - state.start
+        return len(state.entries)
 
     def is_empty(self) -> bool:
         return self.size() == 0
@@ -145,7 +153,9 @@ class LatticeQueue(Handle[QueueState]):
             truncated, dropped = state.truncate(start, now_ms)
             return truncated
 
-        self._cursor.update(cut)
+        after = self._cursor.update(cut)
+        assert after.start >= start
+        assert dropped >= 0
         return dropped
 
     # --- leading
@@ -154,6 +164,8 @@ class LatticeQueue(Handle[QueueState]):
         """Lead this queue for a time, or longer; raises `NotLeader` while somebody else does."""
         now_ms = self.editor.now_ms()
         after = self._cursor.update(lambda state: state.acquire(holder, ttl_ms=ttl_ms, now_ms=now_ms))
+        assert after.lease.holder == holder
+        assert after.lease.is_live(now_ms)
         self.editor.hold(self.topic, self.partition, after.lease)
         return after.lease
 
@@ -173,7 +185,7 @@ class LatticeQueue(Handle[QueueState]):
         return () if found is None else (found,)
 
     def refuse_stale_fork(self, *, forked: QueueState, local: QueueState, parent: QueueState) -> None:
-        refuse_stale(appended=local.stop > forked.stop, held=local.lease, parent=parent.lease)
+        refuse_stale(appended=local.has_appended_to(forked), held=local.lease, parent=parent.lease)
 
 
 def _row(arguments: tuple[Cell, ...]) -> Row:

@@ -18,7 +18,7 @@ from topics.codec.cell import (
     decode_cell,
     encode_cell,
 )
-from topics.crypto.hashing import blake3
+from topics.crypto.hashing import HASH_SIZE, blake3
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import MIB
 
@@ -62,6 +62,7 @@ class Record:
         """H of the cells, computed once."""
         if self._digest is None:
             self._digest = blake3(encode_cell(self.cells))
+        assert len(self._digest) == HASH_SIZE
         return self._digest
 
     def __eq__(self, other: object) -> bool:
@@ -106,6 +107,7 @@ def _frozen(cells: tuple[Cell, ...], encoded: bytes) -> tuple[Cell, ...]:
         return cells
     decoded = decode_cell(encoded)
     assert isinstance(decoded, tuple)
+    assert len(decoded) == len(cells)
     return decoded
 
 

@@ -26,6 +26,11 @@ class Rerouted:
     partitions_before: int
     partitions_now: int
 
+    def __attrs_post_init__(self) -> None:
+        assert self.partitions_before > 0
+        assert self.partitions_now > 0
+        assert self.partitions_before != self.partitions_now
+
     def __str__(self) -> str:
         return (
             f"num-partitions went from {self.partitions_before} to {self.partitions_now}: keys are routed anew, so the "

@@ -83,6 +83,7 @@ class Slot(Generic[T]):
 
 def signed_bytes(*, region: str, owner: Owner, seq: int, payload: bytes) -> bytes:
     """What a signature is made over. A cell tells its own end, so no two cases give the same bytes."""
+    assert seq >= 1
     return DOMAIN + encode_cell((region, owner, seq)) + payload
 
 
@@ -146,6 +147,7 @@ class SignedLattice(Generic[T]):
             if ours is None or envelope.rank() > ours[0].rank():
                 kept[envelope.signer] = (envelope, value)
                 changed = True
+        assert len(kept) >= len(own.envelopes)
         return self._slot(kept.values()) if changed else own
 
     def merge_cad(self, own: Slot[T] | None, other: Slot[T] | None) -> Slot[T] | None:
@@ -221,6 +223,7 @@ class SignedLattice(Generic[T]):
             )
         payload = self._canon(value)
         message = signed_bytes(region=self.region, owner=self.owner, seq=seq, payload=payload)
+        assert before is None or before.seq < seq
         made = Envelope(self._key.public, seq, payload, self._key.sign(message))
         others = [] if slot is None else [pair for pair in _pairs(slot) if pair[0].signer != made.signer]
         return self._slot([(made, value), *others], written=value)
@@ -228,6 +231,7 @@ class SignedLattice(Generic[T]):
     def without(self, slot: Slot[T], signer: bytes) -> Slot[T] | None:
         """The slot without the signer's envelope; nil if that was all."""
         left = [pair for pair in _pairs(slot) if pair[0].signer != signer]
+        assert len(left) >= len(slot.envelopes) - 1
         return self._slot(left) if left else None
 
     # --- what is trusted
@@ -254,6 +258,7 @@ class SignedLattice(Generic[T]):
             return foreign
         after = self.join(own, foreign)
         assert after is not None
+        assert after.of_signer(self._key.public) is not None
         whole = self.payloads.join(after.value, own.value)
         if whole is after.value or not self._authority.allows(self.owner, self._key.public):
             return foreign

@@ -9,6 +9,7 @@ alter it differently, and not dropped, for then they would never agree.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
 from topics.codec.cell import INT_MAX
@@ -18,7 +19,7 @@ from topics.lattice.algebra import Lattice
 T = TypeVar("T")
 
 MAX_DRIFT_MS: Final = 3_600_000
-DEFERRED_MAX: Final = 64  # values that wait on their own; more share the last place
+DEFERRED_MAX: Final = 64  # values that wait on their own; more share places
 
 
 def next_stamp(now_ms: int, newest: int) -> int:
@@ -40,7 +41,8 @@ class Deferral(Generic[T]):
     """Foreign values from the future, until the clock comes near them.
 
     `newest` tells the newest stamp in a value. At most `room` values wait on their own, in the order they are due; when
-    there are more, the two that are due last are joined and wait together for the later of their times.
+    there are more, the two neighbours nearest in time are joined and wait for the later of their times. So a value from
+    the year 3000 does not take the next one along with it, and little room costs little delay.
     """
 
     def __init__(
@@ -77,10 +79,7 @@ class Deferral(Generic[T]):
             return value
         self._hold(stamp, value)
         if len(self._waiting) > self._room:
-            (_, earlier), (_, later) = self._waiting[-2:]
-            both = self._lattice.join(earlier, later)
-            del self._waiting[-2:]
-            self._hold(self._newest(both), both)
+            self._join_nearest()
         assert len(self._waiting) <= self._room
         return None
 
@@ -93,10 +92,20 @@ class Deferral(Generic[T]):
             count += 1
         due = [value for _, value in self._waiting[:count]]
         del self._waiting[:count]
+        assert not self._waiting or is_future(self._waiting[0][0], now_ms, self._max_drift_ms)
         return due
+
+    def _join_nearest(self) -> None:
+        assert len(self._waiting) >= 2
+        gaps = [later[0] - earlier[0] for earlier, later in pairwise(self._waiting)]
+        at = gaps.index(min(gaps))
+        both = self._lattice.join(self._waiting[at][1], self._waiting[at + 1][1])
+        del self._waiting[at : at + 2]
+        self._hold(self._newest(both), both)
 
     def _hold(self, stamp: int, value: T) -> None:
         at = len(self._waiting)
         while at and self._waiting[at - 1][0] > stamp:
             at -= 1
         self._waiting.insert(at, (stamp, value))
+        assert at == 0 or self._waiting[at - 1][0] <= stamp

@@ -49,6 +49,10 @@ class QueueState:
     timestamp: int = 0
     lease: Lease = OPEN
 
+    def __attrs_post_init__(self) -> None:
+        assert self.timestamp >= 0
+        assert self.stop <= OFFSET_MAX
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QueueState):
             return NotImplemented
@@ -80,6 +84,10 @@ class QueueState:
         """The latest time in it, for the deferral of what comes from the future (replication 1.3)."""
         return max(self.timestamp, self.metadata.newest_stamp)
 
+    def has_appended_to(self, older: QueueState) -> bool:
+        """Whether there are records behind the end of an older state. A truncation past its end brings none."""
+        return self.stop > max(self.start, older.stop)
+
     def stamp(self, now_ms: int) -> int:
         """The time of an append or a truncation: the state's own never steps back.
 
@@ -95,7 +103,10 @@ class QueueState:
         assert timestamp >= self.timestamp
         if self.stop + len(records) > OFFSET_MAX:
             raise invalid("offer", f"offsets end at {OFFSET_MAX}; go on in another partition")
-        return attrs.evolve(self, entries=self.entries.extend(records), timestamp=timestamp)
+        after = attrs.evolve(self, entries=self.entries.extend(records), timestamp=timestamp)
+        assert after.stop == self.stop + len(records)
+        assert after.start == self.start
+        return after
 
     def truncate(self, start: int, now_ms: int) -> tuple[QueueState, int]:
         """The state from `start` on, and how many records went. At or below its start nothing changes."""
@@ -106,16 +117,22 @@ class QueueState:
         if start <= self.start:
             return self, 0
         dropped = min(start - self.start, len(self.entries))
-        return attrs.evolve(self, entries=self.entries.truncate(start), timestamp=self.stamp(now_ms)), dropped
+        entries = self.entries.truncate(start)
+        assert entries.start == start
+        assert len(entries) + dropped == len(self.entries)
+        return attrs.evolve(self, entries=entries, timestamp=self.stamp(now_ms)), dropped
 
     def put_meta(self, key: Cell, value: Cell, now_ms: int) -> QueueState:
         """The state with a key of metadata set, later than everything in it."""
         stamp = next_stamp(now_ms, self.newest_stamp)
-        return attrs.evolve(self, metadata=self.metadata.put(key, value, stamp), timestamp=stamp)
+        after = attrs.evolve(self, metadata=self.metadata.put(key, value, stamp), timestamp=stamp)
+        assert after.newest_stamp == stamp  # so the local edit wins over all that was seen
+        return after
 
     def acquire(self, holder: str, *, ttl_ms: int, now_ms: int) -> QueueState:
         """The state led by `holder`; raises `NotLeader` while somebody else leads."""
         lease = fence.acquire(self.lease, holder, ttl_ms=ttl_ms, now_ms=now_ms)
+        assert self.lease.join(lease) == lease  # leading moves up, too
         return self if lease == self.lease else attrs.evolve(self, lease=lease)
 
     # --- joining
@@ -130,7 +147,10 @@ class QueueState:
             max(self.timestamp, other.timestamp),
             self.lease.join(other.lease),
         )
-        return self._with(parts, other)
+        joined = self._with(parts, other)
+        assert joined.start == max(self.start, other.start)
+        assert joined.stop == max(self.stop, other.stop)
+        return joined
 
     def merge_cad(self, other: QueueState) -> QueueState:
         """The seed's text, with self as first operand. For conformance only: it does not commute."""
@@ -138,6 +158,7 @@ class QueueState:
             return self
         start = max(self.start, other.start)
         own, theirs = self.entries.truncate(start), other.entries.truncate(start)
+        assert own.start == theirs.start == start
         parts = (
             theirs if len(theirs) > len(own) else own,
             self.metadata.merge_cad(other.metadata),
@@ -159,6 +180,7 @@ class QueueState:
     def to_cell(self) -> tuple[Cell, ...]:
         """The positional form, as short as it may be."""
         records = tuple(record.cells for record in self.entries.between(self.start, self.stop))
+        assert len(records) == len(self.entries)
         plain = (records, self.metadata.values(), self.timestamp, self.start)
         stamps = self.metadata.stamps()
         if self.lease.epoch:
@@ -179,6 +201,7 @@ def _join_entries(own: Entries, other: Entries) -> Entries:
     mine, theirs = own.at(differs), other.at(differs)
     assert mine is not None
     assert theirs is not None
+    assert mine.digest != theirs.digest
     return (own if mine.digest > theirs.digest else other).truncate(start)
 
 

@@ -65,7 +65,9 @@ class LatticeTopic(Handle[Topic]):
 
     def num_partitions(self) -> int:
         """How many partitions keys are routed to; 0 if that was never said."""
-        return partition_count(self.state)
+        count = partition_count(self.state)
+        assert 0 <= count <= PARTITIONS_MAX
+        return count
 
     def set_num_partitions(self, count: int) -> Rerouted | None:
         """Say how many partitions keys are routed to. Returns a warning if keys go elsewhere than before."""
@@ -108,6 +110,7 @@ class LatticeTopic(Handle[Topic]):
     def offer(self, key: Cell, value: Cell, headers: Mapping[Cell, Cell] | None = None) -> tuple[int, int]:
         """Append a record to the partition of its key. Returns that partition and the offset there."""
         index = self.partition_of(key)
+        assert is_partition_id(index)
         return index, self.partition(index).offer(key, value, headers)
 
     # --- metadata
@@ -122,7 +125,9 @@ class LatticeTopic(Handle[Topic]):
         def put(topic: Topic) -> Topic:
             metadata = metadata_of(topic)
             stamp = next_stamp(now_ms, metadata.newest_stamp)
-            return {**topic, META: metadata.put(key, value, stamp)}
+            after = metadata.put(key, value, stamp)
+            assert metadata.join(after) == after
+            return {**topic, META: after}
 
         self._cursor.update(put)
 

@@ -48,6 +48,7 @@ def check_name(name: str) -> str:
 
 def queues_of(topic: Topic) -> Queues:
     queues: Queues = topic.get(PARTITIONS, {})
+    assert isinstance(queues, Mapping)
     return queues
 
 
@@ -77,13 +78,17 @@ def partition_count(topic: Topic) -> int:
 
 def newest_stamp_in(topics: Topics) -> int:
     """The latest time in any of them."""
-    return max((newest_stamp_of(topic) for topic in topics.values()), default=0)
+    newest = max((newest_stamp_of(topic) for topic in topics.values()), default=0)
+    assert newest >= 0
+    return newest
 
 
 def newest_stamp_of(topic: Topic) -> int:
     """The latest time in a topic."""
     stamps = [queue.newest_stamp for queue in queues_of(topic).values()]
-    return max(metadata_of(topic).newest_stamp, *stamps, 0)
+    newest: int = max(metadata_of(topic).newest_stamp, *stamps, 0)
+    assert newest >= 0
+    return newest
 
 
 def refuse_stale_topics(*, forked: Topics, local: Topics, parent: Topics) -> None:
@@ -98,7 +103,7 @@ def refuse_stale_topics(*, forked: Topics, local: Topics, parent: Topics) -> Non
 def refuse_stale_topic(*, forked: Topic, local: Topic, parent: Topic) -> None:
     before, there = queues_of(forked), queues_of(parent)
     for index, queue in queues_of(local).items():
-        appended = queue.stop > before.get(index, ZERO).stop
+        appended = queue.has_appended_to(before.get(index, ZERO))
         refuse_stale(appended=appended, held=queue.lease, parent=there.get(index, ZERO).lease)
 
 
@@ -116,6 +121,7 @@ def topic_divergences(own: Topic, other: Topic, *, topic: str) -> Iterator[Diver
             continue
         found = find_divergence(mine[partition], theirs[partition], topic=topic, partition=partition)
         if found is not None:
+            assert found.topic == topic
             yield found
 
 
@@ -145,7 +151,9 @@ class UnknownLattice:
         return None
 
     def join(self, own: Cell, other: Cell) -> Cell:
-        return other if encode_cell(other) > encode_cell(own) else own
+        joined = other if encode_cell(other) > encode_cell(own) else own
+        assert joined is own or joined is other
+        return joined
 
     def merge_cad(self, own: Cell, other: Cell) -> Cell:  # noqa: ARG002  # own wins, whatever the other is
         return own
@@ -188,7 +196,9 @@ class TopicLattice:
             value = theirs if key not in own else merge(key)(mine, theirs)
             if key not in own or value is not mine:
                 changed[key] = value
-        return {**own, **changed} if changed else own
+        joined = {**own, **changed} if changed else own
+        assert joined.keys() == own.keys() | other.keys()
+        return joined
 
 
 class TopicsLattice(MapLattice[Topic]):
@@ -237,6 +247,7 @@ def is_topic_here(value: object) -> TypeGuard[Topic]:
     queues, metadata = value.get(PARTITIONS, {}), value.get(META, EMPTY)
     return (
         isinstance(metadata, Metadata)
+        and META_STAMPS not in value
         and isinstance(queues, Mapping)
         and all(is_partition_id(index) and isinstance(queue, QueueState) for index, queue in queues.items())
         and all(isinstance(key, str) for key in value)
@@ -261,11 +272,14 @@ def _is_cell_map(value: object) -> TypeGuard[Mapping[Cell, Cell]]:
 
 
 def topics_to_cell(topics: Topics) -> CellMap:
-    return CellMap([(name, topic_to_cell(topic)) for name, topic in topics.items()])
+    cells = CellMap([(name, topic_to_cell(topic)) for name, topic in topics.items()])
+    assert len(cells) == len(topics)
+    return cells
 
 
 def topic_to_cell(topic: Topic) -> CellMap:
     """The map on the wire: `partitions`, `meta`, the stamps of `meta` if there are any, and what is not known here."""
+    assert META_STAMPS not in topic, "stamps are in the metadata"
     cells: dict[Cell, Cell] = {
         key: value for key, value in topic.items() if key not in (PARTITIONS, META, META_STAMPS)
     }
@@ -280,11 +294,13 @@ def topic_to_cell(topic: Topic) -> CellMap:
 
 
 def topics_from_cell(cell: Mapping[Cell, Cell]) -> Topics:
-    return {
+    topics: dict[MapKey, Topic] = {
         name: topic_from_cell(topic)
         for name, topic in cell.items()
         if isinstance(name, str) and isinstance(topic, Mapping)
     }
+    assert len(topics) <= len(cell)
+    return topics
 
 
 def topic_from_cell(cell: Mapping[Cell, Cell]) -> Topic:
@@ -301,6 +317,7 @@ def topic_from_cell(cell: Mapping[Cell, Cell]) -> Topic:
         if is_partition_id(index) and is_queue(queue)
     }
     metadata = Metadata.from_cells(_cells_under(cell, META), _cells_under(cell, META_STAMPS))
+    assert len(found) <= PARTITIONS_MAX
     if found:
         topic[PARTITIONS] = found
     if len(metadata):

@@ -12,20 +12,26 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 
 from topics.codec.frame import FrameView, decode_payloads, decode_texts
 from topics.kernel.limits import EXTENT_GAP_MAX, SCAN_SEQS_MAX, SCAN_SLICE_SEQS
-from topics.log import tombstone
+from topics.log import masks, tombstone
 from topics.log.floors import Gap
-from topics.log.index import LIVE, NODED, TIMED
+from topics.log.index import LIVE, TIMED
+from topics.log.masks import Members
 from topics.log.match import Match
 from topics.log.past import End
 from topics.log.regions import Source
 from topics.log.topic import Topic
 
-_PLAIN = b"\x01"
+_PLAIN: Final = b"\x01"
+_STRIDE_FIRST: Final = 256  # slots examined at once: few at first, for most pages are full soon
+_IS_LIVE: Final = bytes(flag & LIVE for flag in range(256))
+_IS_DELETED: Final = bytes(not flag & LIVE and flag & End.DELETED > 0 for flag in range(256))
+_IS_TIMED: Final = bytes(flag & TIMED > 0 for flag in range(256))
 
 
 @attrs.frozen(kw_only=True)
@@ -182,8 +188,9 @@ class _Scan:
         self.last = min(page_stop, self.cursor + SCAN_SEQS_MAX)
         self.ended = self.cursor >= self.last or query.limit <= 0
         own = query.nodes if topic.config.dedupe_node else ()
-        self.own = frozenset(index.nodes.number(node) for node in own) - {0}
-        self.wanted = None if query.match is None else frozenset(query.match.numbers(index.tags))
+        self.own = Members(frozenset(index.nodes.number(node) for node in own) - {0})
+        self.wanted = None if query.match is None else Members(frozenset(query.match.numbers(index.tags)))
+        self.stride = _STRIDE_FIRST
         if not self.ended and self.cursor + 1 < index.base_seq:
             self._pass_by(min(index.base_seq - 1, self.last))
 
@@ -252,33 +259,55 @@ class _Scan:
         return full
 
     def _examine(self, start: int, stop: int) -> bool:
-        """Decide slot by slot until the page is full; returns whether it is."""
-        index = self.index
-        flags, lengths, tag_ids, node_ids, expires = (
-            index.flags, index.lengths, index.tag_ids, index.node_ids, index.expires,
-        )  # fmt: skip
-        for at in range(start, stop):
-            flag = flags[at]
-            if not flag & LIVE:
-                if flag & End.DELETED:
-                    self.deleted += 1
-                else:
-                    self.expired += 1
-            elif flag & TIMED and expires is not None and expires[at] < self.now_ms:
-                self.expired += 1
-            elif self.own and flag & NODED and node_ids is not None and node_ids[at] in self.own:
-                self.own_node += 1
-            elif self.wanted is not None and (tag_ids is None or tag_ids[at] not in self.wanted):
-                self.filtered += 1
-            else:
-                if self.positions and lengths[at] > self.room:
-                    return True
-                self.positions.append(at)
-                self.room -= lengths[at]
-            self.cursor += 1
-            if len(self.positions) >= self.query.limit:
+        """Decide what becomes of the slots until the page is full; returns whether it is."""
+        while start < stop:
+            middle = min(start + self.stride, stop)
+            if self._examine_some(start, middle):
                 return True
+            start = middle
+            self.stride = min(self.stride * 2, SCAN_SLICE_SEQS)
         return False
+
+    def _examine_some(self, start: int, stop: int) -> bool:
+        index = self.index
+        slots = stop - start
+        flags = bytes(index.flags[start:stop])
+        alive = masks.of_flags(flags, _IS_LIVE)
+        deleted = masks.of_flags(flags, _IS_DELETED)
+        late = own = 0
+        if index.expires is not None:
+            timed = masks.of_flags(flags, _IS_TIMED) & alive
+            late = timed and timed & masks.below(index.expires[start:stop], self.now_ms)
+        left = alive ^ late
+        if self.own and index.node_ids is not None:
+            own = left & self.own.of(index.node_ids[start:stop])
+        given = left = left ^ own
+        if self.wanted is not None:
+            given = 0 if index.tag_ids is None else left & self.wanted.of(index.tag_ids[start:stop])
+
+        cut, full = self._take(masks.positions(given, start, stop), start, stop)
+        alive, deleted, late, own, left, given = (
+            masks.before(mask, slots, cut).bit_count() for mask in (alive, deleted, late, own, left, given)
+        )
+        self.deleted += deleted
+        self.expired += cut - alive - deleted + late
+        self.own_node += own
+        self.filtered += left - given
+        self.cursor += cut
+        return full
+
+    def _take(self, found: Sequence[int], start: int, stop: int) -> tuple[int, bool]:
+        """Deliver what fits. Returns how many slots are decided by that, and whether the page is full."""
+        lengths, limit = self.index.lengths, self.query.limit
+        assert len(self.positions) < limit
+        for at in found:
+            if self.positions and lengths[at] > self.room:
+                return at - start, True
+            self.positions.append(at)
+            self.room -= lengths[at]
+            if len(self.positions) >= limit:
+                return at + 1 - start, True
+        return stop - start, False
 
 
 def extents_of(topic: Topic, start: int, stop: int) -> tuple[Extent, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Final
@@ -98,6 +99,15 @@ class Labels:
         return number
 
 
+class _Seqs(dict[int, "array[int]"]):
+    """Number -> seqs, made when it is first asked for."""
+
+    def __missing__(self, number: int) -> array[int]:
+        made: array[int] = array("Q")
+        self[number] = made
+        return made
+
+
 class TagIndex:
     """tag -> ascending live seqs."""
 
@@ -105,20 +115,15 @@ class TagIndex:
 
     def __init__(self) -> None:
         self.labels = Labels()
-        self._seqs: dict[int, array[int]] = {}
+        self._seqs = _Seqs()
 
     def extend(self, names: Sequence[bytes], seq_start: int) -> list[int]:
         """Index one run: `names[i]` is the tag of `seq_start + i`, `b""` for none. Returns the numbers."""
         assert seq_start > 0
         numbers = self.labels.hold_all(names)
-        seqs = self._seqs
-        for seq, number in enumerate(numbers, seq_start):
-            if number:
-                held = seqs.get(number)
-                if held is None:
-                    seqs[number] = array("Q", (seq,))
-                else:
-                    held.append(seq)
+        seqs = range(seq_start, seq_start + len(numbers))
+        deque(map(array.append, map(self._seqs.__getitem__, numbers), seqs), maxlen=0)
+        self._seqs.pop(NO_LABEL, None)
         return numbers
 
     def seqs(self, number: int) -> array[int]:

@@ -26,8 +26,9 @@ from topics.server.api.site import Site
 from topics.server.runtime.log import log
 from topics.server.tls import shake_hands
 from topics.server.wire.answers import AnswerWriter
-from topics.server.wire.connection import Connection, WireOptions
+from topics.server.wire.connection import Connection
 from topics.server.wire.edges import SocketEdge, TlsEdge
+from topics.server.wire.patience import WireOptions
 
 BACKLOG: Final = 1024
 REBIND_TRIES: Final = 20

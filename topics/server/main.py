@@ -41,7 +41,7 @@ from topics.server.runtime.thread import Threads
 from topics.server.settings import ServerSettings
 from topics.server.signals import Stopping, watch_signals
 from topics.server.tls import server_context
-from topics.server.wire.connection import WireOptions
+from topics.server.wire.patience import WireOptions
 
 RELOADED: Final = frozenset({"log_level", "certfile", "keyfile"})
 STORAGE_SHARE_S: Final = 1.0  # of the drain's time, at most a fifth of it, is kept for closing storage
@@ -272,6 +272,7 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             version=topics.__version__,
             held_bytes_max=settings.max_held_bytes,
             unsent_bytes_max=settings.max_unsent_bytes,
+            bytes_per_s=settings.body_bytes_per_s,
             head_bytes_max=settings.max_head_bytes,
             head_fields_max=settings.max_head_fields,
             metric_topics_max=settings.max_metric_topics,

@@ -13,7 +13,6 @@ did not sign. Mesh and nodes draw from one seeded generator and iterate nothing 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
@@ -21,14 +20,15 @@ import attrs
 
 from topics.crypto.hashing import blake3
 from topics.crypto.keys import KeyPair
+from topics.simulation.meshfaults import QUIET, Faults
 from topics.simulation.meshnode import Node, SkewedClock
 from topics.testing.clock import ManualClock
 from topics.weaver.envelope import Envelope
-from topics.weaver.exchange import Counts
 from topics.weaver.intention import verify
 from topics.weaver.limits import ExchangeOptions
 from topics.weaver.messages import Gossip
 from topics.weaver.outbox import GOSSIP, Stream
+from topics.weaver.tally import Counts
 from topics.weaver.wire import encode
 
 SKEW_MS: Final = 2 * 3_600_000  # twice the drift: some stamps are from the future for some nodes
@@ -37,22 +37,6 @@ CARRY_MAX: Final = 64  # messages a node hands over at once
 REMEMBERED_MAX: Final = 256  # messages kept to be repeated
 KEYS: Final = 12
 SETTLE_STEPS_MAX: Final = 4000
-
-
-@attrs.frozen(kw_only=True)
-class Faults:
-    """Chances, of one message each unless it says otherwise."""
-
-    lost: float = 0.03  # gossip
-    repeated: float = 0.02
-    changed: float = 0.01
-    broken: float = 0.01  # its stream
-    forged: float = 0.05  # of a step
-    restart: float = 0.03  # of a step
-    partition: float = 0.03  # of a step
-
-
-QUIET: Final = Faults(lost=0, repeated=0, changed=0, broken=0, forged=0, restart=0, partition=0)
 
 
 class Parcel(NamedTuple):
@@ -109,7 +93,7 @@ class Mesh:
         self.options: Final = ExchangeOptions() if options is None else options
         self.nodes: Final[list[Node]] = []
         self.trace = blake3(b"")
-        self.restarts = 0
+        self.restarts = self.prunings = 0
         self._parcels: list[Parcel] = []
         self._order = 0
         self._lives: dict[tuple[int, int], int] = {}  # connections that are up
@@ -118,7 +102,8 @@ class Mesh:
         self._remembered: list[Parcel] = []
         self._island: list[int] = [0] * node_count
         self._past: list[Counts] = []
-        self._written: set[bytes] = set()
+        self._touched: dict[int, None] = {}  # nodes that something happened to since they were last looked at
+        self._dues: Final = [0] * node_count  # when each has something to do, in the mesh's time
         for number in range(node_count):
             self._found(number)
         for node in self.nodes:
@@ -152,9 +137,11 @@ class Mesh:
         if draw.random() < faults.partition:
             self._partition()
         if draw.random() < faults.restart:
-            self.restart(node)
+            self._fall(node)
         if draw.random() < faults.forged:
             self._forge()
+        if draw.random() < faults.pruned:
+            self._prune(node)
         if draw.random() < 0.6:
             self.write(node)
         self._pass(self.clock.now_ms() + draw.choice((5, 50, 400, 3000)))
@@ -166,6 +153,7 @@ class Mesh:
         value_or_none = None if self.random.random() < 0.2 else value
         committed = node.weaver.batch(dict.fromkeys(keys, value_or_none))
         node.exchange.committed(committed.envelopes)
+        self._touched[node.number] = None
 
     def restart(self, node: Node) -> None:
         """The process dies and starts again: connections and everything in memory are gone."""
@@ -175,6 +163,20 @@ class Mesh:
         self._past.append(node.exchange.counts)
         node.start()
         self._connect()
+
+    def _fall(self, node: Node) -> None:
+        """A restart, perhaps from a copy; perhaps a copy is made first."""
+        if node.backup is not None and self.random.random() < self.faults.restored:
+            node.restore()
+        elif self.faults.restored:
+            node.save()
+        self.restart(node)
+
+    def _prune(self, node: Node) -> None:
+        """The node attests what it saw, and drops what all have attested."""
+        node.exchange.attest()
+        self.prunings += node.exchange.prune(node.weaver.state) is not None
+        self._touched[node.number] = None
 
     def _found(self, number: int) -> None:
         seed = blake3(b"node %d of %d" % (number, self.seed))
@@ -197,12 +199,14 @@ class Mesh:
                 self._lives[a, b] = self._life
                 for one, other in ((a, b), (b, a)):
                     assert self.nodes[one].exchange.connected(self.nodes[other].key.public)
+                    self._touched[one] = None
 
     def _cut(self, a: int, b: int) -> None:
         edge = (min(a, b), max(a, b))
         if self._lives.pop(edge, None) is not None:
             self.nodes[a].exchange.disconnected(self.nodes[b].key.public)
             self.nodes[b].exchange.disconnected(self.nodes[a].key.public)
+            self._touched |= {a: None, b: None}
 
     def _partition(self) -> None:
         islands = self.random.choice((1, 2, 3))
@@ -217,12 +221,17 @@ class Mesh:
         self._connect()
 
     def _collect(self) -> None:
-        """Take what lies in the outboxes on its way."""
-        for node in self.nodes:
+        """Take what lies in the outboxes on its way, and ask when there will be more."""
+        while self._touched:
+            node = self.nodes[min(self._touched)]
+            del self._touched[node.number]
             for sending in node.exchange.take_outbox(CARRY_MAX):
                 target = self._numbers[sending.stream.peer]
                 seen = Stream(node.key.public, not sending.stream.mine, sending.stream.number)
                 self._post(node.number, target, seen, sending.data, ends=sending.ends)
+                self._touched[node.number] = None
+            wait_ms = node.exchange.deadline_ms - node.clock.now_ms()
+            self._dues[node.number] = self.clock.now_ms() + max(wait_ms, 1)
 
     def _post(self, source: int, target: int, stream: Stream, data: bytes, *, ends: bool) -> None:
         life = self._lives.get((min(source, target), max(source, target)))
@@ -263,6 +272,7 @@ class Mesh:
         self.nodes[source].exchange.closed(
             Stream(self.nodes[target].key.public, not stream.mine, stream.number)
         )
+        self._touched |= {source: None, target: None}
 
     def _deliver(self, parcel: Parcel) -> None:
         edge = (min(parcel.source, parcel.target), max(parcel.source, parcel.target))
@@ -276,6 +286,7 @@ class Mesh:
         if parcel.ends:
             node.exchange.closed(parcel.stream)
         node.weaver.state.project()
+        self._touched[node.number] = None
 
     # Time.
 
@@ -283,34 +294,24 @@ class Mesh:
         """Everything that happens up to a time: deliveries and what is due at the nodes."""
         while True:
             self._collect()
-            next_ms = min(self._dues(until_ms))
-            if next_ms > until_ms or (next_ms == until_ms and not self._has_parcel(until_ms)):
+            next_ms = min(self._dues)
+            if self._parcels:
+                next_ms = min(next_ms, self._parcels[0].due_ms)
+            if next_ms > until_ms:
                 break
             self.clock.set(max(next_ms, self.clock.now_ms()))
             while self._parcels and self._parcels[0].due_ms <= self.clock.now_ms():
                 self._deliver(heappop(self._parcels))
-                self._collect()
             self._tick()
         self.clock.set(max(until_ms, self.clock.now_ms()))
-        self._tick()
-
-    def _dues(self, until_ms: int) -> Iterator[int]:
-        yield until_ms
-        if self._parcels:
-            yield self._parcels[0].due_ms
-        now_ms = self.clock.now_ms()
-        for node in self.nodes:
-            wait_ms = node.exchange.deadline_ms - node.clock.now_ms()
-            yield now_ms + max(wait_ms, 1)
-
-    def _has_parcel(self, until_ms: int) -> bool:
-        return bool(self._parcels) and self._parcels[0].due_ms <= until_ms
 
     def _tick(self) -> None:
         for node in self.nodes:
-            if node.clock.now_ms() >= node.exchange.deadline_ms:
+            if self.clock.now_ms() >= self._dues[node.number]:
                 node.exchange.tick()
                 node.weaver.state.project()
+                self._touched[node.number] = None
+                self._dues[node.number] = self.clock.now_ms() + 1
 
     def _settle(self) -> None:
         """Until all hold the same and nobody has anything to say."""
@@ -348,6 +349,7 @@ class Mesh:
     def check(self) -> None:
         """All nodes hold the same intentions, all signed, and show the same bytes."""
         first = self.nodes[0]
+        liars = {proof.author for proof in first.weaver.store.proofs()}
         authors = {node.key.public for node in self.nodes}
         for node in self.nodes:
             where = f"seed {self.seed}, node {node.number}"
@@ -357,10 +359,12 @@ class Mesh:
             assert state.digest() == first.weaver.state.digest(), f"{where}: another state"
             assert node.shown() == first.shown(), f"{where}: reads show something else"
             assert state.status.stall is None, where
-            assert not store.proofs(), f"{where}: nobody equivocated"
+            assert {proof.author for proof in store.proofs()} == liars, f"{where}: other equivocators"
+            assert all(proof.is_valid() for proof in store.proofs()), where
         for known in first.weaver.store.graph.order:
             assert known.author in authors, f"seed {self.seed}: a stranger's intention was taken in"
-            assert verify(*known.envelope), f"seed {self.seed}: an unsigned intention was taken in"
+            signed = known.is_settled or verify(*known.envelope)
+            assert signed, f"seed {self.seed}: an unsigned intention was taken in"
 
     def _report(self, settle_ms: int) -> Report:
         counts = [*self._past, *(node.exchange.counts for node in self.nodes)]

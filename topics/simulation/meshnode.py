@@ -34,7 +34,7 @@ class SkewedClock:
 class Node:
     """One node: what survives a restart, and what is made anew by it."""
 
-    __slots__ = ("clock", "exchange", "journals", "key", "number", "options", "weaver")
+    __slots__ = ("backup", "clock", "exchange", "journals", "key", "number", "options", "weaver")
 
     def __init__(self, number: int, key: KeyPair, clock: SkewedClock, options: ExchangeOptions) -> None:
         self.number: Final = number
@@ -42,6 +42,7 @@ class Node:
         self.clock: Final = clock
         self.options: Final = options
         self.journals: Final = [MemoryJournal() for _ in range(3)]
+        self.backup: list[list[bytes]] | None = None
         self.start()
 
     def start(self) -> None:
@@ -53,6 +54,16 @@ class Node:
             members, store_id=STORE_ID, key=self.key.public, clock=self.clock, options=self.options
         )
         self.exchange = Exchange(Stock(store), roster, self.clock, self.key, options=self.options)
+
+    def save(self) -> None:
+        """Keep a copy of the journals as they are."""
+        self.backup = [list(journal.items) for journal in self.journals]
+
+    def restore(self) -> None:
+        """Put the copy in their place: what the node wrote since is forgotten here, and by nobody else."""
+        assert self.backup is not None
+        for journal, items in zip(self.journals, self.backup, strict=True):
+            journal.items[:] = items
 
     @property
     def roster(self) -> Roster:

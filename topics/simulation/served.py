@@ -27,7 +27,8 @@ from topics.server.api.message import Answer, Peer
 from topics.server.api.site import Admitted, Site, SiteOptions
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
-from topics.server.wire.connection import Connection, WireOptions
+from topics.server.wire.connection import Connection
+from topics.server.wire.patience import WireOptions
 from topics.simulation.beneath import SeededThreads, watched
 from topics.simulation.client import Client
 from topics.simulation.oracle import Violation

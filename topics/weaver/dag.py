@@ -40,6 +40,7 @@ class Dag:
     __slots__ = ("_edges", "_graph", "_steps")
 
     def __init__(self, graph: Graph, *, edges: Edges = Edges.CAUSAL, steps: int = DEFAULT.walk_steps) -> None:
+        assert steps >= 1
         self._graph = graph
         self._edges = edges
         self._steps = steps
@@ -72,6 +73,7 @@ class Dag:
             if mark == _BOTH:
                 return node.hash
             for parent in self._edges.of(node):
+                assert parent.generation < node.generation  # so the first with both marks is a lowest
                 if parent.hash not in marks:
                     heappush(waiting, _key(parent))
                 marks[parent.hash] = marks.get(parent.hash, 0) | mark
@@ -99,6 +101,8 @@ class Dag:
                 path.append(node.hash)
         if last.hash not in inside:
             raise invalid("hash", f"{below.hex()} does not descend from {above.hex()}")
+        assert path[-1] == below
+        assert above not in path
         return path
 
     def branches(self, heads: Iterable[bytes]) -> dict[bytes, list[bytes]]:
@@ -120,6 +124,7 @@ class Dag:
         return node
 
     def _reaches(self, above: Node, below: Node) -> bool:
+        assert self._edges is Edges.CONDITION  # the other kind has vectors
         waiting, visited = [below], {below.hash}
         while waiting:
             node = waiting.pop()
@@ -135,6 +140,7 @@ class Dag:
 
     def _ancestors(self, last: Node, above: Node | None) -> list[Node]:
         """`last` and its ancestors that may descend from `above`, lowest generation first."""
+        assert last is not above
         lowest = 0 if above is None else above.generation
         found = {last.hash: last}
         waiting = [last]

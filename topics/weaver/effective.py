@@ -50,6 +50,7 @@ class EffectiveClock:
         self.now_ms = 0
         self.epoch = 0  # rises when stamps were reached
         self.drift_ms = drift_ms
+        assert drift_ms >= 1
         self._ahead: list[tuple[int, bytes]] = []  # heap by wall: the list of what is evaluated again
         self._clamped: dict[bytes, None] = {}
         self._known: dict[bytes, HLC] = {}
@@ -59,6 +60,7 @@ class EffectiveClock:
 
     def watch(self, node: Node) -> None:
         """A new node: if it is from the future, it is evaluated again when its time has come."""
+        assert node.hash not in self._clamped
         if node.hlc.is_future(self.now_ms, self.drift_ms):
             heappush(self._ahead, (node.hlc.wall, node.hash))
             self._clamped[node.hash] = None
@@ -72,6 +74,7 @@ class EffectiveClock:
         while self._ahead and self._ahead[0][0] <= now_ms + self.drift_ms:
             del self._clamped[heappop(self._ahead)[1]]
             reached = True
+        assert len(self._ahead) == len(self._clamped)
         if reached:
             self._known = {}
             self.epoch += 1

@@ -6,7 +6,7 @@ store, limits. Who may be a peer is decided elsewhere.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from topics.crypto.hashing import blake3
 from topics.crypto.keys import SIGNATURE_SIZE, KeyPair
@@ -38,12 +38,17 @@ class Envelope(NamedTuple):
             raise Corrupt(
                 f"envelope: {len(data)} bytes, a signature and an intention need {SIGNATURE_SIZE + SMALLEST}"
             )
-        return cls(data[SIGNATURE_SIZE:], data[:SIGNATURE_SIZE])
+        envelope = cls(data[SIGNATURE_SIZE:], data[:SIGNATURE_SIZE])
+        assert len(envelope.signature) == SIGNATURE_SIZE
+        return envelope
 
     @classmethod
     def sealed(cls, key: KeyPair, body: bytes) -> Envelope:
         """The body with its author's signature."""
         return cls(body, sign(key, body))
+
+
+NO_ENVELOPE: Final = Envelope(b"", b"")  # of what was pruned
 
 
 class Accepted(NamedTuple):
@@ -73,4 +78,6 @@ def accept(envelope: Envelope, store_id: bytes, bounds: Bounds, *, linked: bool 
     name = blake3(envelope.body)
     if not linked and not verify_strict(intention.author, name, envelope.signature):
         raise invalid("signature", f"not that of author {intention.author.hex()} over {name.hex()}")
+    assert intention.author == envelope.body[: len(intention.author)]
+    assert len(intention.ops) <= bounds.ops_bytes
     return Accepted(name, intention, envelope, linked)

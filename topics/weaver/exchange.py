@@ -13,15 +13,14 @@ sessions compare whole sets, every repair may fail and be tried again, and no me
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
-
-import attrs
+from typing import Final, TypeAlias
 
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.ports import Clock
 from topics.weaver.acks import Acker
 from topics.weaver.bootstrap import START, Clone, Position, serve_bootstrap
+from topics.weaver.catchup import Catching, CatchUp, SnapshotSource
 from topics.weaver.envelope import Envelope
 from topics.weaver.fetch import ChainWalk, Walk, serve_chain
 from topics.weaver.floating import Link, MissingDep
@@ -30,43 +29,29 @@ from topics.weaver.invite import Invite
 from topics.weaver.limits import ExchangeOptions
 from topics.weaver.messages import (
     BootstrapRequest,
-    ChainReply,
     ChainRequest,
     Gossip,
     Hello,
     Join,
     Message,
     Refusal,
+    SnapshotRequest,
     Welcome,
 )
 from topics.weaver.outbox import GOSSIP, Outbox, Sending, Stream
 from topics.weaver.partners import Partners
+from topics.weaver.projection import StateBackend
+from topics.weaver.prune import prune
 from topics.weaver.ranges import Scheme
 from topics.weaver.report import Outcome, Report
-from topics.weaver.roster import Roster
+from topics.weaver.roster import PeerStatus, Roster
 from topics.weaver.session import Phase, Session
+from topics.weaver.settled import Settlement
 from topics.weaver.stock import Stock
+from topics.weaver.tally import Counts
 from topics.weaver.wire import decode
 
-
-@attrs.define
-class Counts:
-    """What happened, since the node was made."""
-
-    sessions: int = 0
-    finished: int = 0
-    failed: int = 0
-    rounds: int = 0  # of reconciliation
-    fetched: int = 0  # intentions that sessions brought
-    walks: int = 0
-    gossip_sent: int = 0
-    gossip_taken: int = 0
-    gossip_refused: int = 0
-    gossip_dropped: int = 0
-    acks: int = 0
-    refused: int = 0  # streams whose peer broke the protocol
-    messages: int = 0
-    bytes: int = 0
+Machine: TypeAlias = Session | Clone | ChainWalk | CatchUp | Invite
 
 
 class Exchange:
@@ -74,7 +59,7 @@ class Exchange:
 
     __slots__ = (
         "_asked_ms", "_clock", "_key", "_machines", "_numbers", "_options", "_outbox", "_partners", "_scheme",
-        "acker", "counts", "joined", "positions", "roster", "stock",
+        "_source", "acker", "counts", "joined", "positions", "roster", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +79,8 @@ class Exchange:
         self._scheme = scheme
         self._partners = Partners(options, clock.now_ms())
         self._outbox = Outbox(options.outbox_bytes)
-        self._machines: dict[Stream, Session | Clone | ChainWalk | Invite] = {}
+        self._machines: dict[Stream, Machine] = {}
+        self._source = SnapshotSource(stock.store)
         self._numbers = GOSSIP
         self._asked_ms: dict[Stream, int] = {}  # when a walk or an invite last asked
 
@@ -125,7 +111,8 @@ class Exchange:
         except (Rejected, Corrupt) as error:
             self._break(stream, error.message)
             return
-        if not self.roster.may_connect(stream.peer) and not self._is_joining(stream, message):
+        joins = isinstance(message, Join) and not stream.mine
+        if not joins and not self.roster.may_connect(stream.peer):
             self._break(stream, "this key is no peer here: join with an invite")
             return
         if not self._outbox.has_room(stream.peer):
@@ -214,6 +201,10 @@ class Exchange:
         """Say now that everything here was seen, if enough time has passed since the last time."""
         self._ack(self.acker.take_attestation())
 
+    def prune(self, state: StateBackend) -> Settlement | None:
+        """Drop what every active peer has attested and no read needs; None if there is nothing new."""
+        return prune(self.stock.store, state, [self._key.public, *self.roster.peers(PeerStatus.ACTIVE)])
+
     def peers_wanted(self) -> list[bytes]:
         """Peers worth a connection: authors of what is missing first, then whoever is behind."""
         authors = dict.fromkeys(missing.author for missing in self.stock.store.missing())
@@ -280,12 +271,12 @@ class Exchange:
     # Streams.
 
     def _open(
-        self, peer: bytes, machine: Session | Clone | ChainWalk | Invite, messages: Sequence[Message]
+        self, peer: bytes, machine: Machine, messages: Sequence[Message]
     ) -> None:  # fmt: skip
         self._numbers += 1
         stream = Stream(peer, mine=True, number=self._numbers)
         self._machines[stream] = machine
-        if isinstance(machine, ChainWalk | Invite):
+        if isinstance(machine, ChainWalk | CatchUp | Invite):
             self._asked_ms[stream] = self._clock.now_ms()
         self._outbox.send(stream, messages)
 
@@ -299,19 +290,21 @@ class Exchange:
             self._outbox.send(stream, [serve_chain(self.stock, message)])
         elif isinstance(message, BootstrapRequest):
             self._outbox.feed(stream, serve_bootstrap(self.stock, message))
+        elif isinstance(message, SnapshotRequest):
+            self._outbox.send(stream, [self._source.part(message.offset)])
         elif isinstance(message, Join):
             self._let_in(stream, message)
         elif not isinstance(message, Refusal):
             self._break(stream, f"{type(message).__name__} opens nothing")
 
     def _advance(
-        self, stream: Stream, machine: Session | Clone | ChainWalk | Invite, message: Message
+        self, stream: Stream, machine: Machine, message: Message
     ) -> None:  # fmt: skip
         if isinstance(machine, Session | Clone):
             self._outbox.send(stream, machine.receive(message), ends=machine.is_over)
             over = machine.is_over
-        elif isinstance(machine, ChainWalk):
-            following = machine.receive(message) if isinstance(message, ChainReply) else None
+        elif isinstance(machine, ChainWalk | CatchUp):
+            following = machine.receive(message)
             self._outbox.send(stream, [] if following is None else [following])
             self._asked_ms[stream] = self._clock.now_ms()
             over = following is None
@@ -334,9 +327,6 @@ class Exchange:
         self._partners.came(stream.peer)
         self._outbox.send(stream, [Welcome(self.stock.store_id)], ends=True)
 
-    def _is_joining(self, stream: Stream, message: Message) -> bool:
-        return isinstance(message, Join) and not stream.mine
-
     def _break(self, stream: Stream, reason: str) -> None:
         self.counts.refused += 1
         if stream.number == GOSSIP:
@@ -350,7 +340,7 @@ class Exchange:
         if machine is not None:
             self._ended(stream, machine)
 
-    def _ended(self, stream: Stream, machine: Session | Clone | ChainWalk | Invite) -> None:
+    def _ended(self, stream: Stream, machine: Machine) -> None:
         del self._machines[stream]
         self._asked_ms.pop(stream, None)
         if isinstance(machine, Session):
@@ -359,6 +349,9 @@ class Exchange:
             self.positions[stream.peer] = machine.position
         elif isinstance(machine, ChainWalk) and machine.walk is not Walk.CLOSED:
             self._partners.want(stream.peer)
+        elif isinstance(machine, CatchUp):
+            self.counts.snapshots += machine.state is Catching.ADOPTED
+            self._partners.postpone(stream.peer, self._clock.now_ms())
         elif isinstance(machine, Invite):
             self.joined.setdefault(machine.inviter, False)
 
@@ -378,6 +371,11 @@ class Exchange:
                 session = self._session(initiator=True)
                 self._open(peer, session, session.open())
 
+    def _catch_up(self, peer: bytes) -> None:
+        if not any(s.peer == peer and isinstance(m, CatchUp) for s, m in self._machines.items()):
+            catch_up = CatchUp(self.stock.store, self._clock, peer)
+            self._open(peer, catch_up, [catch_up.request()])
+
     def _session(self, *, initiator: bool) -> Session:
         return Session(
             self.stock, self._clock, initiator=initiator, scheme=self._scheme, options=self._options
@@ -393,7 +391,9 @@ class Exchange:
                 self._partners.want(stream.peer)
             return
         self.counts.failed += 1
-        if stream.mine and session.phase not in (Phase.NEEDS_SNAPSHOT, Phase.PEER_NEEDS_SNAPSHOT):
+        if session.phase is Phase.NEEDS_SNAPSHOT and self.roster.status(stream.peer) is PeerStatus.ACTIVE:
+            self._catch_up(stream.peer)
+        elif stream.mine and session.phase is not Phase.PEER_NEEDS_SNAPSHOT:
             # With the same peer again, later; with the others now, for what it had may be there too.
             self._partners.postpone(stream.peer, self._clock.now_ms())
             if self.stock.store.missing():

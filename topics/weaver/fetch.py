@@ -19,7 +19,7 @@ from topics.kernel.errors import Corrupt
 from topics.weaver.envelope import Envelope
 from topics.weaver.intention import ZERO_HASH, decode
 from topics.weaver.limits import CHAIN_MAX, CHAIN_ROUNDS_MAX, REPLY_BYTES
-from topics.weaver.messages import ChainReply, ChainRequest, Ending
+from topics.weaver.messages import ChainReply, ChainRequest, Ending, Message
 from topics.weaver.stock import Stock
 
 
@@ -70,9 +70,12 @@ class ChainWalk:
         assert self.walk is Walk.GOING
         return ChainRequest(self._here, self._since)
 
-    def receive(self, reply: ChainReply) -> ChainRequest | None:
+    def receive(self, reply: Message) -> ChainRequest | None:
         """Take the items in; the next request, if the walk goes on."""
         assert self.walk is Walk.GOING
+        if not isinstance(reply, ChainReply):
+            self._fail("the peer did not answer with a chain")
+            return None
         self._rounds += 1
         linked = self._linked(reply.items)
         if linked:

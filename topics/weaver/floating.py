@@ -78,6 +78,7 @@ class Floating:
         float_ = Float(accepted, missing, received_ms)
         assert float_.missing
         assert accepted.hash not in self._floats
+        assert ZERO_HASH not in float_.missing  # it is always there
         self._floats[accepted.hash] = float_
         self._authors.setdefault(accepted.intention.author, {})[accepted.hash] = None
         for name in float_.missing:
@@ -86,6 +87,7 @@ class Floating:
     def remove(self, name: bytes) -> Float:
         """Take one out, whatever it waits for."""
         float_ = self._floats.pop(name)
+        assert float_.accepted.hash == name
         author = float_.accepted.intention.author
         del self._authors[author][name]
         if not self._authors[author]:
@@ -99,9 +101,11 @@ class Floating:
 
     def arrived(self, name: bytes) -> list[Float]:
         """`name` is witnessed: take out whoever waited for nothing else."""
+        assert name not in self._floats  # what is witnessed does not float
         ready = []
         for waiter in self._waiters.pop(name, ()):
             float_ = self._floats[waiter]
+            assert name in float_.missing
             del float_.missing[name]
             if not float_.missing:
                 ready.append(self.remove(waiter))
@@ -119,6 +123,7 @@ class Floating:
     def crowded_out(self, author: bytes) -> bytes | None:
         """The one that must go after `author` got another: the author's oldest, or the oldest of all; else None."""
         own = self._authors.get(author, {})
+        assert len(own) <= len(self._floats)
         if len(own) > self._bounds.floats_per_author:
             return next(iter(own))
         if len(self._floats) > self._bounds.floats:
@@ -128,6 +133,7 @@ class Floating:
     def missing_deps(self, name: bytes, since: bytes) -> list[MissingDep]:
         """What one waits for and nobody has sent: what floats itself is here already."""
         float_ = self._floats[name]
+        assert float_.missing
         intention = float_.accepted.intention
         return [
             MissingDep(missing, since, intention.author, Link.PREV)

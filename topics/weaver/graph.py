@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from topics.weaver.envelope import Accepted, Envelope
+from topics.weaver.envelope import NO_ENVELOPE, Accepted, Envelope
 from topics.weaver.hlc import HLC
 from topics.weaver.intention import ZERO_HASH
 
@@ -41,11 +41,11 @@ class Node:
     ) -> None:
         intention = accepted.intention
         self.hash: Final[bytes] = accepted.hash
-        self.envelope: Final[Envelope] = accepted.envelope
+        self.envelope: Envelope = accepted.envelope
         self.linked: Final[bool] = accepted.linked
         self.author: Final[bytes] = intention.author
         self.hlc: Final[HLC] = intention.hlc
-        self.ops: Final[bytes] = intention.ops
+        self.ops: bytes = intention.ops
         self.column: Final[int] = column
         self.prev = prev
         self.condition = condition
@@ -61,6 +61,15 @@ class Node:
         if self.prev is None or self.prev in self.condition:
             return self.condition
         return (self.prev, *self.condition)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was pruned: what it said is gone, its name and place are not (replication 5.10)."""
+        return not self.envelope.body
+
+    def settle(self) -> None:
+        """Forget what it said and who signed it."""
+        self.envelope, self.ops = NO_ENVELOPE, b""
 
     @property
     def order(self) -> tuple[HLC, bytes, bytes]:
@@ -177,6 +186,7 @@ class Graph:
         for parent in node.parents:
             author.tips.pop(parent.hash, None)
         author.tips[node.hash] = node
+        assert author.forked or len(author.tips) == 1
 
 
 def _seen_by(node: Node, shared: bytearray) -> array[int]:
@@ -198,6 +208,7 @@ def _seen_by(node: Node, shared: bytearray) -> array[int]:
 
 def _reaches(above: Node, below: Node) -> bool:
     """The walk, for columns that branches share."""
+    assert below.depth_seen(above.column) >= above.depth
     visited = {below.hash}
     waiting = [below]
     while waiting:
@@ -222,5 +233,6 @@ def _joined(own: array[int], other: array[int], column: int, depth: int) -> arra
     joined.extend(own[len(other) :])
     if column >= len(joined):
         joined.extend([0] * (column + 1 - len(joined)))
+    assert len(joined) >= max(len(own), len(other))
     joined[column] = max(joined[column], depth)
     return joined

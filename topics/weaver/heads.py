@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
+import attrs
+
 from topics.weaver.graph import Graph, Node
 from topics.weaver.hlc import HLC
 
@@ -26,7 +28,8 @@ class Head(NamedTuple):
 Heads: TypeAlias = tuple[Head, ...]
 
 
-class Reading(NamedTuple):
+@attrs.frozen
+class Reading:
     """What a read of a key gives. `heads` has the winner first. A missing key has no heads; a deleted one has."""
 
     exists: bool
@@ -34,6 +37,11 @@ class Reading(NamedTuple):
     tombstone: bool
     conflicted: bool
     heads: Heads
+
+    @property
+    def count(self) -> int:
+        """How many heads."""
+        return len(self.heads)
 
 
 MISSING: Final = Reading(exists=False, value=None, tombstone=False, conflicted=False, heads=())
@@ -44,6 +52,7 @@ def after_write(heads: Heads, node: Node, value: bytes | None, graph: Graph) -> 
     the heads is above the new one's descendants; what is below it goes.
     """
     kept = [head for head in heads if not graph.is_ancestor(graph.nodes[head.hash], node)]
+    assert all(head.hash != node.hash for head in kept), "an intention writes a key once"
     return tuple(sorted([*kept, Head(node.hash, node.hlc, node.author, value)]))
 
 

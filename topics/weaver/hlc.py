@@ -32,16 +32,21 @@ class HLC(NamedTuple):
 
     def tick(self, now_ms: int) -> HLC:
         """The stamp of something sent now."""
-        return HLC(now_ms, 0) if now_ms > self.wall else self.next()
+        stamp = HLC(now_ms, 0) if now_ms > self.wall else self.next()
+        assert stamp > self  # P32
+        return stamp
 
     def update(self, received: HLC, now_ms: int) -> HLC:
         """The clock after `received` was seen: above both."""
-        if now_ms > self.wall and now_ms > received.wall:
-            return HLC(now_ms, 0)
-        return max(self, received).next()
+        newest = max(self, received)
+        above = HLC(now_ms, 0) if now_ms > newest.wall else newest.next()
+        assert above > self
+        assert above > received
+        return above
 
     def is_future(self, now_ms: int, drift_ms: int = DEFAULT_MAX_DRIFT_MS) -> bool:
         """More than `drift_ms` ahead of `now_ms`; exactly that much is fine."""
+        assert drift_ms >= 0
         return self.wall > now_ms + drift_ms
 
     def clamp_future(self, parent: HLC, now_ms: int, drift_ms: int = DEFAULT_MAX_DRIFT_MS) -> HLC:

@@ -1,13 +1,15 @@
 """From accepted to witnessed: one batch on its way through the floating buffer (replication 5.2).
 
-The batch is staged here in memory, as items of the journal to be; the store writes them in one atomic write. Whatever
-can be witnessed is, the smallest `(HLC, author, hash)` first, so that nodes handed the same batch write the same log.
+The batch is staged here in memory, as units of the journal to be: what must be written together, an intention that is
+new with the record that witnesses it, is one unit (replication 13). Whatever can be witnessed is, the smallest
+`(HLC, author, hash)` first, so that nodes handed the same batch write the same log.
 A heap of what is ready and an index of who waits for whom take the place of passes over the buffer: the end is the
 same, and an arrival costs what it sets free.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from topics.kernel.errors import Rejected, invalid
@@ -22,42 +24,44 @@ from topics.weaver.report import Outcome, Result
 
 
 class Intake:
-    """One batch. `witnessed`, `proofs`, `dropped` and `items` tell what it did."""
+    """One batch. `witnessed`, `proofs`, `dropped` and `units` tell what it did. `record` makes the item of the witness
+    log for a new node.
+    """
 
     __slots__ = (
-        "_evidence", "_floating", "_graph", "_received_ms", "_settled", "_strict", "dropped", "items", "proofs",
-        "witnessed",
+        "_evidence", "_floating", "_graph", "_received_ms", "_record", "_settled", "_strict", "_unwritten", "dropped",
+        "proofs", "units", "witnessed",
     )  # fmt: skip
 
     def __init__(
-        self,
-        graph: Graph,
-        floating: Floating,
-        evidence: dict[bytes, Proof],
-        *,
-        received_ms: int,
-        strict: bool,
-    ) -> None:
+        self, graph: Graph, floating: Floating, evidence: dict[bytes, Proof], record: Callable[[Node], bytes], *,
+        received_ms: int, strict: bool,
+    ) -> None:  # fmt: skip
         self._graph = graph
         self._floating = floating
         self._evidence = evidence
         self._received_ms = received_ms
         self._strict = strict
+        self._record = record
         self._settled: dict[bytes, Result] = {}
-        self.items: list[bytes] = []
+        self._unwritten: dict[bytes, Accepted] = {}
+        self.units: list[list[bytes]] = []
         self.witnessed: list[Node] = []
         self.proofs: list[Proof] = []
         self.dropped: list[bytes] = []
 
-    def take(self, batch: list[Accepted]) -> dict[bytes, Result]:
-        """Witness what can be, let the rest float; how each of the batch ended."""
+    def take(self, batch: list[Accepted], resumed: Sequence[Accepted] = ()) -> dict[bytes, Result]:
+        """Witness what can be, let the rest float; how each of the batch ended. `resumed`: in the journal already, and
+        waiting for nothing.
+        """
         ready: list[tuple[HLC, bytes, bytes, Accepted]] = []
+        for accepted in resumed:
+            _push(ready, accepted)
         for accepted in batch:
             if self._is_known(accepted.hash):
                 self._settled.setdefault(accepted.hash, Result(Outcome.KNOWN, accepted.hash))
                 continue
-            envelope = accepted.envelope.encode()
-            self.items.append(Received(self._received_ms, accepted.linked, envelope).encode())
+            self._unwritten[accepted.hash] = accepted
             self._settled[accepted.hash] = Result(Outcome.FLOATING, accepted.hash)
             missing = self._missing(accepted)
             if missing:
@@ -66,6 +70,8 @@ class Intake:
                 _push(ready, accepted)
         while ready:
             self._admit(heappop(ready)[-1], ready)
+        assert all(name in self._floating for name in self._unwritten)
+        self.units += [[self._received(accepted)] for accepted in self._unwritten.values()]
         for accepted in batch:
             self._make_room(accepted.intention.author)
         return self._settled
@@ -91,24 +97,35 @@ class Intake:
         refusal = self._wrong_chain(accepted)
         if refusal is not None:
             self._settle(accepted.hash, Outcome.REFUSED, refusal)
-            self._let_go(accepted.hash)
+            if self._unwritten.pop(accepted.hash, None) is None:
+                self._let_go(accepted.hash)
             return
+        assert not self._missing(accepted)
+        assert accepted.hash not in self._graph
+        unit = [] if self._unwritten.pop(accepted.hash, None) is None else [self._received(accepted)]
+        self.units.append(unit)
         sibling = self._graph.sibling_of(accepted)
         if sibling is not None:
             self._accuse(sibling, accepted)
             if self._strict:
-                self.items.append(pack(Kind.EVIDENCE, accepted.hash))
+                unit.append(pack(Kind.EVIDENCE, accepted.hash))
                 self._settle(accepted.hash, Outcome.EVIDENCE)
                 return
-        self.witnessed.append(self._graph.add(accepted))
+        node = self._graph.add(accepted)
+        unit.append(self._record(node))
+        self.witnessed.append(node)
         self._settle(accepted.hash, Outcome.WITNESSED)
         for float_ in self._floating.arrived(accepted.hash):
             _push(ready, float_.accepted)
+
+    def _received(self, accepted: Accepted) -> bytes:
+        return Received(self._received_ms, accepted.linked, accepted.envelope.encode()).encode()
 
     def _wrong_chain(self, accepted: Accepted) -> Rejected | None:
         intention = accepted.intention
         if intention.store_prev == ZERO_HASH:
             return None
+        assert intention.store_prev in self._graph
         owner = self._graph.nodes[intention.store_prev].author
         if owner == intention.author:
             return None
@@ -117,6 +134,8 @@ class Intake:
 
     def _accuse(self, sibling: Node, accepted: Accepted) -> None:
         intention = accepted.intention
+        assert sibling.author == intention.author
+        assert sibling.hash != accepted.hash
         proof = Proof(intention.author, intention.store_prev, sibling.envelope, accepted.envelope)
         self.proofs.append(proof)
         if self._strict:
@@ -132,8 +151,10 @@ class Intake:
         self._let_go(name)
 
     def _let_go(self, name: bytes) -> None:
+        assert name not in self._graph  # witnessed is for ever
+        assert name not in self._floating
         self.dropped.append(name)
-        self.items.append(pack(Kind.DROPPED, name))
+        self.units.append([pack(Kind.DROPPED, name)])
 
     def _settle(self, name: bytes, outcome: Outcome, error: Rejected | None = None) -> None:
         if name in self._settled:

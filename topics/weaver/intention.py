@@ -95,6 +95,8 @@ def decode(body: bytes) -> Intention:
     (ops_size,) = OPS_HEAD.unpack_from(body, ops_at)
     if ops_at + OPS_HEAD.size + ops_size != size:
         raise Corrupt(f"intention: {size} bytes where {ops_at + OPS_HEAD.size + ops_size} belong")
+    assert len(condition) == count
+    assert len(author) == KEY_SIZE
     return Intention(
         author, HLC(wall, counter), store_id, store_prev, condition, body[ops_at + OPS_HEAD.size :]
     )

@@ -34,7 +34,9 @@ class Kind(IntEnum):
     CLOCK = 5  # the node's HLC
     EVIDENCE = 6  # a second child of one store_prev, kept but not witnessed
     CHANGE = 7  # of a state journal: what one step of the projection changed
-    SNAPSHOT = 8  # of a state journal: everything up to here
+    RESET = 8  # of a compacted journal: what comes before is void
+    SETTLED = 9  # what is left of pruned intentions and their records
+    SETTLEMENT = 10  # history below a frontier was pruned
 
 
 class Header(NamedTuple):
@@ -45,6 +47,8 @@ class Header(NamedTuple):
     kind: str
 
     def encode(self) -> bytes:
+        assert len(self.store_id) == STORE_ID_SIZE
+        assert 1 <= len(self.kind.encode()) <= KIND_MAX
         return pack(Kind.HEADER, HEADER.pack(FORMAT, self.store_id, self.node) + self.kind.encode())
 
     @classmethod
@@ -68,6 +72,7 @@ class Received(NamedTuple):
     envelope: bytes
 
     def encode(self) -> bytes:
+        assert self.received_ms >= 0
         return pack(Kind.ENVELOPE, RECEIVED.pack(self.received_ms, self.linked) + self.envelope)
 
     @classmethod
@@ -93,6 +98,7 @@ def decode_clock(payload: bytes) -> HLC:
 
 def pack(kind: Kind, payload: bytes) -> bytes:
     """Kind, payload, checksum of both."""
+    assert 0 < kind <= 0xFF
     covered = bytes((kind,)) + payload
     return covered + U64.pack(checksum(covered))
 

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
 from topics.codec.primitives import U32
+from topics.crypto.keys import KEY_SIZE
 from topics.kernel.errors import invalid
 from topics.kernel.limits import U32_MAX
 from topics.weaver.graph import Node
@@ -74,6 +75,7 @@ class LogMachine:
     def read(self, node: Node) -> list[Op] | Unreadable:
         if not node.ops:
             return []
+        assert len(node.author) == KEY_SIZE
         return [Op(LOG_KEY.pack(node.hlc.wall, node.author, node.hlc.counter), node.ops)]
 
 
@@ -90,7 +92,9 @@ def encode_ops(ops: Mapping[bytes, bytes | None] | Iterable[Op | tuple[bytes, by
         parts += [OP_HEAD.pack(_DELETE if value is None else _PUT, len(key)), key]
         if value is not None:
             parts += [U32.pack(len(value)), value]
-    return b"".join(parts)
+    encoded = b"".join(parts)
+    assert encoded[0] == VERSION
+    return encoded
 
 
 def decode_ops(data: bytes) -> list[Op] | Unreadable:
@@ -108,7 +112,9 @@ def decode_ops(data: bytes) -> list[Op] | Unreadable:
         read = _read_op(data, at)
         if isinstance(read, Unreadable):
             return read
-        op, at = read
+        op, after = read
+        assert at < after <= len(data)
+        at = after
         if ops and op.key <= ops[-1].key:
             return Unreadable("the keys do not ascend")
         ops.append(op)

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Code, Corrupt, Rejected, TopicsError, invalid
+from topics.kernel.limits import MIB
 from topics.kernel.ports import Journal
 from topics.weaver.graph import Node
 from topics.weaver.heads import MISSING, Head, Heads, Reading, after_write, reading, winner
@@ -39,6 +40,8 @@ from topics.weaver.watch import Event, Watch
 
 NO_NODE: Final = bytes(32)  # nobody signs a state journal
 WATCHES_MAX: Final = 1024
+STEP_BYTES: Final = 4 * MIB  # of ops; a step ends behind the intention that passes it
+PIECE_KEYS: Final = 256  # of one item of a compacted journal
 
 
 class Stall(NamedTuple):
@@ -71,10 +74,13 @@ class StateBackend:
 
     __slots__ = (
         "_cursor", "_entries", "_epoch", "_journal", "_keys", "_machine", "_new_keys", "_shown", "_stall", "_store",
-        "_tips", "_watches",
+        "_tips", "_watches", "journal_bytes",
     )  # fmt: skip
 
-    def __init__(self, store: IntentionStore, journal: Journal, machine: Machine, part: Part) -> None:
+    def __init__(
+        self, store: IntentionStore, journal: Journal, machine: Machine, part: Part, journal_bytes: int
+    ) -> None:  # fmt: skip
+        self.journal_bytes = journal_bytes
         self._store = store
         self._journal = journal
         self._machine = machine
@@ -168,34 +174,42 @@ class StateBackend:
         """
         part = decode_snapshot(snapshot, self._store.store_id, self._machine.kind)
         check_cursor(self._store, part)
-        self._journal.append([pack(Kind.SNAPSHOT, snapshot)])
+        self._journal.append(_whole(part, self._machine.kind))
         self._install(part)
 
-    def compacted(self) -> bytes:
-        """One item that says all that the journal says, to stand in its place behind a header."""
-        return pack(Kind.SNAPSHOT, self.snapshot())
+    def compacted(self) -> list[bytes]:
+        """Items that say all that the journal says, to be written in its place in one write."""
+        header = Header(self._store.store_id, NO_NODE, self._machine.kind)
+        assert header.node == NO_NODE
+        return [header.encode(), *_whole(self.part, self._machine.kind)]
 
     # How a step is made.
 
     def _step(self, start: int, size: int) -> None:
         tips: dict[bytes, tuple[bytes, ...]] = {}
         entries: dict[bytes, Heads] = {}
-        stop = start
+        stop, size_bytes = start, 0
         for node in self._store.graph.order[start : start + size]:
             why = self._apply(node, tips, entries)
             if why is not None:
                 self._stall = Stall(node.seq, node.hash, why)
                 break
             stop = node.seq
+            size_bytes += len(node.ops)
+            if size_bytes > STEP_BYTES:
+                break
         if stop == start:
             return
+        assert start < stop <= len(self._store)
         part = Part(Cursor(self._store.log.hash_at(stop), stop), tips, entries)
         try:
-            self._journal.append([pack(Kind.CHANGE, encode_part(part, self._machine.kind))])
+            item = pack(Kind.CHANGE, encode_part(part, self._machine.kind))
+            self._journal.append([item])
         except (TopicsError, OSError) as error:
             name = self._store.graph.order[start].hash
             self._stall = Stall(start + 1, name, f"the state journal failed: {error}")
             return
+        self.journal_bytes += len(item)
         self._cursor = part.cursor
         self._tips.update(tips)
         for key, heads in entries.items():
@@ -228,6 +242,7 @@ class StateBackend:
         return None
 
     def _install(self, part: Part) -> None:
+        assert part.cursor.seq <= len(self._store)
         self._cursor = part.cursor
         self._tips = dict(part.tips)
         self._entries = dict(part.entries)
@@ -239,6 +254,7 @@ class StateBackend:
 
     def _remember(self, key: bytes) -> None:
         heads = self._entries[key]
+        assert heads
         clamped = self._store.effective
         if len(heads) > 1 and len(clamped) and any(self._is_clamped(head) for head in heads):
             self._shown[key] = winner(heads, self._eff).hash
@@ -249,6 +265,7 @@ class StateBackend:
         if self._watches:
             heads = self._entries[key]
             head = winner(heads, self._eff)
+            assert head in heads
             event = Event(key, head.value, len(heads) > 1, head.hash)
             for watch in self._watches:
                 watch.push(event)
@@ -267,6 +284,7 @@ class StateBackend:
             self._keys += sorted(self._new_keys)
             self._keys.sort()
             self._new_keys = []
+            assert len(self._keys) == len(self._entries)
         for at in range(bisect_left(self._keys, first), len(self._keys)):
             yield self._keys[at]
 
@@ -275,6 +293,7 @@ def broken_chain(tips: tuple[bytes, ...], node: Node, *, forked: bool) -> str | 
     """Why an intention does not continue its author's chain, None if it does (replication 5.6). An author that
     equivocated has a tree: there the store has checked that `store_prev` is its own.
     """
+    assert node.hash not in tips
     prev = ZERO_HASH if node.prev is None else node.prev.hash
     if not tips:
         return None if prev == ZERO_HASH else f"invalid genesis: the author's first names {prev.hex()}"
@@ -300,27 +319,42 @@ def open_state(store: IntentionStore, journal: Journal, machine: Machine | None 
         journal.append([wanted.encode()])
     else:
         check_header(first, wanted)
-    part = _folded(items, store)
+    part, size_bytes = _folded(items, store, wanted)
     check_cursor(store, part)
-    backend = StateBackend(store, journal, machine, part)
+    backend = StateBackend(store, journal, machine, part, size_bytes)
     backend.project()
+    assert backend.status.stall is not None or backend.status.seq == len(store)
     return backend
 
 
-def _folded(items: Iterable[bytes], store: IntentionStore) -> Part:
+def _whole(part: Part, kind: str) -> list[bytes]:
+    """The items that make a journal hold this state, whatever it held before."""
+    items = [pack(Kind.RESET, b"")]
+    authors, keys = list(part.tips), list(part.entries)
+    for at in range(0, max(len(authors), len(keys), 1), PIECE_KEYS):
+        tips = {author: part.tips[author] for author in authors[at : at + PIECE_KEYS]}
+        entries = {key: part.entries[key] for key in keys[at : at + PIECE_KEYS]}
+        items.append(pack(Kind.CHANGE, encode_part(Part(part.cursor, tips, entries), kind)))
+    return items
+
+
+def _folded(items: Iterable[bytes], store: IntentionStore, wanted: Header) -> tuple[Part, int]:
+    size_bytes = 0
     cursor, tips, entries = START, dict[bytes, tuple[bytes, ...]](), dict[bytes, Heads]()
     for number, item in enumerate(items, 2):
         kind, payload = unpack(item)
-        if kind is Kind.SNAPSHOT:
-            cursor, tips_read, entries_read = decode_snapshot(payload, store.store_id, store.kind)
-            tips, entries = dict(tips_read), dict(entries_read)
+        size_bytes += len(item)
+        if kind is Kind.RESET:
+            cursor, tips, entries = START, {}, {}
         elif kind is Kind.CHANGE:
             cursor, changed_tips, changed = decode_part(payload, store.kind)
             tips.update(changed_tips)
             entries.update(changed)
+        elif kind is Kind.HEADER:
+            check_header(item, wanted)  # a compacted journal begins again
         else:
             raise Corrupt(f"state journal, item {number}: {kind.name} has no place here")
-    return Part(cursor, tips, entries)
+    return Part(cursor, tips, entries), size_bytes
 
 
 def check_cursor(store: IntentionStore, part: Part) -> None:

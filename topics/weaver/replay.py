@@ -22,7 +22,8 @@ from topics.weaver.graph import Graph
 from topics.weaver.hlc import ZERO
 from topics.weaver.intention import ZERO_HASH, decode, hash_of, verify
 from topics.weaver.item import Header, Kind, Received, decode_clock, unpack
-from topics.weaver.witness import Witness, WitnessLog
+from topics.weaver.settled import Settlement, decode_stubs, digest_of, settled_nodes
+from topics.weaver.witness import NO_SIGNATURE, Witness, WitnessLog
 
 
 class Check(Enum):
@@ -37,16 +38,23 @@ class Replay:
 
     def __init__(self, header: Header, bounds: Bounds, effective: EffectiveClock, check: Check) -> None:
         self.header = header
-        self.graph = Graph()
-        self.floating = Floating(bounds)
-        self.evidence: dict[bytes, Proof] = {}
-        self.log = WitnessLog(header.store_id)
-        self.clock = ZERO
-        self.reference_ms = 0
-        self.fingerprint = 0
         self._bounds = bounds
         self._effective = effective
         self._check = check
+        self._began = True  # a header stands right before: only a compacted journal begins anew
+        self._clear()
+
+    def _clear(self) -> None:
+        """Nothing was read, or what was read is void."""
+        self.graph = Graph()
+        self.floating = Floating(self._bounds)
+        self.evidence: dict[bytes, Proof] = {}
+        self.log = WitnessLog(self.header.store_id)
+        self.settlement: Settlement | None = None
+        self.clock = ZERO
+        self.reference_ms = 0
+        self.fingerprint = 0
+        self.ready: list[Accepted] = []  # wait for nothing: a cascade was written in part
         self._kept: dict[bytes, tuple[Accepted, int]] = {}  # accepted; whether it was witnessed comes later
         self._last: Witness | None = None
 
@@ -58,7 +66,9 @@ class Replay:
         """
         for number, item in enumerate(items, 2):
             try:
-                self._fold(*unpack(item))
+                kind, payload = unpack(item)
+                self._fold(kind, payload)
+                self._began = kind is Kind.HEADER
             except Corrupt as error:
                 text = f"Weaver journal, item {number}: {error.message}"
                 raise Corrupt(text, item=number, **error.detail) from None
@@ -83,7 +93,13 @@ class Replay:
         if self._check is Check.EVERY:
             self._verify_record(record)
         self._last = record
-        self._effective.watch(self.graph.add(accepted))
+        self._add(accepted, record)
+
+    def _add(self, accepted: Accepted, record: Witness) -> None:
+        node = self.graph.add(accepted)
+        self._effective.watch(node)
+        if not self._effective.is_clamped(node):
+            self.clock = max(self.clock, node.hlc)
         self.fingerprint ^= int.from_bytes(accepted.hash)
         self.reference_ms = max(self.reference_ms, record.wall_ms)
 
@@ -105,9 +121,43 @@ class Replay:
                 intention.author, intention.store_prev, sibling.envelope, accepted.envelope
             )
         elif kind is Kind.CLOCK:
-            self.clock = decode_clock(payload)
+            self.clock = max(self.clock, decode_clock(payload))
+        elif kind is Kind.SETTLED:
+            self._stubs(payload)
+        elif kind is Kind.SETTLEMENT:
+            self._settle(Settlement.decode(payload))
+        elif kind is Kind.HEADER:
+            if Header.decode(payload) != self.header:
+                raise Corrupt("a second header is another store's")
+        elif kind is Kind.RESET and self._began:
+            self._clear()
         else:
             raise Corrupt(f"{kind.name} has no place here")
+
+    def _stubs(self, payload: bytes) -> None:
+        """Pruned intentions, which were witnessed here: their records are chained like any other."""
+        for stub in decode_stubs(payload):
+            accepted = stub.accepted(self.graph, self.header.store_id)
+            if stub.hash in self.graph:
+                raise Corrupt(f"intention {stub.hash.hex()} is witnessed twice")
+            self._kept.pop(stub.hash, None)  # it floated, and was learned from a snapshot
+            record = Witness(self.header.store_id, stub.hash, stub.wall_ms, self.log.last_hash, NO_SIGNATURE)
+            self.log.append(record)
+            self._add(accepted, record)
+
+    def _settle(self, settlement: Settlement) -> None:
+        """History was pruned after this many records; what is left of it is what the node signed."""
+        seq = settlement.seq
+        if seq > len(self.log) or self.log.hash_at(seq) != settlement.log_hash:
+            raise Corrupt(f"settlement: it is not of this log's first {seq} records")
+        if not settlement.is_signed_by(self.header.node, self.header.store_id):
+            raise Corrupt(f"settlement: not signed by node {self.header.node.hex()}")
+        nodes = settled_nodes(self.graph, settlement.frontier, settlement.kept, seq)
+        if digest_of(nodes, (self.log.record(node.seq).wall_ms for node in nodes)) != settlement.digest:
+            raise Corrupt("settlement: what is left of pruned history is not what was signed")
+        for node in nodes:
+            node.settle()
+        self.settlement = settlement
 
     def _keep(self, received: Received) -> None:
         envelope = Envelope.decode(received.envelope)
@@ -149,6 +199,7 @@ class Replay:
             for parent in (intention.store_prev, *intention.condition)
             if parent != ZERO_HASH and parent not in self.graph
         ]
-        if not missing:
-            raise Corrupt(f"intention {accepted.hash.hex()} waits for nothing and is not witnessed")
-        self.floating.add(accepted, missing, received_ms)
+        if missing:
+            self.floating.add(accepted, missing, received_ms)
+        else:
+            self.ready.append(accepted)

@@ -43,5 +43,6 @@ class Report(NamedTuple):
     @property
     def is_applied(self) -> bool:
         """`Applied` of the protocol: nothing is missing and nothing was refused."""
+        assert len(self.witnessed) == len(set(self.witnessed)), "each is witnessed once"
         done = (Outcome.WITNESSED, Outcome.KNOWN)
         return not self.missing and all(result.outcome in done for result in self.results)

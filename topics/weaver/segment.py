@@ -2,6 +2,9 @@
 
 The last names the one before by hash, and so on down, so who trusts its signature need not check the others'. It
 reaches the same author only: a condition says that an intention exists, not that it is true.
+
+A hash does not cover the signature beside it. Who takes a segment this way keeps signatures it has not looked at, and
+may hand on one that its peers refuse; that is why it is not the default.
 """
 
 from __future__ import annotations
@@ -33,4 +36,6 @@ def accept_segment(segment: Sequence[Envelope], store_id: bytes, bounds: Bounds)
             raise invalid(
                 "segment", f"{after.hash.hex()} is another author's; trust does not reach over authors"
             )
+    assert all(item.linked for item in accepted[:-1])
+    assert not accepted or not accepted[-1].linked
     return accepted

@@ -17,8 +17,6 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
-import attrs
-
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ports import Clock
@@ -41,6 +39,7 @@ from topics.weaver.ranges import Scheme
 from topics.weaver.reconcile import HashView, Reconciliation
 from topics.weaver.report import Outcome
 from topics.weaver.stock import Stock
+from topics.weaver.tally import Tally
 
 
 class Phase(Enum):
@@ -61,18 +60,6 @@ TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.OPENING: ENDS - {Phase.FINISHED} | {Phase.SYNCING},
     Phase.SYNCING: ENDS,
 } | dict.fromkeys(ENDS, frozenset())
-
-
-@attrs.define
-class Tally:
-    """What a session moved. Intentions, unless it says otherwise."""
-
-    rounds: int = 0  # payloads of ranges received
-    asked: int = 0
-    taken: int = 0  # new here
-    given: int = 0
-    skipped: int = 0  # invalid, or never asked for
-    absent: int = 0  # asked for, and not there
 
 
 class Session:

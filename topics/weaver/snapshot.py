@@ -61,6 +61,7 @@ class Part(NamedTuple):
 
 def encode_part(part: Part, kind: str) -> bytes:
     """Its records, ascending."""
+    assert (part.cursor.content_hash == ZERO_HASH) == (part.cursor.seq == 0)
     metas = [
         _record(Type.META, b"cursor", CURSOR.pack(*part.cursor)),
         _record(Type.META, b"kind", kind.encode()),
@@ -82,6 +83,7 @@ def decode_part(data: bytes, kind: str) -> Part:
 
 def encode_snapshot(part: Part, store_id: bytes, kind: str) -> bytes:
     """All of a state."""
+    assert len(store_id) == STORE_ID_SIZE
     covered = SNAPSHOT_HEAD.pack(MAGIC, VERSION, store_id) + encode_part(part, kind) + _END
     return covered + blake3(covered)
 
@@ -115,6 +117,7 @@ def _record(type_: Type, key: bytes, value: bytes) -> bytes:
 
 
 def _heads_bytes(heads: Heads) -> bytes:
+    assert heads, "a key without heads is no entry"
     parts = []
     for head in heads:
         value = head.value or b""
@@ -138,6 +141,7 @@ def _decode_records(data: bytes, at: int, end: int, kind: str) -> Part:
         at = key_at + key_size + value_size
         if at > end:
             raise Corrupt("state: a record is cut off")
+        assert key_at <= at
         key, value = data[key_at : key_at + key_size], data[key_at + key_size : at]
         if last is not None and (type_, key) <= last:
             raise Corrupt("state: the records do not ascend")
@@ -180,6 +184,7 @@ def _heads_of(value: bytes) -> Heads:
             raise Corrupt("state: a head is malformed")
         heads.append(Head(name, HLC(wall, counter), author, value[at : at + size] if has_value else None))
         at += size
+    assert at == len(value)
     if not heads or not _ascend(head.hash for head in heads):
         raise Corrupt("state: the heads of a key do not ascend, or there are none")
     return tuple(heads)

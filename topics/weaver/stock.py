@@ -12,13 +12,14 @@ from typing import Final
 
 from topics.kernel.errors import TopicsError
 from topics.weaver.envelope import Envelope
-from topics.weaver.frontier import NO_FRONTIER, Frontier
+from topics.weaver.frontier import Frontier
 from topics.weaver.graph import Graph, Node
 from topics.weaver.intention import verify
 from topics.weaver.limits import BOOTSTRAP_BATCH
 from topics.weaver.ranges import FULL, Fold, HashSet, Range
 from topics.weaver.reconcile import HashView
 from topics.weaver.report import Outcome, Report
+from topics.weaver.settled import below
 from topics.weaver.store import IntentionStore
 from topics.weaver.witness import Witness
 
@@ -57,18 +58,22 @@ class Witnessed:
 class Stock:
     """One store, for all sessions of a node."""
 
-    __slots__ = ("_fast", "_view", "_view_of", "frontier", "store")
+    __slots__ = ("_fast", "_view", "_view_of", "store")
 
     def __init__(self, store: IntentionStore, *, fast: bool = False) -> None:
         self.store: Final = store
         self._fast = fast  # trust a chain by its newest signature (replication 5.7)
-        self.frontier = NO_FRONTIER
-        self._view_of = self.frontier
-        self._view = Witnessed(store.graph, frozenset())
+        self._view_of = store.frontier
+        self._view = self._own_view()
 
     @property
     def store_id(self) -> bytes:
         return self.store.store_id
+
+    @property
+    def frontier(self) -> Frontier:
+        """What was pruned here."""
+        return self.store.frontier
 
     @property
     def head_seq(self) -> int:
@@ -79,9 +84,7 @@ class Stock:
         """The hashes behind this node's frontier and that one; None if that one is of a history unknown here."""
         if self._view_of != self.frontier:
             self._view_of = self.frontier
-            settled = below(self.store.graph, self._view_of)
-            assert settled is not None, "a node knows its own frontier"
-            self._view = Witnessed(self.store.graph, settled)
+            self._view = self._own_view()
         if frontier == self._view_of:
             return self._view
         theirs = below(self.store.graph, frontier)
@@ -89,6 +92,11 @@ class Stock:
         if theirs is None or own is None:
             return None
         return Witnessed(self.store.graph, own | theirs)
+
+    def _own_view(self) -> Witnessed:
+        settled = below(self.store.graph, self.frontier)
+        assert settled is not None, "a node knows its own frontier"
+        return Witnessed(self.store.graph, settled)
 
     def knows(self, name: bytes) -> bool:
         """Whether it is here, witnessed, pruned or floating: then it need not be fetched."""
@@ -121,23 +129,8 @@ class Stock:
         return [(record, self.store.graph.nodes[record.intention]) for record in records]
 
 
-def below(graph: Graph, frontier: Frontier) -> frozenset[bytes] | None:
-    """The hashes at or below a frontier; None if one of its tips is unknown. Iterative; each node is visited once."""
-    tips = [graph.nodes.get(tip) for _, tip in frontier.tips]
-    waiting = [node for node in tips if node is not None]
-    if len(waiting) < len(tips):
-        return None
-    found = {node.hash for node in waiting}
-    while waiting:
-        for parent in waiting.pop().parents:
-            if parent.hash not in found:
-                found.add(parent.hash)
-                waiting.append(parent)
-    return frozenset(found)
-
-
 def _can_travel(node: Node) -> bool:
     """Not pruned; and if a link stood for its signature, that signature is good all the same."""
-    if not node.envelope.body:
+    if node.is_settled:
         return False
     return not node.linked or verify(node.envelope.body, node.envelope.signature)

@@ -1,8 +1,9 @@
 """`IntentionStore`: the truth. Every intention this node accepted, and the order in which it witnessed them.
 
-One journal holds it all; a call that changes something is one atomic write, insert and witness together, and returns
-when it is on stable storage (replication 13). All tables are folds of the journal and are made again at opening. Only
-witnessed intentions are counted, fingerprinted and handed out; floating ones are this node's own business.
+One journal holds it all. An intention and its witness record are one atomic write, and so is a whole call unless it is
+large; a call returns when all of it is on stable storage (replication 13). All tables are folds of the journal and are
+made again at opening. Only witnessed intentions are counted, fingerprinted and handed out; floating ones are this
+node's own business.
 
 Time: `T` is the newest system time this node ever saw, the persisted one of its witness records included, so a clock
 that starts in 1970 makes nobody's stamp a stamp from the future. It is not raised by what peers send, or a chain of
@@ -14,19 +15,20 @@ Only one thread may use it at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from topics.crypto.hashing import HASH_SIZE
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt, Fatal, TopicsError, invalid
-from topics.kernel.limits import U32_MAX, U64_MAX
+from topics.kernel.limits import MIB, U32_MAX, U64_MAX
 from topics.kernel.ports import Clock, Journal
 from topics.weaver.bounds import DEFAULT, Bounds
 from topics.weaver.effective import EffectiveClock
 from topics.weaver.envelope import Accepted, Envelope, accept
 from topics.weaver.equivocation import Proof
 from topics.weaver.floating import Floating, MissingDep
+from topics.weaver.frontier import NO_FRONTIER, Frontier
 from topics.weaver.graph import Graph, Node
 from topics.weaver.hlc import HLC
 from topics.weaver.intake import Intake
@@ -37,6 +39,8 @@ from topics.weaver.report import Outcome, Report, Result
 from topics.weaver.segment import accept_segment
 from topics.weaver.witness import Witness, WitnessLog, witness
 
+WRITE_ITEMS: Final = 4096  # of one atomic write
+WRITE_BYTES: Final = 16 * MIB
 _LAST_READING: Final = HLC(U64_MAX, U32_MAX)
 
 
@@ -52,7 +56,7 @@ class IntentionStore:
 
     __slots__ = (
         "_failed", "_journal", "_node", "_strict", "_time", "bounds", "clock", "effective", "evidence",
-        "fingerprint_int", "floating", "graph", "kind", "log", "reference_ms", "store_id",
+        "fingerprint_int", "floating", "graph", "kind", "log", "reference_ms", "settlement", "store_id",
     )  # fmt: skip
 
     def __init__(
@@ -70,12 +74,16 @@ class IntentionStore:
         self.clock = replay.clock
         self.reference_ms = replay.reference_ms
         self.fingerprint_int = replay.fingerprint
+        self.settlement = replay.settlement
         self._journal = journal
         self._node = node
         self._strict = strict_linearity
         self._time = time
         self._failed = False
         self.observe_time()
+        if replay.ready:
+            # A write of several pieces ended between two of them.
+            self._carry([], [], max(time.now_ms(), 0), replay.ready)
 
     # Reading.
 
@@ -86,6 +94,11 @@ class IntentionStore:
     def __contains__(self, name: bytes) -> bool:
         """Whether the intention with that hash is witnessed."""
         return name in self.graph
+
+    @property
+    def frontier(self) -> Frontier:
+        """What was pruned (replication 5.10)."""
+        return NO_FRONTIER if self.settlement is None else self.settlement.frontier
 
     @property
     def node_key(self) -> bytes:
@@ -193,6 +206,8 @@ class IntentionStore:
             level = above
         name = self._seal(key, stamp, prev, level, ops, batch)
         self.clock = stamp
+        assert all(len(accepted.intention.condition) <= self.bounds.condition_hashes for accepted in batch)
+        assert batch[-1].hash == name
         self._carry(batch, [accepted.hash for accepted in batch], now_ms)
         return Committed(name, tuple(accepted.envelope for accepted in batch))
 
@@ -203,6 +218,23 @@ class IntentionStore:
     def observe_time(self) -> bool:
         """Look at the clock. True if stamps that were from the future are not any more."""
         return self.effective.advance(max(self._time.now_ms(), self.reference_ms))
+
+    # What pruning is made of (`prune`).
+
+    def write(self, items: Sequence[bytes]) -> None:
+        """One atomic write of what was staged outside. Raises `Fatal`."""
+        self._begin()
+        self._failed = True
+        self._journal.append(items)
+        self._failed = False
+
+    def sign(self, message: bytes) -> bytes:
+        """With the key of this node's witness records."""
+        return self._node.sign(message)
+
+    def resume(self, ready: Sequence[Accepted]) -> None:
+        """Witness what waits for nothing any more."""
+        self._carry([], [], self._begin(), ready)
 
     # What a change is made of.
 
@@ -224,16 +256,29 @@ class IntentionStore:
             return Result(Outcome.REFUSED, name, error)
         return name
 
-    def _carry(self, batch: list[Accepted], outcomes: list[Result | bytes], now_ms: int) -> Report:
+    def _carry(
+        self, batch: list[Accepted], outcomes: list[Result | bytes], now_ms: int, resumed: Sequence[Accepted] = ()
+    ) -> Report:  # fmt: skip
         """Stage the batch, write it, report."""
         self._failed = True  # until it is written
-        intake = Intake(self.graph, self.floating, self.evidence, received_ms=now_ms, strict=self._strict)
-        settled = intake.take(batch)
+
+        def record(node: Node) -> bytes:
+            return self.extend(node, now_ms)
+
+        intake = Intake(
+            self.graph, self.floating, self.evidence, record, received_ms=now_ms, strict=self._strict
+        )
+        settled = intake.take(batch, resumed)
         intake.forget_overdue()
-        items = intake.items + self._witness(intake.witnessed, now_ms)
-        if items:
+        units = intake.units
+        if intake.witnessed:
+            newest = max(self.effective.of(node) for node in intake.witnessed)
+            self.clock = self.clock.update(newest, now_ms) if newest > self.clock else self.clock
+            units.append([encode_clock(self.clock)])
+        for items in _writes(units):
             self._journal.append(items)
         self._failed = False
+        assert len(self.log) == len(self.graph)
         results: list[Result] = []
         told: set[bytes] = set()
         for outcome in outcomes:
@@ -251,21 +296,15 @@ class IntentionStore:
             tuple(intake.dropped),
         )
 
-    def _witness(self, nodes: list[Node], now_ms: int) -> list[bytes]:
-        """Records of the new nodes, as items; the clock moves above all of them."""
-        items = []
-        for node in nodes:
-            record = witness(self._node, self.store_id, node.hash, wall_ms=now_ms, prev=self.log.last_hash)
-            self.log.append(record)
-            items.append(pack(Kind.WITNESS, record.encode()))
-            self.effective.watch(node)
-            self.fingerprint_int ^= int.from_bytes(node.hash)
-        if nodes:
-            self.reference_ms = max(self.reference_ms, now_ms)
-            newest = max(self.effective.of(node) for node in nodes)
-            self.clock = self.clock.update(newest, now_ms) if newest > self.clock else self.clock
-            items.append(encode_clock(self.clock))
-        return items
+    def extend(self, node: Node, now_ms: int) -> bytes:
+        """The record of a new node, as an item."""
+        record = witness(self._node, self.store_id, node.hash, wall_ms=now_ms, prev=self.log.last_hash)
+        self.log.append(record)
+        assert len(self.log) == node.seq == len(self.graph)
+        self.effective.watch(node)
+        self.fingerprint_int ^= int.from_bytes(node.hash)
+        self.reference_ms = max(self.reference_ms, now_ms)
+        return pack(Kind.WITNESS, record.encode())
 
     def _stamp_above(self, cited: list[Node], tips: tuple[Node, ...], now_ms: int) -> HLC:
         """Above the clock, all parents as they count here, and the author's own last stamp as it is signed."""
@@ -274,7 +313,9 @@ class IntentionStore:
         newest = max(newest, self.clock)
         if newest == _LAST_READING:
             raise invalid("hlc", "the author's last stamp is the last there is; write with another key")
-        return newest.tick(now_ms)
+        stamp = newest.tick(now_ms)
+        assert all(stamp > tip.hlc for tip in tips)  # P32
+        return stamp
 
     def _seal(
         self, key: KeyPair, stamp: HLC, prev: bytes, condition: list[bytes], ops: bytes, batch: list[Accepted]
@@ -296,6 +337,22 @@ class IntentionStore:
             for dep in self.floating.missing_deps(name, self.tip_of(float_.accepted.intention.author)):
                 found.setdefault(dep.hash, dep)
         return list(found.values())
+
+
+def _writes(units: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Cut into writes that a journal takes; a unit is never cut."""
+    write: list[bytes] = []
+    size = 0
+    for unit in units:
+        unit_size = sum(map(len, unit))
+        if write and (len(write) + len(unit) > WRITE_ITEMS or size + unit_size > WRITE_BYTES):
+            yield write
+            write, size = [], 0
+        assert len(unit) <= WRITE_ITEMS
+        write += unit
+        size += unit_size
+    if write:
+        yield write
 
 
 def open_store(

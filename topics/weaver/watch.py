@@ -24,6 +24,7 @@ class Watch:
     __slots__ = ("_keys_max", "_lagged", "_pending", "prefix")
 
     def __init__(self, prefix: bytes, keys_max: int) -> None:
+        assert keys_max >= 1
         self.prefix = prefix
         self._keys_max = keys_max
         self._lagged = False
@@ -38,6 +39,7 @@ class Watch:
         if len(self._pending) > self._keys_max:
             self._pending.clear()
             self._lagged = True
+        assert len(self._pending) <= self._keys_max
 
     def take(self) -> tuple[Event, ...]:
         """The events since the last call, oldest first."""

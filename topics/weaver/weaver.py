@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Code, Rejected, WrongState, invalid
+from topics.weaver.dag import Dag, Edges
 from topics.weaver.envelope import Envelope
 from topics.weaver.heads import Reading
 from topics.weaver.ops import encode_ops
@@ -33,6 +34,7 @@ class Weaver:
     __slots__ = ("key", "state", "store")
 
     def __init__(self, store: IntentionStore, state: StateBackend, key: KeyPair) -> None:
+        assert state.status.seq <= len(store)
         self.store = store
         self.state = state
         self.key = key
@@ -99,12 +101,17 @@ class Weaver:
         """Everything about a key, all heads with their values."""
         return self.state.inspect(key)
 
+    def dag(self, edges: Edges = Edges.CAUSAL) -> Dag:
+        """Questions about the graph of intentions."""
+        return Dag(self.store.graph, edges=edges, steps=self.store.bounds.walk_steps)
+
     def watch(self, prefix: bytes = b"") -> Watch:
         """Events of the winners of these keys from now on."""
         return self.state.watch(prefix)
 
     def _commit(self, ops: bytes, parents: Iterable[bytes]) -> Committed:
         committed = self.store.submit(self.key, ops, parents)
+        assert committed.hash in self.store
         self.state.project()
         return committed
 

@@ -19,6 +19,7 @@ from topics.weaver.intention import ZERO_HASH
 CONTENT: Final = Struct("<16s32sQ32s")
 assert CONTENT.size == 88
 WITNESS_SIZE: Final = CONTENT.size + SIGNATURE_SIZE
+NO_SIGNATURE: Final = bytes(SIGNATURE_SIZE)  # of a settled record: a settlement's signature covers it
 
 
 class Witness(NamedTuple):
@@ -95,13 +96,16 @@ class WitnessLog:
             raise Corrupt(text, seq=len(self) + 1)
         self._records.append(record.encode())
         self.last_hash = record.hash
+        assert self.last_hash not in self._hashes
         self._hashes[self.last_hash] = len(self._records)
 
     def record(self, seq: int) -> Witness:
+        assert 1 <= seq <= len(self)
         return Witness.decode(self._records[seq - 1])
 
     def since(self, seq: int, limit: int) -> list[Witness]:
         """Up to `limit` records from number `seq` (0 is 1) on."""
+        assert limit >= 0
         start = max(seq, 1) - 1
         return [Witness.decode(data) for data in self._records[start : start + limit]]
 

@@ -4,6 +4,8 @@ import gzip
 
 import pytest
 
+from tests.server.api.asking import ask
+from tests.server.wire.places import open_site
 from topics.kernel.errors import Rejected
 from topics.server.api.encoding import accepts_gzip, gunzip
 
@@ -35,6 +37,21 @@ def test_every_cut_of_a_gzip_body_is_refused():
     for stop in range(1, len(whole)):
         with pytest.raises(Rejected):
             gunzip(whole[:stop], 100_000)
+
+
+@pytest.mark.trio
+@pytest.mark.rule("H1.7")
+async def test_a_cache_is_told_of_every_answer_that_might_have_been_compressed():
+    async with open_site() as site:
+        plain = await ask(site, "GET", "/v0/openapi.json")
+        packed = await ask(site, "GET", "/v0/openapi.json", headers={"Accept-Encoding": "gzip"})
+        small = await ask(site, "GET", "/v0/health", headers={"Accept-Encoding": "gzip"})
+
+    vary, packing = (b"vary", b"accept-encoding"), (b"content-encoding", b"gzip")
+    assert set(plain.headers) & {vary, packing} == {vary}
+    assert set(packed.headers) & {vary, packing} == {vary, packing}
+    assert set(small.headers) & {vary, packing} == set()
+    assert gzip.decompress(packed.body) == plain.body
 
 
 @pytest.mark.rule("H1.7")

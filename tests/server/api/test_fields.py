@@ -6,7 +6,7 @@ import tracemalloc
 import msgspec
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
@@ -60,6 +60,7 @@ def test_known_fields_have_their_values_null_is_absent_and_others_may_be_anythin
 
 
 @given(BODIES)
+@example({"\n": 1})
 def test_a_closed_form_has_its_values_null_too_or_names_what_it_does_not_know(body):
     found = CLOSED.decode(json.dumps(body).encode())
 

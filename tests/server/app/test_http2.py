@@ -7,11 +7,12 @@ import trio.testing
 
 from tests.server.app.h2peer import HOST, JSON, H2Peer, Reply, serving
 from tests.server.wire.places import open_site
-from topics.kernel.limits import Limits
+from topics.kernel.limits import KIB, Limits
 from topics.server.api.call import Call
 from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
+from topics.server.app.exchange import ANSWER_GRACE_S
 from topics.server.app.handover import HandOver
 from topics.testing.streams import edge_pair
 
@@ -248,6 +249,36 @@ async def test_a_slow_body_is_timed_out(autojump_clock):
         assert (reply.status, reply.code) == (408, "request_timeout")
 
 
+async def test_bodies_and_answers_are_as_fast_as_the_settings_say(autojump_clock):
+    async with open_site(bytes_per_s=100) as site, serving(site) as served:
+        peer = await served.h2()
+        began = trio.current_time()
+        stream = await peer.ask(b"POST", b"/v0/topics/a", b" " * 1000, JSON, ends=False)
+        reply = await peer.reply(stream)
+        assert (reply.status, reply.code) == (408, "request_timeout")
+        assert b"slower than the limit of 100 bytes a second" in reply.body
+        assert 19 < trio.current_time() - began < 21, "10 s, and 10 more for 1000 bytes"
+
+        lazy = await served.h2()
+        size = len((await lazy.get(b"GET", b"/v0/openapi.json")).body)
+        lazy.auto_window = False
+        began = trio.current_time()
+        streams = [await lazy.ask(b"GET", b"/v0/openapi.json") for _ in range(5)]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_awake, lazy)
+            assert (await lazy.reply(streams[-1])).reset == h2.errors.ErrorCodes.CANCEL
+            nursery.cancel_scope.cancel()
+        assert ANSWER_GRACE_S + size / 100 <= trio.current_time() - began < ANSWER_GRACE_S + size / 100 + 1
+
+
+async def keep_awake(peer):
+    """A connection from which nothing comes for two minutes is ended."""
+    while True:
+        await trio.sleep(60)
+        peer.h2.ping(b"12345678")
+        await peer.flush()
+
+
 async def test_bytes_held_are_bounded_and_given_back():
     async with open_site(held_bytes_max=4000) as site, serving(site) as served:
         peer = await served.h2()
@@ -352,7 +383,7 @@ async def test_requests_that_are_taken_back_leave_nothing_in_their_connection():
 
 
 async def test_an_answer_nobody_takes_is_given_up(autojump_clock):
-    async with open_site() as site, serving(site) as served:
+    async with open_site(bytes_per_s=16 * KIB) as site, serving(site) as served:
         peer = await served.h2()
         peer.auto_window = False
         await peer.get(b"GET", b"/v0/openapi.json")

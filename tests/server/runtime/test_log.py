@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -114,3 +116,29 @@ def test_warnings_of_libraries_come_along(stream: io.StringIO) -> None:
         "some.library",
         "watch out",
     )
+
+
+@pytest.mark.rule("O6.1")
+@pytest.mark.parametrize("size", [10, 3000, 70_000], ids=["short", "long", "longer than a pipe"])
+def test_a_reader_who_does_not_read_holds_nobody_up_and_is_told_what_he_missed(size: int) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", 0) as reader, os.fdopen(writing, "w", encoding="utf-8") as stream:
+        log.set_up("info", stream)
+        try:
+            for number in range(2000):
+                log.info("wal.synced", number=number, padding="x" * size)
+            os.set_blocking(reading, False)
+            first = b"".join(iter(partial(reader.read, 1 << 20), None))
+            log.info("wal.synced", number=2000)
+            log.info("wal.synced", number=2001)
+        finally:
+            log.set_up(LEVEL_DEFAULT)
+        rest = b"".join(iter(partial(reader.read, 1 << 20), None))
+
+    *whole, torn = first.split(b"\n")
+    told = [json.loads(line) for line in rest.removeprefix(b"\n").splitlines()]
+    assert [json.loads(line)["number"] for line in whole] == list(range(len(whole)))
+    assert [event["event"] for event in told] == ["log.left_out", "wal.synced", "wal.synced"]
+    assert told[0]["lines"] == 2000 - len(whole)
+    assert rest.startswith(b"\n") == bool(torn)
+    assert [event["number"] for event in told[1:]] == [2000, 2001]

@@ -16,7 +16,8 @@ from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Body, Route
 from topics.server.runtime.log import LEVEL_DEFAULT, log
-from topics.server.wire.connection import GATHERED_MAX, READ_AHEAD_BYTES, serve_connection
+from topics.server.wire.answers import GATHERED_MAX
+from topics.server.wire.connection import READ_AHEAD_BYTES, serve_connection
 from topics.testing.streams import MemoryEdge, edge_pair
 
 pytestmark = pytest.mark.trio

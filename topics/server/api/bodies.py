@@ -100,10 +100,13 @@ _plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
 _labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
 _ABSENT_METAS: Final = (b"", b"null")
 _meta_decoder: Final = msgspec.json.Decoder(list[dict[str, str]])
+_MEMBER_BYTES: Final = len('"":"",')  # the least that a key takes in an object of strings
 _RESERVED_META: Final = (b'"$', b'"_topics')  # how a reserved key begins, or any text that looks like one
 _encode: Final = msgspec.json.Encoder().encode
 _data: Final = attrgetter("data")
-_labels: Final = attrgetter("data", "tag", "node", "meta")
+_tag: Final = attrgetter("tag")
+_node: Final = attrgetter("node")
+_meta: Final = attrgetter("meta")
 _fields: Final = attrgetter(
     "data", "tag", "node", "meta", "key", "dedup_id", "ttl_ms", "priority", "delay_ms"
 )
@@ -176,15 +179,16 @@ def _columns(write: _AnyWriteIn, body: bytes, limits: Limits) -> RecordColumns:
             _check_around(body, data, [])
         optional: dict[str, Any] = {}
     elif isinstance(write, LabelledWriteIn):
-        datas, tags, nodes, raw_metas = zip(*map(_labels, write.records), strict=True)
-        data, metas = list(map(bytes, datas)), list(map(bytes, raw_metas))
+        records = write.records
+        data, metas = list(map(bytes, map(_data, records))), list(map(bytes, map(_meta, records)))
+        distinct = dict.fromkeys(metas)
         _check_text(body, data)
-        if write.config is not _NO_CONFIG or max(map(len, metas)) > FLAT_BYTES:
+        if write.config is not _NO_CONFIG or max(map(len, distinct)) > FLAT_BYTES:
             _check_around(body, data, metas)
         optional = {
-            "tag": _texts("tag", tags, limits.tag_bytes),
-            "node": _texts("node", nodes, limits.node_bytes),
-            "meta": _metas(metas, limits),
+            "tag": _texts("tag", list(map(_tag, records)), limits.tag_bytes),
+            "node": _texts("node", list(map(_node, records)), limits.node_bytes),
+            "meta": _metas(metas, distinct, limits),
         }
     else:
         data, optional = _any_columns(write.records, body, limits)
@@ -212,7 +216,7 @@ def _any_columns(
         "ttl_ms": _numbers("ttl_ms", ttls, TTL_MS_MAX),
         "priority": _numbers("priority", priorities, _PRIORITY_MAX),
         "delay_ms": _numbers("delay_ms", delays, TTL_MS_MAX),
-        "meta": _metas(metas, limits),
+        "meta": _metas(metas, dict.fromkeys(metas), limits),
     }
 
 
@@ -241,16 +245,17 @@ def _check_around(body: bytes, data: Sequence[bytes], metas: Sequence[bytes]) ->
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
 
 
-def _metas(metas: Sequence[bytes], limits: Limits) -> Sequence[bytes] | None:
+def _metas(metas: Sequence[bytes], distinct: dict[bytes, None], limits: Limits) -> Sequence[bytes] | None:
     """The column of metas as the embedded store would write them; each distinct one is looked at once."""
-    distinct = dict.fromkeys(metas)
-    texts = [text for text in distinct if text not in _ABSENT_METAS]
-    if not texts:
-        return None
+    known = dict.fromkeys(_ABSENT_METAS, b"")
+    texts = list(distinct)
+    if not known.keys().isdisjoint(distinct):
+        texts = [text for text in texts if text not in known]
+        if not texts:
+            return None
     stored = _stored_metas(texts, limits)
     if stored is texts and len(texts) == len(distinct):
         return metas
-    known = dict.fromkeys(_ABSENT_METAS, b"")
     if stored is None:
         for i, text in enumerate(metas):  # name the first that is wrong
             if text not in known:
@@ -270,12 +275,15 @@ def _stored_metas(texts: list[bytes], limits: Limits) -> list[bytes] | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     again = _encode(values)
-    if max(map(len, values)) > limits.meta_keys or any(map(again.count, _RESERVED_META)):
+    if any(map(again.count, _RESERVED_META)):
         return None
     stored = texts
     if again != joined or not all(values):
         stored = [_encode(value) if value else b"" for value in values]
-    return stored if max(map(len, stored)) <= limits.meta_bytes else None
+    longest = max(map(len, stored))
+    if longest > limits.meta_keys * _MEMBER_BYTES and max(map(len, values)) > limits.meta_keys:
+        return None
+    return stored if longest <= limits.meta_bytes else None
 
 
 def _one_meta(field: str, text: bytes) -> dict[str, str]:
@@ -288,21 +296,16 @@ def _one_meta(field: str, text: bytes) -> dict[str, str]:
 
 def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes] | None:
     """A column of texts as UTF-8."""
-    absent = texts.count(None)
-    if absent == len(texts):
+    with suppress(UnicodeEncodeError, TypeError):  # TypeError: some have none
+        column = list(map(str.encode, cast("Sequence[str]", texts)))
+        if all(column) and max(map(len, column)) <= bytes_max:
+            return column
+    if texts.count(None) == len(texts):
         return None
-    column: list[bytes] = []
-    with suppress(UnicodeEncodeError):
-        column = (
-            [b"" if text is None else text.encode() for text in texts]
-            if absent
-            else list(map(str.encode, cast("Sequence[str]", texts)))
-        )
-    if not column or column.count(b"") != absent or max(map(len, column)) > bytes_max:
-        for i, text in enumerate(texts):  # name the first that is wrong
-            if text is not None:
-                text_bytes(f"records[{i}].{name}", text, bytes_max=bytes_max)
-    return column
+    return [  # and name the first that is wrong
+        b"" if text is None else text_bytes(f"records[{i}].{name}", text, bytes_max=bytes_max)
+        for i, text in enumerate(texts)
+    ]
 
 
 def _dedup_ids(texts: Sequence[str | None], limits: Limits) -> list[bytes] | None:

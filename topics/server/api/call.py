@@ -38,7 +38,9 @@ class Call:
         self.site = site
         self.head = head
         self.params = params
-        self.query = parse_query(head.query) if head.query else {}
+        if head.asked is None:
+            head.asked = parse_query(head.query)
+        self.query = head.asked
         self.body = body
         self.peer = peer
         self.started = started
@@ -56,7 +58,10 @@ class Call:
 
     def topic(self) -> str:
         """The topic of the path. Raises `Rejected(invalid_request)` for a bad name."""
-        return check_topic_name(text_of("topic", self.params[0]))
+        name = self.head.topic
+        if name is None:
+            name = self.head.topic = check_topic_name(text_of("topic", self.params[0]))
+        return name
 
     async def decoded(self, decode: Callable[[], T]) -> T:
         """The body decoded by a pure function: in a thread if it is large, so that others are served meanwhile."""

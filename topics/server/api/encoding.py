@@ -15,6 +15,7 @@ from topics.server.api.message import Answer, Head
 ENCODE_BYTES_MIN: Final = 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 1
+_VARY: Final = (b"vary", b"accept-encoding")
 _PIECE: Final = 1 << 16
 _SLICE: Final = 1 << 12
 
@@ -71,11 +72,12 @@ def gunzip(body: bytes, body_max: int) -> bytes:
 
 
 async def encoded(head: Head, answer: Answer) -> Answer:
-    """The answer, compressed if it was asked for and is worth it."""
-    if len(answer.body) < ENCODE_BYTES_MIN or not accepts_gzip(head.headers[b"accept-encoding"]):
-        return answer
-    body = await trio.to_thread.run_sync(partial(gzip.compress, answer.body, _LEVEL, mtime=0))
-    headers = (*answer.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+    """An answer that is worth it, compressed if that was asked for; a cache is told that it might not have been."""
+    body, headers = answer.body, (*answer.headers, _VARY)
+    assert len(body) >= ENCODE_BYTES_MIN
+    if accepts_gzip(head.headers.get(b"accept-encoding", b"")):
+        body = await trio.to_thread.run_sync(partial(gzip.compress, body, _LEVEL, mtime=0))
+        headers = (*headers, (b"content-encoding", b"gzip"))
     return Answer(
         answer.status, body, content_type=answer.content_type, headers=headers, closes=answer.closes
     )

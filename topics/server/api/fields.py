@@ -37,7 +37,7 @@ _WORDS: Final = {
     "object": "an object",
 }
 _TYPES: Final = {"array": "list", "object": "dict", "null": "NoneType"}  # as the embedded store says it
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 def decode_form(decoder: msgspec.json.Decoder[T], text: bytes, *, field: str = "body") -> T:

@@ -18,7 +18,7 @@ from topics.engine.replies import Appended, RecordsDeleted
 from topics.kernel.errors import Code, Rejected
 from topics.log.diff import Account, DiffPlan, DiffQuery
 from topics.server.api.bodies import decode_write
-from topics.server.api.call import Call, text_of
+from topics.server.api.call import DECODED_INLINE_BYTES_MAX, Call, text_of
 from topics.server.api.message import Answer
 from topics.server.api.queries import Reading, decode_delete, decode_reading
 
@@ -31,9 +31,10 @@ async def write_records(call: Call) -> Answer:
     name = call.topic()
     return_seqs = call.flag("return_seqs", default=True)
     options = call.site.options
-    wish = await call.decoded(
-        partial(decode_write, name, call.body, options.limits, auto_create=options.auto_create)
-    )
+    decode = partial(decode_write, name, call.body, options.limits, auto_create=options.auto_create)
+    wish = decode() if len(call.body) <= DECODED_INLINE_BYTES_MAX else await call.decoded(decode)
+    call.body = b""  # it is decoded: nobody holds it while the write waits
+    del decode
     command = wish.command
     header = call.head.headers.get(b"idempotency-key")
     if header is not None and command.idempotency_key is None:

@@ -45,6 +45,7 @@ class SiteOptions:
     version: str = ""
     held_bytes_max: int = 256 << 20
     unsent_bytes_max: int = 256 << 20
+    bytes_per_s: int = 1024
     head_bytes_max: int = 32 * 1024
     head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX
@@ -186,6 +187,7 @@ class Site:
                     self.requests.hold(len(body))
                     unfolded = len(body)
             call = Call(self, head, admitted.params, body, peer, admitted.started)
+            del body  # the call's now, to let go of
             answer = await route.handler(call)
         except TopicsError as error:
             answer = self.refused(error, performance=call.performance() if call is not None else _AT_ONCE)
@@ -194,9 +196,10 @@ class Site:
         except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
             answer = self.failed(bug, route.name)
         finally:
-            self.requests.release(unfolded)
+            if unfolded:
+                self.requests.release(unfolded)
         self.counts[route.name, answer.status] += 1
-        if b"accept-encoding" in head.headers:
+        if len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             answer = await encoding.encoded(head, answer)
         return answer
 

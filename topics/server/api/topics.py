@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from functools import partial
+from typing import Final
 
 import attrs
+import trio
 
 from topics.engine.commands import DeleteTopic, PutTopic
 from topics.engine.replies import TopicDeleted, TopicPut, TopicState
@@ -15,6 +17,8 @@ from topics.kernel.ids import check_topic_name
 from topics.server.api.bodies import decode_config
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Call, text_of
 from topics.server.api.message import Answer
+
+_SLICE: Final = 50  # topics of a list between two checkpoints: about a millisecond
 
 
 async def put_topic(call: Call) -> Answer:
@@ -52,9 +56,11 @@ async def list_topics(call: Call) -> Answer:
     size = call.number("page_size", default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)
     touch = call.flag("touch", default=False)
     runtime = call.runtime
-    names = runtime.engine.names(prefix, after)
+    names = runtime.engine.names(prefix, after, size + 1)
     listed = []
-    for name in names[:size]:
+    for i, name in enumerate(names[:size]):
+        if i % _SLICE == _SLICE - 1:
+            await trio.lowlevel.checkpoint()
         try:
             state = runtime.engine.topic_state(name, touch=touch)
         except Rejected:

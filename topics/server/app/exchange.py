@@ -25,9 +25,7 @@ from topics.server.api.message import Answer, Head, PeerGone
 from topics.server.api.site import Admitted, Site, SiteOptions, too_large
 from topics.server.app.http2 import ENDED, GO_ON
 
-BODY_BYTES_PER_S: Final = 1024
 BODY_GRACE_S: Final = 10.0
-ANSWER_BYTES_PER_S: Final = 16 * 1024
 ANSWER_GRACE_S: Final = 75.0
 _PIECE: Final = 1 << 16
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -123,15 +121,13 @@ class Exchange:
         if admitted.expects_continue and GO_ON in self._scope["state"]:
             await self._scope["state"][GO_ON]()
         body = bytearray()  # not a list: frames of one byte each would take forty times their room
-        started = trio.current_time()
+        started, rate = trio.current_time(), self._site.options.bytes_per_s
         more = True
         while more:
-            with trio.move_on_at(started + BODY_GRACE_S + len(body) / BODY_BYTES_PER_S) as patience:
+            with trio.move_on_at(started + BODY_GRACE_S + len(body) / rate) as patience:
                 event: Any = await self._receive()
             if patience.cancelled_caught:
-                raise Rejected(
-                    Code.REQUEST_TIMEOUT, f"body: slower than {BODY_BYTES_PER_S} bytes/s; send it faster"
-                )
+                raise Rejected(Code.REQUEST_TIMEOUT, f"body: slower than the limit of {rate} bytes a second")
             if event["type"] == "http.disconnect":
                 self._gone = True
                 raise PeerGone
@@ -151,7 +147,7 @@ class Exchange:
             (b"content-length", b"%d" % len(answer.body)),
             *answer.headers,
         ]
-        patience_s = ANSWER_GRACE_S + len(answer.body) / ANSWER_BYTES_PER_S
+        patience_s = ANSWER_GRACE_S + len(answer.body) / self._site.options.bytes_per_s
         kept = self.room.keep(len(answer.body))
         self._site.unsent_dropped += not kept
         async with self.watch():

@@ -5,7 +5,8 @@
 The first argument names what happened, as `noun.verb`, and never varies; everything that does is a field. On a
 terminal a line is for people, elsewhere it is one JSON object. What must not be in a log does not get there: a field
 with the name of a secret or of a payload is refused, tracebacks show no values of variables, and names and messages
-that a client chose are spelled out, so that nobody forges a line. A reader of stderr who is gone ends no server.
+that a client chose are spelled out, so that nobody forges a line. A reader of stderr who is gone ends no server, and
+one who has stopped reading stops none: lines that do not fit are left out, and how many they were is told.
 
 `log` may be used at any time; `set_up` may be called again (SIGHUP), and holds from then on everywhere. A call below
 the level costs 0.1 us: the methods are those of a logger of that level, found without a lookup of the configuration.
@@ -14,6 +15,8 @@ the level costs 0.1 us: the methods are those of a logger of that level, found w
 from __future__ import annotations
 
 import logging
+import os
+import select
 import sys
 import traceback
 from collections.abc import Mapping, MutableMapping
@@ -29,6 +32,8 @@ LEVELS: Final[Mapping[str, int]] = {
     "error": logging.ERROR,
 }
 LEVEL_DEFAULT: Final = "info"
+_PIECE_BYTES: Final = 4096  # what a pipe with any room takes whole (PIPE_BUF), and sockets and terminals too
+_SELECT_MAX: Final = 1024
 FORBIDDEN_FIELDS: Final = frozenset(
     {
         "api_key",
@@ -85,15 +90,45 @@ def take_over_libraries() -> None:
 
 
 class _Lines:
-    """Where finished lines go. Not being able to write one is no reason to fail."""
+    """Where finished lines go. Not being able to write one is no reason to fail, nor to wait: the loop is who logs."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._fd = -1  # of a file, terminal, pipe or socket
+        with suppress(OSError, ValueError):
+            self._fd = stream.fileno()
+        self._left_out = 0
+        self._torn = False  # the last line has no end
 
     def msg(self, line: str) -> None:
         with suppress(OSError, ValueError):
-            self._stream.write(line + "\n")
-            self._stream.flush()
+            if self._fd < 0:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+            elif not self._fits():
+                self._left_out += 1
+            else:
+                if self._left_out:
+                    count, self._left_out = self._left_out, 0
+                    log.warning("log.left_out", lines=count)
+                self._write(line)
+
+    def _fits(self) -> bool:
+        """Whether some KiB can be written without waiting. There is a limit on what `select` can watch."""
+        return self._fd >= _SELECT_MAX or bool(select.select((), (self._fd,), (), 0)[1])
+
+    def _write(self, line: str) -> None:
+        """In pieces that fit, for nobody waits within a line either."""
+        self._stream.flush()  # what others have printed there comes first
+        data = line.encode("utf-8", "backslashreplace") + b"\n"
+        if self._torn:
+            data = b"\n" + data
+        for at in range(0, len(data), _PIECE_BYTES):
+            self._torn = not self._fits()
+            if self._torn:
+                self._left_out += 1
+                return
+            os.write(self._fd, data[at : at + _PIECE_BYTES])
 
     debug = info = warning = error = msg
 

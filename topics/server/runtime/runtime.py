@@ -194,7 +194,7 @@ class Runtime:
                     trio.lowlevel.reschedule(task, outcome.Value(took))
             self.hub.tell(effects.dirty)
         for shard in self.shards:
-            if engine.wants_write(shard.writer.shard):
+            if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()

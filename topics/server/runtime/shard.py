@@ -68,6 +68,11 @@ class ShardTask:
 
     # From outside.
 
+    @property
+    def rung(self) -> bool:
+        """True if the task will look for work without being rung again."""
+        return self._bell.is_set()
+
     def ring(self) -> None:
         """There may be something to write."""
         self._bell.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
@@ -10,7 +10,14 @@ from typing import Final
 from topics.server.api.message import Answer
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+GATHERED_MAX: Final = 16
+_GATHERED_BYTES_MAX: Final = 256 * 1024
 _LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+
+
+def enough(gathered: Sequence[bytes]) -> bool:
+    """True if answers to pipelined requests are so many or so large that they are sent before the next is looked at."""
+    return len(gathered) >= GATHERED_MAX or sum(map(len, gathered)) >= _GATHERED_BYTES_MAX
 
 
 class AnswerWriter:

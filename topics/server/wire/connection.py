@@ -11,13 +11,10 @@ Between requests a connection may be handed over: to HTTP/2 by its preface, or f
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import Enum
 from typing import Final
 
-import attrs
 import trio
 
 from topics.kernel.errors import Code, Rejected
@@ -25,40 +22,20 @@ from topics.server.api.edge import Edge
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
-from topics.server.wire.answers import CONTINUE, AnswerWriter
+from topics.server.wire.answers import CONTINUE, AnswerWriter, enough
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.head import WireHead, find_end, parse_head
+from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.watch import Watch
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
 READ_AHEAD_BYTES: Final = 64 * 1024
-GATHERED_MAX: Final = 16
-_GATHERED_BYTES_MAX: Final = 256 * 1024
 _EMPTY_LINES_MAX: Final = 16  # before a request
 _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each
 _LINGER_BYTES: Final = 64 * 1024
 _LINGER_S: Final = 1.0
 
 HandOver = Callable[[Edge, bytes, bool], Awaitable[None]]
-
-
-@attrs.frozen(kw_only=True)
-class WireOptions:
-    """Bounds on a peer's slowness. `byte_rate`: bytes a second that a body and the reading of an answer keep up."""
-
-    head_s: float = 10.0
-    idle_s: float = 75.0
-    byte_rate: int = 1024
-    grace_s: float = 10.0
-    now_s: Callable[[], float] = time.time
-
-
-class _Phase(Enum):
-    IDLE = "idle"
-    HEAD = "head"
-    BODY = "body"
-    BUSY = "busy"
-    SENDING = "sending"
 
 
 class Connection:
@@ -80,7 +57,7 @@ class Connection:
         self._secure = secure
         self._buffer = bytearray()
         self._eof = False
-        self._phase = _Phase.IDLE
+        self._phase = Phase.IDLE
         self._requests = 0
         self._writer = AnswerWriter(self.options.now_s)
         self._gathered: list[bytes] = []
@@ -88,12 +65,14 @@ class Connection:
         self.room = Share(site.answers)
         self._scope = trio.CancelScope()
         self._idle_since = 0.0
-        self._last: tuple[bytes, WireHead] | None = None
+        self._bounded = False
+        self._last: tuple[bytes, WireHead] | None = None  # a head that was served here
+        self._body: bytes | None = None  # of the present request, from when it is there until it is served
 
     @property
     def is_idle(self) -> bool:
         """True between requests."""
-        return self._phase is _Phase.IDLE
+        return self._phase is Phase.IDLE
 
     def end_if_idle(self) -> None:
         """The server drains: an idle connection ends now, a busy one behind its answer."""
@@ -144,29 +123,26 @@ class Connection:
                 await self._give_away(text, http2=True)
                 return
             self._requests += 1
-            try:
-                wire = self._parse(text)
-            except Rejected as refused:
-                await self._end(self.site.refuse(refused))
-                return
-            if (
-                self._hand_over is not None
-                and wire.upgrade != b"websocket"
-                and not self.site.knows(wire.head.path)
-            ):
-                await self._give_away(text, http2=False)
-                return
+            last = self._last
+            if last is not None and last[0] == text:  # a client mostly sends one head again and again
+                wire = last[1]
+            else:
+                try:
+                    wire = parse_head(text, secure=self._secure, fields_max=self.site.options.head_fields_max)
+                except Rejected as refused:
+                    await self._end(self.site.refuse(refused))
+                    return
+                if self._is_elsewhere(wire):
+                    await self._give_away(text, http2=False)
+                    return
+                self._last = (text, wire) if len(text) <= _REMEMBERED_MAX else None
             if not await self._serve_request(wire):
                 return
 
-    def _parse(self, text: bytes) -> WireHead:
-        """A client on a connection mostly sends one head again and again: the last one is remembered."""
-        if self._last is not None and self._last[0] == text:
-            return self._last[1]
-        wire = parse_head(text, secure=self._secure, fields_max=self.site.options.head_fields_max)
-        if len(text) <= _REMEMBERED_MAX:
-            self._last = (text, wire)
-        return wire
+    def _is_elsewhere(self, wire: WireHead) -> bool:
+        """True if the request is one for whoever takes what the wire does not serve."""
+        kept = self._hand_over is None or wire.upgrade == b"websocket"
+        return not kept and not self.site.knows(wire.head.path)
 
     async def _serve_request(self, wire: WireHead) -> bool:
         """One request whose head is read. False if the connection ends with it."""
@@ -176,17 +152,18 @@ class Connection:
                     Code.NOT_IMPLEMENTED, "upgrade: WebSocket is not served yet; use long polls of diff"
                 )
             admitted = self.site.admit(wire.head)
-            body = await self._read_body(wire, admitted)
+            self._body = await self._read_body(wire, admitted)
         except Rejected as refused:
+            self._body = None
             answer = self.site.refuse(refused)
             if wire.chunked or wire.head.length:
                 await self._end(answer, without_body=wire.head.method == b"HEAD")
                 return False
             return await self._send(answer, wire)
-        if body is None:
+        if self._body is None:
             return False
-        self._enter_unbounded(_Phase.BUSY)
-        answer = await self.site.answer(admitted, body, self)
+        self._enter_unbounded(Phase.BUSY)
+        answer = await self.site.answer(admitted, self._take_body(), self)
         self._held.release()
         return await self._send(answer, wire)
 
@@ -196,20 +173,21 @@ class Connection:
         searched = empty_lines = 0
         first = True
         while True:
-            while buffer.startswith(b"\r\n") and empty_lines < _EMPTY_LINES_MAX:  # RFC 9112 2.2
-                del buffer[:2]
-                searched = 0
-                empty_lines += 1
-            try:
-                end = find_end(buffer, searched, self.site.options.head_bytes_max)
-            except Rejected as refused:
-                await self._end(self.site.refuse(refused))
-                return None
-            if end >= 0:
-                text = bytes(buffer[:end])
-                del buffer[:end]
-                return text
-            searched = len(buffer)
+            if buffer:
+                while buffer.startswith(b"\r\n") and empty_lines < _EMPTY_LINES_MAX:  # RFC 9112 2.2
+                    del buffer[:2]
+                    searched = 0
+                    empty_lines += 1
+                try:
+                    end = find_end(buffer, searched, self.site.options.head_bytes_max)
+                except Rejected as refused:
+                    await self._end(self.site.refuse(refused))
+                    return None
+                if end >= 0:
+                    text = bytes(buffer[:end])
+                    del buffer[:end]
+                    return text
+                searched = len(buffer)
             if self._eof:
                 return None
             await self._flush()
@@ -217,11 +195,36 @@ class Connection:
                 if self.site.draining:
                     return None
                 self._idle_since = trio.current_time()
-                self._enter_unbounded(_Phase.IDLE)
-            elif first or self._phase is _Phase.IDLE:
-                self._enter(_Phase.HEAD, self.options.head_s)
+                self._enter_unbounded(Phase.IDLE)
+                first = False
+                again = await self._receive_again()
+                if again is not None:
+                    return again
+                continue
+            if first or self._phase is Phase.IDLE:
+                self._enter(Phase.HEAD, self.options.head_s)
             first = False
             await self._receive()
+
+    async def _receive_again(self) -> bytes | None:
+        """More bytes into the empty buffer. If they are the last head again and its whole body, which a small request
+        mostly is, the body is set aside and the head returned.
+        """
+        data = await self.edge.receive()
+        if self._last is not None:
+            text, wire = self._last
+            length = wire.head.length
+            if length is not None and len(data) == len(text) + length and data.startswith(text):
+                self._body = data[len(text) :]
+                return text
+        self._eof = not data
+        self._buffer += data
+        return None
+
+    def _take_body(self) -> bytes:
+        """The body, given away: once it is decoded nothing holds it."""
+        body, self._body = self._body or b"", None
+        return body
 
     async def _read_body(self, wire: WireHead, admitted: Admitted) -> bytes | None:
         """The whole body; None if the peer ended in it."""
@@ -230,6 +233,8 @@ class Connection:
             return b""
         if length is not None:
             self._held.cover(1, most=length)
+        if self._body is not None:  # it came with its head
+            return self._body
         if admitted.expects_continue and not self._buffer:
             self._gathered.append(CONTINUE)
         if length is None:
@@ -261,7 +266,8 @@ class Connection:
                 return None
 
     def _pace(self, started: float, received: int) -> None:
-        self._phase = _Phase.BODY
+        self._phase = Phase.BODY
+        self._bounded = True
         self._scope.deadline = started + self.options.grace_s + received / self.options.byte_rate
 
     # Bytes.
@@ -269,11 +275,9 @@ class Connection:
     async def _receive(self) -> bool:
         """More bytes into the buffer. False at their end."""
         data = await self.edge.receive()
-        if not data:
-            self._eof = True
-            return False
+        self._eof = not data
         self._buffer += data
-        return True
+        return not self._eof
 
     async def _send(self, answer: Answer, wire: WireHead) -> bool:
         """Answer. False if the connection ends."""
@@ -285,7 +289,7 @@ class Connection:
         if closes:
             await self._flush()
             await self._linger()
-        elif len(self._gathered) >= GATHERED_MAX or sum(map(len, self._gathered)) >= _GATHERED_BYTES_MAX:
+        elif self._buffer and enough(self._gathered):
             await self._flush()
             await trio.lowlevel.checkpoint()  # a peer that takes all at once must not hold up the others
         return not closes
@@ -300,13 +304,14 @@ class Connection:
             if not self.room.keep(len(data)):
                 self.site.unsent_dropped += 1
                 raise trio.BrokenResourceError("no memory is left for a peer that does not read")
-            self._enter(_Phase.SENDING, self.options.grace_s + len(data) / self.options.byte_rate)
+            self._enter(Phase.SENDING, self.options.grace_s + len(data) / self.options.byte_rate)
             await self.edge.send_all(data[sent:])
-        self.room.release()
+        if self.room.size:
+            self.room.release()
 
     async def _end(self, answer: Answer, *, without_body: bool = False) -> None:
         """Answer and close. What the peer still sends is read for a while, so that it reads the answer first."""
-        if self._phase is _Phase.BODY:  # what has come of it does not count as left unread
+        if self._phase is Phase.BODY:  # what has come of it does not count as left unread
             self._buffer.clear()
             self._held.release()
         self._gathered.append(self._writer.encode(answer, without_body=without_body, closes=True, old=False))
@@ -325,29 +330,31 @@ class Connection:
 
     async def _give_away(self, text: bytes, *, http2: bool) -> None:
         await self._flush()
-        self._enter_unbounded(_Phase.BUSY)
+        self._enter_unbounded(Phase.BUSY)
         unread = text + bytes(self._buffer)
         self._buffer.clear()
         assert self._hand_over is not None
         await self._hand_over(self.edge, unread, http2)
 
-    def _enter_unbounded(self, phase: _Phase) -> None:
+    def _enter_unbounded(self, phase: Phase) -> None:
         self._phase = phase
-        if self._scope.deadline != math.inf:
+        if self._bounded:
+            self._bounded = False
             self._scope.deadline = math.inf
 
-    def _enter(self, phase: _Phase, bound_s: float) -> None:
+    def _enter(self, phase: Phase, bound_s: float) -> None:
         self._phase = phase
+        self._bounded = True
         self._scope.deadline = trio.current_time() + bound_s
 
     # Ends.
 
     async def _timed_out(self) -> None:
         """The peer was too slow. An idle connection just ends."""
-        if self._phase in (_Phase.HEAD, _Phase.BODY):
+        if self._phase in (Phase.HEAD, Phase.BODY):
             what, limit = (
                 ("head", f"{self.options.head_s:g} s")
-                if self._phase is _Phase.HEAD
+                if self._phase is Phase.HEAD
                 else ("body", f"{self.options.byte_rate} bytes a second")
             )
             self._gathered.clear()
@@ -369,7 +376,7 @@ class Connection:
     async def flush_answers(self) -> None:
         """Answers to requests before the present one: nobody waits for them any longer."""
         await self._flush()
-        self._enter_unbounded(_Phase.BUSY)
+        self._enter_unbounded(Phase.BUSY)
 
     async def read_ahead(self) -> None:
         """Until the peer goes; what it sends meanwhile stays in the buffer, up to a bound."""

@@ -1,0 +1,131 @@
+"""What a read decides of every slot, thousands at a time, against a loop that looks at one after the other."""
+
+from array import array
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from topics.codec.frame import Run
+from topics.kernel.config import TopicConfig
+from topics.log import fold, masks
+from topics.log.diff import DiffQuery, plan
+from topics.log.index import LIVE
+from topics.log.masks import Members
+from topics.log.match import Match, Operator
+from topics.log.past import End
+from topics.log.topic import Topic
+
+NOW_MS = 1000
+NAMES = [b"", b"a", b"ab", b"b"]
+FATES = ["", "", "", End.DELETED, End.EXPIRED]
+SLOT = st.tuples(
+    st.sampled_from(NAMES), st.sampled_from(NAMES), st.sampled_from([0, 0, NOW_MS - 1, NOW_MS, NOW_MS + 1]),
+    st.integers(50, 90), st.sampled_from(FATES),
+)  # fmt: skip
+MATCHES = [None, *(Match(Operator.EQ, tag) for tag in (b"a", b"b", b"zz")), Match(Operator.GLOB, b"a")]
+# Slots in front of those drawn, so that a page crosses strides.
+FILLERS = [0, 30, 300, 9000]
+READS = st.tuples(
+    st.sets(st.sampled_from(NAMES[1:])), st.sampled_from(MATCHES), st.integers(1, 30), st.integers(1, 2000),
+    st.sampled_from(FILLERS), st.booleans(), st.booleans(),
+)  # fmt: skip
+
+
+def topic_of(slots, *, filler, many_names, timed):
+    topic = Topic(1, "t", 1, TopicConfig())
+    if many_names:
+        names = [b"%d" % i for i in range(300)]
+        fold.run(topic, run(1, [(name, name, 0, 50, "") for name in names], timed=timed), b"")
+        topic.index.kill_range(0, 299, End.EXPIRED)
+        topic.index.kill_range(299, 300, End.DELETED)
+    if filler:
+        first = topic.head_seq + 1
+        fold.run(topic, run(first, [(b"filler", b"b", 0, 50, "")] * filler, timed=timed), b"")
+    begin = topic.head_seq
+    if slots:
+        fold.run(topic, run(begin + 1, slots, timed=timed), b"")
+        for i, slot in enumerate(slots):
+            if slot[4]:
+                topic.index.kill_range(
+                    topic.index.position(begin + 1 + i), topic.index.position(begin + 2 + i), slot[4]
+                )
+    return topic
+
+
+def run(first, slots, *, timed):
+    tags, nodes, expires, lengths, _ = (list(column) for column in zip(*slots, strict=True))
+    return Run(
+        topic_id=1, seq_start=first, ts=1, lengths=array("I", lengths), sizes=array("I", lengths), offset=0,
+        tags=tags, nodes=nodes, expires=expires if timed else None,
+    )  # fmt: skip
+
+
+def naive(topic, query):
+    """(seqs, next_from_seq, deleted, expired, own, filtered), slot by slot."""
+    index, room, seqs, cursor = topic.index, query.bytes_max, [], query.from_seq
+    fates = dict.fromkeys(("deleted", "expired", "own", "filtered"), 0)
+    for seq in range(query.from_seq + 1, topic.head_seq + 1):
+        at = index.position(seq)
+        expires = index.expires[at] if index.expires is not None else 0
+        if not index.flags[at] & LIVE:
+            fates["deleted" if index.flags[at] & End.DELETED else "expired"] += 1
+        elif expires and expires < NOW_MS:
+            fates["expired"] += 1
+        elif index.nodes.name(index.node_ids[at]) in query.nodes:
+            fates["own"] += 1
+        elif query.match is not None and not query.match.accepts(index.tags.labels.name(index.tag_ids[at])):
+            fates["filtered"] += 1
+        else:
+            if seqs and index.lengths[at] > room:
+                break
+            seqs.append(seq)
+            room -= index.lengths[at]
+        cursor = seq
+        if len(seqs) >= query.limit:
+            break
+    return seqs, cursor, *fates.values()
+
+
+@pytest.mark.rule("S4.1", "S4.3")
+@pytest.mark.invariant("I-06")
+@given(st.lists(SLOT, max_size=40), READS)
+@example([(b"a", b"", 0, 50, "")] * 40, ({b"b"}, MATCHES[1], 30, 2000, 9000, True, True))
+@example([(b"a", b"a", NOW_MS - 1, 50, End.DELETED)] * 5, (set(), None, 1, 1, 300, True, True))
+def test_each_slot_becomes_what_a_look_at_it_says(slots, read):
+    nodes, match, limit, bytes_max, filler, many_names, timed = read
+    topic = topic_of(slots, filler=filler, many_names=many_names, timed=timed)
+    query = DiffQuery(topic="t", nodes=frozenset(nodes), match=match, limit=limit, bytes_max=bytes_max)
+    found = plan(topic, query, now_ms=NOW_MS, durable_seq=0)
+
+    account = found.account
+    assert naive(topic, query) == (
+        list(found.seqs), found.next_from_seq, account.deleted, account.expired, account.own_node, account.filtered,
+    )  # fmt: skip
+    assert account.total == found.next_from_seq - found.from_seq
+
+
+def bits(mask, slots):
+    return list(mask.to_bytes(slots))
+
+
+@given(
+    st.lists(st.integers(0, 700), min_size=1, max_size=200),
+    st.frozensets(st.integers(0, 700)),
+    st.integers(0, 800),
+)
+def test_masks_are_what_they_say(column, wanted, bound):
+    members, numbers = Members(wanted), array("I", column)
+    for _ in range(2):
+        assert bits(members.of(numbers), len(column)) == [number in wanted for number in column]
+    small = array("I", [number % 256 for number in column] * 3)
+    assert bits(members.of(small), len(small)) == [number in wanted for number in small]
+    below = bits(masks.below(array("Q", column), bound), len(column))
+    assert all(one == (number < bound) for one, number in zip(below, column, strict=True) if number)
+
+    mask = members.of(numbers)
+    assert list(masks.positions(mask, 7, 7 + len(column))) == [
+        at for at, number in enumerate(column, 7) if number in wanted
+    ]
+    for cut in range(len(column) + 1):
+        assert masks.before(mask, len(column), cut).bit_count() == sum(n in wanted for n in column[:cut])

@@ -1,0 +1,104 @@
+"""Weaver stores in an embedded store: log and state each in an internal topic of their own (architecture 7).
+
+    with topics.open("./data") as store:
+        weavers = Weavers(store, node_key)
+        weaver = weavers.open(store_id)
+        weaver.put(b"colour", b"red")
+
+The log is the truth and is never cut. The state is a projection: `drop_state` deletes it, and opening replays the log
+into the same bytes. It is compacted at opening once its journal is several times what it says.
+
+A Weaver is for one thread at a time, as in the core; the store below may serve many.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.crypto.keys import KeyPair
+from topics.embed.journal import TopicJournal
+from topics.embed.store import Store
+from topics.host.clock import SystemClock
+from topics.kernel.limits import MIB
+from topics.kernel.ports import Clock
+from topics.weaver.bounds import DEFAULT, Bounds
+from topics.weaver.projection import StateBackend, open_state
+from topics.weaver.replay import Check
+from topics.weaver.store import open_store
+from topics.weaver.weaver import Weaver
+
+COMPACT_BYTES_MIN: Final = 1 * MIB
+COMPACT_FACTOR: Final = 4  # times what the state itself takes
+
+
+class Weavers:
+    """The Weaver stores of one node that are kept in a store. `node` signs their witness logs."""
+
+    def __init__(
+        self, store: Store, node: KeyPair, *, clock: Clock | None = None, bounds: Bounds = DEFAULT
+    ) -> None:  # fmt: skip
+        self._store: Final = store
+        self._node: Final = node
+        self._clock: Final = clock or SystemClock()
+        self._bounds: Final = bounds
+        self._opened: dict[bytes, Weaver] = {}
+
+    def open(
+        self,
+        store_id: bytes,
+        *,
+        kind: str = "kv",
+        author: KeyPair | None = None,
+        strict_linearity: bool = False,
+        check: Check = Check.LAST,
+    ) -> Weaver:
+        """The store of that id, made if there is none. Opened twice it is the same object.
+
+        `author` signs what is written here, the node's key if it is not given.
+
+        Raises:
+            Rejected: it is of another type or node.
+            Corrupt: its log is damaged or another's; nothing of it was used.
+            Rejected, Fatal: of the embedded store.
+        """
+        if store_id in self._opened:
+            return self._opened[store_id]
+        store = open_store(
+            TopicJournal(self._store, log_topic(store_id)),
+            store_id=store_id,
+            node=self._node,
+            clock=self._clock,
+            kind=kind,
+            bounds=self._bounds,
+            strict_linearity=strict_linearity,
+            check=check,
+        )
+        journal = TopicJournal(self._store, state_topic(store_id))
+        state = open_state(store, journal)
+        _compact(state, journal)
+        weaver = self._opened[store_id] = Weaver(store, state, author or self._node)
+        return weaver
+
+    def drop_state(self, store_id: bytes) -> None:
+        """Delete a store's state; the next opening rebuilds it. A Weaver that is open is of no use any more."""
+        self._opened.pop(store_id, None)
+        journal = TopicJournal(self._store, state_topic(store_id))
+        journal.cut(journal.position)
+
+
+def log_topic(store_id: bytes) -> str:
+    """The topic of a store's log, without its `$`."""
+    return f"weaver.{store_id.hex()}.log"
+
+
+def state_topic(store_id: bytes) -> str:
+    """The topic of a store's state, without its `$`."""
+    return f"weaver.{store_id.hex()}.state"
+
+
+def _compact(state: StateBackend, journal: TopicJournal) -> None:
+    if state.journal_bytes < COMPACT_BYTES_MIN:
+        return
+    items = state.compacted()
+    if state.journal_bytes > COMPACT_FACTOR * sum(map(len, items)):
+        journal.replace(items)
