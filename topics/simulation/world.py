@@ -17,16 +17,15 @@ from collections.abc import Callable
 import attrs
 import xxhash
 
-from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Command, DeleteRecords, Sync
 from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
-from topics.host.opening import Opened, StoreOptions
+from topics.host.opening import Opened
 from topics.kernel.errors import Fatal, Rejected
-from topics.kernel.limits import Limits
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
 from topics.simulation.checkpoint import Walk
+from topics.simulation.drawn import draw_options
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import open_simulated, read_page
 from topics.simulation.oracle import Violation, check_losses, facts
@@ -38,7 +37,6 @@ from topics.testing.faults import Call, FaultKind, Landed, SimCrash
 from topics.testing.simdisk import CAPACITY, SimDisk
 from topics.testing.survival import Shape
 
-_SIZES = ((4096, 16_384, 512), (8192, 65_536, 1024), (16_384, 32_768, 2048))
 _FAULTS = (
     ("sync_data", FaultKind.EIO), ("sync_data", FaultKind.DROPS_PAGES), ("write", FaultKind.EIO),
     ("write", FaultKind.SHORT), ("write", FaultKind.ENOSPC), ("create", FaultKind.ENOSPC),
@@ -47,7 +45,6 @@ _FAULTS = (
 _TRACE_KEPT = 400
 _OPENS_MAX = 40
 _CLIENTS_IN_FLIGHT = 12
-_MIN_FREE = 4096
 
 
 @attrs.frozen(kw_only=True)
@@ -76,21 +73,7 @@ class World:
         self.lines: deque[str] = deque(maxlen=_TRACE_KEPT)
         self._trace = xxhash.xxh3_128()
         self._rounds, self._steps = rounds, steps
-        first, largest, reserve = self.random.choice(_SIZES)
-        limits = Limits(wal_file_first=first, wal_file_max=largest, wal_reserve=reserve)
-        self._options = StoreOptions(
-            shards=self.random.choice((None, 1, 2, 3)),
-            min_free_bytes=_MIN_FREE,
-            limits=limits,
-            checking=True,
-            sync_interval_ms=self.random.choice((20, 1000)),
-            segments=SegmentRules(
-                records_max=self.random.choice((5, 40)),
-                bytes_max=self.random.choice((2000, 65_536)),
-                age_ms=60_000,
-            ),
-            checkpoint_wal_bytes=self.random.choice((1000, 20_000)),
-        )
+        self._options = draw_options(self.random)
         self.workload = Workload(self.random)
         self.opened: Opened | None = None
         self.pens: list[Pen] = []
