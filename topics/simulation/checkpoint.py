@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from topics.engine.commands import Command
 from topics.engine.tickets import Ticket
 from topics.host.checkpointer import Blocking, Checkpointer, Propose, Step, Wait
+from topics.host.opening import Opened
 
 
 def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> None:
@@ -67,3 +68,10 @@ class Walk:
                 return f"proposes {command!r:.120}"
             case _:
                 return "waits" if isinstance(step, Wait) else "goes on"
+
+
+def begin_walk(opened: Opened | None, propose: Callable[[Command], Ticket | None]) -> Walk:
+    """A round of an open store."""
+    assert opened is not None
+    assert opened.checkpointer is not None
+    return Walk(opened.checkpointer, propose)

@@ -24,7 +24,7 @@ from topics.host.opening import Opened
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
-from topics.simulation.checkpoint import Walk
+from topics.simulation.checkpoint import Walk, begin_walk
 from topics.simulation.drawn import draw_options
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import open_simulated, read_page
@@ -252,10 +252,8 @@ class World:
 
     def _checkpoint(self) -> None:
         """A step of a round, or the first of one. What fails in it is tried again in another round."""
-        checkpointer = self.opened.checkpointer if self.opened is not None else None
-        assert checkpointer is not None
         if self.walk is None or self.walk.done:
-            self.walk = Walk(checkpointer, self._ask)
+            self.walk = begin_walk(self.opened, self._ask)
             self.counts["checkpoints begun"] += 1
         try:
             self._note(f"checkpoint {self.walk.advance()}")
