@@ -10,6 +10,8 @@ import pytest
 
 from tests.codec.samples import flat_items
 from topics.codec.control import (
+    Carried,
+    CheckpointMark,
     CommitMark,
     ConfigUpdate,
     Delete,
@@ -55,8 +57,12 @@ PAYLOADS = {
     "delete": Delete(6, b'["tag","Eq","blue"]', 9),
     "evict_watermark": EvictWatermark(),
     "config_update": ConfigUpdate({"type": "log", "ttl_ms": 5}),
+    "config_update-carried": ConfigUpdate(
+        {"type": "log", "durability": "disk"}, Carried(9, 10, TS - 5, {"restart": 4, "cap": 9}, TS - 1)
+    ),
     "head_watermark": HeadWatermark(128),
     "commit_mark": CommitMark(FILE_ID, 1, 4096),
+    "checkpoint_mark": CheckpointMark(1, 3, 4, 360, sealed=True),
     "loss_range": LossRange(10, 64, "crash"),
     "write_result": WriteResult(b"order-1", 0x1122334455667788, 3, 5, [(1, 2), (2, 4)]),
 }
