@@ -15,6 +15,7 @@ from topics.host.layout import segment_path
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash
+from topics.testing.survival import Shape
 
 TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
 
@@ -310,3 +311,26 @@ def take(scene, kind, name, number, *, checkpoints):
             reopened(scene)
         case "drop":
             scene.run(DeleteTopic(topic=name))
+
+
+@pytest.mark.rule("T5.16")
+def test_seqs_lost_behind_the_last_record_keep_no_log():
+    scene = scene_with()
+    scene.create("t", durability="disk")
+    scene.put("t", b"1")
+    scene.sync()
+    scene.put("t", b"2")
+    scene.power_loss(Shape.NOTHING).open()
+    for _ in range(4):
+        for _ in range(10):
+            scene.put("u", b'"%s"' % (b"x" * 1500))
+        scene.sync()
+        scene.checkpoint()
+
+    assert scene.lost("t") == [(2, 64, "crash")]
+    assert not scene.files()[0].endswith("wal-00000000000000000001.log")
+    assert len(scene.files()) <= 4
+    state = state_of(scene)
+    reopened(scene)
+    assert state_of(scene) == state
+    assert scene.read("t") == {1: b"1"}
