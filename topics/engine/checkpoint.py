@@ -9,7 +9,9 @@ A topic gives one piece a plan, so that what comes next is decided when the mark
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 import attrs
@@ -31,8 +33,9 @@ from topics.log.slots import Slots, slots_between
 from topics.log.topic import Topic
 
 PLAN_BYTES_MAX: Final = 8 * MIB
-PIECE_RECORDS_MAX: Final = 4096
-_DELETE_BYTE: Final = 1
+PIECE_BYTES_MAX: Final = 8 * MIB  # and one record more
+PIECE_RECORDS_MAX: Final = 10_000
+DELETE_BYTE: Final = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -147,14 +150,11 @@ class Checkpoints:
             first + min(rules.records_max - before, PIECE_RECORDS_MAX) - 1,
         )
         start, stop = index.position(first), index.position(last + 1)
-        size = at
-        for position in range(start, stop):
-            if size >= rules.bytes_max:
-                stop = position
-                break
-            size += index.lengths[position] + _DELETE_BYTE
-        assert stop > start
-        last = first + stop - start - 1
+        room = min(rules.bytes_max - at, PIECE_BYTES_MAX)
+        sizes = list(accumulate(index.lengths[start:stop]))
+        count = min(bisect_left(sizes, room) + 1, len(sizes))  # the one that goes over the bound is the last
+        stop, last = start + count, first + count - 1
+        size = at + sizes[count - 1] + count * DELETE_BYTE
         slots = slots_between(index, start, stop)
         segment = active.first if active is not None else first
         sealed = before + last - first + 1 >= rules.records_max or size >= rules.bytes_max

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import accumulate
+from operator import add
 from typing import Final
 
 from topics.codec.frame import decode_frame
@@ -130,7 +132,7 @@ def _read_frames(disk: Disk, piece: Piece, slots: Slots) -> tuple[bytes, bytes]:
     for extent in piece.extents:
         buffer = disk.read(path_of(extent.source), extent.offset, extent.size)
         span = slice(extent.first, extent.first + extent.count)
-        local = [offset - extent.offset for offset in offsets[span]]
+        local = list(map((-extent.offset).__add__, offsets[span]))
         seq = slots.first_seq + extent.first
         texts.append(
             append_frames(
@@ -142,17 +144,14 @@ def _read_frames(disk: Disk, piece: Piece, slots: Slots) -> tuple[bytes, bytes]:
                 dead=dead[span],
             )
         )
-        flags += bytes([buffer[offset + _FLAGS_AT] for offset in local])
+        flags += bytes(map(buffer.__getitem__, map(_FLAGS_AT.__add__, local)))
     assert len(flags) == len(slots)
     return b"".join(texts), bytes(flags)
 
 
 def _entries(slots: Slots, at: int, frame_flags: bytes) -> bytes:
     lengths = array("I", slots.lengths)
-    offsets = array("I")
-    for length in lengths:
-        offsets.append(at)
-        at += length + 1
+    offsets = array("I", map(add, accumulate(lengths, initial=at), range(len(lengths))))
     ends = slots.flags.translate(_ENDS)
     flags = bytes(map(int.__or__, frame_flags, ends)) if any(ends) else frame_flags
     return encode_entries(offsets, lengths, array("Q", slots.ts), flags)

@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate, compress, groupby
+from operator import add
 from typing import Final
 
 from topics.codec.frame import Run
@@ -190,10 +191,12 @@ class Index:
         start, stop = self.position(first), self.position(last + 1)
         if start == stop:
             return
-        offsets = array("I", accumulate((length + 1 for length in self.lengths[start:stop]), initial=0))
-        begin = data_end - offsets.pop()
+        lengths = self.lengths[start:stop]
+        begin = data_end - sum(lengths) - len(lengths)
         assert begin >= 0
-        self.offsets[start:stop] = array("I", [begin + offset for offset in offsets])
+        self.offsets[start:stop] = array(
+            "I", map(add, accumulate(lengths[:-1], initial=begin), range(len(lengths)))
+        )
 
     # Dying.
 

@@ -12,7 +12,7 @@ from itertools import compress
 
 import msgspec
 
-from topics.log.index import IS_LIVE, LIVE, Index
+from topics.log.index import IS_LIVE, Index
 
 
 class Slots(msgspec.Struct, array_like=True):
@@ -57,7 +57,7 @@ def slots_between(index: Index, start: int, stop: int) -> Slots:
         sizes=index.sizes[span].tobytes(),
         flags=bytes(index.flags[span]),
     )
-    live = [bool(flag & LIVE) for flag in slots.flags]
+    live = slots.flags.translate(IS_LIVE)
     if index.tag_ids is not None:
         slots.tags, slots.tag_numbers = _names(index.tag_ids[span], live, index.tags.labels.name)
     if index.node_ids is not None:
@@ -101,9 +101,7 @@ def _of_each(names: Sequence[bytes], numbers: bytes) -> list[bytes]:
     return [table[number] for number in array("I", numbers)]
 
 
-def _names(
-    numbers: Sequence[int], live: Sequence[bool], name_of: Callable[[int], bytes]
-) -> tuple[list[bytes], bytes]:
+def _names(numbers: Sequence[int], live: bytes, name_of: Callable[[int], bytes]) -> tuple[list[bytes], bytes]:
     """The distinct names and a number a slot. A dead slot's number may be somebody else's by now: it has none."""
     held = [number if alive else 0 for number, alive in zip(numbers, live, strict=True)]
     distinct = [number for number in dict.fromkeys(held) if number]
