@@ -41,6 +41,7 @@ ROUNDS = {
     "weaver_message": 60_000,
     "intention": 60_000,
     "weaver_snapshot": 20_000,
+    "kv_store": 8_000,
 }
 FULL_FACTOR = 20
 CANARIES = ("canary", "weaver_canary")

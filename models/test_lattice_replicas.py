@@ -2,8 +2,8 @@
 
 Three nodes hold a map of owners to signed slots; two of them are admins of one account, so its slot has two signers.
 Clocks collide and step back, messages arrive late, twice or out of order, forks nest and are synced when somebody feels
-like it, and a forger changes what it overhears. The oracle is a dict: for each owner and key, the greatest write that
-was ever synced.
+like it, a node comes back from a backup and signs numbers it has signed before, and a forger changes what it overhears.
+The oracle is a dict: for each owner and key, the greatest write that was ever synced (a backup may have lost it).
 """
 
 from __future__ import annotations
@@ -97,11 +97,14 @@ class Replicas(RuleBasedStateMachine):
         self.before = [node.root.get() for node in self.nodes]
         self.overheard = []
         self.oracle = {42: {}, 7: {}}
+        self.backups = [[node.root.get()] for node in self.nodes]
+        self.is_lossy = False
 
-    @rule(at=nodes, key=keys, word=words)
-    def write(self, at, key, word):
-        node = self.nodes[at]
-        self.remember(node.owner, node.edit(node.slot, key, word))
+    @rule(writes=st.lists(st.tuples(nodes, keys, words), min_size=1, max_size=5))
+    def write(self, writes):
+        for at, key, word in writes:
+            node = self.nodes[at]
+            self.remember(node.owner, node.edit(node.slot, key, word))
 
     @rule(at=nodes)
     def fork(self, at):
@@ -152,25 +155,22 @@ class Replicas(RuleBasedStateMachine):
             other = data.draw(st.sampled_from([peer for peer in self.nodes if peer.owner == node.owner]))
             node.forks[depth % len(node.forks)].merge(other.slot.get())
 
-    @rule(at=nodes, ms=st.sampled_from([-50, -1, 0, 1, 50]))
-    def move_clock(self, at, ms):
-        self.nodes[at].clock.set(self.nodes[at].clock.now_ms() + ms)
-
-    @rule()
-    def collide_clocks(self):
+    @rule(ms=st.lists(st.sampled_from([-50, -1, 0, 1, 50]), min_size=3, max_size=3), collide=st.booleans())
+    def move_clocks(self, ms, collide):
         latest = max(node.clock.now_ms() for node in self.nodes)
-        for node in self.nodes:
-            node.clock.set(latest)
+        for node, step in zip(self.nodes, ms, strict=True):
+            node.clock.set(latest if collide else node.clock.now_ms() + step)
 
     @rule(at=nodes)
     def send(self, at):
         node = self.nodes[at]
+        self.backups[at].append(node.root.get())
         self.overheard = [*self.overheard, encode_cell(node.lattice.to_cell(node.root.get()))][-MESSAGES_MAX:]
 
-    @rule(at=nodes, to=nodes, back=st.booleans())
-    def gossip(self, at, to, back):
-        """Straight from one node to another, and perhaps back."""
-        for one, other in ((at, to), (to, at)) if back else ((at, to),):
+    @rule(calls=st.lists(st.tuples(nodes, nodes), min_size=1, max_size=4))
+    def gossip(self, calls):
+        """Straight from one node to another."""
+        for one, other in calls:
             message = encode_cell(self.plain.to_cell(self.nodes[one].root.get()))
             self.nodes[other].root.merge(decode_cell(message))
 
@@ -180,6 +180,16 @@ class Replicas(RuleBasedStateMachine):
         """Any message ever sent, old ones and repetitions too."""
         message = data.draw(st.sampled_from(self.overheard))
         self.nodes[at].root.merge(decode_cell(message))
+
+    @precondition(lambda self: any(len(states) > 2 for states in self.backups))
+    @rule(at=nodes, data=st.data())
+    def restore(self, at, data):
+        """A disk is lost: the node goes on from an older state, and its forks are gone."""
+        node = self.nodes[at]
+        node.root.shrink(lambda _: data.draw(st.sampled_from(self.backups[at])))
+        node.forks, node.pending = [], []
+        self.before[at] = node.root.get()
+        self.is_lossy = True
 
     @precondition(lambda self: self.overheard)
     @rule(at=nodes, data=st.data())
@@ -205,15 +215,6 @@ class Replicas(RuleBasedStateMachine):
         )
         assert self.bytes_of(node.root.merge(entries)) == self.bytes_of(expected)
 
-    @rule(at=nodes, garbage=st.sampled_from([None, 3, "x", {}, {42: 3}, {42: ()}, {True: ()}, ((), ())]))
-    def merge_garbage(self, at, garbage):
-        """P7"""
-        node = self.nodes[at]
-        if garbage == {}:
-            assert node.root.merge(garbage) is node.root.get()
-        else:
-            check_garbage(node.lattice, node.root.get(), garbage)
-
     @invariant()
     def laws_hold_on_the_states_reached(self):
         """P1, P2, P3, P4 on what the nodes hold, and P5: no node ever moved down."""
@@ -230,23 +231,23 @@ class Replicas(RuleBasedStateMachine):
         self.before = states
 
     def teardown(self):
-        """P6: exchanged in any order, repeated or grouped, the states are equal byte for byte, and the oracle's."""
+        """P7: garbage changes nothing. P6: any order, repetition or grouping ends in equal bytes, the oracle's."""
         if not hasattr(self, "nodes"):
             return
         states = [node.root.get() for node in self.nodes]
+        for garbage in (None, 3, "x", {42: 3}, {42: ()}, {True: ()}, ((), ())):
+            check_garbage(self.plain, states[0], garbage)
         orders = [
             *itertools.permutations(states),
             [*states, *states],
             [self.plain.join(states[0], states[1]), states[2]],
         ]
         check_deliveries(self.plain, orders)
-        for node in self.nodes:
-            for other in self.nodes:
+        for _ in range(3):  # the second round brings what a node has signed anew in the first one
+            for node, other in itertools.permutations(self.nodes, 2):
                 node.root.merge(decode_cell(encode_cell(self.plain.to_cell(other.root.get()))))
-        for node in self.nodes:
-            node.root.merge(self.nodes[-1].root.get())
         assert len({self.bytes_of(node.root.get()) for node in self.nodes}) == 1
-        for owner, registers in self.oracle.items():
+        for owner, registers in self.oracle.items() if not self.is_lossy else ():
             slot = states and self.nodes[0].root.get().get(owner)
             seen = slot.value[1] if slot else {}
             assert {key: encode_cell(value) for key, value in seen.items()} == registers
@@ -275,4 +276,4 @@ def same(a, b):
 
 
 TestReplicas = Replicas.TestCase
-TestReplicas.settings = settings(max_examples=settings.default.max_examples * 3, stateful_step_count=40)
+TestReplicas.settings = settings(max_examples=settings.default.max_examples * 2, stateful_step_count=40)

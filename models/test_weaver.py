@@ -257,4 +257,4 @@ class Weavers(RuleBasedStateMachine):
 
 
 TestWeavers = Weavers.TestCase
-TestWeavers.settings = settings(max_examples=100, stateful_step_count=30)
+TestWeavers.settings = settings(max_examples=60, stateful_step_count=30)

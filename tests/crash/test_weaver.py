@@ -1,4 +1,4 @@
-"""A Weaver in an embedded store, struck at every disk call of writes, ingests, cascades, compaction and opening (P36).
+"""A Weaver in an embedded store, struck at every disk call of writes, ingests, cascades, pruning and opening (P36).
 
 What a call has returned from is there afterwards, whichever end it was; the call that was struck is there whole or not
 at all; nothing is applied twice: the state is what a replay of the log gives, byte for byte.
@@ -25,8 +25,9 @@ from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 from topics.weaver.ops import encode_ops
 from topics.weaver.projection import open_state
+from topics.weaver.prune import prune
 
-pytestmark = pytest.mark.rule("R9.36", "R13.2", "R5.6.2", "R5.6.7")
+pytestmark = pytest.mark.rule("R9.36", "R13.2", "R5.6.2", "R5.6.7", "R5.10.1")
 
 GATE_POINTS = 250
 PROCESS = "process"
@@ -64,11 +65,27 @@ class Machine:
         self.weavers.drop_state(STORE)
         self.weaver = self.weavers.open(STORE)
 
+    def attest(self):
+        """The other authors say that they have seen it all."""
+        last = self.weaver.store.graph.order[-1].hash
+        self.weaver.ingest(
+            [made(B, NOW + 9, prev=TWO, after=[last]), made(C, NOW + 9, prev=THREE, after=[last])]
+        )
+
+    def prune(self):
+        active = [key.public for key in (A, B, C)]
+        assert prune(self.weaver.store, self.weaver.state, active) is not None
+
+    def compact_log(self):
+        self.weavers.compact_log(STORE)
+
     def facts(self):
-        """Everything that must be there: witnessed, floating, state."""
+        """Everything that must be there: witnessed, pruned, floating, state."""
         store = self.weaver.store
         order = [node.hash for node in store.graph.order]
-        return order, [each.accepted.hash for each in store.floating], self.weaver.state.snapshot()
+        settled = [node.hash for node in store.graph.order if node.is_settled]
+        floats = [each.accepted.hash for each in store.floating]
+        return order, settled, store.frontier, store.log.last_hash, floats, self.weaver.state.snapshot()
 
     def end(self, how, seed):
         self.restarted = how is not PROCESS
@@ -86,6 +103,10 @@ STEPS = (
     Machine.compact,
     lambda m: m.weaver.delete(b"k"),
     Machine.rebuild,
+    Machine.attest,
+    Machine.prune,
+    lambda m: m.weaver.put(b"l", b"on top"),
+    Machine.compact_log,
     lambda m: m.weaver.put(b"m", b""),
 )
 

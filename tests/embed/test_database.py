@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.kv.nodes import Node, keys_of, state
+from topics.codec.control import Control
+from topics.codec.layout import FrameType
+from topics.codec.run import Run
+from topics.codec.scan import scan
+from topics.codec.walheader import HEADER_SIZE
 from topics.embed.database import Databases, topic_of
 from topics.embed.journal import TopicJournal
 from topics.kernel.errors import Corrupt, Fatal, Rejected, WrongState
@@ -242,3 +247,20 @@ def test_any_name_has_a_topic_of_its_own(open_sim, clock, name) -> None:
     for bad in ("", "x" * 201, 1):
         with pytest.raises(Rejected, match="database"):
             databases.open(bad)
+
+
+@pytest.mark.rule("T2.18", "R13.2")
+def test_a_change_is_a_record_of_an_internal_topic_and_types_16_and_17_stay_unused(opened, disk) -> None:
+    """The types have their numbers; what they would hold is in appends, which recovery, backup and audit know."""
+    store, databases = opened()
+    fill(databases.open("shared"))
+    assert (FrameType.KV_OP, FrameType.INTENTION) == (16, 17)
+
+    (path,) = (name for name in disk.names("wal/gen-0/shard-00") if name.startswith("wal-"))
+    content = bytes(disk.content(f"wal/gen-0/shard-00/{path}"))
+    found = scan(content, HEADER_SIZE, len(content)).items
+    controls = {item.type for item in found if isinstance(item, Control)}
+    assert FrameType.TOPIC_CREATE in controls
+    assert not controls & {FrameType.KV_OP, FrameType.INTENTION}
+    assert sum(len(item) for item in found if isinstance(item, Run)) == 12  # a header and eleven edits
+    store.close()

@@ -91,6 +91,23 @@ class TestBeginning:
 
         assert (code, noise, server.events) == (0, "", [])
 
+    @pytest.mark.rule("H11.5")
+    def test_what_the_port_counts_is_in_the_metrics(self, start):
+        server = start("--memory").ready()
+        for _ in range(3):
+            assert server.ask("GET", "/v0/health")[0] == 200
+        with server.connect() as asker:
+            asker.sendall(b"GET /v0/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            page = b"".join(iter(lambda: asker.recv(1 << 16), b"")).decode()
+        server.stop()
+
+        found = dict(
+            line.split(" ") for line in page.splitlines() if line.startswith("topics_") and "{" not in line
+        )
+        assert float(found["topics_connections_accepted_total"]) == 4
+        for name in ("connections_refused", "tls_handshakes_failed", "connection_bugs", "connections_forced"):
+            assert float(found[f"topics_{name}_total"]) == 0
+
     @pytest.mark.rule("A4.6")
     @pytest.mark.skipif(not pathlib.Path("/proc/self/limits").exists(), reason="reads /proc")
     def test_the_soft_limit_of_open_files_becomes_the_hard_one(self, start):

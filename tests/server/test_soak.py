@@ -38,6 +38,8 @@ START_S = 30.0
 AT_REST = {
     "topics_connections": 1.0,  # the one that asks
     "topics_request_held_bytes": 0.0,
+    "topics_unsent_bytes": 0.0,
+    "topics_unsent_dropped_total": 0.0,
     "topics_commands_in_flight": 0.0,
     "topics_waiting_readers": 0.0,
     "topics_request_bugs_total": 0.0,

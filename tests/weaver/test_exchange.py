@@ -10,6 +10,7 @@ from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.journal import MemoryJournal
 from topics.weaver.bootstrap import Cloning
+from topics.weaver.catchup import Catching
 from topics.weaver.envelope import Envelope
 from topics.weaver.exchange import Exchange
 from topics.weaver.invite import Invite
@@ -539,7 +540,14 @@ def test_a_peer_that_was_away_gets_the_snapshot_and_then_the_rest():
     net.connect(a, late)
     net.pump()
     net.wait(20_000)
+    assert late.names == set(), "nobody is believed unasked"
+    assert list(late.exchange.ahead) == [a.key.public]
+    catch_up = late.exchange.catch_up(a.key.public)
+    net.pump()
+    net.wait(20_000)
 
+    assert catch_up.state is Catching.ADOPTED
+    assert late.exchange.ahead == {}
     assert late.exchange.counts.snapshots == 1
     assert late.names == a.names
     assert late.store.frontier == a.store.frontier
@@ -554,3 +562,38 @@ def test_a_peer_without_a_snapshot_says_so_and_nothing_breaks():
     a.exchange.receive(stream, encode(SnapshotRequest(0)))
     (sending,) = a.exchange.take_outbox(ALL)
     assert decode(sending.data) == SnapshotPart(0, b"")
+
+
+@pytest.mark.rule("R9.34", "R5.2.1")
+def test_gossip_with_any_bit_flipped_changes_nothing():
+    _, a, b = pair()
+    stream = Stream(a.key.public, mine=False, number=GOSSIP)
+    good = encode(Gossip(made(a.key, NOW, ops=b"\xffsay")))
+    for bit in range(8 * len(good)):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        b.exchange.receive(stream, bytes(bad))
+
+    assert b.names == set()
+    assert len(b.store.floating) == 0
+    b.exchange.receive(stream, good)
+    assert len(b.names) == 1
+
+
+@pytest.mark.rule("R5.10.1")
+def test_a_snapshot_that_does_not_come_or_is_none_is_given_up():
+    net, a, b = pair()
+    none = b.exchange.catch_up(a.key.public)
+    net.pump()
+    assert none.state is Catching.FAILED
+    assert "no snapshot" in none.reason
+
+    net.lost = lambda message: True
+    silent = b.exchange.catch_up(a.key.public)
+    net.pump()
+    assert not b.exchange.is_quiet
+    net.wait(16_000)
+    assert silent.state is Catching.GOING
+    net.lost = lambda message: False
+    net.wait(40_000)
+    assert b.exchange.is_quiet

@@ -157,3 +157,13 @@ def test_whatever_is_lost_of_a_chain_a_walk_closes_the_gap(length, data):
 
     assert walk.walk is Walk.CLOSED
     assert receiver.names == server.names
+
+
+@pytest.mark.rule("R5.9.1", "R5.2.7")
+def test_somebody_elses_intention_is_no_part_of_the_chain():
+    receiver, other = Place(2), made(B, NOW)
+    walk = ChainWalk(receiver.stock, target=name_of(other), since=b"\x01" * 32, author=A.public)
+    walk.receive(ChainReply((other,), Ending.GENESIS))
+
+    assert walk.walk is Walk.FAILED
+    assert receiver.names == set()

@@ -318,3 +318,17 @@ def test_a_done_said_before_the_last_payload_was_heard_no_longer_holds():
     assert session.phase is Phase.SYNCING
     session.receive(SyncDone())
     assert session.phase is Phase.FINISHED
+
+
+@pytest.mark.rule("R5.2.10")
+def test_what_is_kept_as_evidence_only_is_not_fetched_again_and_the_session_ends():
+    one, strict = Place(8), Place(9, strict_linearity=True)
+    root = made(A, NOW)
+    children = [made(A, NOW + i, prev=root) for i in (1, 2)]
+    one.ingest(root, *children)
+    strict.ingest(root, *children)
+    assert len(strict.names) == 2
+    first, second, _ = sync(strict, one)
+
+    assert finished(first, second)
+    assert first.tally.asked == 0

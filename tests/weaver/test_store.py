@@ -145,6 +145,8 @@ def test_following_another_author_is_refused_for_good():
     again = site.ingest(thief)
     assert again.results[0].outcome is Outcome.REFUSED
     assert "store_prev" in str(again.results[0].error)
+    waiting = made(B, NOW + 1, prev=one, after=[b"\x07" * 32])
+    assert site.outcomes(waiting) == [Outcome.REFUSED]  # whatever else is missing
     site.open()
     assert len(site.store) == 1
     assert len(site.store.floating) == 0

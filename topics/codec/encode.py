@@ -80,15 +80,15 @@ def encode_run(
     WriteResult). `ttl_ms` and `delay_ms` become absolute here.
     """
     count = len(records.data)
-    assert count > 0
     assert topic_id > 0
     assert seq_start > 0
+    if count == 1 and write_frames == 1 and keyed is None and records.plain:
+        return _encode_one(topic_id, seq_start, ts, records, durable=durable)
+    assert count > 0
     assert write_frames == 0 or write_frames >= count
     assert keyed is None or write_frames > 0
     flag = DURABLE if durable else 0
     plain = records.plain
-    if count == 1 and plain and keyed is None and write_frames == 1:
-        return _encode_one(topic_id, seq_start, ts, records, durable=durable)
     plain_even = records.even and plain
     sizes = array("I", (records.size_longest,)) * count if plain_even else array("I", records.sizes)
     run = Run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -157,33 +157,8 @@ def decode_payloads(
 
     Raises `Corrupt` with the topic and the seq of the first that is not.
     """
-    views: list[FrameView] = []
-    add, digest, viewers, new = views.append, checksum, _viewers, FrameView
-    assert not offsets or min(offsets) >= 0
-    stop, last, data_size, unpack = len(buffer), -1, 0, viewers[0].unpack_from
-    for offset, length, wanted in zip(offsets, lengths, seqs, strict=True):
-        if length != last:
-            if length < FRAME_OVERHEAD:
-                raise _not_there(buffer, offset, topic_id, wanted)
-            last, data_size = length, length - FRAME_OVERHEAD
-            unpack = viewers[data_size].unpack_from
-        if offset + length > stop:
-            raise _not_there(buffer, offset, topic_id, wanted)
-        claimed, kind, topic, seq, ts, names, data_len, data, crc = unpack(buffer, offset)
-        if (
-            digest(buffer[offset + FRAME_LEN_SIZE : offset + length - CHECKSUM_SIZE]) != crc
-            or seq != wanted
-            or topic != topic_id
-            or claimed != length - FRAME_LEN_SIZE
-        ):
-            raise _not_there(buffer, offset, topic_id, wanted)
-        if kind & ~_DURABLE_KIND == APPEND and names == 0 and data_len == data_size:
-            add(new(seq, ts, kind >> 8, topic, b"", b"", b"", data, NO_EXTS))
-        else:
-            view = _view(bytes(buffer[offset : offset + length]))
-            if view is None:
-                raise _not_there(buffer, offset, topic_id, wanted)
-            add(view)
+    views = _decoded(buffer, offsets, lengths, topic_id, seqs, None)
+    assert views is not None
     return views
 
 
@@ -203,8 +178,21 @@ def decode_texts(
 
     Raises `Corrupt` with the topic and the seq of the first that is not there.
     """
-    texts: list[bytes] = []
-    add, digest, viewers = texts.append, checksum, _viewers
+    return _decoded(buffer, offsets, lengths, topic_id, seqs, other)
+
+
+def _decoded(
+    buffer: Buffer,
+    offsets: Sequence[int],
+    lengths: Sequence[int],
+    topic_id: int,
+    seqs: Sequence[int],
+    other: Callable[[FrameView], bytes | None] | None,
+) -> list[Any] | None:
+    """Views, or with `other` texts: one loop, because to check a frame is most of the work, and a call a frame dear."""
+    records: list[Any] = []
+    add, digest, viewers, new = records.append, checksum, _viewers, FrameView
+    assert not offsets or min(offsets) >= 0
     stop, last, data_size, unpack = len(buffer), -1, 0, viewers[0].unpack_from
     for offset, length, wanted in zip(offsets, lengths, seqs, strict=True):
         if length != last:
@@ -222,17 +210,20 @@ def decode_texts(
             or claimed != length - FRAME_LEN_SIZE
         ):
             raise _not_there(buffer, offset, topic_id, wanted)
-        if kind & ~_DURABLE_KIND != APPEND or names or data_len != data_size:
-            view = _view(bytes(buffer[offset : offset + length]))
-            if view is None:
-                raise _not_there(buffer, offset, topic_id, wanted)
-            text = other(view)
-            if text is None:
-                return None
-            add(text)
-        else:
-            add(b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts, data))
-    return texts
+        if kind & ~_DURABLE_KIND == APPEND and names == 0 and data_len == data_size:
+            if other is None:
+                add(new(seq, ts, kind >> 8, topic, b"", b"", b"", data, NO_EXTS))
+            else:
+                add(b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts, data))
+            continue
+        view = _view(bytes(buffer[offset : offset + length]))
+        if view is None:
+            raise _not_there(buffer, offset, topic_id, wanted)
+        record = view if other is None else other(view)
+        if record is None:
+            return None
+        add(record)
+    return records
 
 
 _DURABLE_KIND: Final = DURABLE << 8

@@ -5,8 +5,9 @@
         weaver = weavers.open(store_id)
         weaver.put(b"colour", b"red")
 
-The log is the truth and is never cut. The state is a projection: `drop_state` deletes it, and opening replays the log
-into the same bytes. It is compacted at opening once its journal is several times what it says.
+The log is the truth. It is cut in one case only: `compact_log` writes it once more without what was pruned, and then
+forgets the one before (replication 5.10). The state is a projection: `drop_state` deletes it, and opening replays the
+log into the same bytes. It is compacted at opening once its journal is several times what it says.
 
 A Weaver is for one thread at a time, as in the core; the store below may serve many.
 """
@@ -23,6 +24,7 @@ from topics.kernel.limits import MIB
 from topics.kernel.ports import Clock
 from topics.weaver.bounds import DEFAULT, Bounds
 from topics.weaver.projection import StateBackend, open_state
+from topics.weaver.prune import compacted
 from topics.weaver.replay import Check
 from topics.weaver.store import open_store
 from topics.weaver.weaver import Weaver
@@ -78,6 +80,16 @@ class Weavers:
         _compact(state, journal)
         weaver = self._opened[store_id] = Weaver(store, state, author or self._node)
         return weaver
+
+    def compact_log(self, store_id: bytes) -> None:
+        """Free the disk of what a store has pruned: its log is written once more, in one write.
+
+        Raises:
+            Rejected: it is larger than one write may be; nothing was changed.
+            Fatal: the write failed; the old log or the new one stands.
+        """
+        weaver = self._opened[store_id]
+        TopicJournal(self._store, log_topic(store_id)).replace(compacted(weaver.store))
 
     def drop_state(self, store_id: bytes) -> None:
         """Delete a store's state; the next opening rebuilds it. A Weaver that is open is of no use any more."""

@@ -21,7 +21,7 @@ from topics.engine.replies import Appended, Reply
 from topics.engine.state import EngineState, frame_control
 from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import Durability
+from topics.kernel.config import Discard, Durability
 from topics.kernel.errors import Code, Rejected
 from topics.log.dedupe import Result, interleave
 from topics.log.topic import Topic
@@ -33,7 +33,6 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     assert isinstance(command, Append)
     topic = lane.topic
     assert topic is not None
-    assert not lane.blocked
     digest = 0
     if command.idempotency_key is not None:
         digest = _digest(command)
@@ -58,7 +57,8 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         if duplicates:
             records = records.take(kept)
     state.check_writable(lane.shard, lane)
-    check_caps(lane, topic, records, now_ms)
+    if topic.config.discard is Discard.REJECT:
+        check_caps(lane, topic, records, now_ms)
     _write(state, lane, topic, ticket, records, duplicates, digest, now_ms)
 
 
@@ -73,14 +73,11 @@ class _Write(Entry, eq=False, kw_only=True):
     stored: int
     first_seq: int
     duplicates: tuple[tuple[int, int], ...]
-    created: bool
 
-    def reserve(self) -> None:
+    def reserve_names(self) -> None:
+        """Key and dedup ids: whoever comes with one of them meanwhile is told of this write."""
         lane, key, dedup_ids = self.lane, self.key, self.dedup_ids
         assert self.ticket is not None
-        lane.next_seq += self.count
-        lane.reserved_records += self.count
-        lane.reserved_bytes += self.stored
         if key is not None:
             lane.keys[key] = self.ticket
         if dedup_ids is not None:
@@ -108,8 +105,9 @@ class _Write(Entry, eq=False, kw_only=True):
 
     def reply(self) -> Reply:
         count, first_seq, duplicates = self.count, self.first_seq, self.duplicates
-        topic, last_seq = self.topic, first_seq + count - 1
+        topic, last_seq, ticket = self.topic, first_seq + count - 1, self.ticket
         head_seq = topic.index.head_seq
+        assert ticket is not None
         assert head_seq >= last_seq
         seqs: Sequence[int] = range(first_seq, last_seq + 1)
         if duplicates:
@@ -123,7 +121,7 @@ class _Write(Entry, eq=False, kw_only=True):
             durable_seq=self.lane.durable_seq,
             count=count + len(duplicates),
             duplicates=len(duplicates),
-            created=self.created,
+            created=ticket.created,
             deduped=count == 0,
         )
 
@@ -139,9 +137,18 @@ def _write(
     last_seq = first_seq + count - 1
     assert lane.topic is topic
     assert len(duplicates) + count == len(command.records.data)
-    keyed = None if key is None else Keyed(key, digest)
-    items, chunks = _frames(lane, topic, records, keyed, duplicates, now_ms)
-    frames, size = count + len(items) - (1 if count else 0), sum(map(len, chunks))
+    items: Sequence[Item]
+    chunks: Sequence[bytes]
+    if key is None:
+        chunk, run = encode_run(
+            lane.topic_id, first_seq, now_ms, records,
+            durable=topic.config.durable, keyed=None, write_frames=count,
+        )  # fmt: skip
+        items, chunks, frames, size = (run,), (chunk,), count, len(chunk)
+    else:
+        items, chunks = _keyed_frames(lane, topic, records, Keyed(key, digest), duplicates, now_ms)
+        frames, size = count + len(items) - (1 if count else 0), sum(map(len, chunks))
+    stored = records.size_total if records.meta is None else stored_size(records)
     memory: bytes | None = None
     if durability is Durability.EPHEMERAL:
         memory, chunks, frames, size = b"".join(chunks), (), 0, 0
@@ -157,21 +164,25 @@ def _write(
     write = _Write(
         lane=lane, items=items, chunks=chunks, size=size, frames=frames, staged=staged,
         must_sync=staged or (ticket.sync and memory is None), ticket=ticket, memory=memory, topic=topic,
-        dedup_ids=records.dedup_id, key=key, count=count, stored=stored_size(records), first_seq=first_seq,
-        duplicates=duplicates, created=ticket.created,
+        dedup_ids=records.dedup_id, key=key, count=count, stored=stored, first_seq=first_seq,
+        duplicates=duplicates,
     )  # fmt: skip
-    write.reserve()
+    lane.next_seq += count
+    lane.reserved_records += count
+    lane.reserved_bytes += stored
+    if key is not None or records.dedup_id is not None:
+        write.reserve_names()
     state.touch(lane)
     state.enqueue(lane.shard, write)
 
 
-def _frames(
-    lane: Lane, topic: Topic, records: RecordColumns, keyed: Keyed | None,
+def _keyed_frames(
+    lane: Lane, topic: Topic, records: RecordColumns, keyed: Keyed,
     duplicates: tuple[tuple[int, int], ...], ts: int,
 ) -> tuple[Sequence[Item], Sequence[bytes]]:  # fmt: skip
     """A run, and before it the WriteResult of an idempotent write that has duplicates."""
     count, first_seq = len(records.data), lane.next_seq
-    if keyed is None or not duplicates:
+    if not duplicates:
         assert count > 0
         chunk, run = encode_run(
             lane.topic_id, first_seq, ts, records,

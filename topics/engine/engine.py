@@ -130,7 +130,10 @@ class Engine:
         shard.unsynced = shard.unsynced or batch.size > 0
         for entry in batch.entries:
             if not entry.staged:
-                self._apply(shard, entry, at)
+                state.apply_entry(entry, at.file)
+                lane = entry.lane
+                if lane is not None and lane.written_seq > lane.durable_seq:
+                    shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
                 if not (entry.must_sync and entry.ticket is not None and entry.ticket.sync):
                     state.finish_entry(entry)
         if not batch.sync:
@@ -144,7 +147,10 @@ class Engine:
         assert batch.sync
         for entry in batch.entries:
             if entry.staged:
-                self._apply(shard, entry, at)
+                state.apply_entry(entry, at.file)
+                lane = entry.lane
+                if lane is not None and lane.written_seq > lane.durable_seq:
+                    shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
         for lane, written_seq in shard.unsynced_lanes.values():
             # A topic that went over to ephemeral meanwhile has nothing on the disk any more.
             durable_seq = min(written_seq, lane.written_seq)
@@ -310,12 +316,6 @@ class Engine:
         shard = self._state.shards[batch.shard]
         assert shard.in_flight is batch
         return shard
-
-    def _apply(self, shard: Shard, entry: Entry, at: WalPosition) -> None:
-        self._state.apply_entry(entry, at.file)
-        lane = entry.lane
-        if lane is not None and lane.written_seq > lane.durable_seq:
-            shard.unsynced_lanes[lane.topic_id] = (lane, lane.written_seq)
 
     def _settle(self) -> None:
         """Propose again what was woken, then (under test) check every invariant."""

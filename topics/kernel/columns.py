@@ -52,9 +52,11 @@ class RecordColumns(msgspec.Struct, eq=False):
             self.sizes = sizes = list(map(len, data))
         count = len(data)
         assert len(sizes) == count
-        if count:
+        if count == 1:
+            self.size_total = self.size_longest = sizes[0]
+        elif count:
             size = sizes[0]
-            self.even = even = count == 1 or sizes.count(size) == count
+            self.even = even = sizes.count(size) == count
             self.size_total = count * size if even else sum(sizes)
             self.size_longest = size if even else max(sizes)
         if not self.plain:

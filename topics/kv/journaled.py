@@ -190,7 +190,11 @@ def replay(journal: Journal) -> tuple[Store, Header | None, int]:
     store, header, size = EMPTY, None, 0
     for number, item in enumerate(journal.read()):
         size += len(item)
-        match decode_cell(item):
+        try:
+            cell = decode_cell(item)
+        except Corrupt as damage:
+            raise _foreign_item(number) from damage
+        match cell:
             case ("open", int(version), str(name), bytes(signer), str(replica)) if version == VERSION:
                 header = Header(name, signer, replica)
             case ("change", up, down):

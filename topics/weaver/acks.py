@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from topics.crypto.keys import KEY_SIZE
 from topics.kernel.ports import Clock
 from topics.weaver.graph import Graph, Node
 from topics.weaver.limits import ExchangeOptions
@@ -29,6 +30,7 @@ class Acker:
     )  # fmt: skip
 
     def __init__(self, graph: Graph, author: bytes, clock: Clock, options: ExchangeOptions) -> None:
+        assert len(author) == KEY_SIZE
         self._graph = graph
         self._author: Final = author
         self._clock = clock
@@ -42,11 +44,13 @@ class Acker:
 
     def notice(self) -> None:
         """Look at what was witnessed since: foreign content starts the wait, or prolongs it."""
+        assert self._reached <= len(self._graph), "what was witnessed stays so"
         fresh = False
         for node in self._graph.order[self._reached :]:
             if node.author != self._author and node.ops:
                 older = self._contents.get(node.author, ())
                 kept = [each for each in older if not self._graph.is_ancestor(each, node)]
+                assert not any(self._graph.is_ancestor(node, each) for each in kept), "parents come first"
                 self._contents[node.author] = (*kept, node)
                 fresh = True
         self._reached = len(self._graph.order)
@@ -58,6 +62,7 @@ class Acker:
     @property
     def due_ms(self) -> int | None:
         """When the wait is over; None if nothing waits."""
+        assert (self._first_ms is None) == (self._last_ms is None)
         if self._first_ms is None or self._last_ms is None:
             return None
         wait_ms = self._options.ack_debounce_ms
@@ -70,8 +75,10 @@ class Acker:
 
     def take_ack(self) -> list[bytes]:
         """What an ack made now would cite; nothing is none. The wait is over."""
+        delta = self.delta()
         self._first_ms = self._last_ms = None
-        return self.delta()
+        assert self.due_ms is None
+        return delta
 
     def take_attestation(self) -> list[bytes]:
         """What an attestation made now would cite; none within the gap behind the last one."""
@@ -96,6 +103,7 @@ class Acker:
         """Without what another of them implies; ascending."""
         own = self._graph.tips_of(self._author)
         open_ = [node for node in nodes if not any(self._graph.is_ancestor(node, tip) for tip in own)]
+        assert all(node.author != self._author for node in open_), "nobody acks itself"
         return sorted(
             node.hash
             for node in open_

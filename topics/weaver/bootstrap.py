@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from topics.crypto.hashing import blake3
+from topics.crypto.keys import KEY_SIZE
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ports import Clock
 from topics.weaver.intention import ZERO_HASH
@@ -44,6 +45,8 @@ def serve_bootstrap(stock: Stock, request: BootstrapRequest) -> Iterator[Bootstr
             size += len(node.envelope.body)
         seq += len(records)
         done = seq > stock.head_seq
+        assert len(records) == len(items) <= BOOTSTRAP_BATCH
+        assert seq <= stop
         yield BootstrapBatch(tuple(records), tuple(items), seq - 1 if records else 0, done)
         if done or seq >= stop:
             return
@@ -79,6 +82,8 @@ class Clone:
     def __init__(
         self, stock: Stock, clock: Clock, *, server: bytes, options: ExchangeOptions, position: Position = START
     ) -> None:  # fmt: skip
+        assert len(server) == KEY_SIZE
+        assert position.next_seq >= 1
         self._stock = stock
         self._clock = clock
         self._server: Final = server
@@ -130,6 +135,8 @@ class Clone:
             self._end(Cloning.CLOSED, "the stream ended before the log did")
 
     def _request(self) -> BootstrapRequest:
+        assert not self.is_over
+        assert self._asked == 0, "what was asked for has come"
         self._asked = self._options.bootstrap_limit
         return BootstrapRequest(self.position.next_seq, self._asked)
 
@@ -153,6 +160,7 @@ class Clone:
                 why = result.outcome.value if result.error is None else result.error.message
                 raise invalid("items", f"an intention of the log was not witnessed: {why}")
         self.taken += sum(result.outcome is Outcome.WITNESSED for result in report.results)
+        assert position.next_seq == self.position.next_seq + len(ordered)
         self.position = position
 
     def _check_records(self, batch: BootstrapBatch) -> Position:

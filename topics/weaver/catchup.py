@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from topics.codec.primitives import U32
+from topics.crypto.keys import KEY_SIZE
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.ports import Clock
 from topics.weaver.limits import SNAPSHOT_MAX, SNAPSHOT_PART
@@ -37,6 +38,7 @@ def unpack_items(data: bytes) -> list[bytes]:
             raise Corrupt("snapshot: cut off")
         items.append(data[at : at + size])
         at += size
+    assert at == len(data)
     return items
 
 
@@ -51,6 +53,7 @@ class SnapshotSource:
         self._data = b""
 
     def part(self, offset: int) -> SnapshotPart:
+        assert offset >= 0
         if self._of != self._store.settlement:
             self._of = self._store.settlement
             self._data = pack_items(snapshot(self._store))
@@ -71,6 +74,7 @@ class CatchUp:
     __slots__ = ("_clock", "_parts", "_server", "_size", "_store", "_taken", "brought", "reason", "state")
 
     def __init__(self, store: IntentionStore, clock: Clock, server: bytes) -> None:
+        assert len(server) == KEY_SIZE
         self._store = store
         self._clock = clock
         self._server: Final = server
@@ -82,6 +86,7 @@ class CatchUp:
         self.state = Catching.GOING
 
     def request(self) -> SnapshotRequest:
+        assert self.state is Catching.GOING
         return SnapshotRequest(self._taken)
 
     def receive(self, message: Message) -> SnapshotRequest | None:
@@ -95,6 +100,7 @@ class CatchUp:
             return self._fail(f"there is no snapshot of {self._size} bytes to be had")
         self._parts.append(message.data)
         self._taken += len(message.data)
+        assert self._taken == sum(map(len, self._parts))
         if self._taken < self._size:
             return self.request()
         try:

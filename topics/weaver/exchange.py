@@ -59,7 +59,7 @@ class Exchange:
 
     __slots__ = (
         "_asked_ms", "_clock", "_key", "_machines", "_numbers", "_options", "_outbox", "_partners", "_scheme",
-        "_source", "acker", "counts", "joined", "positions", "roster", "stock",
+        "_source", "acker", "ahead", "counts", "joined", "positions", "roster", "stock",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,7 @@ class Exchange:
         self.stock: Final = stock
         self.acker: Final = Acker(stock.store.graph, key.public, clock, options)
         self.counts: Final = Counts()
+        self.ahead: dict[bytes, None] = {}  # peers that pruned what was never seen here
         self.joined: dict[bytes, bool] = {}  # inviter -> whether it let this node in
         self.positions: dict[bytes, Position] = {}  # where a clone from a peer goes on
         self.roster: Final = roster
@@ -90,6 +91,7 @@ class Exchange:
         """A connection is there, and the peer has proved its key. False if it may not connect."""
         if not self.roster.may_connect(peer):
             return False
+        assert peer != self._key.public, "nobody connects to itself"
         self._partners.came(peer)
         self._partners.want(peer)
         self._start_wanted()
@@ -186,8 +188,8 @@ class Exchange:
 
     def clone_from(self, peer: bytes) -> Clone:
         """Take in the log of a connected peer, from where the last clone ended."""
-        position = self.positions.get(peer, START)
-        clone = Clone(self.stock, self._clock, server=peer, options=self._options, position=position)
+        at = self.positions.get(peer, START)
+        clone = Clone(self.stock, self._clock, server=peer, options=self._options, position=at)
         self._open(peer, clone, clone.open())
         return clone
 
@@ -196,6 +198,12 @@ class Exchange:
         self.roster.admit(invite.inviter)
         self._partners.came(invite.inviter)
         self._open(invite.inviter, invite, [invite.join(self._key)])
+
+    def catch_up(self, peer: bytes) -> CatchUp:
+        """Take the snapshot of a connected peer that is `ahead`, and so its word for what all have pruned."""
+        machine = CatchUp(self.stock.store, self._clock, peer)
+        self._open(peer, machine, [machine.request()])
+        return machine
 
     def attest(self) -> None:
         """Say now that everything here was seen, if enough time has passed since the last time."""
@@ -207,19 +215,15 @@ class Exchange:
 
     def peers_wanted(self) -> list[bytes]:
         """Peers worth a connection: authors of what is missing first, then whoever is behind."""
-        authors = dict.fromkeys(missing.author for missing in self.stock.store.missing())
-        keys = [*authors, *self._partners.wanted()]
-        return [
-            key for key in dict.fromkeys(keys) if key not in self._partners and self.roster.may_connect(key)
-        ]
+        authors = [missing.author for missing in self.stock.store.missing()]
+        keys = dict.fromkeys([*authors, *self._partners.wanted()])
+        return [key for key in keys if key not in self._partners and self.roster.may_connect(key)]
 
     @property
     def is_quiet(self) -> bool:
         """Nothing is under way, wanted or waiting to be sent."""
         wanted = any(peer in self._partners for peer in self._partners.wanted())
         return not (self._machines or wanted or len(self._outbox) or self.acker.due_ms is not None)
-
-    # Gossip.
 
     def _tell(self, peer: bytes, item: Envelope) -> None:
         if not self._outbox.has_room(peer):
@@ -233,9 +237,8 @@ class Exchange:
         try:
             author = decode_intention(item.body).author
         except Corrupt:
-            self.counts.gossip_refused += 1
-            return
-        if not self.roster.may_gossip(author):
+            author = None
+        if author is None or not self.roster.may_gossip(author):
             self.counts.gossip_refused += 1
             return
         report = self.stock.ingest([item])
@@ -270,11 +273,10 @@ class Exchange:
 
     # Streams.
 
-    def _open(
-        self, peer: bytes, machine: Machine, messages: Sequence[Message]
-    ) -> None:  # fmt: skip
+    def _open(self, peer: bytes, machine: Machine, messages: Sequence[Message]) -> None:
         self._numbers += 1
         stream = Stream(peer, mine=True, number=self._numbers)
+        assert stream not in self._machines
         self._machines[stream] = machine
         if isinstance(machine, ChainWalk | CatchUp | Invite):
             self._asked_ms[stream] = self._clock.now_ms()
@@ -282,6 +284,7 @@ class Exchange:
 
     def _serve(self, stream: Stream, message: Message) -> None:
         """The first message of a stream that the peer opened says what it is for."""
+        assert not stream.mine
         if isinstance(message, Hello):
             session = self._session(initiator=False)
             self._machines[stream] = session
@@ -297,9 +300,7 @@ class Exchange:
         elif not isinstance(message, Refusal):
             self._break(stream, f"{type(message).__name__} opens nothing")
 
-    def _advance(
-        self, stream: Stream, machine: Machine, message: Message
-    ) -> None:  # fmt: skip
+    def _advance(self, stream: Stream, machine: Machine, message: Message) -> None:
         if isinstance(machine, Session | Clone):
             self._outbox.send(stream, machine.receive(message), ends=machine.is_over)
             over = machine.is_over
@@ -350,7 +351,9 @@ class Exchange:
         elif isinstance(machine, ChainWalk) and machine.walk is not Walk.CLOSED:
             self._partners.want(stream.peer)
         elif isinstance(machine, CatchUp):
-            self.counts.snapshots += machine.state is Catching.ADOPTED
+            if machine.state is Catching.ADOPTED:
+                self.counts.snapshots += 1
+                self.ahead.clear()
             self._partners.postpone(stream.peer, self._clock.now_ms())
         elif isinstance(machine, Invite):
             self.joined.setdefault(machine.inviter, False)
@@ -371,17 +374,13 @@ class Exchange:
                 session = self._session(initiator=True)
                 self._open(peer, session, session.open())
 
-    def _catch_up(self, peer: bytes) -> None:
-        if not any(s.peer == peer and isinstance(m, CatchUp) for s, m in self._machines.items()):
-            catch_up = CatchUp(self.stock.store, self._clock, peer)
-            self._open(peer, catch_up, [catch_up.request()])
-
     def _session(self, *, initiator: bool) -> Session:
         return Session(
             self.stock, self._clock, initiator=initiator, scheme=self._scheme, options=self._options
         )
 
     def _synced(self, stream: Stream, session: Session) -> None:
+        assert session.is_over
         self.counts.rounds += session.tally.rounds
         self.counts.fetched += session.tally.taken
         if session.phase is Phase.FINISHED:
@@ -391,8 +390,8 @@ class Exchange:
                 self._partners.want(stream.peer)
             return
         self.counts.failed += 1
-        if session.phase is Phase.NEEDS_SNAPSHOT and self.roster.status(stream.peer) is PeerStatus.ACTIVE:
-            self._catch_up(stream.peer)
+        if session.phase is Phase.NEEDS_SNAPSHOT:
+            self.ahead[stream.peer] = None
         elif stream.mine and session.phase is not Phase.PEER_NEEDS_SNAPSHOT:
             # With the same peer again, later; with the others now, for what it had may be there too.
             self._partners.postpone(stream.peer, self._clock.now_ms())

@@ -36,6 +36,7 @@ def serve_chain(stock: Stock, request: ChainRequest) -> ChainReply:
         items += found
         size += len(found[0].body)
         here = decode(found[0].body).store_prev
+    assert len(items) <= CHAIN_MAX
     return ChainReply(tuple(items), Ending.REACHED if here == request.since else Ending.GENESIS)
 
 
@@ -112,8 +113,10 @@ class ChainWalk:
                 break
             linked.append(envelope)
             self._here = intention.store_prev
+        assert len(linked) <= len(items)
         return linked
 
     def _fail(self, reason: str) -> None:
+        assert self.walk is Walk.GOING
         self.walk = Walk.FAILED
         self.reason = reason

@@ -21,6 +21,7 @@ class Frontier(NamedTuple):
     @property
     def id(self) -> bytes:
         """Zero if nothing was pruned."""
+        assert list(self.tips) == sorted(set(self.tips)), "one spelling of a frontier, and so one id"
         return blake3(b"".join([author + tip for author, tip in self.tips])) if self.tips else ZERO_HASH
 
 

@@ -61,6 +61,10 @@ class Intake:
             if self._is_known(accepted.hash):
                 self._settled.setdefault(accepted.hash, Result(Outcome.KNOWN, accepted.hash))
                 continue
+            refusal = self._wrong_chain(accepted)
+            if refusal is not None:
+                self._settled[accepted.hash] = Result(Outcome.REFUSED, accepted.hash, refusal)
+                continue
             self._unwritten[accepted.hash] = accepted
             self._settled[accepted.hash] = Result(Outcome.FLOATING, accepted.hash)
             missing = self._missing(accepted)
@@ -123,13 +127,10 @@ class Intake:
 
     def _wrong_chain(self, accepted: Accepted) -> Rejected | None:
         intention = accepted.intention
-        if intention.store_prev == ZERO_HASH:
+        prev = self._graph.nodes.get(intention.store_prev)
+        if prev is None or prev.author == intention.author:
             return None
-        assert intention.store_prev in self._graph
-        owner = self._graph.nodes[intention.store_prev].author
-        if owner == intention.author:
-            return None
-        text = f"{intention.store_prev.hex()} is {owner.hex()}'s, not author {intention.author.hex()}'s"
+        text = f"{intention.store_prev.hex()} is {prev.author.hex()}'s, not author {intention.author.hex()}'s"
         return invalid("store_prev", text)
 
     def _accuse(self, sibling: Node, accepted: Accepted) -> None:

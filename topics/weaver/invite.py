@@ -35,6 +35,11 @@ class Invite(NamedTuple):
 
     def encode(self) -> str:
         """The token."""
+        assert (len(self.store_id), len(self.secret), len(self.inviter)) == (
+            STORE_ID_SIZE,
+            SECRET_SIZE,
+            KEY_SIZE,
+        )
         data = TOKEN.pack(VERSION, *self)
         return base58(data + blake3(data)[:CHECK_SIZE])
 
@@ -55,7 +60,9 @@ class Invite(NamedTuple):
     def join(self, node: KeyPair) -> Join:
         """What the bearer says to the inviter."""
         signature = node.sign(_proof_of(self.store_id, self.secret, node.public))
-        return Join(self.store_id, self.secret, node.public, signature)
+        join = Join(self.store_id, self.secret, node.public, signature)
+        assert is_proven(join)
+        return join
 
 
 def is_proven(join: Join) -> bool:
@@ -64,4 +71,7 @@ def is_proven(join: Join) -> bool:
 
 
 def _proof_of(store_id: bytes, secret: bytes, node: bytes) -> bytes:
+    assert len(store_id + secret + node) == TOKEN.size - 1, (
+        "fields of fixed width, so that none runs into another"
+    )
     return blake3(_PROOF + store_id + secret + node)

@@ -34,7 +34,7 @@ MESSAGE_MAX: Final = 16 * MIB
 FRONTIER_MAX: Final = 64 * KIB  # authors of a frontier
 REASON_MAX: Final = 256  # bytes of a refusal's text
 SNAPSHOT_PART: Final = 256 * KIB  # bytes of a snapshot in one message
-SNAPSHOT_MAX: Final = 1024 * MIB  # bytes of a snapshot a node takes
+SNAPSHOT_MAX: Final = 256 * MIB  # bytes of a snapshot a node takes
 
 DAY_MS: Final = 24 * 3600 * 1000
 

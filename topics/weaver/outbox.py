@@ -38,6 +38,7 @@ class Outbox:
     __slots__ = ("_boxes", "_bytes", "_bytes_max", "_feeds")
 
     def __init__(self, bytes_max: int) -> None:
+        assert bytes_max > 0
         self._bytes_max = bytes_max
         self._boxes: dict[bytes, deque[Sending]] = {}
         self._bytes: dict[bytes, int] = {}
@@ -53,6 +54,7 @@ class Outbox:
 
     def send(self, stream: Stream, messages: Sequence[Message], *, ends: bool = False) -> None:
         """Put them behind what waits; `ends` with the last of them."""
+        assert not ends or stream.number != GOSSIP, "gossip ends with the connection"
         box = self._boxes.setdefault(stream.peer, deque())
         for at, message in enumerate(messages, 1):
             data = encode(message)
@@ -61,6 +63,7 @@ class Outbox:
 
     def feed(self, stream: Stream, messages: Iterator[Message]) -> None:
         """Send these, each when the peer has nothing else to read."""
+        assert not stream.mine, "a feed answers what a peer asked"
         self._feeds[stream] = messages
 
     def end_feed(self, stream: Stream) -> None:
@@ -75,6 +78,7 @@ class Outbox:
 
     def take(self, limit: int) -> list[Sending]:
         """Up to `limit` messages; those left are kept."""
+        assert limit > 0
         for stream, messages in list(self._feeds.items()):
             if not self._boxes.get(stream.peer):
                 message = next(messages, None)
@@ -87,4 +91,6 @@ class Outbox:
             while box and len(taken) < limit:
                 taken.append(box.popleft())
                 self._bytes[peer] -= len(taken[-1].data)
+            assert self._bytes[peer] >= len(box), "no message is empty"
+        assert len(taken) <= limit
         return taken

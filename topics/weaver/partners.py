@@ -6,6 +6,7 @@ each `anti_entropy_ms` the connected peer whose last session is longest ago, so 
 
 from __future__ import annotations
 
+from topics.crypto.keys import KEY_SIZE
 from topics.weaver.limits import ExchangeOptions
 
 
@@ -34,6 +35,7 @@ class Partners:
 
     def came(self, peer: bytes) -> None:
         """A connection is there; what held a session back before is past."""
+        assert len(peer) == KEY_SIZE
         self._connected[peer] = None
         self._retry_ms.pop(peer, None)
 
@@ -46,11 +48,13 @@ class Partners:
     def want_all(self) -> None:
         """What one peer could not give, another may."""
         self._wanted |= self._connected
+        assert len(self._wanted) >= len(self._connected)
 
     def postpone(self, peer: bytes, now_ms: int) -> None:
         """A session failed: another one, but not at once."""
         self._retry_ms[peer] = now_ms + self._options.idle_ms
         self.want(peer)
+        assert peer not in self.ready(now_ms)
 
     def synced(self, peer: bytes) -> None:
         """A session ended well: the peer's turn is last."""
@@ -69,6 +73,7 @@ class Partners:
         return [p for p in self._wanted if p in self._connected and now_ms >= self._retry_ms.get(p, 0)]
 
     def started(self, peer: bytes) -> None:
+        assert peer in self._connected
         del self._wanted[peer]
 
     @property

@@ -59,7 +59,9 @@ def stable(graph: Graph, active: Sequence[bytes]) -> Frontier:
                 tips[node.hash] = node.author
             if node.prev is not None:
                 covered.add(node.prev.hash)
-    return Frontier(tuple(sorted((author, name) for name, author in tips.items())))
+    frontier = Frontier(tuple(sorted((author, name) for name, author in tips.items())))
+    assert all(seen[name] == everybody for name in below(graph, frontier) or ()), "causally closed"
+    return frontier
 
 
 def prune(store: IntentionStore, state: StateBackend, active: Sequence[bytes]) -> Settlement | None:
@@ -85,6 +87,7 @@ def prune(store: IntentionStore, state: StateBackend, active: Sequence[bytes]) -
 def settle(store: IntentionStore, frontier: Frontier, kept: Iterable[bytes]) -> Settlement:
     """Write down that history below the frontier is pruned but for `kept`, and drop it."""
     settlement, nodes = _settlement(store, frontier, kept)
+    assert settlement.is_signed_by(store.node_key, store.store_id)
     store.write([pack(Kind.SETTLEMENT, settlement.encode())])
     _drop(store, settlement, nodes)
     return settlement
@@ -142,6 +145,7 @@ def _take(store: IntentionStore, batch: list[Accepted], now_ms: int) -> None:
         floated = accepted.hash in store.floating
         if floated:
             store.floating.remove(accepted.hash)
+        assert accepted.hash not in store
         store.evidence.pop(accepted.hash, None)
         node = store.graph.add(accepted)
         record = store.extend(node, now_ms)
@@ -151,9 +155,8 @@ def _take(store: IntentionStore, batch: list[Accepted], now_ms: int) -> None:
             items.append(record)
         else:
             items += [Received(now_ms, accepted.linked, accepted.envelope.encode()).encode(), record]
-    store.write(items)
     freed = [float_ for accepted in batch for float_ in store.floating.arrived(accepted.hash)]
-    store.resume([float_.accepted for float_ in freed])
+    store.write(items, [float_.accepted for float_ in freed])
 
 
 def _read(store: IntentionStore, items: Sequence[bytes], server: bytes) -> Replay:
@@ -198,6 +201,7 @@ def _settlement(
     store: IntentionStore, frontier: Frontier, kept: Iterable[bytes]
 ) -> tuple[Settlement, list[Node]]:  # fmt: skip
     names = tuple(kept)
+    assert len(set(names)) == len(names)
     if len(names) > KEPT_MAX:
         raise invalid("prune", f"{len(names)} heads are to be kept, {KEPT_MAX} at most can be named")
     nodes = settled_nodes(store.graph, frontier, names, len(store))
@@ -210,6 +214,7 @@ def _drop(store: IntentionStore, settlement: Settlement, nodes: Iterable[Node]) 
     for node in nodes:
         node.settle()
     store.settlement = settlement
+    assert not any(store.graph.nodes[name].is_settled for name in settlement.kept)
 
 
 def _history(store: IntentionStore, seq: int) -> list[bytes]:
@@ -240,6 +245,7 @@ def _history(store: IntentionStore, seq: int) -> list[bytes]:
 
 def _accepted(node: Node, store_id: bytes) -> Accepted:
     """A node of another graph, to be taken in here."""
+    assert not node.ops or not node.is_settled
     prev = ZERO_HASH if node.prev is None else node.prev.hash
     condition = tuple(sorted(parent.hash for parent in node.condition))
     intention = Intention(node.author, node.hlc, store_id, prev, condition, node.ops)

@@ -54,6 +54,7 @@ class Range(NamedTuple):
         middle = midpoint(self.start, LAST if self.stop is None else self.stop)
         if middle <= self.start:
             return None
+        assert self.stop is None or middle < self.stop
         return Range(self.start, middle), Range(middle, self.stop)
 
 
@@ -139,6 +140,7 @@ class HashSet:
         at = bisect_left(run, value)
         if at < len(run) and run[at] == value:
             return False
+        assert at == len(run) or run[at] > value
         run.insert(at, value)
         self._folds[number] = self._folds[number].plus(fold_of((value,)))
         if len(run) > RUN_MAX:
@@ -153,6 +155,7 @@ class HashSet:
         at = bisect_left(run, value)
         if at == len(run) or run[at] != value:
             return False
+        assert self._folds[number].size == len(run)
         del run[at]
         self._folds[number] = self._folds[number].minus(fold_of((value,)))
         if not run and number > 0:
@@ -190,6 +193,7 @@ class HashSet:
 
     def _below(self, bound: bytes) -> Fold:
         """Of all hashes smaller than `bound`."""
+        assert len(bound) == HASH_SIZE
         number = self._run_of(bound)
         run = self._runs[number]
         at = bisect_left(run, bound)
@@ -202,6 +206,7 @@ class HashSet:
         while self._fresh < number:
             self._prefixes.append(self._prefixes[self._fresh].plus(self._folds[self._fresh]))
             self._fresh += 1
+        assert number <= self._fresh < len(self._prefixes)
         return self._prefixes[number]
 
     def _stale_from(self, number: int) -> None:
@@ -214,6 +219,7 @@ class HashSet:
     def _split(self, number: int) -> None:
         run = self._runs[number]
         middle = len(run) // 2
+        assert 0 < middle < len(run)
         self._runs[number : number + 1] = [run[:middle], run[middle:]]
         self._firsts.insert(number + 1, run[middle])
         self._folds[number : number + 1] = [fold_of(run[:middle]), fold_of(run[middle:])]

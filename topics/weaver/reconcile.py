@@ -52,6 +52,7 @@ class Reconciliation:
     __slots__ = ("_backlog", "_needs_max", "_scheme", "_view", "needs")
 
     def __init__(self, view: HashView, scheme: Scheme, *, needs_max: int) -> None:
+        assert needs_max > 0
         self._view = view
         self._scheme: Final = scheme
         self._needs_max = needs_max
@@ -85,12 +86,15 @@ class Reconciliation:
         while self._backlog and len(answers) < PARTS_MAX:
             answers.append(self._fingerprint(self._backlog.pop()))
         answers += settled[: PARTS_MAX - len(answers)]
+        assert len(answers) <= PARTS_MAX
+        assert not self._backlog or len(answers) == PARTS_MAX, "room is used"
         return Ranges(tuple(answers)) if answers else None
 
     def take_needs(self) -> list[bytes]:
         """What is lacked and not here by now, in the order in which the other witnessed it."""
         ordered = sorted(self.needs.items(), key=lambda need: (need[1], need[0]))
         self.needs = {}
+        assert len(ordered) <= 2 * self._needs_max
         return [name for name, _ in ordered[: self._needs_max] if name not in self._view]
 
     def _answer(self, part: Part) -> Part | None:
@@ -118,6 +122,7 @@ class Reconciliation:
         return None
 
     def _fingerprint(self, over: Range) -> RangeFingerprint:
+        assert not over.is_empty
         own = self._view.fold(over)
         return RangeFingerprint(over, own.fingerprint(self._scheme), own.size)
 
@@ -132,3 +137,4 @@ class Reconciliation:
             # The earliest are kept: with them present, the next session's can be witnessed.
             first = sorted(self.needs.items(), key=lambda need: (need[1], need[0]))[: self._needs_max]
             self.needs = dict(first)
+            assert len(self.needs) == self._needs_max

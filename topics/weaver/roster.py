@@ -99,6 +99,7 @@ class Roster:
             raise Rejected(Code.THROTTLED, f"invites: {len(self._invites)} are open; let some be used or end")
         secret = entropy.token(SECRET_SIZE)
         name, ends_ms = blake3(secret), now_ms + self._options.invite_ttl_ms
+        assert len(secret) == SECRET_SIZE
         self._write((_ISSUED, name, ends_ms))
         self._invites[name] = ends_ms
         return Invite(self.store_id, secret, self.key).encode()
@@ -121,6 +122,7 @@ class Roster:
         self._write((_STATUS, join.node, PeerStatus.ACTIVE), (_USED, name, 0))
         self._peers[join.node] = PeerStatus.ACTIVE
         del self._invites[name]
+        assert self.may_connect(join.node)
 
     def _move(self, key: bytes, status: PeerStatus) -> None:
         before = self._peers.get(key)
@@ -130,8 +132,10 @@ class Roster:
             raise invalid("peer", f"{key.hex()} is not on the roster")
         if before is not None and status not in TRANSITIONS[before]:
             raise invalid("peer", f"{key.hex()} is {before.name.lower()} and stays so; join with a new key")
+        assert status is not before
         self._write((_STATUS, key, status))
         self._peers[key] = status
+        assert len(self._peers) <= self._options.peers
 
     def _check_admission(self, key: bytes) -> None:
         if len(key) != KEY_SIZE or not is_strong_key(key):
@@ -144,6 +148,7 @@ class Roster:
             raise Rejected(Code.THROTTLED, text)
 
     def _write(self, *changes: tuple[int, bytes, int]) -> None:
+        assert changes
         items = [_ITEM.pack(*change) for change in changes]
         self._journal.append([item + U64.pack(checksum(item)) for item in items])
 

@@ -74,6 +74,7 @@ class Session:
     def __init__(
         self, stock: Stock, clock: Clock, *, initiator: bool, scheme: Scheme, options: ExchangeOptions
     ) -> None:
+        assert options.idle_ms <= options.total_ms
         self._stock = stock
         self._clock = clock
         self._options = options
@@ -210,6 +211,7 @@ class Session:
             raise _unexpected(payload)
         self.tally.rounds += 1
         self.pending_ranges = max(self.pending_ranges - 1, 0)
+        assert self.pending_ranges == 0, "sides take turns, so one answer is outstanding at most"
         self._my_turn = True
         # Said before this side's last payload was heard, so it no longer holds.
         self._peer_done = False
@@ -229,6 +231,7 @@ class Session:
             batch.append(envelope)
             size += len(envelope.body)
             self.tally.given += 1
+        assert len(batch) <= FETCH_MAX
         return [*replies, FetchReply(tuple(batch), done=True)]
 
     def _on_items(self, reply: FetchReply) -> list[Message]:
@@ -248,6 +251,7 @@ class Session:
                 self.tally.skipped += 1
             elif result.outcome is not Outcome.KNOWN:
                 self.tally.taken += 1
+        assert self.active_fetches == len(self._fetching) <= FETCHES_OPEN_MAX
         if reply.done:
             self.tally.absent += len(self._fetching.popleft())
             self.active_fetches -= 1
@@ -261,6 +265,7 @@ class Session:
         return self._ranges
 
     def _begin(self, view: HashView) -> None:
+        assert self.tally.rounds == 0, "nothing was compared yet"
         self._ranges = Reconciliation(view, self._scheme, needs_max=self._options.needs_max)
         if self.phase is Phase.OPENING:
             self._move(Phase.SYNCING)
@@ -292,7 +297,9 @@ class Session:
         if not self._said_done:
             self._said_done = True
             messages.append(SyncDone())
+        assert not self._fetching
         if self._peer_done:
+            assert not self._reconciliation.backlog
             self._move(Phase.FINISHED)
         return messages
 
@@ -304,6 +311,7 @@ class Session:
                 names[name] = None
         if not names:
             return []
+        assert len(names) <= FETCH_MAX
         self._fetching.append(names)
         self.active_fetches += 1
         self.tally.asked += len(names)

@@ -47,6 +47,7 @@ class Stub(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, wall_ms: int) -> Stub:
+        assert all(parent.seq < node.seq for parent in node.parents)
         prev, author = (0, node.author) if node.prev is None else (node.prev.seq, b"")
         return cls(node.hash, wall_ms, node.hlc, prev, author, tuple(parent.seq for parent in node.condition))
 
@@ -97,6 +98,7 @@ def decode_stubs(data: bytes) -> list[Stub]:
         if stop > len(data):
             raise Corrupt(f"settled intention at {start}: {count} parents do not fit")
         condition = tuple(U32.unpack_from(data, each)[0] for each in range(at, stop, U32.size))
+        assert len(condition) == count
         found.append(Stub(name, wall_ms, HLC(wall, counter), prev, author, condition))
         at = stop
     return found
@@ -124,6 +126,7 @@ class Settlement(NamedTuple):
         return self.signature + self._body()
 
     def _body(self) -> bytes:
+        assert len(self.log_hash) == len(self.digest) == HASH_SIZE
         tips = self.frontier.tips
         head = SETTLEMENT.pack(self.seq, self.log_hash, self.digest, len(tips), len(self.kept))
         return b"".join([head, *[TIP.pack(*tip) for tip in tips], *self.kept])
@@ -150,6 +153,7 @@ def settled_nodes(graph: Graph, frontier: Frontier, kept: Sequence[bytes], seq: 
     found = below(graph, frontier)
     if found is None:
         raise Corrupt("settlement: a tip of its frontier is not here")
+    assert seq <= len(graph)
     stays = frozenset(kept)
     return [node for node in graph.order[:seq] if node.hash in found and node.hash not in stays]
 

@@ -30,6 +30,7 @@ class Witnessed:
     __slots__ = ("_graph", "_hashes", "_reached", "_settled")
 
     def __init__(self, graph: Graph, settled: frozenset[bytes]) -> None:
+        assert all(name in graph for name in settled)
         self._graph = graph
         self._settled = settled
         self._reached = len(graph.order)
@@ -52,6 +53,7 @@ class Witnessed:
         for node in self._graph.order[self._reached :]:
             self._hashes.add(node.hash)
         self._reached = len(self._graph.order)
+        assert len(self._hashes) == self._reached - len(self._settled)
         return self._hashes
 
 
@@ -99,13 +101,15 @@ class Stock:
         return Witnessed(self.store.graph, settled)
 
     def knows(self, name: bytes) -> bool:
-        """Whether it is here, witnessed, pruned or floating: then it need not be fetched."""
-        return name in self.store or name in self.store.floating
+        """Whether it is here, witnessed, pruned, floating or as evidence: then it need not be fetched."""
+        return name in self.store or name in self.store.floating or name in self.store.evidence
 
     def envelopes(self, names: Sequence[bytes]) -> list[Envelope]:
         """Those of them that are witnessed, not pruned, and that another node could accept by itself."""
         found = [self.store.graph.nodes.get(name) for name in names]
-        return [node.envelope for node in found if node is not None and _can_travel(node)]
+        travelling = [node.envelope for node in found if node is not None and _can_travel(node)]
+        assert len(travelling) <= len(names)
+        return travelling
 
     def ingest(self, envelopes: Sequence[Envelope]) -> Report:
         """Take them in; invalid ones are refused one by one."""
@@ -113,6 +117,7 @@ class Stock:
 
     def ingest_chain(self, newest_first: Sequence[Envelope]) -> str | None:
         """Take a stretch of one author's chain; why it was refused, if it was."""
+        assert newest_first
         oldest_first = list(reversed(newest_first))
         try:
             report = (
@@ -125,6 +130,7 @@ class Stock:
 
     def stretch(self, seq: int) -> list[tuple[Witness, Node]]:
         """A batch of the witness log from record `seq` on, and what the records are about."""
+        assert seq >= 1
         records = self.store.records(seq, BOOTSTRAP_BATCH)
         return [(record, self.store.graph.nodes[record.intention]) for record in records]
 

@@ -97,7 +97,6 @@ class IntentionStore:
 
     @property
     def frontier(self) -> Frontier:
-        """What was pruned (replication 5.10)."""
         return NO_FRONTIER if self.settlement is None else self.settlement.frontier
 
     @property
@@ -219,22 +218,17 @@ class IntentionStore:
         """Look at the clock. True if stamps that were from the future are not any more."""
         return self.effective.advance(max(self._time.now_ms(), self.reference_ms))
 
-    # What pruning is made of (`prune`).
-
-    def write(self, items: Sequence[bytes]) -> None:
-        """One atomic write of what was staged outside. Raises `Fatal`."""
-        self._begin()
+    def write(self, items: Sequence[bytes], ready: Sequence[Accepted] = ()) -> None:
+        """One atomic write of what `prune` staged; then `ready` waits for nothing any more. Raises `Fatal`."""
+        now_ms = self._begin()
         self._failed = True
         self._journal.append(items)
         self._failed = False
+        self._carry([], [], now_ms, ready)
 
     def sign(self, message: bytes) -> bytes:
         """With the key of this node's witness records."""
         return self._node.sign(message)
-
-    def resume(self, ready: Sequence[Accepted]) -> None:
-        """Witness what waits for nothing any more."""
-        self._carry([], [], self._begin(), ready)
 
     # What a change is made of.
 

@@ -107,6 +107,7 @@ class _Reader:
         self._at = 0
 
     def take(self, size: int) -> bytes:
+        assert size >= 0
         stop = self._at + size
         if stop > len(self._data):
             raise invalid("message", f"cut off: {size} bytes belong at {self._at}, {self.left} are there")
@@ -147,6 +148,7 @@ class _Reader:
             raise invalid(field, f"{value} items; at most {most}")
         if value * size_min > self.left:
             raise invalid(field, f"cut off: {value} items cannot be in {self.left} bytes")
+        assert 0 <= value <= most
         return value
 
     def counted(self, field: str, most: int) -> bytes:
@@ -201,6 +203,7 @@ def _read_range(reader: _Reader) -> Range:
 
 
 def _write_listed(items: tuple[Listed, ...]) -> list[bytes]:
+    assert len(items) <= LISTING_MAX
     return [U32.pack(len(items)), *[_LISTED.pack(*item) for item in items]]
 
 
@@ -251,6 +254,7 @@ _PART_SIZE_MIN: Final = 1 + HASH_SIZE + 1
 
 
 def _write_tips(message: FrontierTips) -> list[bytes]:
+    assert len(message.tips) <= FRONTIER_MAX
     return [U32.pack(len(message.tips)), *[_TIP.pack(*tip) for tip in message.tips]]
 
 
@@ -266,6 +270,7 @@ def _read_hello(reader: _Reader) -> Hello:
 
 
 def _write_ranges(message: Ranges) -> list[bytes]:
+    assert len(message.parts) <= PARTS_MAX
     return [U32.pack(len(message.parts)), *[chunk for part in message.parts for chunk in _write_part(part)]]
 
 
@@ -280,6 +285,7 @@ def _read_fetch(reader: _Reader) -> Fetch:
 
 
 def _write_batch(message: BootstrapBatch) -> list[bytes]:
+    assert len(message.records) <= BOOTSTRAP_BATCH
     ends = U64.pack(message.last_seq), U8.pack(message.done)
     return [*_write_records(message.records), *_write_items(message.items), *ends]
 
@@ -302,6 +308,7 @@ def _read_join(reader: _Reader) -> Join:
 def _write_refusal(message: Refusal) -> list[bytes]:
     # A cut inside a character is dropped, so that what is sent can be read.
     text = message.reason.encode()[:REASON_MAX].decode(errors="ignore").encode()
+    assert len(text) <= REASON_MAX
     return [U32.pack(len(text)), text]
 
 

@@ -62,9 +62,12 @@ class Share:
         Raises:
             Rejected: throttled; what was held before still is.
         """
-        if size > self.size:
-            wanted = min(max(size, self.size + STEP_BYTES), most)
-            self._account.hold(wanted - self.size)
+        before = self.size
+        if size > before:
+            wanted = before + STEP_BYTES if size - before < STEP_BYTES else size
+            if wanted > most:
+                wanted = most
+            self._account.hold(wanted - before)
             self.size = wanted
 
     def reserve(self, size: int) -> None:

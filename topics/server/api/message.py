@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from topics.server.api.memory import Share
 
 JSON_TYPE: Final = b"application/json"
@@ -65,28 +67,17 @@ class Head:
         return self.headers.get(b"host", b"")
 
 
-class Answer:
+class Answer(msgspec.Struct, eq=False):
     """Status, body and what goes with it. `Content-Length`, `Date` and `Connection` are the plane's.
 
     `closes`: the connection is not to be used again (the plane may have other reasons of its own).
     """
 
-    __slots__ = ("body", "closes", "content_type", "headers", "status")
-
-    def __init__(
-        self,
-        status: int,
-        body: bytes = b"",
-        *,
-        content_type: bytes = JSON_TYPE,
-        headers: tuple[tuple[bytes, bytes], ...] = (),
-        closes: bool = False,
-    ) -> None:
-        self.status = status
-        self.body = body
-        self.content_type = content_type
-        self.headers = headers
-        self.closes = closes
+    status: int
+    body: bytes = b""
+    content_type: bytes = JSON_TYPE
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    closes: bool = False
 
     def __repr__(self) -> str:
         return f"Answer({self.status}, {self.body[:80]!r})"

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Final
 
 import attrs
+import msgspec
 import trio
 
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
@@ -51,19 +52,14 @@ class SiteOptions:
     metric_topics_max: int = METRIC_TOPICS_MAX
 
 
-class Admitted:
+class Admitted(msgspec.Struct, eq=False, frozen=True):
     """A request whose head is good. `body_max`: more than this is 413."""
 
-    __slots__ = ("body_max", "head", "params", "route", "started")
-
-    def __init__(
-        self, head: Head, route: Route, params: tuple[bytes, ...], body_max: int, started: float
-    ) -> None:
-        self.head = head
-        self.route = route
-        self.params = params
-        self.body_max = body_max
-        self.started = started
+    head: Head
+    route: Route
+    params: tuple[bytes, ...]
+    body_max: int
+    started: float
 
     @property
     def expects_continue(self) -> bool:

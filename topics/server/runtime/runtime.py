@@ -155,25 +155,17 @@ class Runtime:
                 finally:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
-                    took = await self._wait_done(ticket)
+                    ticket.waiter = trio.lowlevel.current_task()
+                    self._in_flight += 1
+                    try:
+                        took = await trio.lowlevel.wait_task_rescheduled(partial(_leave, ticket))
+                    finally:
+                        self._in_flight -= 1
                 return ticket.result(), took
             except Rejected as refused:
                 tries -= 1
                 if refused.code is not Code.DISK_LOW or tries < 0 or not await self._make_room(refused):
                     raise
-
-    async def _wait_done(self, ticket: Ticket) -> Took:
-        def leave(_: object) -> trio.lowlevel.Abort:
-            ticket.waiter = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        ticket.waiter = trio.lowlevel.current_task()
-        self._in_flight += 1
-        try:
-            took: Took = await trio.lowlevel.wait_task_rescheduled(leave)
-        finally:
-            self._in_flight -= 1
-        return took
 
     async def _make_room(self, refused: Rejected) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
@@ -219,6 +211,11 @@ class Runtime:
                 else:
                     wait_s = min(wait_s, (due_ms - now_ms) / 1000)
             await trio.sleep(max(wait_s, _ALARM_MIN_S))
+
+
+def _leave(ticket: Ticket, _: object) -> trio.lowlevel.Abort:
+    ticket.waiter = None
+    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _nobody(_: float) -> None: ...

@@ -1,0 +1,155 @@
+"""A journal is written in pieces of bounded size, folds to what was there, and refuses what no database has written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kv.nodes import LIMITS, Node, keys_of, state
+from topics.codec.cell import encode_cell
+from topics.kernel.errors import Code, Corrupt, Rejected
+from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES
+from topics.kv.database import Database
+from topics.kv.journaled import Header, Journaled, replay
+from topics.kv.store import EMPTY, Store, store_to_cell
+from topics.testing.journal import MemoryJournal
+
+HEADER = Header("shared", keys_of(1).public, "r")
+
+
+class CuttableJournal(MemoryJournal):
+    """A journal that can forget its beginning, and may refuse more than so many bytes at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.forgotten = 0
+        self.bytes_max = None
+
+    def append(self, items):
+        if self.bytes_max is not None and sum(map(len, items)) > self.bytes_max:
+            raise Rejected(Code.DISK_LOW, "no space")
+        super().append(items)
+
+    @property
+    def position(self):
+        return self.forgotten + len(self.items)
+
+    def cut(self, position):
+        del self.items[: position - self.forgotten]
+        self.forgotten = position
+
+
+def opened(journal):
+    cursor = Journaled(journal, LIMITS, EMPTY, HEADER)
+    cursor.begin(HEADER)
+    return cursor
+
+
+def bytes_of(store):
+    return encode_cell(store_to_cell(store))
+
+
+def large():
+    """Fifteen megabytes: one set of six, values of three, and a list."""
+    db = Node(2).db
+    for i in range(9):
+        db.sadd("s", *(f"{i}.{j}" + "x" * 7000 for j in range(100)))
+    for i in range(10):
+        db.set(f"v{i}", "y" * 900_000)
+    db.incrby("s-counter", 5)
+    db.delete("s-counter")
+    db.expire("s", 10_000)
+    return db
+
+
+def test_a_large_merge_is_written_in_pieces_and_folds_to_the_same():
+    journal = MemoryJournal()
+    cursor = opened(journal)
+    theirs = large().snapshot()
+    cursor.merge(theirs)
+    assert bytes_of(cursor.get()) == bytes_of(theirs)
+    assert len(journal.items) > 3
+    assert max(map(len, journal.items)) < 1.2 * JOURNAL_ITEM_BYTES
+    assert bytes_of(replay(journal)[0]) == bytes_of(theirs)
+    before = len(journal.items)
+    cursor.merge(theirs)
+    cursor.merge("garbage")
+    assert len(journal.items) == before
+
+
+def test_a_snapshot_is_in_pieces_too_and_any_number_of_them_may_be_there_twice():
+    journal = CuttableJournal()
+    cursor = opened(journal)
+    cursor.merge(large().snapshot())
+    before = bytes_of(cursor.get())
+    pieces = list(cursor.snapshot())
+    assert max(map(len, pieces)) < 1.2 * JOURNAL_ITEM_BYTES
+    for count in range(len(pieces) + 1):  # a crash while the snapshot was written, and one before the cut
+        assert bytes_of(replay(MemoryJournal([*journal.items, *pieces[:count]]))[0]) == before
+    cursor.compact()
+    assert len(journal.items) == len(pieces)
+    store, header, _ = replay(journal)
+    assert (bytes_of(store), header) == (before, HEADER)
+
+
+def test_a_compaction_that_is_refused_is_not_the_edits_business():
+    node, journal = Node(1), CuttableJournal()
+    cursor = opened(journal)
+    node.home.adopt("other", cursor)
+    db = Database.of(node.home, "other")
+    for i in range(COMPACT_BYTES_MIN // 900_000):
+        db.set(f"k{i % 6}", "x" * 900_000)
+    journal.bytes_max = 1_000_000  # a snapshot's piece is larger
+    for i in range(3):
+        db.set("k", f"{i}" * 900_000)
+    assert db.get("k")[0] == "2"
+    assert bytes_of(replay(journal)[0]) == state(db)
+    assert journal.forgotten == 0
+    journal.bytes_max = None
+    for i in range(50):
+        db.set("k", f"{i % 10}" * 900_000)
+    assert journal.forgotten > 0
+    assert bytes_of(replay(journal)[0]) == state(db)
+
+
+def test_an_empty_journal_has_neither_state_nor_header():
+    assert replay(MemoryJournal()) == (EMPTY, None, 0)
+    journal = MemoryJournal()
+    opened(journal)
+    assert replay(journal)[1] == HEADER
+
+
+GOOD = ("change", {}, {})
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [b""],
+        [b"\xff"],
+        [b"\x01"],
+        [encode_cell(GOOD)],  # before any header
+        [encode_cell(("open", 2, "n", b"s", "r"))],
+        [encode_cell(("open", 1, "n", "s", "r"))],
+        [encode_cell(("else",))],
+        [encode_cell(("change", {"k": ("garbage",)}, {}))],
+        [encode_cell(("change", {}, {"k": "garbage"}))],
+        [encode_cell(("change", {}, {1: None}))],
+        [encode_cell(("change", None, {}))],
+        [encode_cell(("collect", 1, 2))],
+    ],
+)
+def test_an_item_that_no_database_wrote_is_corrupt(items):
+    header = encode_cell(("open", 1, "n", b"s", "r"))
+    given = items if items == [encode_cell(GOOD)] else [header, *items]
+    with pytest.raises(Corrupt, match=r"item [01] was not written by one"):
+        replay(MemoryJournal(given))
+
+
+def test_a_change_that_changes_nothing_is_not_written():
+    journal = MemoryJournal()
+    cursor = opened(journal)
+    cursor.update(lambda store: store)
+    cursor.merge(Store())
+    assert len(journal.items) == 1
+    assert not cursor.collect(now_ms=1, grace_ms=0, floor=0, replica="q").keys
+    assert len(journal.items) == 1
