@@ -6,8 +6,10 @@ A file here is never rewritten. A format that changes gets a new version and new
 import pathlib
 from array import array
 
+import msgspec
 import pytest
 
+from tests.codec.sample_snapshot import SNAPSHOT, STORED
 from tests.codec.samples import flat_items
 from topics.codec.control import (
     Carried,
@@ -32,7 +34,9 @@ from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode
 from topics.codec.segment import append_frames, walk
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.codec.walheader import HEADER_SIZE, WalHeader
+from topics.engine import image
 from topics.kernel.columns import RecordColumns
+from topics.log.image import take_image
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 TS = 1_700_000_000_000
@@ -141,6 +145,7 @@ def written():
     files["segment-data"], files["segment-idx"] = segment_data(), segment_idx()
     files["segment-columns"] = segment_columns()
     files["snapshot-container"] = encode_snapshot(3, b"the body")
+    files["snapshot-body"] = encode_snapshot(4, image.encode(SNAPSHOT))
     files["wal-file"] = HEADER.encode() + wal_body() + bytes(64)
     return files
 
@@ -215,3 +220,23 @@ def test_the_golden_segment_is_read():
 @pytest.mark.rule("T0.3", "T1.4")
 def test_the_golden_snapshot_is_read():
     assert decode_snapshot(golden("snapshot-container")) == (3, b"the body")
+
+
+@pytest.mark.rule("T0.3", "T5.17", "T5.18")
+def test_the_golden_state_is_read():
+    """What is read gives topics, and their images say what was read."""
+    number, body = decode_snapshot(golden("snapshot-body"))
+    found = image.decode(body)
+    catalog = image.catalog_of(found.state, STORED)
+
+    assert (number, found) == (4, SNAPSHOT)
+    assert (catalog.next_topic_id, catalog.high_ts) == (5, TS + 10)
+    assert catalog.epochs == {"capped": 1, "gone": 1, "news": 1, "orders": 1}
+    for kept, topic in zip(found.state.topics, catalog.topics.values(), strict=True):
+        again = take_image(topic)
+        assert kept.config.items() <= again.config.items()  # a later version may know more fields
+        assert msgspec.structs.replace(again, config=kept.config) == kept
+    orders = catalog.topics[1]
+    index = orders.index
+    assert [seq for seq in (1, 2, 3, 4, 65, 66) if index.is_live(seq)] == [1, 3, 4, 65, 66]
+    assert list(index.tags.seqs(index.tags.labels.number(b"red"))) == [66]
