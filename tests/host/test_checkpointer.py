@@ -59,6 +59,7 @@ def labelled(scene, count=20):
 
 
 @pytest.mark.rule("T5.1", "T5.3")
+@pytest.mark.invariant("I-19")
 def test_records_are_read_from_segments_after_a_checkpoint():
     scene = scene_with()
     scene.put("t", *[b"%d" % i for i in range(20)])
@@ -72,6 +73,7 @@ def test_records_are_read_from_segments_after_a_checkpoint():
     assert [segment.sealed for segment in segments(scene, "t")] == [True, True, False]
 
 
+@pytest.mark.invariant("I-20")
 def test_a_start_from_a_snapshot_gives_the_state_that_was():
     scene = scene_with()
     labelled(scene)

@@ -168,7 +168,7 @@ def _check_tags(topic: Topic, live: list[int]) -> None:
 
 
 def _check_places(topic: Topic) -> None:
-    """Up to `stored_seq` every slot is in a segment, above it in none."""
+    """Up to `stored_seq` every slot is in a segment, above it in none (I-19)."""
     stored = topic.segments.stored_seq
     assert stored <= topic.head_seq
     base, head = topic.index.base_seq, topic.head_seq
