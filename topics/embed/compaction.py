@@ -1,4 +1,7 @@
-"""Checkpoints of an embedded store, in a thread of their own: what they read and write must hold up nobody's marks."""
+"""Checkpoints of an embedded store, in a thread of their own: copying and syncing them holds up no writer.
+
+The engine's lock is held between the steps of a round, where they look at the engine, and not in what blocks.
+"""
 
 from __future__ import annotations
 

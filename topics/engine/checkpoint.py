@@ -172,7 +172,7 @@ class Checkpoints:
 def propose_checkpointed(state: EngineState, ticket: Ticket) -> None:
     """Log that records are in a segment. If the topic has gone or changed meanwhile, nobody needs to know.
 
-    In no class: the mark says where bytes are, and a crash that takes it away leaves them where they were.
+    Nothing waits for its sync: a mark says where bytes are as well, and a crash that takes it leaves them in the WAL.
     """
     command = ticket.command
     assert isinstance(command, Checkpointed)

@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """Everything of a shard's log before `offset` of `file` (its first frame's number) is in the state, and so are the
     frames below number `next_frame`. `file` 0: an earlier generation's shard, all of which is.
 
-    `needed`: files before the one that begins with this frame hold no record that the state lacks.
+    `needed`: a file that begins with a frame below this number holds no record that is not in a segment.
     """
 
     generation: int

@@ -97,7 +97,7 @@ class Checkpointer:
         return bool(self._interval_ms) and self.engine.now_ms() - self._ended_ms >= self._interval_ms
 
     def round(self) -> Generator[Step, None, None]:
-        """All of it.
+        """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
 
         Raises:
             Rejected: no room in the log for a mark, or it is read-only: try again later.

@@ -1,4 +1,4 @@
-"""What a data directory holds beside the log: FORMAT, and which directories the log lies in (storage 1)."""
+"""What a data directory holds beside the log: FORMAT, and where the log and the segments lie (storage 1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Opening a data directory: read, judge, recover, repair the tail, go on (storage 4). One procedure for every driver.
 
-Nothing is changed before all of the log has been read and judged. A damaged log is opened read-only, and not a byte
+Nothing is changed before the newest snapshot, the segments that it counts and all of the log behind it have been read
+and judged; without a snapshot, all of the log there is. A damaged log is opened read-only, and not a byte
 of it is touched. Otherwise, in this order: kept bytes that no mark covers are written again and synced, un-synced
 tails are zeroed and synced, the restart's LossRanges are logged and synced, and only then does the caller's `confirm`
 let the new boot id into LOCK.

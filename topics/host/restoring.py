@@ -1,4 +1,4 @@
-"""What a start takes from snapshots and segments before it replays the log, and mends behind it (storage 4)."""
+"""What a start takes from snapshots and segments before it replays the log, and what of them it mends (storage 4)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class TopicImage(msgspec.Struct, array_like=True):
     segments: list[Segment]
     dead: list[tuple[int, int, int]]
     slots: list[Slots]
-    regions: list[tuple[int, int, int, int]]  # of `slots`: first seq, and the WAL file
+    regions: list[tuple[int, int, int, int]]  # of `slots`: first seq, then the WAL file from there on
 
 
 def take_image(topic: Topic) -> TopicImage:
