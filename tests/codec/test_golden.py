@@ -4,11 +4,16 @@ A file here is never rewritten. A format that changes gets a new version and new
 """
 
 import pathlib
+from array import array
 
+import msgspec
 import pytest
 
+from tests.codec.sample_snapshot import SNAPSHOT, STORED
 from tests.codec.samples import flat_items
 from topics.codec.control import (
+    Carried,
+    CheckpointMark,
     CommitMark,
     ConfigUpdate,
     Delete,
@@ -24,8 +29,14 @@ from topics.codec.control import (
 from topics.codec.encode import encode_run
 from topics.codec.frame import Keyed, decode_frame
 from topics.codec.scan import Stop, scan
+from topics.codec.segcolumns import decode_blocks, encode_block
+from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
+from topics.codec.segment import append_frames, walk
+from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.codec.walheader import HEADER_SIZE, WalHeader
+from topics.engine import image
 from topics.kernel.columns import RecordColumns
+from topics.log.image import take_image
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 TS = 1_700_000_000_000
@@ -50,8 +61,12 @@ PAYLOADS = {
     "delete": Delete(6, b'["tag","Eq","blue"]', 9),
     "evict_watermark": EvictWatermark(),
     "config_update": ConfigUpdate({"type": "log", "ttl_ms": 5}),
+    "config_update-carried": ConfigUpdate(
+        {"type": "log", "durability": "disk"}, Carried(9, 10, TS - 5, {"restart": 4, "cap": 9}, TS - 1)
+    ),
     "head_watermark": HeadWatermark(128),
     "commit_mark": CommitMark(FILE_ID, 1, 4096),
+    "checkpoint_mark": CheckpointMark(1, 3, 4, 360, sealed=True),
     "loss_range": LossRange(10, 64, "crash"),
     "write_result": WriteResult(b"order-1", 0x1122334455667788, 3, 5, [(1, 2), (2, 4)]),
 }
@@ -83,11 +98,54 @@ def wal_body():
     )
 
 
+# Seqs 1 to 4 of topic 7: one that is live, one that is deleted, one that a rewrite dropped, one that has expired.
+SEGMENT = (
+    appended(RecordColumns([b"1"]), seq=1, frames=1),
+    appended(RecordColumns([b"22"]), seq=2, frames=0),
+    appended(FULL, seq=4, frames=1, keyed=KEYED, durable=True),
+)
+IDX = IdxColumns(
+    array("I", [0, 48, 0, 97]),
+    array("I", [47, 48, 0, len(SEGMENT[2])]),
+    array("Q", [TS] * 4),
+    bytearray((0, DELETED, 0, 0x2F | EXPIRED)),
+)
+
+
+def segment_data():
+    lengths = [len(frame) for frame in SEGMENT]
+    offsets = [0, lengths[0], lengths[0] + lengths[1]]
+    return append_frames(
+        b"".join(SEGMENT), offsets, lengths, topic_id=7, seqs=(1, 2, 4), dead=b"\x00\x01\x00"
+    )
+
+
+def segment_idx():
+    entries = encode_entries(IDX.offsets, IDX.lengths, IDX.ts, IDX.flags)
+    return entries + encode_trailer(entries)
+
+
+def segment_columns():
+    size = len(b'{"trace":"t1"}') + len(b'{"n": 1}')
+    return encode_block(
+        1,
+        IDX.lengths,
+        sizes=array("I", [1, 2, 0, size]),
+        tags=[b"", b"", b"", b"blue"],
+        nodes=[b"", b"", b"", b"node-a"],
+        expires=[0, 0, 0, TS + 60_000],
+    )
+
+
 def written():
     files = {f"frame-{name}": control(name) for name in PAYLOADS}
     files["frame-append-plain"] = appended(RecordColumns([b'{"n": 1}']), seq=1, frames=1)
     files["frame-append-full"] = appended(FULL, seq=1, frames=2, keyed=KEYED, durable=True)
     files["wal-header"] = HEADER.encode()
+    files["segment-data"], files["segment-idx"] = segment_data(), segment_idx()
+    files["segment-columns"] = segment_columns()
+    files["snapshot-container"] = encode_snapshot(3, b"the body")
+    files["snapshot-body"] = encode_snapshot(4, image.encode(SNAPSHOT))
     files["wal-file"] = HEADER.encode() + wal_body() + bytes(64)
     return files
 
@@ -104,9 +162,8 @@ def test_this_version_writes_the_golden_bytes(name):
 
 @pytest.mark.rule("T0.3")
 def test_every_golden_file_has_its_test():
-    names = {path.stem for path in GOLDEN.glob("frame-*.bin")} | {
-        path.stem for path in GOLDEN.glob("wal-*.bin")
-    }
+    kinds = ("frame-*.bin", "wal-*.bin", "segment-*.bin", "snapshot-*.bin")
+    names = {path.stem for kind in kinds for path in GOLDEN.glob(kind)}
 
     assert names == set(written())
 
@@ -143,3 +200,43 @@ def test_the_golden_file_is_read():
         PAYLOADS[name] for name in ("topic_create", "commit_mark", "write_result", "delete", "head_watermark")
     ]
     assert [entry[1] for entry in flat_items(found.items) if entry[0] != "control"] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.rule("T0.3", "T5.1", "T5.3")
+def test_the_golden_segment_is_read():
+    data = golden("segment-data")
+    found = walk(data, 0, len(data), topic_id=7, first_seq=1)
+    (block,) = decode_blocks(golden("segment-columns"))
+
+    assert not found.damages
+    assert list(found.seqs) == [1, 2, 4]
+    assert list(found.flags) == [0, DELETED, 0x2F]
+    assert decode_frame(data, found.offsets[2]).meta == b'{"trace":"t1"}'
+    assert decode_idx(golden("segment-idx")) == IDX
+    assert (block.first_seq, block.count, block.tags, block.nodes) == (1, 4, [b"blue"], [b"node-a"])
+    assert (list(block.tag_numbers), list(block.expires)) == ([0, 0, 0, 1], [0, 0, 0, TS + 60_000])
+
+
+@pytest.mark.rule("T0.3", "T1.4")
+def test_the_golden_snapshot_is_read():
+    assert decode_snapshot(golden("snapshot-container")) == (3, b"the body")
+
+
+@pytest.mark.rule("T0.3", "T5.17", "T5.18")
+def test_the_golden_state_is_read():
+    """What is read gives topics, and their images say what was read."""
+    number, body = decode_snapshot(golden("snapshot-body"))
+    found = image.decode(body)
+    catalog = image.catalog_of(found.state, STORED)
+
+    assert (number, found) == (4, SNAPSHOT)
+    assert (catalog.next_topic_id, catalog.high_ts) == (5, TS + 10)
+    assert catalog.epochs == {"capped": 1, "gone": 1, "news": 1, "orders": 1}
+    for kept, topic in zip(found.state.topics, catalog.topics.values(), strict=True):
+        again = take_image(topic)
+        assert kept.config.items() <= again.config.items()  # a later version may know more fields
+        assert msgspec.structs.replace(again, config=kept.config) == kept
+    orders = catalog.topics[1]
+    index = orders.index
+    assert [seq for seq in (1, 2, 3, 4, 65, 66) if index.is_live(seq)] == [1, 3, 4, 65, 66]
+    assert list(index.tags.seqs(index.tags.labels.number(b"red"))) == [66]

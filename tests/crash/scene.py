@@ -9,6 +9,7 @@ from topics.kernel.config import parse_config
 from topics.kernel.limits import Limits
 from topics.log.diff import DiffQuery
 from topics.log.match import parse_match
+from topics.simulation.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, read_page, restarted
 from topics.simulation.oracle import facts
 from topics.testing.clock import ManualClock
@@ -69,6 +70,15 @@ class Scene:
                 writer.drain()
                 if writer.failed is None:
                     writer.keep_reserve()
+
+    def sync(self):
+        """Everything written is durable."""
+        for writer in self.opened.writers:
+            self.run(Sync(shard=writer.shard))
+
+    def checkpoint(self):
+        """One whole round of a checkpoint."""
+        take_checkpoint(self.opened.checkpointer, self.drain)
 
     def propose(self, command, *, sync=False):
         return self.engine.propose(command, sync=sync)

@@ -11,6 +11,7 @@ import itertools
 from tests.crash.scene import SMALL, Scene
 from topics.engine.commands import DeleteRecords
 from topics.log.diff import DiffQuery
+from topics.simulation.checkpoint import Walk
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import read_page
 from topics.simulation.pen import Pen, Stage
@@ -54,6 +55,21 @@ class Watched(Scene):
         while busy:
             busy = sum(self.advance(pen, asked) for pen in self.pens) > 0
         assert not asked
+
+    def checkpoint(self):
+        """One whole round."""
+        walk = Walk(self.opened.checkpointer, self._ask)
+        while not walk.done:
+            walk.advance()
+
+    def _ask(self, command):
+        ticket = self.engine.propose(command)
+        asked = {id(ticket): (ticket, [])}
+        self.answer(asked)
+        busy = True
+        while busy:
+            busy = sum(self.advance(pen, asked) for pen in self.pens) > 0
+        return ticket
 
     def advance(self, pen, asked):
         """One stage. False if the shard has nothing to do."""

@@ -18,12 +18,14 @@ WRITERS = 8
 DRAIN_S = 2.0
 
 
-def kill_once(path, life, acks):
-    """Serve until so many acknowledgements came; SIGKILL. What was acknowledged: {seq: data}."""
+def kill_once(path, life, acks, *, event=None, **env):
+    """Serve until so many acknowledgements came, and the event; SIGKILL. What was acknowledged: {seq: data}."""
     acknowledged = {}
-    with Served(path) as server:
+    with Served(path, **env) as server:
         writers = Writers(server, str(life), WRITERS)
         told = writers.wait_for(acks)
+        if event is not None:
+            server.until(event)
         code, _ = server.end(signal.SIGKILL)
         assert code == -signal.SIGKILL
         for line in told + writers.end():
@@ -47,6 +49,27 @@ def kill_often(path, kills, seed):
 @pytest.mark.invariant("I-07")
 def test_kill_9_under_eight_http_writers_loses_nothing_acknowledged(tmp_path):
     kill_often(tmp_path / "data", 3, 1)
+
+
+def test_kill_9_right_behind_a_checkpoint_loses_nothing_acknowledged(tmp_path):
+    """The last lives begin from a snapshot, with segments and the rest of the log."""
+    path = tmp_path / "data"
+    with topics.open(path) as store:
+        store.create("t", durability="fsync")
+    acknowledged = {}
+    for life in range(3):
+        acknowledged |= kill_once(
+            path,
+            life,
+            50,
+            event="checkpoint.taken",
+            TOPICS_CHECKPOINT_INTERVAL_MS="1",
+            TOPICS_SEGMENT_MAX_EVENTS="400",
+        )
+        check(path, acknowledged)
+
+    assert len(list((path / "meta").iterdir())) == 2
+    assert len(list((path / "topics" / f"{1:016x}").glob("*.data"))) > 1
 
 
 @pytest.mark.slow

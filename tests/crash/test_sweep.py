@@ -8,9 +8,11 @@ import pytest
 
 from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import Operation
+from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.testing.survival import Shape
 
+SMALL_SEGMENTS = SegmentRules(records_max=6, bytes_max=1500)
 GATE_POINTS = 30  # of each operation
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 
@@ -85,6 +87,42 @@ def resting(scene):
         writer.mark()
 
 
+def checkpointing(scene):
+    """Into a new segment, behind what is in one, over a seal, and with a record that is deleted already."""
+    scene.do(
+        append("disk", *range(9)),
+        append("fsync", *range(4), tag=[b"red", b"", b"", b"blue"], ttl_ms=[0, 9, 0, 0]),
+    )
+    scene.do(deletion("fsync", match="blue"))
+    scene.checkpoint()
+    scene.do(append("disk", 50), deletion("disk", match="red"), append("new", 1))
+
+
+def absorbed(scene):
+    """Two snapshots, of which the older one goes with the next; segments and WAL files that wait to be removed."""
+    topics(scene)
+    for i in range(6):
+        scene.do(append("disk", *range(6)), append("fsync", b'"' + b"z" * 300 + b'"'))
+        if i in (2, 4):
+            scene.checkpoint()
+    scene.do(deletion("disk", before_seq=30), put_topic("fsync", durability="fsync", cap_records=2))
+
+
+def absorbing(scene):
+    """Everything that nobody needs any more goes: logs, a topic's segments, the oldest snapshot."""
+    scene.do(DeleteTopic(topic="memory"), append("disk", 1, 2))
+    scene.checkpoint()
+    scene.do(append("fsync", 7))
+    scene.checkpoint()
+
+
+def snapshot_and_tail(scene):
+    """A log that goes on behind a snapshot, with a torn end."""
+    absorbed(scene)
+    scene.do(append("disk", *range(12)), append("fsync", 5), deletion("fsync", before_seq=3))
+    scene.end(Shape.RANDOM_PAGES, 3)
+
+
 def torn(how, seed):
     """Ends with a tail that is partly there, for recovery to cut."""
 
@@ -112,6 +150,13 @@ OPERATIONS = {
     "topic delete and recreate": (topics, remaking, {"shards": 2}),
     "rotation": (topics, rotating, {}),
     "rest and mark": (topics, resting, {}),
+    "checkpoint": (topics, checkpointing, {"segments": SMALL_SEGMENTS, "shards": 2}),
+    "checkpoint that removes": (absorbed, absorbing, {"segments": SMALL_SEGMENTS}),
+    "recovery from a snapshot": (
+        snapshot_and_tail,
+        recovering,
+        {"unopened": True, "segments": SMALL_SEGMENTS},
+    ),
     "recovery after power loss": (torn(Shape.RANDOM_PAGES, 3), recovering, {"unopened": True}),
     "recovery after torn sectors": (torn(Shape.TORN_SECTORS, 5), recovering, {"unopened": True, "shards": 2}),
     "recovery after process death": (torn("process", 0), recovering, {"unopened": True, "shards": 2}),

@@ -347,7 +347,16 @@ def test_no_name_given_by_a_user_becomes_part_of_a_path():
     scene.put("a..b:c", 1, tag=[b"../../etc"], node=[b"/root"], key=[b"x/../y"])
     scene.delete("a..b:c", match="../../etc")
 
-    assert paths <= {"", LOCK_NAME, "FORMAT", "FORMAT.tmp", "wal", "wal/gen-0", "wal/gen-0/shard-00"} | {
+    assert paths <= {
+        "",
+        LOCK_NAME,
+        "FORMAT",
+        "FORMAT.tmp",
+        "meta",
+        "wal",
+        "wal/gen-0",
+        "wal/gen-0/shard-00",
+    } | {
         f"wal/gen-0/shard-00/{name}"
         for name in ("next.tmp", "CURRENT", "CURRENT.tmp", "wal-00000000000000000001.log")
     }

@@ -22,6 +22,8 @@ from topics.cli.setting import Kind, Setting
 from topics.kernel.limits import (
     BATCH_BYTES_MAX,
     BATCH_FRAMES_MAX,
+    CHECKPOINT_INTERVAL_MS,
+    CHECKPOINT_WAL_BYTES,
     DECOMPRESSED_MAX,
     KIB,
     MIB,
@@ -138,6 +140,23 @@ TABLE: Final[Mapping[str, Setting]] = {
         Setting(
             key="min_free_bytes", variable="TOPICS_MIN_FREE_BYTES", default=100 * MIB, low=0, high=2**63 - 1,
         ),
+        Setting(
+            key="segment_max_events", variable="TOPICS_SEGMENT_MAX_EVENTS", default=10_000, low=1, high=10_000_000,
+        ),
+        Setting(
+            key="segment_max_bytes", variable="TOPICS_SEGMENT_MAX_BYTES", default=64 * MIB, low=1, high=1024 * MIB,
+        ),
+        Setting(
+            key="segment_max_age_ms", variable="TOPICS_SEGMENT_MAX_AGE_MS", default=HOUR_MS, low=0, high=WINDOW_MS_MAX,
+        ),
+        Setting(
+            key="checkpoint_wal_bytes", variable="TOPICS_CHECKPOINT_WAL_BYTES", default=CHECKPOINT_WAL_BYTES,
+            low=MIB, high=2**63 - 1,
+        ),
+        Setting(
+            key="checkpoint_interval_ms", variable="TOPICS_CHECKPOINT_INTERVAL_MS", default=CHECKPOINT_INTERVAL_MS,
+            low=0, high=WINDOW_MS_MAX,
+        ),
         Setting(key="url", variable="TOPICS_URL", default=None, kind=Kind.URL),
         Setting(key="cafile", variable="TOPICS_CAFILE", default=None, kind=Kind.FILE),
         Setting(key="api_key_file", variable="TOPICS_API_KEY_FILE", default=None, kind=Kind.FILE),
@@ -160,6 +179,7 @@ class Settings:
 
     def options(self) -> StoreOptions:
         """How the store runs."""
+        from topics.engine.checkpoint import SegmentRules
         from topics.host.opening import StoreOptions
 
         get = {key: value.value for key, value in self.values.items()}
@@ -169,6 +189,13 @@ class Settings:
             sync_interval_ms=get["sync_interval_ms"],
             min_free_bytes=get["min_free_bytes"],
             limits=Limits(**limits),
+            segments=SegmentRules(
+                records_max=get["segment_max_events"],
+                bytes_max=get["segment_max_bytes"],
+                age_ms=get["segment_max_age_ms"],
+            ),
+            checkpoint_wal_bytes=get["checkpoint_wal_bytes"],
+            checkpoint_interval_ms=get["checkpoint_interval_ms"],
         )
 
     def server(self) -> ServerSettings:

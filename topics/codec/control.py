@@ -42,6 +42,8 @@ _MARK_COVERED: Final = Struct("<BBQQQHHI8s8sQQ")  # COVERED_HEAD and COMMIT_MARK
 assert _MARK_COVERED.size == COVERED_HEAD.size + COMMIT_MARK.size
 DELETE_HEAD: Final = Struct("<BQQ")
 assert DELETE_HEAD.size == 17
+CHECKPOINT_MARK: Final = Struct("<QQQQB")
+assert CHECKPOINT_MARK.size == 33
 WRITE_RESULT_HEAD: Final = Struct("<QIQHI")
 assert WRITE_RESULT_HEAD.size == 26
 DUPLICATE: Final = Struct("<IQ")
@@ -125,6 +127,18 @@ class CommitMark(_Payload, frozen=True):
     covered_offset: int
 
 
+class CheckpointMark(_Payload, frozen=True):
+    """Seqs [first, last] lie in the segment that begins with seq `segment`, the last one's delete byte ends at `size`,
+    and all of it is synced (storage 5). `last = first - 1`: none were added. `sealed`: none will be.
+    """
+
+    segment: int
+    first: int
+    last: int
+    size: int
+    sealed: bool
+
+
 class WriteResult(_Payload, frozen=True):
     """First frame of an idempotent write that has duplicates. `count`: inputs; `first_seq`: 0 if nothing was appended;
     `duplicates`: (index among the inputs, seq of the first).
@@ -139,7 +153,7 @@ class WriteResult(_Payload, frozen=True):
 
 Payload: TypeAlias = (
     TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark
-    | HeadWatermark | LossRange | CommitMark | WriteResult
+    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult
 )  # fmt: skip
 
 
@@ -164,6 +178,7 @@ TYPES: Final[dict[type[_Payload], FrameType]] = {
     ConfigUpdate: FrameType.CONFIG_UPDATE,
     HeadWatermark: FrameType.HEAD_WATERMARK,
     CommitMark: FrameType.COMMIT_MARK,
+    CheckpointMark: FrameType.CHECKPOINT_MARK,
     LossRange: FrameType.LOSS_RANGE,
     WriteResult: FrameType.WRITE_RESULT,
 }
@@ -233,6 +248,10 @@ def encode_payload(payload: Payload) -> bytes:
     if isinstance(payload, CommitMark):
         assert len(payload.file_id) == 8
         return COMMIT_MARK.pack(MARK_CONSTANT, payload.file_id, payload.covered_file, payload.covered_offset)
+    if isinstance(payload, CheckpointMark):
+        return CHECKPOINT_MARK.pack(
+            payload.segment, payload.first, payload.last, payload.size, payload.sealed
+        )
     if isinstance(payload, Delete):
         selectors = (0 if payload.before_seq is None else _DELETE_BEFORE) | (
             0 if payload.match is None else _DELETE_MATCH
@@ -307,6 +326,14 @@ def _commit_mark(data: bytes) -> CommitMark:
     return CommitMark(file_id, covered_file, covered_offset)
 
 
+def _checkpoint_mark(data: bytes) -> CheckpointMark:
+    _sized(data, CHECKPOINT_MARK.size)
+    segment, first, last, size, sealed = CHECKPOINT_MARK.unpack(data)
+    if not 1 <= segment <= first <= last + 1 or sealed > 1 or not (sealed or first <= last):
+        raise _malformed(f"seqs [{first}, {last}] of segment {segment}, sealed {sealed}, make no sense")
+    return CheckpointMark(segment, first, last, size, bool(sealed))
+
+
 def _write_result(data: bytes) -> WriteResult:
     if len(data) < WRITE_RESULT_HEAD.size:
         raise _malformed(f"{len(data)} bytes are too few")
@@ -327,6 +354,7 @@ _DECODERS: Final[dict[FrameType, Callable[[bytes], Payload]]] = {
     FrameType.CONFIG_UPDATE: _config_update,
     FrameType.HEAD_WATERMARK: _head_watermark,
     FrameType.COMMIT_MARK: _commit_mark,
+    FrameType.CHECKPOINT_MARK: _checkpoint_mark,
     FrameType.LOSS_RANGE: _loss_range,
     FrameType.WRITE_RESULT: _write_result,
 }

@@ -41,6 +41,7 @@ class LocalEngine:
         self.closing = False
         self._broken: BaseException | None = None
         self._led: set[int] = set()
+        self._idle_wanted = 0
         self._reserving: set[int] = set()  # shards whose next file is being made,
         self._rotating: set[int] = set()  # or begun: never both at once, it is one file
         self._waiting: set[threading.Event] = set()
@@ -273,8 +274,8 @@ class LocalEngine:
 
     def _stop_leading(self, shard: int) -> None:
         self._led.discard(shard)
-        if self.closing:
-            self.changed.notify_all()  # `finish` waits for this
+        if self.closing or self._idle_wanted:
+            self.changed.notify_all()  # `finish` and `wait_idle` wait for this
 
     def _write(self, writer: ShardWriter, batch: WalBatch) -> None:
         rotates = writer.wal.rotates(batch)
@@ -365,6 +366,15 @@ class LocalEngine:
         for ticket in self.engine.take_effects().finished:
             if isinstance(ticket.waiter, threading.Event):
                 ticket.waiter.set()
+
+    def wait_idle(self) -> None:
+        """Until a shard that is being written is done. Under the lock."""
+        if self._led:
+            self._idle_wanted += 1
+            try:
+                self.changed.wait()
+            finally:
+                self._idle_wanted -= 1
 
     def appoint(self) -> None:
         """If a shard is left with work and no leader, wake somebody who will lead it."""

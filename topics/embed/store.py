@@ -16,6 +16,7 @@ from typing import Any, Self
 import attrs
 
 from topics.codec.frame import FrameView
+from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
@@ -27,14 +28,14 @@ from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicP
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
+from topics.host.layout import path_of
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
-from topics.host.walfile import wal_path
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig, parse_config
-from topics.kernel.errors import Corrupt, Fatal, invalid
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import Limits
+from topics.kernel.limits import REPLANS_MAX, Limits
 from topics.kernel.ports import Clock, Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
 
@@ -79,8 +80,13 @@ class Store:
         self._closed = False
         self._local = LocalEngine(opened.engine, opened.writers)
         self._keeper = Housekeeper(self._local)
+        self._compactor: Compactor | None = None
+        if opened.checkpointer is not None:
+            self._compactor = Compactor(self._local, opened.checkpointer)
         if housekeeping and opened.writers:
             self._keeper.start()
+            if self._compactor is not None:
+                self._compactor.start()
 
     @property
     def read_only(self) -> bool:
@@ -139,6 +145,20 @@ class Store:
         """Return when everything written so far, in any class that is logged, is on stable storage."""
         self._local.sync()
 
+    def checkpoint(self) -> None:
+        """Move what is durable into segments now, keep a snapshot, and remove the logs that nobody needs any more.
+
+        Happens by itself when enough was written; a start after it has less to read.
+
+        Raises:
+            Rejected: the store is read-only, or the disk is full.
+            Fatal: the disk failed while it was copied; nothing is lost, and reopening tries again.
+        """
+        self._local.check_open()
+        if self._compactor is None:
+            raise Rejected(Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed; see `damages`")
+        self._compactor.checkpoint()
+
     def close(self) -> None:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
         if self._local.is_forked:
@@ -151,6 +171,8 @@ class Store:
             try:
                 self._local.begin_close()
                 self._keeper.join()
+                if self._compactor is not None:
+                    self._compactor.close()
                 self._local.finish()
             finally:  # whatever interrupts it, the directory is free again: recovery does what is left
                 self._closed = True
@@ -203,10 +225,19 @@ class Store:
         """Plan, fetch, assemble (architecture 3.5)."""
         self._local.check_open()
         self._local.let_time_pass(query.topic)
+        replans = 0
         while True:
             with self._local.lock:
                 plan = self._opened.engine.plan_diff(query)
-            stored = self._fetch(plan)
+            try:
+                stored = self._fetch(plan)
+            except (
+                FileNotFoundError
+            ) as gone:  # a checkpoint has moved what was planned; the next plan knows where
+                replans += 1
+                if replans > REPLANS_MAX:
+                    raise _damaged(plan, None, str(gone)) from gone
+                continue
             views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
             if len(views) == len(stored):
                 return make_page(plan, views, account=account)
@@ -218,6 +249,8 @@ class Store:
         except Corrupt as damage:
             seq, why = damage.detail.get("seq"), str(damage.detail.get("reason"))
             raise _damaged(plan, seq, why) from damage
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise _damaged(plan, None, str(error)) from error
 
@@ -225,11 +258,11 @@ class Store:
         source = extent.source
         if isinstance(source, bytes):
             return source[extent.offset : extent.offset + extent.size]
-        return self._disk.read(wal_path(source), extent.offset, extent.size)
+        return self._disk.read(path_of(source), extent.offset, extent.size)
 
 
 def _damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
-    files = sorted({wal_path(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
+    files = sorted({path_of(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
     what = f"seqs {plan.seqs[0]}-{plan.seqs[-1]}" if seq is None else f"seq {seq}"
     return Corrupt(
         f"topic {plan.topic!r} {what}: cannot be read from {', '.join(files)} ({why})",

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 import msgspec
 
 from topics.codec.control import (
+    CheckpointMark,
     ConfigUpdate,
     Control,
     Delete,
@@ -115,6 +116,8 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
             fold.config(topic, parse_config(config, record_bytes_max=U64_MAX), item.ts)
         case LossRange(first=first, last=last, reason=reason):
             fold.loss(topic, LostRange(first, last, reason, item.ts))
+        case CheckpointMark() as mark:
+            fold.checkpoint(topic, mark, item.ts)
         case TopicDelete():
             catalog.remove(topic)
         case _:

@@ -113,8 +113,8 @@ class Shard:
     """The queue of one shard: what waits, what is in flight, what is written but not synced."""
 
     __slots__ = (
-        "in_flight", "number", "pending", "pending_bytes", "read_only", "space_left", "synced_ms", "unsynced",
-        "unsynced_lanes", "written",
+        "cut_wanted", "in_flight", "number", "pending", "pending_bytes", "read_only", "space_left", "synced_ms",
+        "unsynced", "unsynced_lanes", "written",
     )  # fmt: skip
 
     def __init__(self, number: int, timer_ms: int) -> None:
@@ -128,6 +128,7 @@ class Shard:
         self.synced_ms = timer_ms
         self.space_left = 0
         self.read_only: Fatal | None = None
+        self.cut_wanted = False
 
     @property
     def quiet(self) -> bool:
@@ -149,7 +150,7 @@ class Shard:
 
     def take(self, now_ms: int, timer_ms: int, sync_interval_ms: int) -> WalBatch | None:
         """The next batch: what waits, up to a bound; or an empty one if only a timed sync is due."""
-        if self.in_flight is not None or self.read_only is not None:
+        if self.in_flight is not None or self.read_only is not None or self.cut_wanted:
             return None
         timed = self.unsynced and timer_ms - self.synced_ms >= sync_interval_ms
         entries = self._cut()

@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 import msgspec
 
+from topics.codec.control import CheckpointMark
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
 from topics.log.match import Match
@@ -68,4 +69,12 @@ class Sync:
     shard: int
 
 
-Command = Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync
+@attrs.frozen(kw_only=True)
+class Checkpointed:
+    """Records of a topic are in a segment, synced (storage 5)."""
+
+    topic_id: int
+    mark: CheckpointMark
+
+
+Command = Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed

@@ -13,28 +13,24 @@ from collections.abc import Iterator, Sequence
 
 from topics.codec.frame import Run
 from topics.engine import timing, verify
-from topics.engine.admit import check_creation, check_limits
-from topics.engine.append import propose_append
 from topics.engine.apply import Catalog
 from topics.engine.batch import Entry, Shard, WalBatch, WalPosition
 from topics.engine.change import (
     after_restart,
-    propose_create,
-    propose_delete_records,
-    propose_delete_topic,
-    propose_put,
-    propose_retire,
-    propose_sync,
 )
-from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
-from topics.engine.lane import Lane
-from topics.engine.replies import TopicDeleted, TopicState
+from topics.engine.checkpoint import Checkpoints, SegmentRules
+from topics.engine.commands import (
+    Command,
+    Retire,
+    Sync,
+)
+from topics.engine.propose import propose
+from topics.engine.replies import TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
-from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.ids import check_any_topic_name
+from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, retention
@@ -53,10 +49,12 @@ class Engine:
         limits: Limits | None = None,
         sync_interval_ms: int = SYNC_INTERVAL_MS,
         checking: bool = False,
+        rules: SegmentRules | None = None,
     ) -> None:
         self._state = EngineState(catalog or Catalog(), EngineTime(clock), shards, limits or Limits())
         self._sync_interval_ms = sync_interval_ms
         self._checking = checking
+        self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
 
     @property
     def state(self) -> EngineState:
@@ -93,7 +91,7 @@ class Engine:
             Rejected: nothing was assigned or written.
         """
         ticket = Ticket(command, sync=sync)
-        self._propose(ticket, self._state.time.read())
+        propose(self._state, ticket, self._state.time.read())
         self._settle()
         return ticket
 
@@ -112,7 +110,12 @@ class Engine:
     def wants_write(self, shard: int) -> bool:
         """True if `take_batch` would have frames or a ticket to give (timed syncs come by `next_deadline_ms`)."""
         queue = self._state.shards[shard]
-        return bool(queue.pending) and queue.in_flight is None and queue.read_only is None
+        return (
+            bool(queue.pending)
+            and queue.in_flight is None
+            and queue.read_only is None
+            and not queue.cut_wanted
+        )
 
     def written(self, batch: WalBatch, at: WalPosition) -> None:
         """The batch was handed to the operating system. Frames that need no sync are published."""
@@ -309,64 +312,6 @@ class Engine:
 
     # Inside.
 
-    def _propose(self, ticket: Ticket, now_ms: int) -> None:
-        command = ticket.command
-        state = self._state
-        if isinstance(command, Sync):
-            propose_sync(state, ticket)
-            return
-        name = command.topic
-        lane = state.lanes_by_name.get(name) if type(name) is str else None
-        if lane is None:
-            check_any_topic_name(name)  # a name that stands has been checked
-        if isinstance(command, Append):
-            check_limits(command.records, state.limits)
-        if lane is None:
-            self._propose_on_absent(ticket, command, now_ms)
-        elif lane.blocked:
-            state.park(lane, ticket)
-        elif isinstance(command, Append):
-            propose_append(state, lane, ticket, now_ms)
-        else:
-            self._propose_change(ticket, command, lane, now_ms)
-
-    def _propose_change(
-        self,
-        ticket: Ticket,
-        command: PutTopic | DeleteTopic | DeleteRecords | Retire,
-        lane: Lane,
-        now_ms: int,
-    ) -> None:
-        state = self._state
-        match command:
-            case PutTopic():
-                propose_put(state, lane, ticket, now_ms)
-            case DeleteTopic():
-                propose_delete_topic(state, lane, ticket, now_ms)
-            case DeleteRecords():
-                propose_delete_records(state, lane, ticket, now_ms)
-            case Retire():
-                propose_retire(state, lane, ticket, now_ms)
-
-    def _propose_on_absent(self, ticket: Ticket, command: Command, now_ms: int) -> None:
-        state = self._state
-        match command:
-            case PutTopic(topic=name, config=config):
-                propose_create(state, name, config, ticket, now_ms)
-            case DeleteTopic(topic=name):
-                state.finish(ticket, TopicDeleted(topic=name, deleted=False))
-            case Append(topic=name, create=True, expected_head=None | 0, config=config):
-                check_creation(command, state.limits)
-                lane = propose_create(state, name, config, None, now_ms)
-                ticket.created = True
-                state.park(lane, ticket)
-            case Append(topic=name, create=True):
-                raise Rejected(
-                    Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", head_seq=0
-                )
-            case Append(topic=name) | DeleteRecords(topic=name) | Retire(topic=name):
-                raise Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
-
     def _shard_of(self, batch: WalBatch) -> Shard:
         shard = self._state.shards[batch.shard]
         assert shard.in_flight is batch
@@ -384,7 +329,7 @@ class Engine:
                     if ticket.answer is not None:
                         ticket.answer()
                     else:
-                        self._propose(ticket, now_ms)
+                        propose(state, ticket, now_ms)
                 except Rejected as refused:
                     state.fail(ticket, refused)
         if self._checking:

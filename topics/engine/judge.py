@@ -69,8 +69,11 @@ class FileLook:
         )
 
 
-def look(file: WalFileId, buffer: bytes) -> FileLook:
-    """Read one file. Never raises: what is wrong is a value."""
+def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -> FileLook:
+    """Read one file. Never raises: what is wrong is a value.
+
+    `since`: an offset and the number of the frame there; what is before it is in a snapshot and is not looked at.
+    """
     stop = len(buffer.rstrip(b"\0"))
     try:
         header = decode_header(buffer)
@@ -78,11 +81,14 @@ def look(file: WalFileId, buffer: bytes) -> FileLook:
         return _headless(file, buffer, stop, error.message)
     if (header.generation, header.shard, header.first_frame) != file:
         return _headless(file, buffer, stop, "the header is that of another file")
-    seen = scan(buffer, HEADER_SIZE, len(buffer))
+    start, next_frame = since or (HEADER_SIZE, file.first_frame)
+    seen = scan(buffer, min(start, len(buffer)), len(buffer))
     clean = stop <= seen.stopped_at and seen.incomplete_from is None
     beyond: list[Item] = []
     broken: list[Broken] = []
     marks = _marks(seen.items, header.file_id)
+    if since is not None:
+        marks.append((file.first_frame, start))  # the snapshot was kept behind a sync of all that
     if not clean:
         beyond, broken = _salvage(buffer, seen.end, stop)
         marks += [
@@ -92,8 +98,9 @@ def look(file: WalFileId, buffer: bytes) -> FileLook:
         ]
     return FileLook(
         file=file, size=len(buffer), header_defect="", blank=False, file_id=header.file_id, items=seen.items,
-        frames=seen.frames, end=seen.end, stopped_at=seen.stopped_at, clean=clean, defect=seen.defect, stop=stop,
-        beyond=beyond, followed=any(item.offset > seen.stopped_at for item in beyond), marks=marks, broken=broken,
+        frames=next_frame - file.first_frame + seen.frames, end=seen.end, stopped_at=seen.stopped_at, clean=clean,
+        defect=seen.defect, stop=stop, beyond=beyond, followed=any(item.offset > seen.stopped_at for item in beyond),
+        marks=marks, broken=broken,
     )  # fmt: skip
 
 
@@ -156,9 +163,21 @@ class Verdict:
         return spans
 
 
-def judge(looks: Sequence[FileLook], *, same_boot: bool, named: WalFileId | None = None) -> Verdict:
-    """Decide about the files of one shard, given in order. `named`: the file CURRENT names, which must be there."""
-    damages = _misnumbered(looks)
+def judge(
+    looks: Sequence[FileLook],
+    *,
+    same_boot: bool,
+    named: WalFileId | None = None,
+    since: WalFileId | None = None,
+) -> Verdict:
+    """Decide about the files of one shard, given in order. `named`: the file CURRENT names, which must be there.
+    `since`: so must the file in which a snapshot was taken, the first one that is looked at.
+    """
+    damages = _misnumbered(looks, 1 if since is None else since.first_frame)
+    if since is not None and not any(seen.file == since and _has_begun(seen) for seen in looks):
+        damages.append(Damage(since, 0, 0, "a snapshot was taken in this file, and it is not there", None))
+    if since is not None and named is not None and named.first_frame < since.first_frame:
+        named = None  # the hint lags behind, and what it names may have been absorbed
     if named is not None and not any(seen.file == named and _has_begun(seen) for seen in looks):
         damages.append(
             Damage(named, 0, 0, "CURRENT names this file, and it is not there with its header", None)
@@ -219,9 +238,8 @@ def _torn(looks: Sequence[FileLook], i: int) -> Verdict:
     )
 
 
-def _misnumbered(looks: Sequence[FileLook]) -> list[Damage]:
+def _misnumbered(looks: Sequence[FileLook], expected: int) -> list[Damage]:
     """Files are named by their first frame and frames count from 1, so a missing file shows in the next one's name."""
-    expected = 1
     damages = []
     for seen in looks:
         if expected != seen.file.first_frame and expected and (seen.blank or not seen.header_defect):

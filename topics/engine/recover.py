@@ -13,7 +13,15 @@ from typing import Final
 
 import attrs
 
-from topics.codec.control import CommitMark, ConfigUpdate, Control, Delete, LossRange, TopicCreate
+from topics.codec.control import (
+    CheckpointMark,
+    CommitMark,
+    ConfigUpdate,
+    Control,
+    Delete,
+    LossRange,
+    TopicCreate,
+)
 from topics.codec.frame import Run
 from topics.codec.layout import FRAME_OVERHEAD
 from topics.engine.apply import Catalog, apply
@@ -21,7 +29,7 @@ from topics.engine.judge import Item, State, Verdict
 from topics.log import fold
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
-from topics.log.regions import WalFileId
+from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 
 ShardKey = tuple[int, int]
@@ -32,7 +40,7 @@ REPORTS: Final = 100  # of progress, in all
 class DamageReport:
     """Acknowledged data that is gone or wrong: file, offset, why; topic and seqs where they can be told."""
 
-    file: WalFileId
+    file: WalFileId | SegmentId
     offset: int
     why: str
     topic: str | None = None
@@ -43,6 +51,8 @@ class DamageReport:
         what = "unknown records"
         if self.topic is not None:
             what = f"topic {self.topic!r} seqs {self.first_seq}-{self.last_seq}"
+        if isinstance(self.file, SegmentId):
+            return f"{what}: {self.why} (segment {self.file.first_seq})"
         return f"{what}: {self.why} (wal file {self.file.first_frame}, offset {self.offset})"
 
 
@@ -75,13 +85,16 @@ class Recovered:
 
 
 def recover(
-    verdicts: Mapping[ShardKey, Verdict], *, progress: Callable[[float], None] | None = None
+    verdicts: Mapping[ShardKey, Verdict],
+    catalog: Catalog | None = None,
+    *,
+    progress: Callable[[float], None] | None = None,
 ) -> Recovered:
-    """Fold the kept items of every shard, generations in order, shard 0 of each first.
+    """Fold the kept items of every shard, generations in order, shard 0 of each first, onto what a snapshot holds.
 
     `progress` is told now and then which share of the items is folded; the last time 1.
     """
-    folding = _Folding()
+    folding = _Folding(catalog or Catalog())
     total = sum(len(seen.items) for verdict in verdicts.values() for seen in verdict.looks)
     step, done = max(1, total // REPORTS), 0
     for key in sorted(verdicts):
@@ -101,12 +114,15 @@ def recover(
 
 
 class _Folding:
-    """The state being folded, and what did not fit. `created`: all topic ids so far; `missing`: ids that never were."""
+    """The state being folded, and what did not fit. `created`: all topic ids so far, but those below `known`, which a
+    snapshot has seen; `missing`: ids that never were.
+    """
 
-    __slots__ = ("catalog", "created", "damages", "missing")
+    __slots__ = ("catalog", "created", "damages", "known", "missing")
 
-    def __init__(self) -> None:
-        self.catalog = Catalog()
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.known = catalog.next_topic_id
         self.damages: list[DamageReport] = []
         self.created: set[int] = set()
         self.missing: set[int] = set()
@@ -124,7 +140,7 @@ class _Folding:
             self.damages += _make_fit(topic, item, file, whole=whole)
             if not _fits(topic, item):
                 return
-        elif item.topic_id not in self.created:
+        elif not self._was_created(item.topic_id):
             if item.topic_id not in self.missing:
                 why = f"of topic id {item.topic_id}, whose creation is not in the log, from here on"
                 self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
@@ -132,9 +148,12 @@ class _Folding:
             return
         apply(self.catalog, item, file)
 
+    def _was_created(self, topic_id: int) -> bool:
+        return topic_id < self.known or topic_id in self.created
+
     def _make_way(self, item: Control, created: TopicCreate, file: WalFileId) -> bool:
         """A name that is created again had been deleted, whatever the log still holds of that. False: not to fold."""
-        if item.topic_id in self.created:
+        if self._was_created(item.topic_id):
             why = f"topic id {item.topic_id} comes again, as {created.name!r}"
             self.damages.append(DamageReport(file=file, offset=item.offset, why=why))
             return False
@@ -182,6 +201,8 @@ def _fits(topic: Topic, item: Item) -> bool:
         return max(payload.last, topic.head_seq) >= topic.evict_floor
     if isinstance(payload, ConfigUpdate) and payload.carried is not None:
         return payload.carried.head_seq >= topic.head_seq
+    if isinstance(payload, CheckpointMark):
+        return fold.takes(topic, payload)
     return True
 
 

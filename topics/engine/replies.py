@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 import msgspec
 
+from topics.codec.control import CheckpointMark
 from topics.kernel.config import TopicConfig
 
 
@@ -81,4 +82,11 @@ class Synced:
     """The shard is durable up to what was written when this was asked."""
 
 
-Reply = Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced
+@attrs.frozen(kw_only=True)
+class Absorbed:
+    """The mark that was logged; None if the topic has gone or changed meanwhile."""
+
+    mark: CheckpointMark | None
+
+
+Reply = Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed

@@ -14,6 +14,7 @@ from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.kernel.config import Durability
 from topics.log.index import LIVE, NODED, TAGGED, TIMED
+from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 
 
@@ -53,6 +54,7 @@ def check_topic(topic: Topic) -> None:
     assert index.live_count == len(live)  # I-03
     assert index.live_bytes == sum(index.sizes[at] for at in live)  # I-03
     _check_tags(topic, live)
+    _check_places(topic)
     for lost in index.lost:
         # I-05: a range the floor has passed is folded into the reasons
         assert lost.last >= floors.evict_floor
@@ -114,6 +116,8 @@ def _topic(topic: Topic) -> dict[str, object]:
         "retired_ms": topic.retired_ms,
         "watermark_ms": topic.watermark_ms,
         "last_write_ts": topic.last_write_ts,
+        "segments": [msgspec.structs.astuple(segment) for segment in topic.segments],
+        "stored_seq": topic.segments.stored_seq,
         "live": (index.live_count, index.live_bytes),
         "ts": index.ts[span].tobytes(),
         "lengths": index.lengths[span].tobytes(),
@@ -161,6 +165,23 @@ def _check_tags(topic: Topic, live: list[int]) -> None:
     held = {number: index.tags.seqs(number).tolist() for _, number, _ in index.tags.labels.items()}
     assert held == by_tag  # I-04
     assert {number: holders for _, number, holders in index.nodes.items()} == nodes  # I-03, for nodes
+
+
+def _check_places(topic: Topic) -> None:
+    """Up to `stored_seq` every slot is in a segment, above it in none (I-19)."""
+    stored = topic.segments.stored_seq
+    assert stored <= topic.head_seq
+    base, head = topic.index.base_seq, topic.head_seq
+    for seq, stop, source in topic.regions.spans(head + 1):
+        if stop <= base:
+            continue
+        if isinstance(source, SegmentId):
+            segment = topic.segments.holds(max(seq, base))
+            assert segment is not None
+            assert source == SegmentId(topic.topic_id, segment.first)
+            assert segment.last >= min(stop, head + 1) - 1 or topic.index.lost.at(segment.last + 1)
+        elif isinstance(source, WalFileId):
+            assert stop > stored + 1 or topic.index.position(seq) == topic.index.position(stop)
 
 
 def _check_nothing_reserved(lane: Lane) -> None:

@@ -1,4 +1,4 @@
-"""What a data directory holds beside the log: FORMAT, and which directories the log lies in (storage 1)."""
+"""What a data directory holds beside the log: FORMAT, and where the log and the segments lie (storage 1)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 import attrs
 import msgspec
 
-from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, hint, shard_dir
+from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, hint, shard_dir, wal_path
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
-from topics.log.regions import WalFileId
+from topics.log.regions import Source, WalFileId
 
 FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
@@ -98,6 +98,23 @@ def write_format(disk: Disk, form: Format) -> None:
     disk.sync_data(_FORMAT_TEMPORARY)
     disk.rename(_FORMAT_TEMPORARY, FORMAT_FILE)
     disk.sync_dir("")
+
+
+def topic_dir(topic_id: int) -> str:
+    """Directory of a topic's segments: its name is the topic's id, 16 hex digits."""
+    return f"topics/{topic_id:016x}"
+
+
+def segment_path(topic_id: int, first_seq: int, part: str) -> str:
+    """Path of one file of a segment; `part` is data, idx or col."""
+    assert part in ("data", "idx", "col")
+    return f"{topic_dir(topic_id)}/seg-{first_seq:020d}.{part}"
+
+
+def path_of(source: Source) -> str:
+    """The file that a source of records is."""
+    assert not isinstance(source, bytes), "an ephemeral topic's records are in no file"
+    return wal_path(source) if isinstance(source, WalFileId) else segment_path(*source, "data")
 
 
 def find_shards(disk: Disk) -> list[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """Opening a data directory: read, judge, recover, repair the tail, go on (storage 4). One procedure for every driver.
 
-Nothing is changed before all of the log has been read and judged. A damaged log is opened read-only, and not a byte
+Nothing is changed before the newest snapshot, the segments that it counts and all of the log behind it have been read
+and judged; without a snapshot, all of the log there is. A damaged log is opened read-only, and not a byte
 of it is touched. Otherwise, in this order: kept bytes that no mark covers are written again and synced, un-synced
 tails are zeroed and synced, the restart's LossRanges are logged and synced, and only then does the caller's `confirm`
 let the new boot id into LOCK.
@@ -13,9 +14,12 @@ from typing import Final
 
 import attrs
 
+from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import Engine
+from topics.engine.image import Place
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
+from topics.host.checkpointer import Checkpointer
 from topics.host.layout import (
     Format,
     find_shards,
@@ -26,11 +30,20 @@ from topics.host.layout import (
     write_format,
     write_hint,
 )
+from topics.host.restoring import Restored, mend, restore
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
-from topics.kernel.limits import MIB, SYNC_INTERVAL_MS, WAL_SHARDS_MAX, ZERO_FILL_CHUNK, Limits
+from topics.kernel.limits import (
+    CHECKPOINT_INTERVAL_MS,
+    CHECKPOINT_WAL_BYTES,
+    MIB,
+    SYNC_INTERVAL_MS,
+    WAL_SHARDS_MAX,
+    ZERO_FILL_CHUNK,
+    Limits,
+)
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.regions import WalFileId
 
@@ -47,6 +60,9 @@ class StoreOptions:
     min_free_bytes: int = 100 * MIB
     limits: Limits = attrs.field(factory=Limits)
     checking: bool = False
+    segments: SegmentRules = attrs.field(factory=SegmentRules)
+    checkpoint_wal_bytes: int = CHECKPOINT_WAL_BYTES
+    checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS
 
     def __attrs_post_init__(self) -> None:
         if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:
@@ -64,6 +80,7 @@ class Opened:
     generation: int
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
+    checkpointer: Checkpointer | None = None
 
     @property
     def read_only(self) -> bool:
@@ -96,14 +113,14 @@ def open_store(
         form = Format(options.shards or 1, 0)
         write_format(disk, form)
     tell = progress or _tell_nobody
-    verdicts = _judge(disk, same_boot=not machine_restarted, progress=tell)
-    recovered = recover(verdicts, progress=lambda share: tell(JUDGED + share * FOLDED))
-    recovered = attrs.evolve(recovered, damages=[*_absent_shards(form, verdicts), *recovered.damages])
+    read = read_state(disk, form, same_boot=not machine_restarted, progress=tell)
+    restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
         return _damaged(clock, form, recovered, options)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
+    mend(disk, recovered.catalog)
     form = _choose_generation(disk, form, verdicts, options, clock)
     for generation, shard in verdicts:
         if generation != form.generation:
@@ -119,6 +136,7 @@ def open_store(
         limits=options.limits,
         sync_interval_ms=options.sync_interval_ms,
         checking=options.checking,
+        rules=options.segments,
     )
     writers = [ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes) for wal in wals]
     for writer in writers:
@@ -129,35 +147,88 @@ def open_store(
         if writer.failed is not None:
             raise writer.failed
     confirm()
+    checkpointer = Checkpointer(
+        engine,
+        writers,
+        disk,
+        kept=restored.kept,
+        number=restored.number,
+        wal_bytes=options.checkpoint_wal_bytes,
+        interval_ms=options.checkpoint_interval_ms,
+    )
     tell(1.0)
     return Opened(
         engine=engine,
         writers=writers,
+        checkpointer=checkpointer,
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
     )
 
 
+@attrs.frozen
+class ReadState:
+    """What a directory holds, and how it was put together."""
+
+    restored: Restored
+    verdicts: Mapping[ShardKey, Verdict]
+    recovered: Recovered
+
+
+def read_state(
+    disk: Disk, form: Format, *, same_boot: bool, progress: Callable[[float], None] | None = None
+) -> ReadState:
+    """Snapshot, segments and log, without a change on the disk.
+
+    Raises:
+        Corrupt: an intact snapshot that contradicts its segments.
+        OSError: the disk failed.
+    """
+    tell = progress or _tell_nobody
+    restored = restore(disk)
+    verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
+    recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
+    damages = [*restored.damages, *_absent_shards(form, verdicts), *recovered.damages]
+    return ReadState(restored, verdicts, attrs.evolve(recovered, damages=damages))
+
+
 def _tell_nobody(progress: float) -> None:
     assert 0 <= progress <= 1
 
 
-def _judge(disk: Disk, *, same_boot: bool, progress: Callable[[float], None]) -> Mapping[ShardKey, Verdict]:
-    """Every shard of every generation, file by file."""
-    files = {key: find_wal_files(disk, *key) for key in find_shards(disk)}
+def _judge(
+    disk: Disk, places: Mapping[ShardKey, Place], *, same_boot: bool, progress: Callable[[float], None]
+) -> Mapping[ShardKey, Verdict]:
+    """Every shard of every generation, file by file, from where a snapshot has it."""
+    files = {
+        key: [file for file in find_wal_files(disk, *key) if file.first_frame >= _place_in(places, key).file]
+        for key in find_shards(disk)
+        if key not in places or places[key].file
+    }
     sizes = {file: disk.size(wal_path(file)) or 0 for found in files.values() for file in found}
     total, done = max(1, sum(sizes.values())), 0
     verdicts = {}
     for (generation, shard), found in files.items():
+        place = _place_in(places, (generation, shard))
         looks = []
         for file in found:
             progress(JUDGED * done / total)
-            looks.append(look(file, disk.read(wal_path(file), 0, sizes[file])))
+            since = (place.offset, place.next_frame) if file.first_frame == place.file else None
+            looks.append(look(file, disk.read(wal_path(file), 0, sizes[file]), since))
             done += sizes[file]
-        named = read_hint(disk, generation, shard)
-        verdicts[generation, shard] = judge(looks, same_boot=same_boot, named=named)
+        verdicts[generation, shard] = judge(
+            looks,
+            same_boot=same_boot,
+            named=read_hint(disk, generation, shard),
+            since=WalFileId(generation, shard, place.file) if place.file else None,
+        )
     return verdicts
+
+
+def _place_in(places: Mapping[ShardKey, Place], key: ShardKey) -> Place:
+    """Where a snapshot has the shard's log; its beginning if it knows nothing of it."""
+    return places.get(key) or Place(*key, 0, 0, 0, 0)
 
 
 def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[DamageReport]:

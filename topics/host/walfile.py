@@ -120,7 +120,7 @@ class WalFile:
 
     __slots__ = (
         "_busy", "_entropy", "_limits", "_marked", "_next_frame", "_path", "_pending", "_reserved", "_size", "_synced",
-        "_tail", "directory", "file", "file_id", "generation", "shard",
+        "_tail", "appended", "directory", "file", "file_id", "generation", "shard",
     )  # fmt: skip
 
     def __init__(self, generation: int, shard: int, entropy: Entropy, limits: Limits | None = None) -> None:
@@ -140,6 +140,7 @@ class WalFile:
         self._marked: tuple[int, int] | None = None  # the same as the last mark says, its own bytes included
         self._pending: tuple[int, int, int] | None = None
         self._busy = False
+        self.appended = 0  # bytes since the store was opened
 
     def go_on(
         self,
@@ -208,6 +209,19 @@ class WalFile:
     def reserved(self, size: int) -> None:
         self._reserved = size
 
+    # Where it is.
+
+    @property
+    def busy(self) -> bool:
+        """True while a batch or a mark is on its way."""
+        return self._busy
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """Offset behind the last frame written, and the number of the next one."""
+        assert not self._busy
+        return self._tail, self._next_frame
+
     # Writing.
 
     def rotates(self, batch: WalBatch) -> bool:
@@ -243,6 +257,7 @@ class WalFile:
             self._marked = self._synced
         self._tail += size
         self._next_frame += frames
+        self.appended += size
         self._pending = None
 
     def synced(self) -> None:

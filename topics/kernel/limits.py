@@ -28,6 +28,7 @@ SCAN_SLICE_SEQS: Final = 8192
 READ_LIMIT_DEFAULT: Final = 256
 READ_NODES_MAX: Final = 64
 FLOOR_STALENESS_MS: Final = 1000
+REPLANS_MAX: Final = 3  # of a read whose files a checkpoint took away meanwhile
 EXTENT_GAP_MAX: Final = 4 * KIB
 
 # Heads that survive a crash (storage 3).
@@ -48,6 +49,10 @@ INLINE_BYTES_MAX: Final = 64 * KIB
 SHARD_IDLE_MARK_MS: Final = 50
 SYNC_INTERVAL_MS: Final = 1000  # of the classes that do not wait for one
 ZERO_FILL_CHUNK: Final = 1 * MIB
+
+# Checkpoints (storage 5).
+CHECKPOINT_WAL_BYTES: Final = 256 * MIB
+CHECKPOINT_INTERVAL_MS: Final = 300_000
 
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024

@@ -6,7 +6,7 @@ topic. None of them can fail, none reads a clock: now is the frame's ts.
 
 from __future__ import annotations
 
-from topics.codec.control import Carried, WriteResult
+from topics.codec.control import Carried, CheckpointMark, WriteResult
 from topics.codec.frame import Run
 from topics.kernel.config import TopicConfig
 from topics.log import retention
@@ -15,7 +15,8 @@ from topics.log.floors import Reason
 from topics.log.lost import LostRange
 from topics.log.match import Match
 from topics.log.past import End
-from topics.log.regions import Source
+from topics.log.regions import SegmentId, Source
+from topics.log.segments import Segments
 from topics.log.topic import Topic
 
 
@@ -82,6 +83,7 @@ def loss(topic: Topic, lost: LostRange) -> None:
             topic.floors.note(earlier.last, Reason(earlier.reason))
         topic.index.forget_all(last_seq + 1)
         topic.regions.clear()
+        topic.segments = Segments(stored_seq=last_seq)
         topic.deadlines.keep(topic.index.is_live)
         topic.floors.raise_to(last_seq, ts=lost.ts, reason=Reason.RESTART, lost=topic.index.lost)
         return
@@ -108,6 +110,7 @@ def carry(topic: Topic, carried: Carried) -> None:
     kept = [lost for lost in topic.index.lost if lost.last >= carried.evict_floor]
     topic.index.forget_all(carried.head_seq + 1)
     topic.regions.clear()
+    topic.segments = Segments(stored_seq=carried.head_seq)
     topic.deadlines.keep(topic.index.is_live)
     floors = topic.floors
     floors.evict_floor, floors.lost_ts = carried.evict_floor, carried.lost_ts
@@ -124,6 +127,30 @@ def carry(topic: Topic, carried: Carried) -> None:
         first = lost.last + 1
     if first <= carried.head_seq:
         topic.index.past.add(first, carried.head_seq, End.DELETED)
+
+
+def checkpoint(topic: Topic, mark: CheckpointMark, ts: int) -> None:
+    """Records are in a segment now, too, and are read from there (storage 5). Nothing a reader is told changes."""
+    assert mark.last <= topic.head_seq
+    topic.segments.absorb(
+        segment=mark.segment, first=mark.first, last=mark.last, size=mark.size, sealed=mark.sealed, ts=ts
+    )
+    first = max(mark.first, topic.index.base_seq)
+    if first <= mark.last:
+        topic.index.place(first, mark.last, mark.size)
+        topic.regions.move(first, mark.last, topic.head_seq, SegmentId(topic.topic_id, mark.segment))
+    topic.segments.drop_below(topic.index.base_seq)
+
+
+def takes(topic: Topic, mark: CheckpointMark) -> bool:
+    """Whether a mark goes on where the last one ended, with records that are there: all of an intact log do."""
+    active = topic.segments.active
+    if active is not None and (active.first, active.last + 1) != (mark.segment, mark.first):
+        return False
+    if active is None and (mark.segment != mark.first or mark.first <= topic.segments.stored_seq):
+        return False
+    lost = topic.index.lost
+    return mark.last <= topic.head_seq and lost.count_below(mark.last + 1) == lost.count_below(mark.first)
 
 
 def ceiling(topic: Topic, ceiling_seq: int) -> None:

@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate, compress, groupby
+from operator import add
 from typing import Final
 
 from topics.codec.frame import Run
@@ -31,7 +32,7 @@ _DEAD: Final = End.DELETED | End.EXPIRED
 _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
 )
-_IS_LIVE: Final = bytes(i & LIVE for i in range(256))
+IS_LIVE: Final = bytes(i & LIVE for i in range(256))
 _KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(256)) for end in End}
 
 
@@ -104,7 +105,7 @@ class Index:
 
     def all_live(self, start: int, stop: int) -> bool:
         """True if every slot at positions [start, stop) is live."""
-        return self.flags[start:stop].translate(_IS_LIVE).count(1) == stop - start
+        return self.flags[start:stop].translate(IS_LIVE).count(1) == stop - start
 
     def position_of_ts(self, ts: int) -> int:
         """Position of the first slot whose `ts` is not below `ts`."""
@@ -181,13 +182,29 @@ class Index:
         if self._skip == len(self.flags):
             self.base_seq = last_seq + 1
 
+    def place(self, first: int, last: int, data_end: int) -> None:
+        """The frames of [first, last] lie one behind the other now, a delete byte behind each, up to `data_end`.
+
+        Counted from the end, for the first of them may be gone already.
+        """
+        assert last <= self.head_seq
+        start, stop = self.position(first), self.position(last + 1)
+        if start == stop:
+            return
+        lengths = self.lengths[start:stop]
+        begin = data_end - sum(lengths) - len(lengths)
+        assert begin >= 0
+        self.offsets[start:stop] = array(
+            "I", map(add, accumulate(lengths[:-1], initial=begin), range(len(lengths)))
+        )
+
     # Dying.
 
     def kill_range(self, start: int, stop: int, end: End) -> int:
         """Every live slot at positions [start, stop) dies. Returns how many did. Pops nothing."""
         assert self._skip <= start <= stop <= len(self.flags)
         flags = self.flags[start:stop]
-        live = flags.translate(_IS_LIVE)
+        live = flags.translate(IS_LIVE)
         count = live.count(1)
         if count == 0:
             return 0

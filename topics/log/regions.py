@@ -1,12 +1,12 @@
 """Where the bytes of a topic's records lie: runs of seqs, each in one source.
 
-A source is a WAL file (an opaque id the driver understands) or, for an ephemeral topic, a chunk of memory. The
-index keeps offsets; this says into what.
+A source is a WAL file or a segment (opaque ids that the driver understands) or, for an ephemeral topic, a chunk of
+memory. The index keeps offsets; this says into what. Records arrive in the WAL; a checkpoint moves a run of them.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 
@@ -18,7 +18,14 @@ class WalFileId(NamedTuple):
     first_frame: int
 
 
-Source = WalFileId | bytes
+class SegmentId(NamedTuple):
+    """One segment of a topic, named by the first seq it was begun with (storage 1)."""
+
+    topic_id: int
+    first_seq: int
+
+
+Source = WalFileId | SegmentId | bytes
 COMPACT_MIN: Final = 256
 
 
@@ -60,6 +67,28 @@ class Regions:
         if keep > COMPACT_MIN and keep * 2 > len(self._firsts):
             del self._firsts[:keep], self._sources[:keep]
             self._skip = 0
+
+    def move(self, first: int, last: int, head: int, source: Source) -> None:
+        """Seqs [first, last] lie in `source` from now on; what held `last` goes on behind it, up to `head`."""
+        assert first <= last <= head
+        start = max(bisect_left(self._firsts, first, self._skip), self._skip)
+        stop = bisect_right(self._firsts, last, self._skip)
+        firsts, sources = [first], [source]
+        if start > self._skip and self._sources[start - 1] == source:
+            firsts, sources = [], []
+        if last < head and (stop == len(self._firsts) or self._firsts[stop] > last + 1):
+            assert stop > self._skip
+            firsts.append(last + 1)
+            sources.append(self._sources[stop - 1])
+        self._firsts[start:stop] = firsts
+        self._sources[start:stop] = sources
+
+    def spans(self, stop: int) -> list[tuple[int, int, Source]]:
+        """(first seq, seq behind the last, source), ascending; the last one ends at `stop`."""
+        firsts = self._firsts[self._skip :]
+        return (
+            list(zip(firsts, [*firsts[1:], stop], self._sources[self._skip :], strict=True)) if firsts else []
+        )
 
     def clear(self) -> None:
         self._firsts.clear()

@@ -16,6 +16,7 @@ from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
 from topics.log.regions import Regions
+from topics.log.segments import Segments
 
 _STALE_DEADLINES_MIN: Final = 4096
 
@@ -25,8 +26,8 @@ class Topic:
 
     __slots__ = (
         "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "last_write_ts",
-        "name", "regions", "results", "retired_ms", "topic_id",
-        "watermark_ms",
+        "name", "regions", "results", "retired_ms", "segments",
+        "topic_id", "watermark_ms",
     )  # fmt: skip
 
     def __init__(self, topic_id: int, name: str, epoch: int, config: TopicConfig) -> None:
@@ -39,6 +40,7 @@ class Topic:
         self.index = Index()
         self.floors = Floors()
         self.regions = Regions()
+        self.segments = Segments()
         self.results = Results()
         self.dedup_ids = DedupIds()
         self.deadlines = Deadlines()
@@ -73,3 +75,4 @@ class Topic:
     def trim(self) -> None:
         """After the front moved: forget where gone records were."""
         self.regions.drop_below(self.index.base_seq)
+        self.segments.drop_below(self.index.base_seq)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from topics.codec.frame import FrameView, Run
 from topics.engine.apply import Catalog
 from topics.engine.batch import WalBatch, WalPosition
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.commands import Append, Checkpointed, DeleteRecords, DeleteTopic, PutTopic, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
 from topics.engine.tickets import Ticket
@@ -86,7 +86,7 @@ class Ledger:
         place = self._places.pop(id(ticket), DURABLE)
         if isinstance(command, Sync) or (isinstance(reply, TopicPut | TopicDeleted) and place != DURABLE):
             self._check_durable(place, ticket)
-        if isinstance(command, Sync | DeleteTopic | PutTopic):
+        if isinstance(command, Sync | DeleteTopic | PutTopic | Checkpointed):
             return
         lane = engine.state.lanes_by_name.get(command.topic)
         if lane is None or lane.topic is None:

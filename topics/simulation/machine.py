@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
-from topics.engine.judge import judge, look
-from topics.engine.recover import Recovered, recover
-from topics.host.layout import find_shards, find_wal_files
+from topics.engine.recover import Recovered
+from topics.host.layout import Format, path_of, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
-from topics.host.opening import Opened, StoreOptions, open_store
-from topics.host.walfile import wal_path
+from topics.host.opening import Opened, StoreOptions, open_store, read_state
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
-from topics.log.regions import WalFileId
 from topics.testing.simdisk import SimDisk
 
 _PID = 1
@@ -64,13 +61,8 @@ def peek(disk: SimDisk) -> Recovered:
     """What recovery would read on the disk as it is now; on a copy, so that nothing is changed or counted."""
     twin = SimDisk()
     twin.restore(disk.snapshot())
-    same = not restarted(disk)
-    verdicts = {}
-    for generation, shard in find_shards(twin):
-        files = find_wal_files(twin, generation, shard)
-        looks = [look(file, twin.content(wal_path(file))) for file in files]
-        verdicts[generation, shard] = judge(looks, same_boot=same)
-    return recover(verdicts)
+    form = read_format(twin, "simulated") or Format(1, 0)
+    return read_state(twin, form, same_boot=not restarted(disk)).recovered
 
 
 def read_page(engine: Engine, disk: Disk, query: DiffQuery) -> tuple[DiffPlan, list[FrameView]]:
@@ -79,10 +71,10 @@ def read_page(engine: Engine, disk: Disk, query: DiffQuery) -> tuple[DiffPlan, l
     buffers = []
     for extent in plan.extents:
         source = extent.source
-        if isinstance(source, WalFileId):
-            buffers.append(disk.read(wal_path(source), extent.offset, extent.size))
-        else:
+        if isinstance(source, bytes):
             buffers.append(source[extent.offset : extent.offset + extent.size])
+        else:
+            buffers.append(disk.read(path_of(source), extent.offset, extent.size))
     return plan, assemble(plan, buffers)
 
 

@@ -138,15 +138,27 @@ def _difference(
     return ""
 
 
+_LOGGED = (
+    "id",
+    "name",
+    "epoch",
+    "config",
+    "ceiling",
+)  # what the log says of an ephemeral topic; a snapshot knows more
+
+
 def difference(want: Facts, topic: Facts) -> str:
     """The fields in which two topics differ, in words; empty if none."""
-    fields = [name for name in want if want[name] != topic[name]]
+    ephemeral = want["config"]["durability"] == "ephemeral"
+    fields = [name for name in (_LOGGED if ephemeral else want) if want[name] != topic[name]]
     return "; ".join(
         f"topic {want['name']!r} {name}: {want[name]!r:.120} != {topic[name]!r:.120}" for name in fields
     )
 
 
-_LOSS_FIELDS = frozenset(("head_seq", "base_seq", "lost", "evict_floor", "lost_ts", "reasons", "past"))
+_LOSS_FIELDS = frozenset(
+    ("head_seq", "base_seq", "lost", "evict_floor", "lost_ts", "reasons", "past", "segments", "stored_seq")
+)
 
 
 def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str:

@@ -19,7 +19,7 @@ import trio
 
 from topics.engine.commands import Append
 from topics.engine.tickets import Ticket
-from topics.host.walfile import wal_path
+from topics.host.layout import path_of
 from topics.kernel.errors import Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
@@ -273,7 +273,7 @@ class ServedWorld(World):
 
     def _look_at(self, extent: Extent) -> bytes:
         source = extent.source
-        data = source if isinstance(source, bytes) else self.disk.content(wal_path(source))
+        data = source if isinstance(source, bytes) else self.disk.content(path_of(source))
         return data[extent.offset : extent.offset + extent.size]
 
     # Ends.

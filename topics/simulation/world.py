@@ -20,11 +20,12 @@ import xxhash
 from topics.engine.commands import Append, Command, DeleteRecords, Sync
 from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
-from topics.host.opening import Opened, StoreOptions
+from topics.host.opening import Opened
 from topics.kernel.errors import Fatal, Rejected
-from topics.kernel.limits import Limits
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
+from topics.simulation.checkpoint import Walk, begin_walk
+from topics.simulation.drawn import draw_options
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import open_simulated, read_page
 from topics.simulation.oracle import Violation, check_losses, facts
@@ -36,7 +37,6 @@ from topics.testing.faults import Call, FaultKind, Landed, SimCrash
 from topics.testing.simdisk import CAPACITY, SimDisk
 from topics.testing.survival import Shape
 
-_SIZES = ((4096, 16_384, 512), (8192, 65_536, 1024), (16_384, 32_768, 2048))
 _FAULTS = (
     ("sync_data", FaultKind.EIO), ("sync_data", FaultKind.DROPS_PAGES), ("write", FaultKind.EIO),
     ("write", FaultKind.SHORT), ("write", FaultKind.ENOSPC), ("create", FaultKind.ENOSPC),
@@ -45,7 +45,6 @@ _FAULTS = (
 _TRACE_KEPT = 400
 _OPENS_MAX = 40
 _CLIENTS_IN_FLIGHT = 12
-_MIN_FREE = 4096
 
 
 @attrs.frozen(kw_only=True)
@@ -74,19 +73,12 @@ class World:
         self.lines: deque[str] = deque(maxlen=_TRACE_KEPT)
         self._trace = xxhash.xxh3_128()
         self._rounds, self._steps = rounds, steps
-        first, largest, reserve = self.random.choice(_SIZES)
-        limits = Limits(wal_file_first=first, wal_file_max=largest, wal_reserve=reserve)
-        self._options = StoreOptions(
-            shards=self.random.choice((None, 1, 2, 3)),
-            min_free_bytes=_MIN_FREE,
-            limits=limits,
-            checking=True,
-            sync_interval_ms=self.random.choice((20, 1000)),
-        )
+        self._options = draw_options(self.random)
         self.workload = Workload(self.random)
         self.opened: Opened | None = None
         self.pens: list[Pen] = []
         self.asked: dict[int, tuple[Ticket, int, list[int]]] = {}
+        self.walk: Walk | None = None
 
     def run(self) -> Report:
         """All rounds. Raises Violation (or the assertion that broke), with the end of the trace in a note."""
@@ -189,7 +181,7 @@ class World:
             self.disk.process_death()
         self.ledger.crashed(at_least, power=power)
         self.counts["power losses" if power else "process deaths"] += 1
-        self.opened, self.pens = None, []
+        self.opened, self.pens, self.walk = None, [], None
         self.asked.clear()
 
     def _shut_down(self) -> None:
@@ -216,8 +208,20 @@ class World:
 
     def _step(self) -> None:
         kind = self.random.choices(
-            ("propose", "write", "read", "time", "tick", "mark", "reserve", "fault", "space", "quiet"),
-            (30, 50, 12, 10, 4, 3, 6, 0.5, 0.6, 4),
+            (
+                "propose",
+                "write",
+                "read",
+                "time",
+                "tick",
+                "mark",
+                "reserve",
+                "fault",
+                "space",
+                "quiet",
+                "checkpoint",
+            ),
+            (30, 50, 12, 10, 4, 3, 6, 0.5, 0.6, 4, 12),
         )[0]
         match kind:
             case "propose":
@@ -238,11 +242,25 @@ class World:
                 self._inject()
             case "space":
                 self.disk.free = self.random.choice((0, CAPACITY, CAPACITY))
+            case "checkpoint":
+                self._checkpoint()
             case "quiet":
                 if all(pen.stage is Stage.IDLE and pen.writer.failed is None for pen in self.pens):
                     if all(shard.quiet for shard in self.engine.state.shards):
                         self.ledger.quiet(self.engine)
                         self.counts["folds from empty"] += 1
+
+    def _checkpoint(self) -> None:
+        """A step of a round, or the first of one. What fails in it is tried again in another round."""
+        if self.walk is None or self.walk.done:
+            self.walk = begin_walk(self.opened, self._ask)
+            self.counts["checkpoints begun"] += 1
+        try:
+            self._note(f"checkpoint {self.walk.advance()}")
+        except (OSError, Rejected, Fatal) as error:
+            self._note(f"checkpoint failed: {error}")
+        self.counts["checkpoints ended"] += self.walk.done
+        self._after_call()
 
     def _propose(self) -> None:
         if len(self.asked) >= _CLIENTS_IN_FLIGHT:
@@ -250,19 +268,20 @@ class World:
         heads = {name: self.engine.topic_state(name).head_seq for name in self.engine.names()}
         self._ask(self.workload.command(heads), sync=self.random.random() < 0.15)
 
-    def _ask(self, command: Command, *, sync: bool = False) -> None:
+    def _ask(self, command: Command, *, sync: bool = False) -> Ticket | None:
         self._note(f"propose {type(command).__name__} {getattr(command, 'topic', '')} sync={sync}")
         acked: list[int] = []
         if isinstance(command, DeleteRecords):
             acked = self.ledger.asking(self.engine, command)
         asked_ms = self.engine.state.time.high_ms
+        ticket: Ticket | None = None
         try:
             ticket = self.engine.propose(command, sync=sync)
+            self.asked[id(ticket)] = (ticket, asked_ms, acked)
         except Rejected as refused:
             self._refused(command, refused)
-        else:
-            self.asked[id(ticket)] = (ticket, asked_ms, acked)
         self._after_call()
+        return ticket
 
     def _refused(self, command: Command, refused: Rejected) -> None:
         """Nothing of a refused write may ever be read."""

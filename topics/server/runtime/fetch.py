@@ -12,8 +12,9 @@ from topics.codec.frame import FrameView
 from topics.codec.wire import records_json
 from topics.engine.engine import Engine
 from topics.host.compress import decompress_fitting
-from topics.host.walfile import wal_path
+from topics.host.layout import path_of
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import REPLANS_MAX
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
 from topics.server.runtime.thread import Threads
@@ -84,6 +85,7 @@ class Fetcher:
 
     async def _page(self, engine: Engine, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
         """Decompressed it may be over its budget; then it is made shorter."""
+        replans = 0
         while True:
             plan = engine.plan_diff(query)
             room.reserve(sum(extent.size for extent in plan.extents))
@@ -95,6 +97,13 @@ class Fetcher:
                 views = assemble(plan, buffers)
             except Corrupt as damage:
                 raise damaged(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
+            except (
+                FileNotFoundError
+            ) as gone:  # a checkpoint has moved what was planned; the next plan knows where
+                replans += 1
+                if replans > REPLANS_MAX:
+                    raise damaged(plan, None, str(gone)) from gone
+                continue
             except OSError as error:
                 raise damaged(plan, None, str(error)) from error
             if form.include_data:  # what is compressed becomes larger, up to the budget
@@ -114,7 +123,7 @@ class Fetcher:
         source = extent.source
         if isinstance(source, bytes):
             return source[extent.offset : extent.offset + extent.size]
-        path = wal_path(source)
+        path = path_of(source)
         found = self._read_nowait(path, extent.offset, extent.size)
         if found is None:
             found = await self._threads.run(partial(self._disk.read, path, extent.offset, extent.size))
@@ -123,7 +132,7 @@ class Fetcher:
 
 def damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
     """What the reader is told: topic, seqs, files and reason."""
-    files = sorted({wal_path(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
+    files = sorted({path_of(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
     what = f"seqs {plan.seqs[0]}-{plan.seqs[-1]}" if seq is None else f"seq {seq}"
     return Corrupt(
         f"topic {plan.topic!r} {what}: cannot be read from {', '.join(files)} ({why})",

@@ -144,6 +144,8 @@ class Snapshot:
     waiting_readers: int = 0
     tombstones: Mapping[str, int] = attrs.field(factory=dict)
     shards: Sequence[ShardFigures] = ()
+    checkpoints: int = 0
+    checkpoints_failed: bool = False
     topics: Sequence[TopicRow] = ()
     topic_count: int = 0
     record_count: int = 0
@@ -202,6 +204,8 @@ class Metrics:
             waiting_readers=runtime.hub.readers,
             tombstones=dict(runtime.tombstones),
             shards=_shard_figures(runtime),
+            checkpoints=0 if runtime.compactor is None else runtime.compactor.rounds,
+            checkpoints_failed=runtime.compactor is not None and runtime.compactor.failed is not None,
         )
         return await self._take_topics(shown, runtime.engine.topic_figures())
 
@@ -237,6 +241,12 @@ class Metrics:
         )
         yield from _traffic_families(taken)
         yield from _wal_families(taken.shards)
+        yield CounterMetricFamily(
+            "topics_checkpoints", "Checkpoints since the start", value=taken.checkpoints
+        )
+        yield _gauge(
+            "topics_checkpoints_failed", "1 if none is taken before a restart", taken.checkpoints_failed
+        )
         yield _counters(
             "topics_tombstones",
             "Reads that were answered with a tombstone, by its reason",

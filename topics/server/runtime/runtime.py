@@ -24,6 +24,7 @@ from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery
+from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
 from topics.server.runtime.hub import Hub
 from topics.server.runtime.log import log
@@ -54,6 +55,9 @@ class Runtime:
             ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody, self._threads)
             for writer in opened.writers
         ]
+        self.compactor: Compactor | None = None
+        if opened.checkpointer is not None:
+            self.compactor = Compactor(opened.checkpointer, self._threads, self.submit, self._ring_all)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(disk, self._threads)
@@ -70,6 +74,8 @@ class Runtime:
                     for shard in self.shards:
                         keepers.start_soon(shard.keep_reserve)
                     keepers.start_soon(self._alarms)
+                    if self.compactor is not None:
+                        keepers.start_soon(self.compactor.run)
                     try:
                         yield
                     finally:
@@ -182,6 +188,12 @@ class Runtime:
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()
+        if self.compactor is not None and self.compactor.ended is not None:
+            self.compactor.ended.set()
+
+    def _ring_all(self) -> None:
+        for shard in self.shards:
+            shard.ring()
 
     async def _alarms(self) -> None:
         """What time alone brings: ticks, and batches of nothing but a timed sync."""

@@ -1,0 +1,164 @@
+"""Checkpoints of an embedded store: beside its callers, across kills, and out of the way of readers."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import topics
+from topics.embed.store import Store
+from topics.engine.checkpoint import SegmentRules
+from topics.host.opening import StoreOptions
+from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.limits import Limits
+from topics.simulation.machine import open_simulated
+from topics.testing.clock import ManualClock
+from topics.testing.entropy import SeededEntropy
+from topics.testing.faults import FaultKind
+from topics.testing.simdisk import SimDisk
+
+SMALL = StoreOptions(
+    limits=Limits(wal_file_first=8192, wal_file_max=65_536, wal_reserve=1024),
+    segments=SegmentRules(records_max=50, bytes_max=20_000),
+    min_free_bytes=4096,
+)
+
+
+def simulated(disk=None, port=None, options=SMALL):
+    disk = disk or SimDisk(1)
+    opened = open_simulated(disk, ManualClock(), SeededEntropy(1), options, port=port)
+    return Store(opened, port or disk, housekeeping=False), disk
+
+
+def test_a_store_is_the_same_after_a_checkpoint_and_a_reopening(tmp_path):
+    with topics.open(tmp_path, options=SMALL) as store:
+        topic = store.create("t", durability="fsync")
+        for i in range(10):
+            topic.put_many([{"data": {"n": i * 50 + j}} for j in range(50)])
+        store.checkpoint()
+        store.checkpoint()
+        assert [record.data["n"] for record in topic.read(limit=1000).records] == list(range(500))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["FORMAT", "LOCK", "meta", "topics", "wal"]
+    with topics.open(tmp_path, options=SMALL) as store:
+        assert [record.data["n"] for record in store.topic("t").read(limit=1000).records] == list(range(500))
+        assert store.topic("t").put({"n": 500}).first_seq == 501
+
+
+def test_writers_and_readers_go_on_beside_checkpoints(tmp_path):
+    """Four threads write, one reads, one takes checkpoints; nothing is lost, doubled or out of order."""
+    wrong = []
+
+    def write(name):
+        for i in range(40):
+            store.topic(name).put_many([{"data": {"n": i * 10 + j}} for j in range(10)])
+
+    def read():
+        seqs = dict.fromkeys(names, 0)
+        while any(seq < 400 for seq in seqs.values()):
+            for name in names:
+                page = store.topic(name).read(from_seq=seqs[name])
+                found = [record.data["n"] for record in page.records]
+                if found != list(range(seqs[name], seqs[name] + len(found))) or page.tombstone is not None:
+                    wrong.append((name, seqs[name], found))
+                    return
+                seqs[name] = page.next_from_seq
+
+    def guarded(work, *args):
+        try:
+            work(*args)
+        except Exception as error:  # noqa: BLE001 -- told by the assertion below
+            wrong.append(repr(error))
+
+    names = ["a", "b", "c", "d"]
+    with topics.open(tmp_path, options=SMALL) as store:
+        for name in names:
+            store.create(name, durability="fsync" if name < "c" else "disk")
+        threads = [threading.Thread(target=guarded, args=(write, name)) for name in names]
+        threads.append(threading.Thread(target=guarded, args=(read,)))
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads[:4]):
+            store.checkpoint()
+        for thread in threads:
+            thread.join()
+        store.checkpoint()
+
+    assert not wrong
+    with topics.open(tmp_path, options=SMALL) as store:
+        assert [store.topic(name).state().count for name in names] == [400] * 4
+
+
+class Sly:
+    """A disk under which a checkpoint happens just before a read."""
+
+    def __init__(self, disk):
+        self._disk = disk
+        self.before_read = None
+
+    def __getattr__(self, name):
+        return getattr(self._disk, name)
+
+    def read(self, path, offset, size):
+        act, self.before_read = self.before_read, None
+        if act is not None:
+            act()
+        return self._disk.read(path, offset, size)
+
+
+@pytest.mark.rule("T5.15")
+def test_a_read_whose_log_a_checkpoint_removes_is_planned_again():
+    disk = SimDisk(1)
+    sly = Sly(disk)
+    store, _ = simulated(disk, sly)
+    topic = store.create("t", durability="fsync")
+    topic.put_many([{"data": {"n": i}} for i in range(40)])
+
+    def checkpoints():
+        for _ in range(3):
+            topic.put_many([{"data": "y" * 500}] * 40)
+            store.checkpoint()
+
+    sly.before_read = checkpoints
+    page = topic.read(limit=40)
+
+    assert [record.data["n"] for record in page.records] == list(range(40))
+    assert disk.size("wal/gen-0/shard-00/wal-00000000000000000001.log") is None
+
+
+def test_a_full_disk_refuses_a_checkpoint_and_a_later_one_succeeds():
+    store, disk = simulated()
+    topic = store.create("t", durability="fsync")
+    topic.put_many([{"data": {"n": i}} for i in range(40)])
+    disk.inject("create", FaultKind.ENOSPC)
+    with pytest.raises(Rejected, match="no space for a checkpoint") as refused:
+        store.checkpoint()
+
+    assert refused.value.code is Code.DISK_LOW
+    disk.heal()
+    store.checkpoint()
+    assert topic.read(limit=40).records[-1].data == {"n": 39}
+
+
+def test_a_failing_disk_ends_checkpoints_and_nothing_else():
+    store, disk = simulated()
+    topic = store.create("t", durability="fsync")
+    topic.put({"n": 0})
+    disk.inject("truncate", FaultKind.EIO)
+    disk.inject("create", FaultKind.EIO)
+    with pytest.raises(Fatal, match="a checkpoint failed"):
+        store.checkpoint()
+    disk.heal()
+
+    topic.put({"n": 1})
+    assert [record.data["n"] for record in topic.read().records] == [0, 1]
+    with pytest.raises(Fatal, match="checkpoints have ended"):
+        store.checkpoint()
+
+
+def test_a_checkpoint_of_a_closed_store_is_refused():
+    store, _ = simulated()
+    store.close()
+
+    with pytest.raises(Rejected, match="closed"):
+        store.checkpoint()

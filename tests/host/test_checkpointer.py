@@ -1,0 +1,338 @@
+"""A checkpoint moves bytes and forgets logs, and nobody who reads can tell."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.crash.scene import SMALL, Scene
+from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
+from topics.engine.checkpoint import SegmentRules
+from topics.engine.commands import DeleteTopic
+from topics.engine.verify import canonical
+from topics.host.layout import segment_path
+from topics.host.snapshots import find_snapshots, snapshot_path
+from topics.log.regions import SegmentId
+from topics.testing.faults import Landed, SimCrash
+from topics.testing.survival import Shape
+
+TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
+
+
+def scene_with(seed=0, **options):
+    scene = Scene(seed, limits=SMALL, segments=TINY, **options)
+    scene.open()
+    return scene
+
+
+def state_of(scene):
+    return canonical(scene.engine.state.catalog)
+
+
+def reopened(scene):
+    scene.process_death()
+    scene.open()
+    return scene
+
+
+def sources(scene, topic):
+    found = scene.engine.state.catalog.find(topic)
+    return [source for _, _, source in found.regions.spans(found.head_seq + 1)]
+
+
+def segments(scene, topic):
+    return list(scene.engine.state.catalog.find(topic).segments)
+
+
+def labelled(scene, count=20):
+    """Records of every kind: plain, with names, with a time of their own, deleted, expired."""
+    scene.put(
+        "t", *[b'"%d"' % i for i in range(count)], tag=[b"a", b"b", b"", b"c"] * (count // 4),
+        node=[b"n", b""] * (count // 2), meta=[b'{"k":"v"}', b""] * (count // 2),
+        ttl_ms=[None, None, 5, None] * (count // 4),
+    )  # fmt: skip
+    scene.delete("t", match="b")
+    scene.clock.advance(50)
+    scene.put("t", b"1", b"2")
+    scene.sync()
+
+
+@pytest.mark.rule("T5.1", "T5.3")
+@pytest.mark.invariant("I-19")
+def test_records_are_read_from_segments_after_a_checkpoint():
+    scene = scene_with()
+    scene.put("t", *[b"%d" % i for i in range(20)])
+    before = scene.read("t")
+    scene.sync()
+    scene.checkpoint()
+
+    assert all(isinstance(source, SegmentId) for source in sources(scene, "t"))
+    assert scene.read("t") == before
+    assert [segment.count for segment in segments(scene, "t")] == [8, 8, 4]
+    assert [segment.sealed for segment in segments(scene, "t")] == [True, True, False]
+
+
+@pytest.mark.invariant("I-20")
+def test_a_start_from_a_snapshot_gives_the_state_that_was():
+    scene = scene_with()
+    labelled(scene)
+    scene.checkpoint()
+    scene.put("t", b"20", b"21", tag=[b"a", b"z"])
+    state, read = state_of(scene), scene.read("t")
+    reopened(scene)
+
+    assert state_of(scene) == state
+    assert scene.read("t") == read
+
+
+@pytest.mark.parametrize("part", ["idx", "col"])
+def test_what_an_index_file_has_lost_is_made_again_from_the_data(part):
+    scene = scene_with()
+    labelled(scene)
+    scene.checkpoint()
+    state, read = state_of(scene), scene.read("t")
+    topic_id = scene.engine.state.catalog.find("t").topic_id
+    for segment in segments(scene, "t"):
+        path = segment_path(topic_id, segment.first, part)
+        if scene.disk.size(path):
+            scene.disk.truncate(path, scene.disk.size(path) // 2)
+    reopened(scene)
+
+    assert not scene.opened.read_only
+    assert state_of(scene) == state
+    assert scene.read("t") == read
+
+
+def test_a_flipped_entry_of_the_segment_that_grows_is_mended_before_more_is_appended():
+    scene = scene_with()
+    scene.put("t", b"1", b"2", b"3")
+    scene.sync()
+    scene.checkpoint()
+    (active,) = segments(scene, "t")
+    scene.flip(segment_path(1, active.first, "idx"), ENTRY_SIZE + 1)
+    reopened(scene)
+    scene.put("t", b"4")
+    scene.sync()
+    scene.checkpoint()
+    reopened(scene)
+
+    assert scene.read("t") == {1: b"1", 2: b"2", 3: b"3", 4: b"4"}
+
+
+def test_what_a_crash_left_behind_the_marked_bytes_is_overwritten_and_cut():
+    scene = scene_with()
+    scene.put("t", b"1", b"2")
+    scene.sync()
+    scene.checkpoint()
+    scene.put("t", *[b'"%d"' % i for i in range(5)])
+    scene.sync()
+    scene.disk.crash_at(2, Landed.ALL)  # data and idx of the next piece are written, nothing is marked
+    with pytest.raises(SimCrash):
+        scene.checkpoint()
+    reopened(scene)
+    scene.delete("t", before_seq=6)
+    scene.checkpoint()
+    (active,) = segments(scene, "t")
+    size = scene.disk.size(segment_path(1, 1, "idx"))
+
+    assert size == 2 * ENTRY_SIZE + TRAILER_SIZE
+    assert active.first == 6
+    assert scene.read("t") == {6: b'"3"', 7: b'"4"'}
+
+
+@pytest.mark.rule("T4.1")
+def test_a_damaged_snapshot_falls_back_on_the_one_before_it_and_loses_nothing():
+    scene = scene_with()
+    for number in range(5):
+        scene.put("t", *[b'"%d-%d"' % (number, i) for i in range(6)], *[b'"' + b"x" * 400 + b'"'] * 16)
+        scene.create("u", durability="fsync", cap_records=4)
+        scene.put("u", *[b"%d" % i for i in range(9)])
+        scene.sync()
+        scene.checkpoint()
+    scene.put("t", b'"last"')
+    state, read = state_of(scene), scene.read("t")
+    newest = find_snapshots(scene.disk)[-1]
+    scene.flip(snapshot_path(newest), 100)
+    reopened(scene)
+
+    assert not scene.opened.read_only
+    assert state_of(scene) == state
+    assert scene.read("t") == read
+    scene.checkpoint()
+    assert find_snapshots(scene.disk) == [newest - 1, newest + 1]
+    assert state_of(reopened(scene)) != b""
+
+
+def test_without_any_snapshot_the_rest_of_the_log_is_told_as_damaged():
+    scene = scene_with()
+    for _ in range(4):
+        scene.put("t", *[b'"' + b"x" * 400 + b'"'] * 12)
+        scene.sync()
+        scene.checkpoint()
+    for number in find_snapshots(scene.disk):
+        scene.flip(snapshot_path(number), 60)
+    reopened(scene)
+
+    assert scene.opened.read_only
+    assert any("missing before this one" in str(damage) for damage in scene.opened.damages)
+
+
+def test_a_log_shorter_than_its_snapshot_says_is_damage():
+    scene = scene_with()
+    scene.put("t", b"1", b"2")
+    scene.sync()
+    scene.checkpoint()
+    scene.process_death()
+    scene.disk.truncate(scene.files()[-1], 100)
+    scene.open()
+
+    assert scene.opened.read_only
+
+
+def test_a_segment_that_is_not_there_is_damage_with_topic_and_seqs():
+    scene = scene_with()
+    scene.put("t", *[b"%d" % i for i in range(10)])
+    scene.sync()
+    scene.checkpoint()
+    scene.process_death()
+    for part in ("data", "idx"):
+        scene.disk.unlink(segment_path(1, 1, part))
+    scene.open()
+
+    assert scene.opened.read_only
+    (damage,) = scene.opened.damages
+    assert (damage.topic, damage.first_seq, damage.last_seq) == ("t", 1, 8)
+    assert scene.engine.topic_state("t").head_seq == 10
+
+
+@pytest.mark.rule("T5.12", "T5.16")
+def test_logs_and_segments_go_when_neither_kept_snapshot_needs_them():
+    scene = scene_with()
+    scene.create("t", durability="fsync", cap_records=10)
+    scene.put("gone", b"1")
+    for _ in range(6):
+        scene.put("t", *[b'"' + b"x" * 400 + b'"'] * 12)
+        scene.sync()
+        scene.checkpoint()
+    scene.run(DeleteTopic(topic="gone"))
+    for _ in range(3):
+        scene.checkpoint()
+    names = scene.disk.names("topics/0000000000000001")
+    held = {segment.first for segment in segments(scene, "t")}
+
+    assert len(scene.files()) <= 2
+    assert {int(name[4:24]) for name in names} == held
+    assert scene.disk.names("topics/0000000000000002") == []
+    assert len(find_snapshots(scene.disk)) == 2
+    assert len(scene.read("t")) == 10
+
+
+def test_a_segment_is_sealed_by_its_age():
+    scene = scene_with()
+    scene.put("t", b"1")
+    scene.sync()
+    scene.checkpoint()
+    scene.clock.advance(61_000)
+    scene.checkpoint()
+
+    assert [(segment.count, segment.sealed) for segment in segments(scene, "t")] == [(1, True)]
+
+
+def test_an_ephemeral_topic_leaves_its_head_and_no_record():
+    scene = scene_with()
+    scene.create("e", durability="ephemeral")
+    scene.put("e", b"1", b"2")
+    scene.checkpoint()
+    reopened(scene)
+
+    assert scene.read("e") == {}
+    assert scene.state("e").head_seq >= 2
+    assert scene.put("e", b"3").first_seq > 2
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from("abc"), st.integers(1, 12)),
+        st.tuples(st.just("tagged"), st.sampled_from("abc"), st.integers(1, 6)),
+        st.tuples(st.just("delete"), st.sampled_from("abc"), st.integers(1, 30)),
+        st.tuples(st.just("match"), st.sampled_from("abc"), st.just(0)),
+        st.tuples(st.just("time"), st.just(""), st.integers(1, 90_000)),
+        st.tuples(st.just("checkpoint"), st.just(""), st.just(0)),
+        st.tuples(st.just("die"), st.just(""), st.just(0)),
+        st.tuples(st.just("drop"), st.sampled_from("abc"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.invariant("I-09", "I-10")
+@pytest.mark.rule("T5.14")
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.sampled_from(["fsync", "disk"]), st.integers(0, 12))
+def test_whatever_is_done_a_start_from_a_snapshot_is_one_from_the_whole_log(steps, durability, cap):
+    """Two stores get the same commands; one takes checkpoints."""
+    ours, plain = scene_with(), scene_with()
+    for name in "abc":
+        for scene in (ours, plain):
+            scene.create(name, durability=durability, cap_records=cap)
+    for kind, name, number in steps:
+        for scene in (ours, plain):
+            take(scene, kind, name, number, checkpoints=scene is ours)
+    ours.sync()
+    ours.checkpoint()
+    for scene in (ours, plain):
+        scene.sync()
+        reopened(scene)
+
+    for name in "abc":
+        assert ours.read(name) == plain.read(name) if name in plain.engine.names() else True
+        if name in plain.engine.names():
+            assert ours.state(name).evict_floor == plain.state(name).evict_floor
+            assert ours.state(name).count == plain.state(name).count
+
+
+def take(scene, kind, name, number, *, checkpoints):
+    if kind in ("delete", "match") and name not in scene.engine.names():
+        return
+    match kind:
+        case "put":
+            scene.put(name, *[b'"%d"' % i for i in range(number)])
+        case "tagged":
+            scene.put(name, *[b"%d" % i for i in range(number)], tag=[b"x"] * number, ttl_ms=[500] * number)
+        case "delete":
+            scene.delete(name, before_seq=number)
+        case "match":
+            scene.delete(name, match="x")
+        case "time":
+            scene.clock.advance(number)
+        case "checkpoint" if checkpoints:
+            scene.sync()
+            scene.checkpoint()
+        case "die":
+            reopened(scene)
+        case "drop":
+            scene.run(DeleteTopic(topic=name))
+
+
+@pytest.mark.rule("T5.16")
+def test_seqs_lost_behind_the_last_record_keep_no_log():
+    scene = scene_with()
+    scene.create("t", durability="disk")
+    scene.put("t", b"1")
+    scene.sync()
+    scene.put("t", b"2")
+    scene.power_loss(Shape.NOTHING).open()
+    for _ in range(4):
+        for _ in range(10):
+            scene.put("u", b'"%s"' % (b"x" * 1500))
+        scene.sync()
+        scene.checkpoint()
+
+    assert scene.lost("t") == [(2, 64, "crash")]
+    assert not scene.files()[0].endswith("wal-00000000000000000001.log")
+    assert len(scene.files()) <= 4
+    state = state_of(scene)
+    reopened(scene)
+    assert state_of(scene) == state
+    assert scene.read("t") == {1: b"1"}

@@ -1,0 +1,202 @@
+"""What goes from the WAL into segments, and when the state may be kept (storage 5). Pure: plans and their ends.
+
+A checkpoint is a round: `plan` says which records to append to which segment; the driver copies and syncs them and
+proposes each mark; when nothing is left, `cut` gives the state as a value with which, and the WAL behind it, recovery
+begins. Records are absorbed when they are durable, so a segment never holds what a power cut takes from the WAL.
+
+A topic gives one piece a plan, so that what comes next is decided when the mark of the last one is folded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+import attrs
+
+from topics.codec.control import CheckpointMark
+from topics.engine.batch import step
+from topics.engine.commands import Checkpointed
+from topics.engine.image import StateImage
+from topics.engine.lane import Lane
+from topics.engine.replies import Absorbed
+from topics.engine.state import EngineState, frame_control
+from topics.engine.tickets import Ticket
+from topics.kernel.config import Durability
+from topics.kernel.limits import MIB
+from topics.log import diff, fold
+from topics.log.image import take_image
+from topics.log.segments import Segment
+from topics.log.slots import Slots, slots_between
+from topics.log.topic import Topic
+
+PLAN_BYTES_MAX: Final = 8 * MIB
+PIECE_BYTES_MAX: Final = 8 * MIB  # and one record more
+PIECE_RECORDS_MAX: Final = 10_000
+DELETE_BYTE: Final = 1
+
+
+@attrs.frozen(kw_only=True)
+class SegmentRules:
+    """When a segment is full (seed 6.1). `age_ms`: since it was begun; 0 for never."""
+
+    records_max: int = 10_000
+    bytes_max: int = 64 * MIB
+    age_ms: int = 3_600_000
+
+
+@attrs.frozen(kw_only=True)
+class Piece:
+    """Records to append to one segment, or only its sealing.
+
+    `slots`: None if nothing is appended. `extents`: where the frames are now, in the order of the slots. `before`:
+    entries that the segment has. `at`: bytes of data that it has.
+    """
+
+    topic: str
+    topic_id: int
+    before: int
+    at: int
+    mark: CheckpointMark
+    slots: Slots | None
+    extents: Sequence[diff.Extent]
+
+    @property
+    def size(self) -> int:
+        """Bytes of data it appends."""
+        return self.mark.size - self.at
+
+
+class Checkpoints:
+    """The engine's side of checkpoints."""
+
+    def __init__(self, state: EngineState, rules: SegmentRules) -> None:
+        self._state = state
+        self._rules = rules
+
+    def goals(self) -> dict[int, int]:
+        """The last durable seq of each topic id now: a round ends there, however much is written meanwhile."""
+        return {
+            lane.topic_id: lane.durable_seq for lane in self._state.lanes.values() if lane.topic is not None
+        }
+
+    def plan(self, goals: Mapping[int, int], bytes_max: int = PLAN_BYTES_MAX) -> list[Piece]:
+        """What to copy next, at most one piece a topic; empty when everything up to the goals is in segments."""
+        now_ms = self._state.time.read()
+        pieces: list[Piece] = []
+        size = 0
+        for lane in self._state.lanes.values():
+            piece = self._piece(lane, min(lane.durable_seq, goals.get(lane.topic_id, 0)), now_ms)
+            if piece is not None:
+                pieces.append(piece)
+                size += piece.size
+                if size >= bytes_max:
+                    break
+        return pieces
+
+    def want_cut(self, *, wanted: bool) -> None:
+        """While a cut is wanted no batch is given out, so that soon none is in flight (architecture 3.4)."""
+        for shard in self._state.shards:
+            shard.cut_wanted = wanted
+
+    def cut(self) -> StateImage | None:
+        """The state as a value; None while a batch is in flight. The driver adds where each shard's log is."""
+        state = self._state
+        if any(shard.in_flight is not None for shard in state.shards):
+            return None
+        catalog = state.catalog
+        return StateImage(
+            ts=state.time.read(),
+            high_ts=catalog.high_ts,
+            next_topic_id=catalog.next_topic_id,
+            epochs=sorted(catalog.epochs.items()),
+            topics=[take_image(topic) for _, topic in sorted(catalog.topics.items())],
+        )
+
+    # One topic.
+
+    def _piece(self, lane: Lane, goal: int, now_ms: int) -> Piece | None:
+        topic = lane.topic
+        if topic is None or topic.config.durability is Durability.EPHEMERAL:
+            return None
+        if self._state.shards[lane.shard].read_only is not None or lane.read_only is not None:
+            return None
+        index, active = topic.index, topic.segments.active
+        first = max(topic.segments.stored_seq + 1, index.base_seq)
+        if (lost := index.lost.at(first)) is not None:
+            first = lost.last + 1
+        if active is not None and self._is_done(active, first, goal, now_ms):
+            return _sealing(topic, active)
+        return self._appending(topic, active, first, goal) if first <= goal else None
+
+    def _is_done(self, active: Segment, first: int, goal: int, now_ms: int) -> bool:
+        """Nothing more goes into it: it is full or old, or the next record does not follow its last."""
+        rules = self._rules
+        return (
+            active.count >= rules.records_max
+            or active.size >= rules.bytes_max
+            or bool(rules.age_ms and now_ms - active.since >= rules.age_ms)
+            or (first <= goal and active.last + 1 != first)
+        )
+
+    def _appending(self, topic: Topic, active: Segment | None, first: int, goal: int) -> Piece:
+        index, rules = topic.index, self._rules
+        before, at = (active.count, active.size) if active is not None else (0, 0)
+        lost = index.lost.next_from(first)
+        last = min(
+            goal if lost is None else min(goal, lost.first - 1),
+            first + min(rules.records_max - before, PIECE_RECORDS_MAX) - 1,
+        )
+        start, stop = index.position(first), index.position(last + 1)
+        room = min(rules.bytes_max - at, PIECE_BYTES_MAX)
+        sizes = list(accumulate(index.lengths[start:stop]))
+        count = min(bisect_left(sizes, room) + 1, len(sizes))  # the one that goes over the bound is the last
+        stop, last = start + count, first + count - 1
+        size = at + sizes[count - 1] + count * DELETE_BYTE
+        slots = slots_between(index, start, stop)
+        segment = active.first if active is not None else first
+        sealed = before + last - first + 1 >= rules.records_max or size >= rules.bytes_max
+        return Piece(
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            before=before,
+            at=at,
+            mark=CheckpointMark(segment, first, last, size, sealed),
+            slots=slots,
+            extents=diff.extents_of(topic, start, stop),
+        )
+
+
+def propose_checkpointed(state: EngineState, ticket: Ticket) -> None:
+    """Log that records are in a segment. If the topic has gone or changed meanwhile, nobody needs to know.
+
+    Nothing waits for its sync: a mark says where bytes are as well, and a crash that takes it leaves them in the WAL.
+    """
+    command = ticket.command
+    assert isinstance(command, Checkpointed)
+    lane = state.lanes.get(command.topic_id)
+    mark = command.mark
+    if lane is None or lane.topic is None or lane.barrier is not None or not fold.takes(lane.topic, mark):
+        state.finish(ticket, Absorbed(mark=None))
+        return
+    state.check_writable(lane.shard, lane)
+    control, chunk = frame_control(mark, topic_id=lane.topic_id, ts=state.time.high_ms)
+    state.check_space(lane.shard, len(chunk), keep_reserve=False)
+    entry = step(lane, [control], [chunk], staged=False, must_sync=False, ticket=ticket)
+    entry.on_reply = lambda: Absorbed(mark=mark)
+    state.enqueue(lane.shard, entry)
+
+
+def _sealing(topic: Topic, active: Segment) -> Piece:
+    mark = CheckpointMark(active.first, active.last + 1, active.last, active.size, sealed=True)
+    return Piece(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        before=active.count,
+        at=active.size,
+        mark=mark,
+        slots=None,
+        extents=(),
+    )

@@ -1,0 +1,211 @@
+"""One round of a checkpoint, as steps that a driver carries out (storage 5).
+
+    copy records that are durable into segments, sync, log the mark    (until all that was durable at first is)
+    cut: the state as a value, when nothing is in flight               (at most one sync of pause)
+    sync the log up to the cut; keep the snapshot, durably
+    remove what neither of the two kept snapshots needs: old snapshots, WAL files, segments
+
+`round` is a generator: a thread of the embedded store, a task of the server and the simulator run the same one. It
+touches the engine only between its steps, so the driver holds its lock there and lets go of it in `Blocking`.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from topics.engine.commands import Checkpointed, Command, Sync
+from topics.engine.engine import Engine
+from topics.engine.image import Place, Snapshot, StateImage
+from topics.host.layout import find_shards, find_wal_files, segment_path, topic_dir
+from topics.host.segments import append_piece
+from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
+from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
+from topics.host.writer import ShardWriter
+from topics.kernel.limits import U64_MAX
+from topics.kernel.ports import Disk
+
+_TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col)", re.ASCII)
+
+
+@attrs.frozen
+class Blocking:
+    """Call this without the lock; its exception is thrown into the round."""
+
+    call: Callable[[], None]
+
+
+@attrs.frozen
+class Propose:
+    """Propose this and wait for its end; a refusal or failure is thrown into the round."""
+
+    command: Command
+
+
+@attrs.frozen
+class Wait:
+    """A batch is in flight: go on when one has ended."""
+
+
+@attrs.frozen
+class GoOn:
+    """Batches are given out again."""
+
+
+Step = Blocking | Propose | Wait | GoOn
+
+
+class Checkpointer:
+    """`kept`: the snapshots that are there, the newest first. `number`: of the next one at least."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        writers: Sequence[ShardWriter],
+        disk: Disk,
+        *,
+        kept: Sequence[Kept] = (),
+        number: int = 1,
+        wal_bytes: int,
+        interval_ms: int,
+    ) -> None:
+        self.engine = engine
+        self.writers = writers
+        self.disk = disk
+        self.kept = list(kept)
+        self.rounds = 0
+        self._ended = [key for key in find_shards(disk) if writers and key[0] < writers[0].wal.generation]
+        self._number = max(number, 1 + max((one.number for one in kept), default=0))
+        self._wal_bytes = wal_bytes
+        self._interval_ms = interval_ms
+        self._appended = 0
+        self._ended_ms = engine.now_ms()
+
+    def is_due(self) -> bool:
+        """True if enough was written since the last round, or anything and long ago."""
+        appended = self._appended_now()
+        if any(writer.failed is not None for writer in self.writers) or appended == self._appended:
+            return False
+        if appended - self._appended >= self._wal_bytes:
+            return True
+        return bool(self._interval_ms) and self.engine.now_ms() - self._ended_ms >= self._interval_ms
+
+    def round(self) -> Generator[Step, None, None]:
+        """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
+
+        Raises:
+            Rejected: no room in the log for a mark, or it is read-only: try again later.
+            OSError, Corrupt, Fatal: the disk failed, or holds what it should not. Nothing is lost: the log has it all.
+        """
+        yield from self._absorb()
+        image, places = yield from self._cut()
+        yield GoOn()
+        for writer in self.writers:
+            yield Propose(Sync(shard=writer.shard))
+        yield Blocking(partial(self._keep, Snapshot(image, places)))
+        self._appended = self._appended_now()
+        self._ended_ms = self.engine.now_ms()
+        self.rounds += 1
+
+    # Steps.
+
+    def _absorb(self) -> Generator[Step, None, None]:
+        goals = self.engine.checkpoints.goals()
+        while pieces := self.engine.checkpoints.plan(goals):
+            for piece in pieces:
+                yield Blocking(partial(append_piece, self.disk, piece))
+                yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
+
+    def _cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
+        checkpoints = self.engine.checkpoints
+        checkpoints.want_cut(wanted=True)
+        try:
+            while True:
+                image = None if any(writer.wal.busy for writer in self.writers) else checkpoints.cut()
+                if image is not None:
+                    return image, self._places(image)
+                yield Wait()
+        finally:
+            checkpoints.want_cut(wanted=False)
+
+    def _places(self, image: StateImage) -> list[Place]:
+        """Where each shard's log is, those of earlier generations too."""
+        needed: dict[tuple[int, int], int] = {}
+        for topic in image.topics:
+            for _, generation, shard, first_frame in topic.regions:
+                key = (generation, shard)
+                needed[key] = min(needed.get(key, U64_MAX), first_frame)
+        places = []
+        for writer in self.writers:
+            wal = writer.wal
+            assert wal.file is not None
+            offset, next_frame = wal.tail
+            file = wal.file.first_frame
+            key = (wal.generation, wal.shard)
+            places.append(Place(*key, file, offset, next_frame, min(needed.pop(key, file), file)))
+        places += [Place(*key, 0, 0, 0, needed.get(key, U64_MAX)) for key in self._ended]
+        return places
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        kept = write_snapshot(self.disk, self._number, snapshot)
+        self._number += 1
+        self.kept = [kept, *self.kept][:KEPT_MAX]
+        drop_snapshots(self.disk, self.kept)
+        if len(self.kept) == KEPT_MAX:
+            self._drop_wal_files()
+            self._drop_segments()
+
+    # What nobody needs.
+
+    def _drop_wal_files(self) -> None:
+        for key in find_shards(self.disk):
+            places = [_place_of(one, key) for one in self.kept]
+            if None in places:
+                continue  # a shard that one of them does not know
+            needed = min(place.needed for place in places if place is not None)
+            files = find_wal_files(self.disk, *key)
+            gone = [file for file in files if file.first_frame < needed]
+            for file in gone:
+                self.disk.unlink(wal_path(file))
+            if len(gone) == len(files):
+                for name in (CURRENT_FILE, NEXT_FILE):
+                    self.disk.unlink(f"{shard_dir(*key)}/{name}")
+            if gone:
+                self.disk.sync_dir(shard_dir(*key))
+
+    def _drop_segments(self) -> None:
+        needed = set.union(*(one.segments() for one in self.kept))
+        for name in self.disk.names("topics"):
+            if _TOPIC_DIR.fullmatch(name) is None:
+                continue
+            topic_id = int(name, 16)
+            gone = [
+                segment_path(topic_id, int(match[1]), match[2])
+                for file in self.disk.names(topic_dir(topic_id))
+                if (match := _SEGMENT_FILE.fullmatch(file)) and (topic_id, int(match[1])) not in needed
+            ]
+            for path in gone:
+                self.disk.unlink(path)
+            if gone:
+                self.disk.sync_dir(topic_dir(topic_id))
+
+    def _appended_now(self) -> int:
+        return sum(writer.wal.appended for writer in self.writers)
+
+
+def disk_full(error: Exception) -> bool:
+    """True if a round failed for want of space only: the next one writes the same bytes again."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _place_of(kept: Kept, key: tuple[int, int]) -> Place | None:
+    for place in kept.snapshot.places:
+        if (place.generation, place.shard) == key:
+            return place
+    return None

@@ -1,0 +1,88 @@
+"""What a start takes from snapshots and segments before it replays the log, and what of them it mends (storage 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from topics.engine.apply import Catalog
+from topics.engine.image import Place, catalog_of
+from topics.engine.recover import DamageReport
+from topics.host.segments import load_slots, mend_idx
+from topics.host.snapshots import Kept, find_snapshots, read_newest
+from topics.kernel.ports import Disk
+from topics.log.image import TopicImage
+from topics.log.regions import SegmentId
+from topics.log.segments import Segment
+from topics.log.slots import Slots
+
+
+@attrs.frozen(kw_only=True)
+class Restored:
+    """The state at the newest intact snapshot's cut, or an empty one. `places`: where each shard's log is, by
+    (generation, shard). `wrong`: what is the matter with other snapshots. `number`: above all that were ever there.
+    """
+
+    catalog: Catalog
+    places: Mapping[tuple[int, int], Place]
+    kept: Sequence[Kept]
+    damages: Sequence[DamageReport]
+    wrong: Sequence[str]
+    number: int
+
+
+def restore(disk: Disk) -> Restored:
+    """Read the newest snapshot and the segments it counts.
+
+    Raises:
+        Corrupt: the snapshot is intact and the segments do not fit it.
+        OSError: the disk failed.
+    """
+    kept, wrong = read_newest(disk)
+    number = max(find_snapshots(disk), default=0) + 1
+    if not kept:
+        return Restored(catalog=Catalog(), places={}, kept=(), damages=(), wrong=wrong, number=number)
+    snapshot = kept[0].snapshot
+    damages: list[DamageReport] = []
+    stored = [_stored(disk, image, damages) for image in snapshot.state.topics]
+    return Restored(
+        catalog=catalog_of(snapshot.state, stored),
+        places={(place.generation, place.shard): place for place in snapshot.places},
+        kept=kept,
+        damages=damages,
+        wrong=wrong,
+        number=number,
+    )
+
+
+def mend(disk: Disk, catalog: Catalog) -> None:
+    """Make good what a crash or damage left of each idx, before anything is appended to it."""
+    for topic in catalog.topics.values():
+        for segment in topic.segments:
+            if not segment.sealed:
+                mend_idx(disk, topic.topic_id, segment)
+
+
+def _stored(disk: Disk, image: TopicImage, damages: list[DamageReport]) -> list[Slots]:
+    """The slots of a topic's segments."""
+    found = []
+    for segment in image.segments:
+        if segment.last < image.base_seq:
+            continue
+        slots, wrong = load_slots(disk, image.topic_id, segment, image.base_seq)
+        found.append(slots)
+        if wrong:
+            damages.append(_report(image, segment, wrong))
+    return found
+
+
+def _report(image: TopicImage, segment: Segment, why: str) -> DamageReport:
+    return DamageReport(
+        file=SegmentId(image.topic_id, segment.first),
+        offset=0,
+        why=why,
+        topic=image.name,
+        first_seq=segment.first,
+        last_seq=segment.last,
+    )

@@ -1,0 +1,98 @@
+"""Snapshots on the disk: meta/snapshot.NNNN.bin, each the state at a cut (storage 1 and 5). Every call blocks.
+
+The two newest are kept: should the last one be damaged, recovery begins with the one before it, so nothing that either
+needs is taken away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from topics.codec.snapshot import decode_snapshot, encode_snapshot
+from topics.engine import image
+from topics.engine.image import Snapshot
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk
+
+META_DIR: Final = "meta"
+KEPT_MAX: Final = 2
+_TEMPORARY: Final = f"{META_DIR}/snapshot.tmp"
+_NAME: Final = re.compile(r"snapshot\.([0-9]{4,20})\.bin", re.ASCII)
+
+
+@attrs.frozen(eq=False)
+class Kept:
+    """A snapshot that is there and intact."""
+
+    number: int
+    snapshot: Snapshot
+
+    def segments(self) -> set[tuple[int, int]]:
+        """(topic id, first seq) of every segment it needs."""
+        return {
+            (topic.topic_id, segment.first)
+            for topic in self.snapshot.state.topics
+            for segment in topic.segments
+        }
+
+
+def snapshot_path(number: int) -> str:
+    return f"{META_DIR}/snapshot.{number:04d}.bin"
+
+
+def find_snapshots(disk: Disk) -> list[int]:
+    """Their numbers, ascending."""
+    return sorted(int(match[1]) for name in disk.names(META_DIR) if (match := _NAME.fullmatch(name)))
+
+
+def read_snapshot(disk: Disk, number: int) -> Kept:
+    """One snapshot.
+
+    Raises:
+        Corrupt: it is damaged, or of another number than its name says.
+    """
+    path = snapshot_path(number)
+    found, body = decode_snapshot(disk.read(path, 0, disk.size(path) or 0))
+    if found != number:
+        raise Corrupt(f"snapshot: it is number {found}", field="number")
+    return Kept(number, image.decode(body))
+
+
+def read_newest(disk: Disk) -> tuple[list[Kept], list[str]]:
+    """The intact ones, the newest first, at most two; and what is wrong with the others."""
+    kept: list[Kept] = []
+    wrong: list[str] = []
+    for number in reversed(find_snapshots(disk)):
+        try:
+            kept.append(read_snapshot(disk, number))
+        except Corrupt as damage:
+            wrong.append(f"{snapshot_path(number)}: {damage.message}")
+        if len(kept) == KEPT_MAX:
+            break
+    return kept, wrong
+
+
+def write_snapshot(disk: Disk, number: int, snapshot: Snapshot) -> Kept:
+    """Keep a snapshot, atomically and durably. All it refers to is durable already."""
+    data = encode_snapshot(number, image.encode(snapshot))
+    if not disk.names(META_DIR):
+        disk.make_dir(META_DIR)
+        disk.sync_dir("")
+    disk.create(_TEMPORARY, 0)
+    disk.write(_TEMPORARY, 0, [data])
+    disk.sync_data(_TEMPORARY)
+    disk.rename(_TEMPORARY, snapshot_path(number))
+    disk.sync_dir(META_DIR)
+    return Kept(number, snapshot)
+
+
+def drop_snapshots(disk: Disk, kept: Sequence[Kept]) -> None:
+    """Remove all but these, the oldest first."""
+    numbers = {one.number for one in kept}
+    for number in find_snapshots(disk):
+        if number not in numbers:
+            disk.unlink(snapshot_path(number))

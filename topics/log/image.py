@@ -1,0 +1,195 @@
+"""A topic as a value that can be kept: what a snapshot holds of it, and the topic made of that again (storage 5).
+
+Slots up to `stored_seq` are in segments, so of them an image has only which are dead; the ones above it come whole, as
+columns. An ephemeral topic's records are in no file: its image is that of a topic whose records are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+
+from topics.kernel.config import Durability, parse_config
+from topics.kernel.errors import Corrupt
+from topics.kernel.limits import U64_MAX
+from topics.log.dedupe import Result
+from topics.log.floors import Reason
+from topics.log.index import LIVE, Index
+from topics.log.lost import LostRange
+from topics.log.past import End
+from topics.log.regions import SegmentId, Source, WalFileId
+from topics.log.segments import Segment, Segments
+from topics.log.slots import Slots, restore, slots_between
+from topics.log.topic import Topic
+
+_DEAD: Final = int(End.DELETED | End.EXPIRED)
+_DEAD_RUN: Final = re.compile(
+    b"|".join(
+        b"[%b]+" % re.escape(bytes(flags for flags in range(64) if flags & _DEAD == end)) for end in End
+    ),
+    re.DOTALL,
+)
+
+
+class TopicImage(msgspec.Struct, array_like=True):
+    """Everything of a topic but the slots of its segments. `dead`: (first, last, end) among those."""
+
+    topic_id: int
+    name: str
+    epoch: int
+    config: dict[str, Any]
+    head_seq: int
+    base_seq: int
+    evict_floor: int
+    lost_ts: int
+    reasons: dict[str, int]
+    lost: list[tuple[int, int, str, int]]
+    past: list[tuple[int, int, int]]
+    delete_below: int
+    ceiling: int
+    retired_ms: int
+    watermark_ms: int
+    last_write_ts: int
+    results: list[tuple[bytes, int, int, int, int, list[tuple[int, int]]]]
+    dedup_ids: list[tuple[bytes, int, int]]
+    stored_seq: int
+    segments: list[Segment]
+    dead: list[tuple[int, int, int]]
+    slots: list[Slots]
+    regions: list[tuple[int, int, int, int]]  # of `slots`: first seq, then the WAL file from there on
+
+
+def take_image(topic: Topic) -> TopicImage:
+    """The image of a topic as it is now."""
+    index, floors = topic.index, topic.floors
+    ephemeral = topic.config.durability is Durability.EPHEMERAL
+    stored = index.head_seq if ephemeral else topic.segments.stored_seq
+    behind = index.position(stored + 1)
+    return TopicImage(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        epoch=topic.epoch,
+        config=topic.config.echo(),
+        head_seq=index.head_seq,
+        base_seq=index.head_seq + 1 if ephemeral else index.base_seq,
+        evict_floor=floors.evict_floor,
+        lost_ts=floors.lost_ts,
+        reasons={reason.value: seq for reason, seq in sorted(floors.reasons.items())},
+        lost=[(lost.first, lost.last, lost.reason, lost.ts) for lost in index.lost],
+        past=index.past.ranges(),
+        delete_below=topic.delete_below,
+        ceiling=topic.ceiling,
+        retired_ms=topic.retired_ms,
+        watermark_ms=topic.watermark_ms,
+        last_write_ts=topic.last_write_ts,
+        results=[
+            (key, r.expires_at, r.digest, r.count, r.first_seq, list(r.duplicates))
+            for key, r in ([] if ephemeral else topic.results.items())
+        ],
+        dedup_ids=[(dedup_id, *found) for dedup_id, found in ([] if ephemeral else topic.dedup_ids.items())],
+        stored_seq=topic.segments.stored_seq,
+        segments=list(topic.segments),
+        dead=[] if ephemeral else _dead_ranges(index, behind),
+        slots=_slots(index, behind),
+        regions=[] if ephemeral else _wal_regions(topic, stored + 1),
+    )
+
+
+def topic_of(image: TopicImage, stored: Iterable[Slots]) -> Topic:
+    """The topic of an image. `stored`: the slots of its segments, ascending, as their files say they are.
+
+    Raises:
+        Corrupt: image and slots do not fit together.
+    """
+    config = parse_config(image.config, record_bytes_max=U64_MAX)
+    topic = Topic(image.topic_id, image.name, image.epoch, config)
+    topic.delete_below, topic.ceiling = image.delete_below, image.ceiling
+    topic.retired_ms, topic.watermark_ms = image.retired_ms, image.watermark_ms
+    topic.last_write_ts = image.last_write_ts
+    topic.segments = Segments(list(image.segments), image.stored_seq)
+    floors = topic.floors
+    floors.evict_floor, floors.lost_ts = image.evict_floor, image.lost_ts
+    floors.reasons = {Reason(reason): seq for reason, seq in image.reasons.items()}
+    _restore_index(topic, image, stored)
+    for key, expires_at, digest, count, first_seq, duplicates in image.results:
+        topic.results.add(key, Result(expires_at, digest, count, first_seq, tuple(duplicates)))
+    for dedup_id, seq, expires_at in image.dedup_ids:
+        topic.dedup_ids.add(dedup_id, seq, expires_at)
+    return topic
+
+
+def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> None:
+    index = topic.index
+    index.base_seq, index.head_seq = image.base_seq, image.head_seq
+    for lost in image.lost:
+        index.lost.add(LostRange(*lost))
+    for first, last, end in image.past:
+        index.past.add(first, last, End(end))
+    for slots in stored:
+        restore(index, slots)
+    if image.base_seq <= image.stored_seq:
+        _move_to_segments(topic, image)
+    for first, last, end in image.dead:
+        index.kill_range(index.position(first), index.position(last + 1), End(end))
+    for slots in image.slots:
+        restore(index, slots)
+    for first, generation, shard, first_frame in image.regions:
+        topic.regions.extend(first, WalFileId(generation, shard, first_frame))
+    expected = index.head_seq + 1 - index.base_seq - index.lost.count_below(index.head_seq + 1)
+    expected += index.lost.count_below(index.base_seq)
+    if len(index.flags) != expected:
+        raise Corrupt(
+            f"topic {topic.name!r}: {len(index.flags)} records are there, of {expected} that its snapshot counts",
+            topic=topic.name,
+        )
+    _note_deadlines(topic)
+
+
+def _wal_regions(topic: Topic, first: int) -> list[tuple[int, int, int, int]]:
+    """Where in the WAL the records from `first` on are. A run of nothing but lost seqs is nowhere: it keeps no file."""
+    index = topic.index
+    return [
+        (max(seq, first), *source)
+        for seq, stop, source in topic.regions.spans(topic.head_seq + 1)
+        if isinstance(source, WalFileId)
+        and index.position(max(seq, first)) < index.position(max(stop, first))
+    ]
+
+
+def _move_to_segments(topic: Topic, image: TopicImage) -> None:
+    for segment in image.segments:
+        if segment.last >= image.base_seq:
+            source: Source = SegmentId(topic.topic_id, segment.first)
+            topic.regions.extend(max(segment.first, image.base_seq), source)
+
+
+def _note_deadlines(topic: Topic) -> None:
+    index = topic.index
+    if index.expires is None:
+        return
+    for at in range(index.start, index.stop):
+        if index.flags[at] & LIVE and index.expires[at]:
+            topic.deadlines.add(index.expires[at], index.seq_at(at))
+
+
+def _dead_ranges(index: Index, stop: int) -> list[tuple[int, int, int]]:
+    """(first seq, last seq, end) of the dead slots before `stop`. A search in C: there may be millions, mostly live."""
+    return [
+        (index.seq_at(found.start()), index.seq_at(found.end() - 1), index.flags[found.start()] & _DEAD)
+        for found in _DEAD_RUN.finditer(index.flags, index.start, stop)
+    ]
+
+
+def _slots(index: Index, start: int) -> list[Slots]:
+    """The slots from `start` on, cut at lost ranges so that the seqs of each follow one another."""
+    cuts = [start]
+    for lost in index.lost:
+        at = index.position(lost.first)
+        if cuts[-1] < at < index.stop:
+            cuts.append(at)
+    cuts.append(index.stop)
+    return [slots_between(index, a, b) for a, b in pairwise(cuts) if a < b]

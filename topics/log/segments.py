@@ -1,0 +1,76 @@
+"""Which segments hold a topic's records: what folding its CheckpointMarks gives (storage 5).
+
+A segment covers a contiguous run of seqs, each with a slot. Records are stored in the order of their seqs, so
+`stored_seq` divides a topic: up to it they lie in segments, above it in the WAL. What it must never know: files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import msgspec
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True):
+    """Seqs [first, last]; `size`: bytes of its data; `since`: ts of the mark that began it."""
+
+    first: int
+    last: int
+    size: int
+    since: int
+    sealed: bool
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+class Segments:
+    """The segments of one topic that hold a slot still, ascending; only the last one may be unsealed."""
+
+    __slots__ = ("_all", "stored_seq")
+
+    def __init__(self, segments: list[Segment] | None = None, stored_seq: int = 0) -> None:
+        self._all = segments or []
+        self.stored_seq = stored_seq
+        assert not self._all or self._all[-1].last == stored_seq
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    @property
+    def active(self) -> Segment | None:
+        """The one that more may be appended to."""
+        return self._all[-1] if self._all and not self._all[-1].sealed else None
+
+    def absorb(self, *, segment: int, first: int, last: int, size: int, sealed: bool, ts: int) -> None:
+        """Seqs [first, last] were appended to `segment`, or nothing was (first = last + 1) and it is only sealed."""
+        active = self.active
+        if active is not None and active.first == segment:
+            assert active.last + 1 == first
+            assert size >= active.size
+            self._all[-1] = msgspec.structs.replace(active, last=last, size=size, sealed=sealed)
+        else:
+            assert active is None
+            assert segment == first
+            assert first > self.stored_seq
+            self._all.append(Segment(first, last, size, ts, sealed))
+        self.stored_seq = last
+
+    def holds(self, seq: int) -> Segment | None:
+        """The segment that covers `seq`."""
+        i = bisect_right(self._all, seq, key=_first) - 1
+        return self._all[i] if i >= 0 and seq <= self._all[i].last else None
+
+    def drop_below(self, seq: int) -> None:
+        """Forget the sealed segments that end below `seq`: no slot is left in them."""
+        if self._all and self._all[0].last < seq:
+            self._all = [segment for segment in self._all if segment.last >= seq or not segment.sealed]
+
+
+def _first(segment: Segment) -> int:
+    return segment.first

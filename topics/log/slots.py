@@ -1,0 +1,112 @@
+"""Slots of an index as a value: consecutive records as columns, to be kept and to be put into an index again.
+
+A snapshot holds the slots that no segment has; a segment's files give the others. Names are local to a value, so that
+it says nothing about the numbers in use elsewhere.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import compress
+
+import msgspec
+
+from topics.log.index import IS_LIVE, Index
+
+
+class Slots(msgspec.Struct, array_like=True):
+    """Consecutive slots [first_seq, first_seq + count) as columns, little-endian.
+
+    `flags` are the index's. `tag_numbers` are 1-based into `tags`, 0 for none; empty if no slot has one; so for nodes.
+    """
+
+    first_seq: int
+    ts: bytes
+    offsets: bytes
+    lengths: bytes
+    sizes: bytes
+    flags: bytes
+    tags: list[bytes] = []
+    tag_numbers: bytes = b""
+    nodes: list[bytes] = []
+    node_numbers: bytes = b""
+    expires: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    @property
+    def tag_of_each(self) -> list[bytes]:
+        """The tag of each slot, `b""` for none."""
+        return _of_each(self.tags, self.tag_numbers)
+
+    @property
+    def node_of_each(self) -> list[bytes]:
+        return _of_each(self.nodes, self.node_numbers)
+
+
+def slots_between(index: Index, start: int, stop: int) -> Slots:
+    """The slots at positions [start, stop), whose seqs follow one another."""
+    span = slice(start, stop)
+    slots = Slots(
+        first_seq=index.seq_at(start),
+        ts=index.ts[span].tobytes(),
+        offsets=index.offsets[span].tobytes(),
+        lengths=index.lengths[span].tobytes(),
+        sizes=index.sizes[span].tobytes(),
+        flags=bytes(index.flags[span]),
+    )
+    live = slots.flags.translate(IS_LIVE)
+    if index.tag_ids is not None:
+        slots.tags, slots.tag_numbers = _names(index.tag_ids[span], live, index.tags.labels.name)
+    if index.node_ids is not None:
+        slots.nodes, slots.node_numbers = _names(index.node_ids[span], live, index.nodes.name)
+    if index.expires is not None and any(index.expires[span]):
+        slots.expires = index.expires[span].tobytes()
+    return slots
+
+
+def restore(index: Index, slots: Slots) -> None:
+    """Put the slots behind those that are there. The seq of the first is the caller's to know."""
+    before, count = len(index.flags), len(slots)
+    assert before == 0 or index.seq_at(before - 1) < slots.first_seq
+    index.ts.frombytes(slots.ts)
+    index.offsets.frombytes(slots.offsets)
+    index.lengths.frombytes(slots.lengths)
+    index.sizes.frombytes(slots.sizes)
+    index.flags += slots.flags
+    if slots.tag_numbers or index.tag_ids is not None:
+        if index.tag_ids is None:
+            index.tag_ids = array("I", bytes(before * 4))
+        tags = slots.tag_of_each
+        index.tag_ids.extend(index.tags.extend(tags, slots.first_seq) if tags else [0] * count)
+    if slots.node_numbers or index.node_ids is not None:
+        if index.node_ids is None:
+            index.node_ids = array("I", bytes(before * 4))
+        nodes = slots.node_of_each
+        index.node_ids.extend(index.nodes.hold_all(nodes) if nodes else [0] * count)
+    if slots.expires or index.expires is not None:
+        if index.expires is None:
+            index.expires = array("Q", bytes(before * 8))
+        index.expires.frombytes(slots.expires or bytes(count * 8))
+    live = slots.flags.translate(IS_LIVE)
+    index.live_count += live.count(1)
+    index.live_bytes += sum(compress(index.sizes[before:], live))
+    assert len(index.ts) == len(index.offsets) == len(index.lengths) == len(index.sizes) == len(index.flags)
+
+
+def _of_each(names: Sequence[bytes], numbers: bytes) -> list[bytes]:
+    table = [b"", *names]
+    return [table[number] for number in array("I", numbers)]
+
+
+def _names(numbers: Sequence[int], live: bytes, name_of: Callable[[int], bytes]) -> tuple[list[bytes], bytes]:
+    """The distinct names and a number a slot. A dead slot's number may be somebody else's by now: it has none."""
+    held = [number if alive else 0 for number, alive in zip(numbers, live, strict=True)]
+    distinct = [number for number in dict.fromkeys(held) if number]
+    if not distinct:
+        return [], b""
+    local = {number: i for i, number in enumerate(distinct, 1)}
+    local[0] = 0
+    return [name_of(number) for number in distinct], array("I", [local[number] for number in held]).tobytes()

@@ -1,0 +1,101 @@
+"""Checkpoints of a server: a task that carries out the steps of a round, the blocking ones in a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from topics.engine.commands import Command
+from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait, disk_full
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
+from topics.server.runtime.log import log
+from topics.server.runtime.thread import Threads
+
+LOOK_S: Final = 1.0
+
+
+class Compactor:
+    """`submit`: propose and wait. `go_on`: batches are given out again, so shards with work are rung.
+
+    `ended` is set by the runtime whenever a batch has ended. `failed`: why there are no more rounds until a restart.
+    """
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        threads: Threads,
+        submit: Callable[[Command], Awaitable[object]],
+        go_on: Callable[[], None],
+    ) -> None:
+        self.ended: trio.Event | None = None
+        self.failed: Exception | None = None
+        self.last_s = 0.0
+        self._checkpointer = checkpointer
+        self._threads = threads
+        self._submit = submit
+        self._go_on = go_on
+        self._turn = trio.Lock()
+
+    @property
+    def rounds(self) -> int:
+        """Checkpoints taken since the start."""
+        return self._checkpointer.rounds
+
+    async def run(self) -> None:
+        """A round whenever one is due, until cancelled."""
+        while self.failed is None:
+            await trio.sleep(LOOK_S)
+            if self._checkpointer.is_due():
+                try:
+                    await self.checkpoint()
+                except Rejected as refused:  # there may be room later
+                    log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
+                except Fatal as error:
+                    log.error("checkpoint.failed", error=error.message)
+
+    async def checkpoint(self) -> None:
+        """One whole round.
+
+        Raises:
+            Rejected: no room in the log, or it is read-only.
+            Fatal: the disk failed; no checkpoint is taken until the next start. The log has everything.
+        """
+        async with self._turn:
+            if self.failed is not None:
+                raise Fatal(f"checkpoints have ended: {self.failed}")
+            started = time.monotonic()
+            try:
+                await self._round()
+            except (OSError, Corrupt, Fatal) as error:
+                if disk_full(error):
+                    raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
+                self.failed = error
+                raise Fatal(f"a checkpoint failed: {error}") from error
+            self.last_s = time.monotonic() - started
+            log.info(
+                "checkpoint.taken",
+                took_ms=round(self.last_s * 1000),
+                number=self._checkpointer.kept[0].number,
+            )
+
+    async def _round(self) -> None:
+        steps = self._checkpointer.round()
+        try:
+            for step in steps:
+                match step:
+                    case Blocking(call):
+                        await self._threads.run(call)
+                    case Propose(command):
+                        await self._submit(command)
+                    case Wait():
+                        self.ended = trio.Event()
+                        await self.ended.wait()
+                    case GoOn():
+                        self._go_on()
+        finally:
+            self.ended = None
+            steps.close()  # batches are given out again, whatever happened
+            self._go_on()

@@ -1,0 +1,77 @@
+"""Rounds of a checkpoint in a simulation: at once, or a step now and a step then, with anything in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from topics.engine.commands import Command
+from topics.engine.tickets import Ticket
+from topics.host.checkpointer import Blocking, Checkpointer, Propose, Step, Wait
+from topics.host.opening import Opened
+
+
+def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> None:
+    """All of a round. Raises what its steps raise."""
+    engine = checkpointer.engine
+    for step in checkpointer.round():
+        match step:
+            case Blocking(call):
+                call()
+            case Propose(command):
+                ticket = engine.propose(command)
+                drain()
+                ticket.result()
+            case Wait():
+                drain()
+            case _:
+                pass
+
+
+class Walk:
+    """One round under way. `propose` gives the ticket of a command, None if it is refused."""
+
+    def __init__(self, checkpointer: Checkpointer, propose: Callable[[Command], Ticket | None]) -> None:
+        self._steps: Generator[Step, None, None] = checkpointer.round()
+        self._propose = propose
+        self._step: Step | None = None
+        self._ticket: Ticket | None = None
+        self.done = False
+
+    def advance(self) -> str:
+        """Go on by a step; says which. Raises what the step raises, and with it the round is over."""
+        try:
+            return self._advance()
+        except BaseException:
+            self.done = True
+            self._steps.close()
+            raise
+
+    def _advance(self) -> str:
+        if self._ticket is not None:
+            if not self._ticket.done:
+                return "waits for a batch"
+            ticket, self._ticket = self._ticket, None
+            ticket.result()
+        step = next(self._steps, None)
+        match step:
+            case None:
+                self.done = True
+                return "ends"
+            case Blocking(call):
+                call()
+                return "works on the disk"
+            case Propose(command):
+                self._ticket = self._propose(command)
+                self.done = self._ticket is None
+                if self.done:
+                    self._steps.close()
+                return f"proposes {command!r:.120}"
+            case _:
+                return "waits" if isinstance(step, Wait) else "goes on"
+
+
+def begin_walk(opened: Opened | None, propose: Callable[[Command], Ticket | None]) -> Walk:
+    """A round of an open store."""
+    assert opened is not None
+    assert opened.checkpointer is not None
+    return Walk(opened.checkpointer, propose)
