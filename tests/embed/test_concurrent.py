@@ -32,6 +32,12 @@ class Watched(threading.Condition):
         super().__init__()
         self.timeouts = []
         self.waits = threading.Semaphore(0)
+        self.entering = None
+
+    def __enter__(self):
+        if self.entering is not None:
+            self.entering()
+        return super().__enter__()
 
     def wait(self, timeout=None):
         self.timeouts.append(timeout)
@@ -62,6 +68,20 @@ class Bench:
 
     def values(self, partition=0):
         return list(self.topic.partition(partition).range(0, 10_000))
+
+
+class Meanwhile:
+    """A guard; whoever takes it finds that somebody was there just before: the works, one each time."""
+
+    def __init__(self):
+        self.works = []
+
+    def __enter__(self):
+        if self.works:
+            self.works.pop(0)()
+
+    def __exit__(self, *exception):
+        return None
 
 
 def threads(count, work):
@@ -320,6 +340,9 @@ def test_bad_offers_are_refused_where_they_are_made():
             lambda: writer.offer_to(2, "v"),
             lambda: writer.offer_to(-1, "v"),
             lambda: writer.offer_to(True, "v"),
+            lambda: writer.offer_to(0.0, "v"),
+            lambda: ConcurrentTopic(bench.topic, partitions=0),
+            lambda: ConcurrentTopic(bench.topic, partitions="3"),
         ):
             with pytest.raises(Rejected) as refused:
                 call()
@@ -382,23 +405,109 @@ def test_a_worker_that_is_not_leader_stops_and_tells():
 
 def test_a_lease_lost_between_offer_and_sync_stops_the_worker():
     """The fork took the batch, the topic got another leader: nothing arrives, and the rows are given back."""
-    bench = Bench(partitions=1)
-    worker, inbox = bench.writer._workers[0], bench.writer._inboxes[0]
+    guard, clock = Meanwhile(), ManualClock(NOW)
+    topic = LatticeTopic("t", Root(TOPIC, guard=guard), editor=Editor(clock))
+    writer = ConcurrentTopic(topic, partitions=1)
+    worker, inbox = writer._workers[0], writer._inboxes[0]
     inbox.open()
-    fork = bench.topic.fork()
+    fork = topic.fork()
     inbox.put((None, "a", None))
     inbox.put((None, "b", None))
     mark = inbox.mark()
-    other = LatticeTopic("t", clock=bench.clock)
+    other = LatticeTopic("t", clock=clock)
     other.partition(0).acquire("n2", ttl_ms=1000)
-    bench.topic.merge(other.state)
+    guard.works = [lambda: None, lambda: topic.merge(other.state)]  # the fork is brought up to date; it syncs
 
     assert worker.work_once(fork) is False
     assert mark.is_set()
     assert inbox.left() == [(None, "a", None), (None, "b", None)]
-    assert bench.topic.size() == 0
+    assert topic.size() == 0
     with pytest.raises(NotLeader, match="sync: epoch 1 is led by n2"):
-        bench.writer.offer_to(0, "c")
+        writer.offer_to(0, "c")
+
+
+@pytest.mark.rule("R2.4.2", "R2.6.4")
+def test_a_writer_knows_of_a_lease_that_was_taken_or_renewed_after_it_started():
+    """A worker that was idle meanwhile offers under the lease of now, not under what its fork was made with."""
+    bench = Bench(partitions=1)
+    with bench.writer as writer:
+        bench.inboxes[0].waits.acquire()  # the worker has its fork, and waits
+        bench.topic.partition(0).acquire("n1", ttl_ms=1000)
+        writer.offer_to(0, "a")
+        writer.flush()
+        bench.clock.advance(900)
+        bench.topic.partition(0).acquire("n1", ttl_ms=1000)
+        bench.clock.advance(900)
+        writer.offer_to(0, "b")
+        writer.flush()
+
+    assert bench.values() == ["a", "b"]
+
+
+@pytest.mark.rule("R9.16")
+def test_what_others_offered_while_the_worker_was_idle_keeps_its_place():
+    """Somebody offers to the partition itself: the worker's next batch comes behind, and nothing diverges."""
+    bench = Bench(partitions=1)
+    with bench.writer as writer:
+        bench.inboxes[0].waits.acquire()
+        bench.topic.partition(0).offer("theirs")
+        writer.offer_to(0, "ours")
+        writer.flush()
+
+    assert bench.values() == ["theirs", "ours"]
+    assert bench.topic.take_divergences() == []
+
+
+def test_an_error_told_a_thousand_times_is_no_larger():
+    """Who goes on offering to a worker that has stopped gets its error each time, and nothing piles up in it."""
+    bench = Bench(partitions=1)
+    bench.topic.partition(0).acquire("n2", ttl_ms=1)
+    bench.clock.advance(1)
+    bench.writer._inboxes[0].open()
+    bench.writer.offer_to(0, "a")
+    bench.writer._workers[0].work_once(bench.topic.fork())
+
+    depths = []
+    for _ in range(10):
+        with pytest.raises(NotLeader) as refused:
+            bench.writer.offer_to(0, "b")
+        depths.append(len(refused.traceback))
+    assert len(set(depths)) == 1
+
+
+def test_a_writer_whose_workers_cannot_all_be_started_is_closed():
+    """Those that run end, start raises, offers are refused instead of waiting for nobody, and close is fine."""
+    bench = Bench(partitions=3)
+    last = bench.writer._workers[1].thread
+    last.start()  # so that it cannot be started again
+    with pytest.raises(RuntimeError):
+        bench.writer.start()
+
+    for partition in range(3):
+        with pytest.raises(WrongState, match="closed"):
+            bench.writer.offer_to(partition, "v")
+    bench.writer.close()
+    assert not last.is_alive()
+
+
+@pytest.mark.rule("R2.6.6")
+def test_a_close_during_the_start_leaves_no_worker_behind():
+    """It waits until all are started, and then stops them all."""
+    bench = Bench(partitions=3)
+    starting, go_on = threading.Event(), threading.Event()
+    bench.inboxes[0].entering = lambda: (starting.set(), go_on.wait())
+    starter = threading.Thread(target=bench.writer.start)
+    starter.start()
+    starting.wait()
+    closer = threading.Thread(target=bench.writer.close)
+    closer.start()
+    go_on.set()
+    starter.join()
+    closer.join()
+
+    assert not any(worker.thread.is_alive() for worker in bench.writer._workers)
+    with pytest.raises(WrongState, match="closed"):
+        bench.writer.offer_to(0, "v")
 
 
 def test_who_flushes_behind_a_failed_batch_is_not_left_waiting():

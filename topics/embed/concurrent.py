@@ -1,7 +1,8 @@
 """Many threads offering to one replicated topic (replication 2.6).
 
 Each partition has an inbox with a bound and one worker with a fork of the topic for itself. A worker takes what is in
-its inbox, at most a batch, offers it to its partition on the fork, and syncs once. So a batch becomes visible whole and
+its inbox, at most a batch, brings the fork up to date (somebody may have acquired the partition, or renewed its lease),
+offers the batch to its partition there, and syncs once. So a batch becomes visible whole and
 costs one join (and, inside a signed slot, one signature). Workers touch different partitions, so their forks never
 diverge. An offer waits while its inbox is full; that is the back-pressure.
 
@@ -27,7 +28,7 @@ import attrs
 from topics.codec.cell import Cell
 from topics.kernel.errors import Code, Rejected, TopicsError, WrongState, invalid
 from topics.lattice.queue import OFFER_ROWS_MAX, Row
-from topics.lattice.record import make_record
+from topics.lattice.record import is_whole, make_record
 from topics.lattice.routing import Rerouted, partition_of
 from topics.lattice.topic import LatticeTopic
 
@@ -86,6 +87,7 @@ class _Inbox:
         self._rows = 0
         self._stage = Stage.NEW
         self._failure: TopicsError | None = None
+        self._failed_at: TracebackType | None = None
 
     @property
     def depth(self) -> int:
@@ -150,7 +152,7 @@ class _Inbox:
     def fail(self, error: TopicsError, rows: list[Row], marks: list[threading.Event]) -> None:
         """The worker has ended: give back what it could not append, and let nobody wait for it."""
         with self._changed:
-            self._failure = error
+            self._failure, self._failed_at = error, error.__traceback__
             waiting = [item for item in self._items if isinstance(item, threading.Event)]
             left = [item for item in self._items if not isinstance(item, threading.Event)]
             self._items = deque([*rows, *left])
@@ -165,8 +167,9 @@ class _Inbox:
             return [item for item in self._items if not isinstance(item, threading.Event)]
 
     def raise_failure(self) -> None:
+        """Raise what stopped the worker, from where it happened: each raise would add to the error's traceback."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(self._failed_at)
 
     def _check(self) -> None:
         self.raise_failure()
@@ -203,8 +206,9 @@ class _Worker:
         rows, marks = taken
         try:
             if rows:
-                fork.partition(self._partition).offer_all(rows)
                 with self._primary:
+                    fork.sync()
+                    fork.partition(self._partition).offer_all(rows)
                     fork.sync()
                     self.records += len(rows)
                     self.syncs += 1
@@ -232,7 +236,7 @@ class ConcurrentTopic:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Sets the topic's number of partitions; `rerouted` warns if that moved keys."""
-        if partitions > THREADS_MAX:
+        if is_whole(partitions) and partitions > THREADS_MAX:
             raise invalid("partitions", f"at most {THREADS_MAX}: each has a thread")
         self.rerouted: Final[Rerouted | None] = topic.set_num_partitions(partitions)
         self.topic: Final = topic
@@ -245,6 +249,7 @@ class ConcurrentTopic:
         ]
         self._primary: Final = primary
         self._stage = Stage.NEW
+        self._staging: Final = threading.Lock()  # held while the stage changes
 
     def __enter__(self) -> Self:
         self.start()
@@ -259,13 +264,18 @@ class ConcurrentTopic:
         self.close()
 
     def start(self) -> None:
-        """Start the workers."""
-        if self._stage is not Stage.NEW:
-            raise _refused("start", self._stage)
-        self._stage = Stage.OPEN
-        for inbox, worker in zip(self._inboxes, self._workers, strict=True):
-            inbox.open()
-            worker.thread.start()
+        """Start the workers. If one cannot be started, the writer is closed."""
+        with self._staging:
+            if self._stage is not Stage.NEW:
+                raise _refused("start", self._stage)
+            self._stage = Stage.OPEN
+            try:
+                for inbox, worker in zip(self._inboxes, self._workers, strict=True):
+                    inbox.open()
+                    worker.thread.start()
+            except BaseException:
+                self._close_inboxes()
+                raise
 
     def offer(self, key: Cell, value: Cell, headers: Mapping[Cell, Cell] | None = None) -> int:
         """Hand a record to the partition of its key; waits while that inbox is full. Returns the partition."""
@@ -288,7 +298,7 @@ class ConcurrentTopic:
             WrongState: before `start` or after `close`.
             NotLeader: somebody else leads the partition, so its worker has stopped.
         """
-        if isinstance(partition, bool) or not 0 <= partition < len(self._inboxes):
+        if not is_whole(partition) or not 0 <= partition < len(self._inboxes):
             raise invalid("partition", f"must be from 0 to {len(self._inboxes) - 1}, not {partition!r:.40}")
         record = make_record(value, key=key, headers=headers, timestamp=0)  # refused here, not in the worker
         self._inboxes[partition].put((record.key, record.value, record.headers))
@@ -305,16 +315,14 @@ class ConcurrentTopic:
         Raises:
             Rejected: `not_ready` if they have not ended in time; nothing is lost, call it again.
         """
-        if self._stage is Stage.NEW:
-            self._stage = Stage.CLOSED
-            return
-        self._stage = Stage.CLOSED
-        for inbox in self._inboxes:
-            inbox.close()
+        with self._staging:
+            if self._stage is not Stage.CLOSED:
+                self._close_inboxes()
         ends = self._monotonic() + self._options.join_timeout_ms / 1000
-        for worker in self._workers:
-            worker.thread.join(max(ends - self._monotonic(), 0))
-        slow = sum(worker.thread.is_alive() for worker in self._workers)
+        started = [worker.thread for worker in self._workers if worker.thread.ident is not None]
+        for thread in started:
+            thread.join(max(ends - self._monotonic(), 0))
+        slow = sum(thread.is_alive() for thread in started)
         if slow:
             raise Rejected(
                 Code.NOT_READY,
@@ -332,6 +340,12 @@ class ConcurrentTopic:
             records = sum(worker.records for worker in self._workers)
             syncs = sum(worker.syncs for worker in self._workers)
         return WriterStats(records, syncs, tuple(inbox.depth for inbox in self._inboxes))
+
+    def _close_inboxes(self) -> None:
+        assert self._staging.locked()
+        self._stage = Stage.CLOSED
+        for inbox in self._inboxes:
+            inbox.close()
 
     def _raise_failures(self) -> None:
         for inbox in self._inboxes:
