@@ -245,8 +245,9 @@ def test_a_truncation_point_must_be_an_offset():
     for wrong in (True, 1.0, "1", None):
         with pytest.raises(Rejected, match="start: must be a whole number"):
             queue.truncate(wrong)
-    with pytest.raises(Rejected, match=r"start: .* is beyond the last offset"):
-        queue.truncate(INT_MAX + 1)
+    for wrong in (INT_MAX + 1, 10**400):
+        with pytest.raises(Rejected, match=f"start: must be at most {INT_MAX}"):
+            queue.truncate(wrong)
     assert queue.truncate(INT_MAX) == 1
     with pytest.raises(Rejected, match="offer: offsets end at"):
         queue.offer("b")

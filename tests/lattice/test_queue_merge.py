@@ -296,7 +296,7 @@ def test_hidden_slots_that_make_no_sense_count_as_missing():
 
     assert [entry.stamp for entry in odd.metadata] == [0, 0, 0]
     assert Lease() == odd.lease
-    for slot in (None, 3, (), (1, 2, 3), (-1, "a", 3), (True, "a", 3), (1, "a", None)):
+    for slot in (None, 3, (), (1, 2, 3), (-1, "a", 3), (True, "a", 3), (1, "a", None), (1, "a" * 257, 3)):
         assert Lease() == queue_from_cell(((), {}, 0, 0, {}, slot)).lease
 
 

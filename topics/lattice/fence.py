@@ -17,7 +17,7 @@ import attrs
 
 from topics.codec.cell import INT_MAX, Cell, encode_cell
 from topics.kernel.checks import text_bytes
-from topics.kernel.errors import WrongState, invalid
+from topics.kernel.errors import Rejected, WrongState, invalid
 from topics.lattice.record import is_whole
 
 HOLDER_BYTES_MAX: Final = 256
@@ -49,6 +49,11 @@ class Lease:
     def is_live(self, now_ms: int) -> bool:
         return self.epoch > 0 and now_ms < self.until_ms
 
+    @property
+    def granted_ms(self) -> int:
+        """The earliest time at which it can have been acquired, 0 if that is before all times."""
+        return max(self.until_ms - LEASE_MS_MAX, 0)
+
     def to_cell(self) -> Cell:
         return (self.epoch, self.holder, self.until_ms)
 
@@ -64,9 +69,13 @@ def lease_from_cell(cell: object) -> Lease:
     if not isinstance(cell, tuple) or len(cell) < 3:
         return OPEN
     epoch, holder, until_ms = cell[:3]
-    if not (is_whole(epoch) and is_whole(until_ms) and isinstance(holder, str)):
+    if not (is_whole(epoch) and epoch > 0 and is_whole(until_ms) and isinstance(holder, str)):
         return OPEN
-    return Lease(epoch, holder, until_ms) if epoch > 0 and holder else OPEN
+    try:
+        text_bytes("holder", holder, bytes_max=HOLDER_BYTES_MAX)
+    except Rejected:
+        return OPEN
+    return Lease(epoch, holder, until_ms)
 
 
 def acquire(known: Lease, holder: str, *, ttl_ms: int, now_ms: int) -> Lease:

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from topics.codec.cell import INT_MAX, Cell, CellMap, encode_cell
+from topics.codec.cell import INT_MAX, VALUE_DEPTH_MAX, Cell, CellMap, encode_cell
 from topics.kernel.errors import Rejected, invalid
 from topics.lattice import fence
 from topics.lattice.entries import Entries
@@ -35,6 +35,7 @@ from topics.lattice.stamps import next_stamp
 OFFSET_MAX: Final = INT_MAX
 STATE_SLOTS: Final = 4
 STATE_SLOTS_MAX: Final = 64
+QUEUE_DEPTH_MAX: Final = VALUE_DEPTH_MAX + 3  # a value in a record in the entries of a state
 _ENTRIES, _METADATA, _TIMESTAMP, _START, _STAMPS, _LEASE = range(6)
 
 Parts: TypeAlias = "tuple[Entries, Metadata, int, Lease]"
@@ -82,7 +83,7 @@ class QueueState:
     @property
     def newest_stamp(self) -> int:
         """The latest time in it, for the deferral of what comes from the future (replication 1.3)."""
-        return max(self.timestamp, self.metadata.newest_stamp)
+        return max(self.timestamp, self.metadata.newest_stamp, self.lease.granted_ms)
 
     def has_appended_to(self, older: QueueState) -> bool:
         """Whether there are records behind the end of an older state. A truncation past its end brings none."""
@@ -113,7 +114,7 @@ class QueueState:
         if isinstance(start, bool) or not isinstance(start, int):
             raise invalid("start", f"must be a whole number, not {type(start).__name__}")
         if start > OFFSET_MAX:
-            raise invalid("start", f"{start:.3e} is beyond the last offset there is, {OFFSET_MAX}")
+            raise invalid("start", f"must be at most {OFFSET_MAX}, the last offset there is")
         if start <= self.start:
             return self, 0
         dropped = min(start - self.start, len(self.entries))
@@ -210,7 +211,7 @@ def is_queue(cell: object) -> bool:
     if not _has_form(cell):
         return False
     try:
-        encode_cell(cell)  # type: ignore[arg-type]  # whether it is a cell is the question
+        encode_cell(cell, depth_max=QUEUE_DEPTH_MAX)  # type: ignore[arg-type]  # whether it is a cell is the question
     except Rejected:
         return False
     return True

@@ -21,13 +21,14 @@ from topics.lattice.divergence import Divergence, find_divergence
 from topics.lattice.fence import refuse_stale
 from topics.lattice.metadata import EMPTY, Metadata
 from topics.lattice.routing import PARTITIONS_MAX, is_partition_id
-from topics.lattice.state import QUEUES, ZERO, QueueState, is_queue, queue_from_cell
+from topics.lattice.state import QUEUE_DEPTH_MAX, QUEUES, ZERO, QueueState, is_queue, queue_from_cell
 
 PARTITIONS: Final = "partitions"
 META: Final = "meta"
 META_STAMPS: Final = "meta-stamps"  # on the wire only: in memory the stamps are in the metadata
 NUM_PARTITIONS: Final = "num-partitions"
 TOPIC_NAME_BYTES_MAX: Final = 256
+TOPIC_DEPTH_MAX: Final = QUEUE_DEPTH_MAX + 2  # a queue among the partitions of a topic
 
 Queues: TypeAlias = Mapping[MapKey, QueueState]  # by partition id
 Topic: TypeAlias = Mapping[MapKey, Any]  # PARTITIONS: Queues; META: Metadata; any other name: a cell
@@ -41,6 +42,15 @@ def check_name(name: str) -> str:
     """The name of a topic: text, not empty, bounded."""
     text_bytes("topic", name, bytes_max=TOPIC_NAME_BYTES_MAX)
     return name
+
+
+def is_name(value: object) -> TypeGuard[str]:
+    """Whether a topic may be called that."""
+    try:
+        text_bytes("topic", value, bytes_max=TOPIC_NAME_BYTES_MAX)
+    except Rejected:
+        return False
+    return True
 
 
 # --- reading
@@ -230,14 +240,14 @@ TOPICS: Final = TopicsLattice()
 
 def is_topics(value: object) -> TypeGuard[Mapping[Cell, Cell]]:
     """Whether something from outside may be adopted as a map of topics. Never raises."""
-    return _is_cell_map(value) and all(
+    return _is_cell_map(value, depth_max=TOPIC_DEPTH_MAX + 1) and all(
         isinstance(name, str) and isinstance(topic, Mapping) for name, topic in value.items()
     )
 
 
 def is_topic(value: object) -> TypeGuard[Mapping[Cell, Cell]]:
     """Whether something from outside may be adopted as a topic. Never raises."""
-    return _is_cell_map(value) and all(isinstance(key, str) for key in value)
+    return _is_cell_map(value, depth_max=TOPIC_DEPTH_MAX) and all(isinstance(key, str) for key in value)
 
 
 def is_topic_here(value: object) -> TypeGuard[Topic]:
@@ -257,15 +267,15 @@ def is_topic_here(value: object) -> TypeGuard[Topic]:
 
 def _are_topics_here(value: object) -> TypeGuard[Topics]:
     return isinstance(value, Mapping) and all(
-        isinstance(name, str) and is_topic_here(topic) for name, topic in value.items()
+        is_name(name) and is_topic_here(topic) for name, topic in value.items()
     )
 
 
-def _is_cell_map(value: object) -> TypeGuard[Mapping[Cell, Cell]]:
+def _is_cell_map(value: object, *, depth_max: int) -> TypeGuard[Mapping[Cell, Cell]]:
     if not isinstance(value, Mapping):
         return False
     try:
-        encode_cell(value)
+        encode_cell(value, depth_max=depth_max)
     except Rejected:
         return False
     return True
@@ -294,21 +304,24 @@ def topic_to_cell(topic: Topic) -> CellMap:
 
 
 def topics_from_cell(cell: Mapping[Cell, Cell]) -> Topics:
+    """The topics a peer sent. One that nobody could ask for by its name is not there."""
     topics: dict[MapKey, Topic] = {
         name: topic_from_cell(topic)
         for name, topic in cell.items()
-        if isinstance(name, str) and isinstance(topic, Mapping)
+        if is_name(name) and isinstance(topic, Mapping)
     }
     assert len(topics) <= len(cell)
     return topics
 
 
 def topic_from_cell(cell: Mapping[Cell, Cell]) -> Topic:
-    """The topic a peer sent. A partition that is no queue, or whose id is none, is not there."""
+    """The topic a peer sent. A partition that is no queue, or whose id is none, is not there; nor is what is not known
+    here and deeper than a value may be.
+    """
     topic: dict[MapKey, Any] = {
         key: value
         for key, value in cell.items()
-        if isinstance(key, str) and key not in (PARTITIONS, META, META_STAMPS)
+        if isinstance(key, str) and key not in (PARTITIONS, META, META_STAMPS) and is_cell(value)
     }
     queues = _cells_under(cell, PARTITIONS)
     found = {
