@@ -157,6 +157,7 @@ def test_a_damaged_snapshot_falls_back_on_the_one_before_it_and_loses_nothing():
     reopened(scene)
 
     assert not scene.opened.read_only
+    assert [snapshot_path(newest)] == [warning.partition(":")[0] for warning in scene.opened.warnings]
     assert state_of(scene) == state
     assert scene.read("t") == read
     scene.checkpoint()

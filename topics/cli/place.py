@@ -97,6 +97,8 @@ class Directory:
         with topics.open(self.root, create=create, options=self.settings.options()) as store:
             for cut in store.cuts:
                 say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
+            for warning in store.warnings:
+                say(f"{warning}; nothing is lost", "recovered: ", colour="yellow")
             for damage in store.damages:
                 say(f"{damage}", "DAMAGED: ", colour="red")
             if store.read_only:

@@ -108,6 +108,11 @@ class Store:
         """Un-synced tails cut when the store was opened: how many bytes, which topics and seqs were in them."""
         return self._opened.cuts
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was found damaged and not needed when the store was opened: a snapshot that another one stood in for."""
+        return self._opened.warnings
+
     def create(self, name: str, **config: Any) -> Topic:
         """Create a topic, or replace the whole config of an existing one: omitted fields take their defaults.
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import msgspec
 
 from topics.engine.apply import Catalog
-from topics.kernel.errors import Corrupt
+from topics.kernel.errors import Corrupt, Rejected
 from topics.log.image import TopicImage, topic_of
 from topics.log.slots import Slots
 
 
-class StateImage(msgspec.Struct, array_like=True):
+class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """The catalog at a cut. `ts`: when it was taken."""
 
     ts: int
@@ -22,7 +22,7 @@ class StateImage(msgspec.Struct, array_like=True):
     topics: list[TopicImage]
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Everything of a shard's log before `offset` of `file` (its first frame's number) is in the state, and so are the
     frames below number `next_frame`. `file` 0: an earlier generation's shard, all of which is.
 
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     needed: int
 
 
-class Snapshot(msgspec.Struct, array_like=True):
+class Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What a snapshot file holds."""
 
     state: StateImage
@@ -71,7 +71,10 @@ def catalog_of(image: StateImage, stored: Iterable[Iterable[Slots]]) -> Catalog:
     catalog.next_topic_id = image.next_topic_id
     catalog.epochs = dict(image.epochs)
     for topic_image, slots in zip(image.topics, stored, strict=True):
-        topic = topic_of(topic_image, slots)
+        try:
+            topic = topic_of(topic_image, slots)
+        except (Rejected, ValueError) as impossible:
+            raise Corrupt(f"topic {topic_image.name!r}: {impossible}", topic=topic_image.name) from None
         catalog.topics[topic.topic_id] = topic
         catalog.topic_ids[topic.name] = topic.topic_id
     return catalog

@@ -81,6 +81,7 @@ class Opened:
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
     checkpointer: Checkpointer | None = None
+    warnings: Sequence[str] = ()  # what was damaged and not needed: a snapshot that another one stood in for
 
     @property
     def read_only(self) -> bool:
@@ -117,7 +118,7 @@ def open_store(
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
-        return _damaged(clock, form, recovered, options)
+        return attrs.evolve(_damaged(clock, form, recovered, options), warnings=restored.wrong)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
     mend(disk, recovered.catalog)
@@ -164,6 +165,7 @@ def open_store(
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
+        warnings=restored.wrong,
     )
 
 

@@ -10,7 +10,8 @@ from topics.engine.apply import Catalog
 from topics.engine.image import Place, catalog_of
 from topics.engine.recover import DamageReport
 from topics.host.segments import load_slots, mend_idx
-from topics.host.snapshots import Kept, find_snapshots, read_newest
+from topics.host.snapshots import Kept, find_snapshots, read_newest, snapshot_path
+from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
 from topics.log.regions import SegmentId
@@ -33,27 +34,32 @@ class Restored:
 
 
 def restore(disk: Disk) -> Restored:
-    """Read the newest snapshot and the segments it counts.
+    """Read the newest snapshot that is intact and fits its segments; what is wrong with newer ones is told.
+
+    Without one recovery begins at the log's first frame, and says so if that is not there any more.
 
     Raises:
-        Corrupt: the snapshot is intact and the segments do not fit it.
         OSError: the disk failed.
     """
     kept, wrong = read_newest(disk)
     number = max(find_snapshots(disk), default=0) + 1
-    if not kept:
-        return Restored(catalog=Catalog(), places={}, kept=(), damages=(), wrong=wrong, number=number)
-    snapshot = kept[0].snapshot
-    damages: list[DamageReport] = []
-    stored = [_stored(disk, image, damages) for image in snapshot.state.topics]
-    return Restored(
-        catalog=catalog_of(snapshot.state, stored),
-        places={(place.generation, place.shard): place for place in snapshot.places},
-        kept=kept,
-        damages=damages,
-        wrong=wrong,
-        number=number,
-    )
+    for at, one in enumerate(kept):
+        damages: list[DamageReport] = []
+        state = one.snapshot.state
+        try:
+            catalog = catalog_of(state, [_stored(disk, image, damages) for image in state.topics])
+        except Corrupt as unfit:
+            wrong.append(f"{snapshot_path(one.number)}: {unfit.message}")
+            continue
+        return Restored(
+            catalog=catalog,
+            places={(place.generation, place.shard): place for place in one.snapshot.places},
+            kept=kept[at:],
+            damages=damages,
+            wrong=wrong,
+            number=number,
+        )
+    return Restored(catalog=Catalog(), places={}, kept=(), damages=(), wrong=wrong, number=number)
 
 
 def mend(disk: Disk, catalog: Catalog) -> None:

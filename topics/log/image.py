@@ -35,7 +35,7 @@ _DEAD_RUN: Final = re.compile(
 )
 
 
-class TopicImage(msgspec.Struct, array_like=True):
+class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Everything of a topic but the slots of its segments. `dead`: (first, last, end) among those."""
 
     topic_id: int

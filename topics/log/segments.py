@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True):
+class Segment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Seqs [first, last]; `size`: bytes of its data; `since`: ts of the mark that began it."""
 
     first: int

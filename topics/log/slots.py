@@ -15,7 +15,7 @@ import msgspec
 from topics.log.index import IS_LIVE, Index
 
 
-class Slots(msgspec.Struct, array_like=True):
+class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Consecutive slots [first_seq, first_seq + count) as columns, little-endian.
 
     `flags` are the index's. `tag_numbers` are 1-based into `tags`, 0 for none; empty if no slot has one; so for nodes.

@@ -218,6 +218,8 @@ class Server:
     def _tell_recovered(self, opened: Opened) -> None:
         for cut in opened.cuts:
             log.warning("log.cut", cut=str(cut))
+        for warning in opened.warnings:
+            log.warning("snapshot.damaged", why=warning)
         for damage in opened.damages:
             log.error("log.damaged", damage=str(damage))
         if opened.read_only:
