@@ -54,16 +54,25 @@ def same(left, right):
 
 
 class Known:
-    """What one replica has seen: ids of adds and increments by (key, element), and which of them a delete has seen."""
+    """What one replica has seen: ids of adds and increments by (key, element), and which of them a delete has seen.
+
+    What an expired key held is nobody's to erase until somebody writes it or collects it; that it was collected is
+    told by a floor, which a whole store carries and a delta does not.
+    """
 
     def __init__(self):
         self.seen = {}
-        self.erased = set()
+        self.deleted = set()
+        self.collected = set()
+
+    @property
+    def erased(self):
+        return self.deleted | self.collected
 
     def copy(self):
         twin = Known()
         twin.seen = {what: set(ids) for what, ids in self.seen.items()}
-        twin.erased = set(self.erased)
+        twin.deleted, twin.collected = set(self.deleted), set(self.collected)
         return twin
 
     def add(self, what, number):
@@ -72,12 +81,20 @@ class Known:
     def erase(self, key, kinds=("hash", "set", "zset", "counter"), element=None):
         for (kind, held, name), ids in self.seen.items():
             if held == key and kind in kinds and element in (None, name):
-                self.erased |= ids
+                self.deleted |= ids
 
-    def unite(self, other):
+    def collect(self, key):
+        """The key is gone, whatever it held."""
+        for (_, held, _), ids in self.seen.items():
+            if held == key:
+                self.collected |= ids
+
+    def unite(self, other, *, whole=True):
         for what, ids in other.seen.items():
             self.seen.setdefault(what, set()).update(ids)
-        self.erased |= other.erased
+        self.deleted |= other.deleted
+        if whole:
+            self.collected |= other.collected
 
 
 class Replicas(RuleBasedStateMachine):
@@ -245,7 +262,7 @@ class Replicas(RuleBasedStateMachine):
     def exchange(self, reader, writer):
         if reader != writer:
             assert self.nodes[reader].pull(self.nodes[writer]) == [1]
-            self.met(reader, writer)
+            self.met(reader, writer, whole=True)
 
     @rule(reader=nodes, writer=nodes)
     def exchange_changes(self, reader, writer):
@@ -259,12 +276,12 @@ class Replicas(RuleBasedStateMachine):
             assert same(
                 join_stores(after, theirs), join_stores(mine, theirs)
             )  # nothing lost by the shorter way
-            self.met(reader, writer)
+            self.met(reader, writer, whole=False)
 
-    def met(self, reader, writer):
+    def met(self, reader, writer, *, whole):
         mine, theirs = (self.nodes[n].db.snapshot() for n in (reader, writer))
         assert mine.floor != theirs.floor or same(join_stores(mine, theirs), mine)
-        self.known[reader].unite(self.known[writer])
+        self.known[reader].unite(self.known[writer], whole=whole)
         self.compare(self.nodes[reader].db, self.known[reader])
 
     @rule(at=nodes)
@@ -323,7 +340,7 @@ class Replicas(RuleBasedStateMachine):
         assert before == [database.read(key) for key in KEYS]
         for key in KEYS:
             if database.snapshot().get(key) is ZERO:
-                known.erase(key)
+                known.collect(key)
         assert collected.keys <= len(KEYS)
         self.compare(database, known)
 

@@ -148,3 +148,19 @@ def test_a_part_of_a_store_says_nothing_of_what_the_whole_lacks():
     assert store_from_cell(cell, LIMITS).floor == 1050
     assert store_from_cell({**cell, "kept": "garbage"}, LIMITS).floor == 0
     assert store_from_cell({**cell, "k" * 2000: cell["kept"]}, LIMITS).floor == 0
+
+
+@pytest.mark.rule("R3.5.2")
+def test_columns_that_were_collected_do_not_come_back_into_a_counter_made_again():
+    a, b = Node(1), Node(2)
+    b.db.incrby("c", 5)
+    b.db.expire("c", 10)
+    a.pull(b)
+    a.later(100)
+    assert a.db.gc(stable_ms=1050).counters == 1
+    assert a.db.incrby("c", 3) == 3
+    a.pull(b)
+    assert a.db.incrby("c", 0) == 3
+    b.pull(a)
+    assert b.db.incrby("c", 0) == 3
+    assert state(a.db) == state(b.db)

@@ -227,8 +227,8 @@ def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
     for tag, lane, beside in zip(LANE_TAGS, entry.lanes, other.lanes, strict=True):
         if beside.utime == 0 and lane.utime <= floor:
             lanes.append(NO_LANE)
-        elif tag is Tag.COUNTER:
-            lanes.append(lane)  # a column has no stamp: counters are collected whole
+        elif tag is Tag.COUNTER and lane.utime > floor:
+            lanes.append(lane)  # a column has no stamp, and some of these may be new
         else:
             lanes.append(_lane(lane, lane.utime, sift(lane.tree, beside.tree, lacking)))
     expiry = entry.expiry
