@@ -22,6 +22,7 @@ from topics.testing.clock import ManualClock
 
 ALICE, BOB, ROGUE = (KeyPair.from_seed(bytes([n]) * 32).public for n in (1, 2, 3))
 TTL = 1000
+WEB = Did("web", "example.com")
 
 
 class Accounts:
@@ -39,8 +40,10 @@ class Accounts:
 class Names:
     def __init__(self, addresses):
         self.addresses = addresses
+        self.asked = []
 
     def address_of(self, name):
+        self.asked.append(name)
         return self.addresses.get(name)
 
 
@@ -276,6 +279,77 @@ def test_a_revocation_drops_the_cached_answers_of_every_form():
     rules.revoke(42, ALICE, Fate.DROP)
 
     assert [rules.allows("#42", ALICE), rules.allows("#42", BOB)] == [False, True]
+
+
+@pytest.mark.rule("R4.2.9")
+@pytest.mark.parametrize(
+    "forms",
+    [
+        (ALICE, did_of_key(ALICE), did_of_key(ALICE) + "#key-1"),
+        (42, "#42", "did:convex:42", "did:convex:#42"),
+        ("did:web:example.com", "did:web:example.com#key-1", "did:web:example%2Ecom/path"),
+        ("did:convex:alice", "did:convex:alice?x"),
+    ],
+    ids=["key", "address", "web", "name"],
+)
+def test_a_lost_key_signs_for_no_form_of_its_owner(forms):
+    """The forms are different slots, but whoever stole the key must not go on under another one."""
+    for revoked in forms:
+        rules = authority(
+            addresses=Accounts({42: Keys([ALICE, BOB])}),
+            names=Names({"alice": 42}),
+            dids={"web": Web({WEB: Keys([ALICE])})},
+        )
+        allowed = [rules.allows(form, ALICE) for form in forms]
+        rules.revoke(revoked, ALICE, Fate.DROP)
+
+        assert allowed == [True] * len(forms)
+        assert [rules.allows(form, ALICE) for form in forms] == [False] * len(forms)
+
+
+@pytest.mark.rule("R4.2.9")
+def test_a_clock_that_steps_back_makes_no_answer_last():
+    """An answer from a time that has not come yet is asked for again: else a year's step is a year of belief."""
+    clock, accounts = ManualClock(10_000_000), Accounts({42: Keys([ALICE])})
+    rules = authority(clock, addresses=accounts)
+    assert rules.allows(42, ALICE) is True
+    accounts.keys = {42: Keys([BOB])}
+    clock.set(5_000_000)
+
+    assert [rules.allows(42, ALICE), rules.allows(42, BOB)] == [False, True]
+
+
+def test_owners_whom_nobody_knows_take_no_room_in_the_cache():
+    """Else a map full of them would push out the answers that are of use."""
+    accounts = Accounts({42: Keys([ALICE])})
+    rules = authority(addresses=accounts)
+    assert rules.allows(42, ALICE) is True
+    for address in range(1000, 1000 + ANSWERS_MAX):
+        assert rules.allows(address, ALICE) is False
+    accounts.asked.clear()
+
+    assert rules.allows(42, ALICE) is True
+    assert accounts.asked == []
+
+
+@pytest.mark.rule("R4.2.4", "R4.2.7")
+def test_digits_are_never_a_name():
+    """Whoever registers the name `007` or `00042` is not that address, nor anybody else here."""
+    names = Names({"007": 42, "42": 42, "\u0664\u0662": 42})
+    rules = authority(addresses=Accounts({42: Keys([ALICE])}), names=names)
+
+    assert rules.allows("did:convex:007", ALICE) is False
+    assert rules.allows("did:convex:%D9%A4%D9%A2", ALICE) is False, "digits of another script"
+    assert rules.allows("did:convex:42", ALICE) is True
+    assert names.asked == []
+
+
+@pytest.mark.rule("R4.2.6", "R9.24")
+@pytest.mark.parametrize("tail", ["#\ud800", "?\u00e9", "/\u2028"])
+def test_a_did_is_ascii(tail):
+    """Also behind the id: text that cannot be encoded would be an owner whose slot raises instead of being judged."""
+    assert is_owner(did_of_key(ALICE) + tail) is False
+    assert authority().allows(did_of_key(ALICE) + tail, ALICE) is False
 
 
 def test_addresses_have_one_spelling():

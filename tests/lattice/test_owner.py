@@ -300,6 +300,22 @@ def test_a_revoked_key_drops_or_freezes_its_slot():
         revoke(root.fork(), lattice, 7, CAROL.public, Fate.DROP)
 
 
+@pytest.mark.rule("R4.2.8", "R4.2.9")
+def test_what_a_lost_key_signed_goes_from_every_slot_of_its_owner():
+    """Slots under other forms of the owner are other slots, but the same thief's; other owners' slots stay."""
+    lattice = owners(rules=Authority(ManualClock()))
+    name = did_of_key(ALICE.public)
+    mine = written(ALICE, ALICE.public, TEN, onto=written(ALICE, name, TEN))
+    root = Root(lattice)
+    root.merge(written(BOB, BOB.public, TEN, onto=mine))
+    assert len(root.get()) == 3
+
+    revoke(root, lattice, name, ALICE.public, Fate.DROP)
+
+    assert list(root.get()) == [BOB.public]
+    assert list(root.merge(mine)) == [BOB.public]
+
+
 # --- writing across the boundary
 
 

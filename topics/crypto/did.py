@@ -41,6 +41,8 @@ def parse_did(text: str) -> Did:
     """The identity in the text. Raises `Rejected` for what is no DID."""
     if len(text) > DID_CHARS_MAX:
         raise invalid("did", f"longer than {DID_CHARS_MAX} characters")
+    if not text.isascii():
+        raise invalid("did", "its characters are ASCII; others must be percent-encoded")
     found = _DID.match(text)
     if found is None:
         raise invalid("did", "must be did:METHOD:ID")

@@ -28,6 +28,7 @@ from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ports import Clock
 
 Owner: TypeAlias = bytes | int | str
+Identity: TypeAlias = bytes | int | Did
 
 ANSWER_TTL_MS: Final = 300_000
 ANSWERS_MAX: Final = 10_000
@@ -76,6 +77,15 @@ class Fate(Enum):
     FREEZE = "freeze"  # the slot stays as it is and takes nothing more
 
 
+@attrs.frozen
+class _Answer:
+    """What a resolver said, and when: while the clock is between the two times, it is not asked again."""
+
+    asked_ms: int
+    until_ms: int
+    keys: frozenset[bytes]
+
+
 class Authority:
     """Answers which key may sign for which owner, and remembers the answers for a time."""
 
@@ -98,24 +108,27 @@ class Authority:
         self._dids: Final = dict(dids or {})
         self._answer_ttl_ms: Final = answer_ttl_ms
         self._on_revoked: Final = on_revoked
-        self._answers: dict[Owner, tuple[int, frozenset[bytes]]] = {}  # until, keys; oldest first
-        self._revoked: dict[tuple[Owner, bytes], Fate] = {}
+        self._answers: dict[Owner, _Answer] = {}  # oldest first
+        self._revoked: dict[tuple[Identity, bytes], Fate] = {}
         self._frozen: dict[Owner, Fate] = {}
 
     def allows(self, owner: Owner, key: bytes) -> bool:
         """Whether the key may sign for the owner now."""
-        if not is_owner(owner) or not is_strong_key(key) or (owner, key) in self._revoked:
+        if not is_owner(owner) or not is_strong_key(key) or self.is_frozen(owner):
             return False
-        return not self.is_frozen(owner) and key in self._keys(owner)
+        if self._revoked and (identity_of(owner), key) in self._revoked:
+            return False
+        return key in self._keys(owner)
 
     def is_frozen(self, owner: Owner) -> bool:
         """Whether the owner's slot takes nothing more."""
         return owner in self._frozen
 
     def revoke(self, owner: Owner, key: bytes, fate: Fate) -> None:
-        """Called by whoever learns that the key may no longer sign for the owner. It never may again.
+        """Called by whoever learns that the key may no longer sign for the owner. It never may again, in whatever form
+        the owner is claimed. `Fate.FREEZE` is for the slot under this form.
 
-        Every cached answer is dropped, for another form of the owner may rest on the same account.
+        Every cached answer is dropped, for another owner may rest on the same account.
         """
         assert is_owner(owner)
         if len(self._revoked) >= REVOKED_MAX:
@@ -123,7 +136,7 @@ class Authority:
                 "revoke", f"at most {REVOKED_MAX} revocations are kept; stop trusting the resolver instead"
             )
         self._answers.clear()
-        self._revoked[owner, key] = fate
+        self._revoked[identity_of(owner), key] = fate
         if fate is Fate.FREEZE:
             self._frozen[owner] = fate
         if self._on_revoked is not None:
@@ -135,30 +148,32 @@ class Authority:
             return frozenset((owner,))
         now_ms = self._clock.now_ms()
         cached = self._answers.get(owner)
-        if cached is not None and now_ms < cached[0]:
-            return cached[1]
+        if cached is not None and cached.asked_ms <= now_ms < cached.until_ms:
+            return cached.keys
         try:
-            until_ms, keys = self._judged(self._ask(owner), now_ms)
+            answer = self._judged(self._ask(owner), now_ms)
         except Exception:  # noqa: BLE001  # a plugged-in resolver may fail in any way, and then its answer is no
             return _NOBODY
-        self._remember(owner, keys, until_ms)
-        return keys
+        if answer is None:
+            return _NOBODY
+        self._remember(owner, answer)
+        return answer.keys
 
-    def _judged(self, answer: Keys | None, now_ms: int) -> tuple[int, frozenset[bytes]]:
-        """Until when an answer is kept, and whom it allows."""
-        kept_ms = now_ms + self._answer_ttl_ms
-        assert kept_ms >= now_ms
+    def _judged(self, answer: Keys | None, now_ms: int) -> _Answer | None:
+        """Whom an answer allows, and until when it is kept; None if it allows nobody now."""
+        until_ms = now_ms + self._answer_ttl_ms
+        assert until_ms >= now_ms
         if answer is None or len(answer.keys) > KEYS_PER_OWNER_MAX:
-            return now_ms, _NOBODY
+            return None
         if answer.until_ms is not None:
-            kept_ms = min(kept_ms, answer.until_ms)
+            until_ms = min(until_ms, answer.until_ms)
             if answer.until_ms <= now_ms:
-                return now_ms, _NOBODY
-        return kept_ms, frozenset(key for key in answer.keys if is_strong_key(key))
+                return None
+        return _Answer(now_ms, until_ms, frozenset(key for key in answer.keys if is_strong_key(key)))
 
-    def _remember(self, owner: Owner, keys: frozenset[bytes], until_ms: int) -> None:
+    def _remember(self, owner: Owner, answer: _Answer) -> None:
         self._answers.pop(owner, None)
-        self._answers[owner] = (until_ms, keys)
+        self._answers[owner] = answer
         if len(self._answers) > ANSWERS_MAX:
             del self._answers[next(iter(self._answers))]
         assert len(self._answers) <= ANSWERS_MAX
@@ -181,9 +196,9 @@ class Authority:
         return None if self._addresses is None else self._addresses.keys_of(address)
 
     def _of_convex(self, name: str) -> Keys | None:
-        number = name if name.startswith("#") else f"#{name}"
-        address = address_of(number)
-        if address is None and self._names is not None and not name.startswith("#"):
+        number = name.removeprefix("#")
+        address = address_of(f"#{number}")
+        if address is None and self._names is not None and number == name and not name.isdecimal():
             address = self._names.address_of(name)
         return None if address is None else self._of_address(address)
 
@@ -202,6 +217,20 @@ def is_owner(value: object) -> TypeGuard[Owner]:
         return parse_did(value).method != "key" or len(key_of_did(value)) == KEY_SIZE
     except Rejected:
         return False
+
+
+def identity_of(owner: Owner) -> Identity:
+    """Who is meant, as far as that can be told without asking: one value for all forms of a key or an address."""
+    assert is_owner(owner)
+    if not isinstance(owner, str):
+        return owner
+    if (address := address_of(owner)) is not None:
+        return address
+    did = parse_did(owner)
+    if did.method == "key":
+        return key_of_did(owner)
+    address = address_of(f"#{did.id.removeprefix('#')}") if did.method == "convex" else None
+    return did if address is None else address
 
 
 def address_of(text: str) -> int | None:

@@ -10,13 +10,14 @@ The owner's own writes go through a cursor at `OwnSlot`, which signs once a writ
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from topics.codec.cell import Cell, CellMap
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt
 from topics.lattice.algebra import Lattice
-from topics.lattice.authority import Authority, Fate, Owner, is_owner
+from topics.lattice.authority import Authority, Fate, Owner, identity_of, is_owner
 from topics.lattice.cursor import Cursor
 from topics.lattice.signed import CellCodec, SignedLattice, Slot, envelopes_of
 
@@ -150,9 +151,17 @@ class OwnSlot(Generic[T]):
 def revoke(cursor: Cursor[Slots[T]], lattice: OwnerLattice[T], owner: Owner, key: bytes, fate: Fate) -> None:
     """Take a key's authority over an owner's slot away: its envelope goes, or the slot stays and takes nothing more.
 
-    From then on the key signs for nobody here. Dropping moves the map down, so it is refused on a fork, after that
-    (replication 4.2, 1.4).
+    From then on the key signs no more for this owner, whatever form it is claimed in, and what it signed under any of
+    them is dropped. Dropping moves the map down, so it is refused on a fork, after that (replication 4.2, 1.4); a fork
+    that was made before and has work to sync brings back what it holds, so revoke again after its sync.
     """
     lattice.authority.revoke(owner, key, fate)
     if fate is Fate.DROP:
-        cursor.shrink(lambda slots: lattice.without(slots, owner, key))
+        meant = identity_of(owner)
+        cursor.shrink(
+            lambda slots: reduce(
+                lambda left, form: lattice.without(left, form, key),
+                [form for form in slots if identity_of(form) == meant],
+                slots,
+            )
+        )
