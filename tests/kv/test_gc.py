@@ -164,3 +164,19 @@ def test_columns_that_were_collected_do_not_come_back_into_a_counter_made_again(
     b.pull(a)
     assert b.db.incrby("c", 0) == 3
     assert state(a.db) == state(b.db)
+
+
+@pytest.mark.rule("R3.5.2")
+def test_a_delete_after_the_floor_of_a_counter_from_before_it_counts():
+    a, b = Node(1), Node(2)
+    a.db.incrby("c", 4)
+    b.pull(a)
+    a.later(100).gc(stable_ms=1050)
+    b.later(200).set("c", "over the counter")
+    exchange(a, b)
+    assert a.db.read("c") == b.db.read("c")
+    a.db.delete("c")
+    assert a.db.incrby("c", 1) == 1
+    assert state(a.db) != state(b.db)
+    exchange(a, b)
+    assert b.db.incrby("c", 0) == 1

@@ -227,8 +227,8 @@ def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
     for tag, lane, beside in zip(LANE_TAGS, entry.lanes, other.lanes, strict=True):
         if beside.utime == 0 and lane.utime <= floor:
             lanes.append(NO_LANE)
-        elif tag is Tag.COUNTER and lane.utime > floor:
-            lanes.append(lane)  # a column has no stamp, and some of these may be new
+        elif tag is Tag.COUNTER and entry.newest > floor:
+            lanes.append(lane)  # a column has no stamp, and some of these may be new: counted or taken back
         else:
             lanes.append(_lane(lane, lane.utime, sift(lane.tree, beside.tree, lacking)))
     expiry = entry.expiry
