@@ -23,6 +23,7 @@ EXPECTED = {
     "b7": "B7 write to long poll, 100 watchers, p50",
     "b9": "B9 fsync/FULL, 1 thread: Raw / TEXT",
     "b10": "B10 SIGKILL to /v0/ready, topics serve",
+    "b11": "B11 RssAnon above idle, a record",
     "b14": "B14 topics serve",
     "cpu": "cpu: append, batch 100",
     "kv_merge": "kv_merge: 1000 keys × 10 kinds",
