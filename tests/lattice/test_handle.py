@@ -4,13 +4,15 @@ import pytest
 
 from topics.codec.cell import CellMap
 from topics.crypto.keys import KeyPair
-from topics.lattice.authority import Authority, Keys
+from topics.lattice.authority import Authority, Fate, Keys
 from topics.lattice.cursor import Root
 from topics.lattice.editor import Editor
 from topics.lattice.fence import NotLeader
-from topics.lattice.messages import LatticeTopics, merge_owners, owned_topics, topics_of
+from topics.lattice.messages import REGION, LatticeTopics, merge_owners, owned_topics, topics_of
+from topics.lattice.owner import OwnerLattice, revoke
 from topics.lattice.queue import LatticeQueue
 from topics.lattice.state import QUEUES
+from topics.lattice.topicmap import TOPICS, TopicsCodec
 from topics.testing.clock import ManualClock
 
 NOW = 1_700_000_000_000
@@ -29,7 +31,7 @@ def future_topics(name="t"):
 def test_a_topic_may_have_the_region_s_name():
     """Slots that wait for the clock and a topic called `queue` that waits for it are two things."""
     clock = ManualClock(NOW)
-    lattice, slots, editor = owned_topics(Authority(clock), ALICE), None, Editor(clock)
+    lattice, editor = owned_topics(Authority(clock), ALICE), Editor(clock)
     slots = Root(lattice)
     merge_owners(slots, lattice, CellMap(), editor=editor)
     topic = topics_of(slots, lattice, ALICE.public, editor=editor).topic("queue")
@@ -114,3 +116,62 @@ def test_a_leader_that_comes_as_a_fork_arrives_is_seen():
     with pytest.raises(NotLeader, match="the records stay on the fork"):
         fork.sync()
     assert (queue.size(), fork.size()) == (0, 1)
+
+
+class Counted(TopicsCodec):
+    """Counts payloads that are decoded, which each envelope is once it has been verified."""
+
+    count = 0
+
+    def from_cell(self, cell):
+        self.count += 1
+        return super().from_cell(cell)
+
+
+class Entered:
+    """A guard that counts the changes of its root."""
+
+    count = 0
+
+    def __enter__(self):
+        self.count += 1
+
+    def __exit__(self, *exception):
+        return None
+
+
+@pytest.mark.rule("R4.1.2", "R11.14")
+def test_a_map_of_many_owners_is_verified_once_and_joined_at_once():
+    """A slot at a time would copy the map for each owner: a map of 100 000, which anybody can sign, for hours."""
+    clock, codec, guard = ManualClock(NOW), Counted(), Entered()
+    message = {}
+    for n in range(20):
+        key = KeyPair.from_seed(bytes([n]) * 32)
+        lattice = owned_topics(Authority(clock), key)
+        slots = Root(lattice)
+        topics_of(slots, lattice, key.public, editor=Editor(clock)).topic("t").partition(0).offer(n)
+        message |= lattice.to_cell(slots.get())
+
+    lattice = OwnerLattice(TOPICS, codec, region=REGION, authority=Authority(clock))
+    slots = Root(lattice, guard=guard)
+    assert len(merge_owners(slots, lattice, message, editor=Editor(clock))) == 20
+    assert (codec.count, guard.count) == (20, 1)
+    before = slots.get()
+    assert merge_owners(slots, lattice, message, editor=Editor(clock)) is before
+    assert codec.count == 20, "what is here was verified when it came"
+
+
+@pytest.mark.rule("R1.3.2", "R4.2.9")
+def test_what_waited_is_judged_again_when_its_time_comes():
+    """A key that was revoked meanwhile brings nothing in that it signed before."""
+    clock, ahead = ManualClock(NOW), ManualClock(AHEAD)
+    theirs = owned_topics(Authority(ahead), ALICE)
+    signed = Root(theirs)
+    topics_of(signed, theirs, ALICE.public, editor=Editor(ahead)).topic("t").partition(0).offer("f")
+    lattice, editor = owned_topics(Authority(clock)), Editor(clock)
+    slots = Root(lattice)
+    assert merge_owners(slots, lattice, signed.get(), editor=editor) == {}
+    revoke(slots, lattice, ALICE.public, ALICE.public, Fate.DROP)
+    clock.set(AHEAD)
+
+    assert merge_owners(slots, lattice, CellMap(), editor=editor) == {}

@@ -10,7 +10,7 @@ verified.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from topics.crypto.keys import KeyPair
@@ -23,7 +23,7 @@ from topics.lattice.editor import Editor, Place
 from topics.lattice.handle import Handle
 from topics.lattice.owner import OwnerLattice, OwnSlot, Slots
 from topics.lattice.signed import Slot
-from topics.lattice.stamps import Deferral
+from topics.lattice.stamps import Deferral, is_future
 from topics.lattice.topic import LatticeTopic
 from topics.lattice.topicmap import (
     TOPIC,
@@ -105,24 +105,41 @@ def merge_owners(
     """
     assert lattice.region == REGION
     now_ms = editor.now_ms()
+    ready: dict[Owner, Slot[Topics]] = {}
+    future: dict[Owner, Slot[Topics]] = {}
+    told: list[Divergence] = []
+
+    def take(own: Slots[Topics]) -> Slots[Topics]:
+        for owner, slot in admitted(lattice, own, external).items():
+            waits = editor.has_clock and is_future(newest_stamp_in(slot.value), now_ms)
+            (future if waits else ready)[owner] = slot
+        told.extend(_slot_divergences(own, ready))
+        return lattice.join(own, ready)
+
+    slots.update(take)
+    editor.tell(told)
+    waiting = _waiting(lattice, editor)
+    for owner, slot in future.items():
+        waiting.admit({owner: slot}, now_ms)
+    for due in waiting.release(now_ms):  # judged again: a key may have been revoked meanwhile
+        editor.tell(_slot_divergences(slots.get(), due))
+        slots.merge(due)
+    return slots.get()
+
+
+def _waiting(lattice: OwnerLattice[Topics], editor: Editor) -> Deferral[Slots[Topics]]:
     waiting = editor.deferral(_OWNERS)
     if waiting is None:
         waiting = Deferral(lattice, _newest_in_slots)
         editor.defer_at(_OWNERS, waiting)
-    for owner, slot in admitted(lattice, slots.get(), external).items():
-        if not editor.has_clock or waiting.admit({owner: slot}, now_ms) is not None:
-            _merge_slot(slots, owner, slot, editor=editor)
-    for due in waiting.release(now_ms):
-        for owner, slot in due.items():
-            _merge_slot(slots, owner, slot, editor=editor)
-    return slots.get()
+    return waiting
 
 
-def _merge_slot(slots: Cursor[Slots[Topics]], owner: Owner, slot: Slot[Topics], *, editor: Editor) -> None:
-    ours = slots.get().get(owner)
-    if ours is not None and ours is not slot:
-        editor.tell(divergences(ours.value, slot.value))
-    slots.merge({owner: slot})
+def _slot_divergences(own: Slots[Topics], others: Slots[Topics]) -> Iterator[Divergence]:
+    for owner, slot in others.items():
+        ours = own.get(owner)
+        if ours is not None and ours != slot:
+            yield from divergences(ours.value, slot.value)
 
 
 def _newest_in_slots(slots: Slots[Topics]) -> int:
