@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
+import attrs
 import pytest
 
 import topics
+from topics.embed.lock import Reentered
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.opening import StoreOptions
@@ -90,11 +92,12 @@ def test_writers_and_readers_go_on_beside_checkpoints(tmp_path):
 
 
 class Sly:
-    """A disk under which a checkpoint happens just before a read."""
+    """A disk under which something happens just before a read, or before a directory is made."""
 
     def __init__(self, disk):
         self._disk = disk
         self.before_read = None
+        self.before_make_dir = None
 
     def __getattr__(self, name):
         return getattr(self._disk, name)
@@ -104,6 +107,12 @@ class Sly:
         if act is not None:
             act()
         return self._disk.read(path, offset, size)
+
+    def make_dir(self, path):
+        act, self.before_make_dir = self.before_make_dir, None
+        if act is not None:
+            act()
+        self._disk.make_dir(path)
 
 
 @pytest.mark.rule("T5.15")
@@ -162,3 +171,69 @@ def test_a_checkpoint_of_a_closed_store_is_refused():
 
     with pytest.raises(Rejected, match="closed"):
         store.checkpoint()
+
+
+def test_a_checkpoint_beside_a_failed_shard_is_refused_and_the_other_shards_go_on():
+    """A failed shard stays busy for ever, so a cut that waited for it would hold up every other one."""
+    store, disk = simulated(options=attrs.evolve(SMALL, shards=2))
+    for i in range(4):
+        store.create(f"t{i}", durability="fsync").put({"n": 0})
+    disk.inject("write", FaultKind.EIO)
+    with pytest.raises(Fatal):
+        store.topic("t1").put({"n": 1})
+    with pytest.raises(Rejected, match="open the store again") as refused:
+        store.checkpoint()
+
+    assert refused.value.code is Code.STORAGE_READ_ONLY
+    assert sum(_accepts(store.topic(f"t{i}")) for i in range(4)) > 0
+    store.close()
+
+
+def _accepts(topic):
+    try:
+        topic.put({"n": 2})
+    except Rejected:
+        return False
+    return True
+
+
+def test_close_waits_for_the_round_of_another_thread():
+    """The directory is given free behind the last call on it."""
+    disk = SimDisk(1)
+    sly = Sly(disk)
+    store, _ = simulated(disk, sly)
+    store.create("t", durability="fsync").put({"n": 0})
+    order = []
+
+    def close():
+        store.close()
+        order.append("closed")
+
+    closer = threading.Thread(target=close)
+
+    def begin_closing():
+        closer.start()
+        closer.join(0.2)
+        order.append("copied")
+
+    sly.before_make_dir = begin_closing
+    with pytest.raises(Rejected, match="closed"):
+        store.checkpoint()
+    closer.join()
+
+    assert order == ["copied", "closed"]
+
+
+@pytest.mark.parametrize("call", ["checkpoint", "close"])
+def test_a_call_from_a_handler_inside_a_round_is_refused_instead_of_waiting_for_itself(call):
+    disk = SimDisk(1)
+    sly = Sly(disk)
+    store, _ = simulated(disk, sly)
+    store.create("t", durability="fsync").put({"n": 0})
+    sly.before_make_dir = getattr(store, call)
+    with pytest.raises(Reentered):
+        store.checkpoint()
+
+    store.checkpoint()
+    assert [record.data["n"] for record in store.topic("t").read().records] == [0]
+    store.close()

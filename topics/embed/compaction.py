@@ -9,6 +9,7 @@ import threading
 from typing import Final
 
 from topics.embed.driver import LocalEngine
+from topics.embed.lock import Reentered, is_held
 from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait, disk_full
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 
@@ -25,7 +26,7 @@ class Compactor:
         self.failed: OSError | TopicsError | None = None
         self._local = local
         self._checkpointer = checkpointer
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()  # never taken twice by one thread: it knows its owner
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -35,10 +36,18 @@ class Compactor:
         self._thread.start()
 
     def close(self) -> None:
-        """No further round is begun; the present one ends at its next step."""
+        """Nothing of a round is under way any more in any thread: the present one ends at its next step."""
+        assert not self.is_inside
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
+        with self._turn:
+            pass
+
+    @property
+    def is_inside(self) -> bool:
+        """True in a thread that a signal handler or finalizer has taken out of a round."""
+        return is_held(self._turn)
 
     def checkpoint(self) -> None:
         """One whole round.
@@ -47,6 +56,8 @@ class Compactor:
             Rejected: no room in the log, or it is read-only, or the store is closing.
             Fatal: the disk failed; no checkpoint is taken until the store is opened again.
         """
+        if self.is_inside or self._local.is_inside:
+            raise Reentered
         with self._turn:
             if self.failed is not None:
                 raise Fatal(f"checkpoints have ended: {self.failed}")

@@ -168,7 +168,7 @@ class Store:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
         if self._local.is_forked:
             return
-        if self._local.is_inside:
+        if self._local.is_inside or (self._compactor is not None and self._compactor.is_inside):
             raise Reentered
         with self._closing:  # a second closer waits until the directory is free
             if self._closed:

@@ -27,6 +27,7 @@ from topics.host.segments import append_piece
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
 from topics.host.writer import ShardWriter
+from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 
@@ -103,6 +104,7 @@ class Checkpointer:
             Rejected: no room in the log for a mark, or it is read-only: try again later.
             OSError, Corrupt, Fatal: the disk failed, or holds what it should not. Nothing is lost: the log has it all.
         """
+        self._check_writers()
         yield from self._absorb()
         image, places = yield from self._cut()
         yield GoOn()
@@ -114,6 +116,16 @@ class Checkpointer:
         self.rounds += 1
 
     # Steps.
+
+    def _check_writers(self) -> None:
+        """A failed shard stays busy and says no more where its log ends, so there is no cut until a restart."""
+        for writer in self.writers:
+            if writer.failed is not None:
+                raise Rejected(
+                    Code.STORAGE_READ_ONLY,
+                    f"no checkpoint: {writer.failed.message}; open the store again",
+                    shard=writer.shard,
+                )
 
     def _absorb(self) -> Generator[Step, None, None]:
         goals = self.engine.checkpoints.goals()
@@ -127,6 +139,7 @@ class Checkpointer:
         checkpoints.want_cut(wanted=True)
         try:
             while True:
+                self._check_writers()
                 image = None if any(writer.wal.busy for writer in self.writers) else checkpoints.cut()
                 if image is not None:
                     return image, self._places(image)
