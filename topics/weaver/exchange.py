@@ -13,7 +13,7 @@ sessions compare whole sets, every repair may fail and be tried again, and no me
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Code, Corrupt, Rejected
@@ -26,7 +26,8 @@ from topics.weaver.fetch import ChainWalk, Walk, serve_chain
 from topics.weaver.floating import Link, MissingDep
 from topics.weaver.intention import decode as decode_intention
 from topics.weaver.invite import Invite
-from topics.weaver.limits import ExchangeOptions
+from topics.weaver.limits import WALKS_MAX, ExchangeOptions
+from topics.weaver.machines import Machine, Machines
 from topics.weaver.messages import (
     BootstrapRequest,
     ChainRequest,
@@ -51,14 +52,12 @@ from topics.weaver.stock import Stock
 from topics.weaver.tally import Counts
 from topics.weaver.wire import decode
 
-Machine: TypeAlias = Session | Clone | ChainWalk | CatchUp | Invite
-
 
 class Exchange:
     """The node's side of all exchanges. `key` signs its acks, and is the one its witness records are signed with."""
 
     __slots__ = (
-        "_asked_ms", "_clock", "_key", "_machines", "_numbers", "_options", "_outbox", "_partners", "_scheme",
+        "_clock", "_key", "_machines", "_numbers", "_options", "_outbox", "_partners", "_scheme",
         "_source", "acker", "ahead", "counts", "joined", "positions", "roster", "stock",
     )  # fmt: skip
 
@@ -80,10 +79,9 @@ class Exchange:
         self._scheme = scheme
         self._partners = Partners(options, clock.now_ms())
         self._outbox = Outbox(options.outbox_bytes)
-        self._machines: dict[Stream, Machine] = {}
+        self._machines = Machines()
         self._source = SnapshotSource(stock.store)
         self._numbers = GOSSIP
-        self._asked_ms: dict[Stream, int] = {}  # when a walk or an invite last asked
 
     # What the driver tells.
 
@@ -101,7 +99,7 @@ class Exchange:
         """The connection is gone, and all its streams."""
         self._partners.went(peer)
         self._outbox.forget(peer)
-        for stream in [stream for stream in self._machines if stream.peer == peer]:
+        for stream in self._machines.of(peer):
             self.closed(stream)
 
     def receive(self, stream: Stream, data: bytes) -> None:
@@ -119,6 +117,8 @@ class Exchange:
             return
         if not self._outbox.has_room(stream.peer):
             self._break(stream, "read the answers there are before asking for more")
+        elif isinstance(message, Gossip) is not (stream.number == GOSSIP):
+            self._break(stream, f"{type(message).__name__} has no place on stream {stream.number}")
         elif isinstance(message, Gossip):
             self._heard(stream.peer, message.item)
         else:
@@ -142,22 +142,21 @@ class Exchange:
     def committed(self, envelopes: Iterable[Envelope]) -> None:
         """A local write is on stable storage: tell every peer."""
         items = list(envelopes)
+        self._part_with_revoked()
         for peer in self._partners.connected():
             for item in items:
                 self._tell(peer, item)
 
     def tick(self) -> None:
         """Time has passed: end what is overdue, ack what is due, sync with whom is wanted."""
-        for stream, machine in list(self._machines.items()):
-            if isinstance(machine, Session | Clone):
-                machine.tick()
-                if machine.is_over:
-                    self._ended(stream, machine)
+        self._part_with_revoked()
+        for stream, machine in self._machines.timed():
+            machine.tick()
+            if machine.is_over:
+                self._ended(stream, machine)
         now_ms = self._clock.now_ms()
-        for stream in [
-            s for s, asked_ms in self._asked_ms.items() if now_ms >= asked_ms + self._options.idle_ms
-        ]:
-            self._ended(stream, self._machines[stream])
+        for stream, silent in self._machines.unanswered(now_ms, self._options.idle_ms):
+            self._ended(stream, silent)
         self._partners.tick(now_ms)
         due_ms = self.acker.due_ms
         if due_ms is not None and now_ms >= due_ms:
@@ -170,15 +169,14 @@ class Exchange:
     def deadline_ms(self) -> int:
         """When `tick` next has something to do."""
         dues = [self.acker.attest_due_ms, self._partners.deadline_ms]
-        dues += [asked_ms + self._options.idle_ms for asked_ms in self._asked_ms.values()]
+        dues += self._machines.deadlines_ms(self._options.idle_ms)
         if self.acker.due_ms is not None:
             dues.append(self.acker.due_ms)
-        timed = [machine for machine in self._machines.values() if isinstance(machine, Session | Clone)]
-        dues += [machine.deadline_ms for machine in timed if machine.deadline_ms is not None]
         return min(dues)
 
     def take_outbox(self, limit: int) -> list[Sending]:
         """Messages for peers, in order a peer; those left are kept."""
+        self._part_with_revoked()
         taken = self._outbox.take(limit)
         self.counts.messages += len(taken)
         self.counts.bytes += sum(len(sending.data) for sending in taken)
@@ -194,8 +192,10 @@ class Exchange:
         return clone
 
     def join(self, invite: Invite) -> None:
-        """Use an invite, over a connection to the inviter; `joined` tells how it ended. Then clone."""
-        self.roster.admit(invite.inviter)
+        """Use an invite, over a connection to the inviter; `joined` tells how it ended. Then clone. Raises `Rejected`
+        if it is to another store.
+        """
+        self.roster.trust(invite)
         self._partners.came(invite.inviter)
         self._open(invite.inviter, invite, [invite.join(self._key)])
 
@@ -252,11 +252,10 @@ class Exchange:
     def _close_gaps(self, peer: bytes, report: Report) -> None:
         """Walk back along the author's chain; for a missing condition the author is unknown, so sync."""
         for missing in report.missing:
-            if missing.link is not Link.PREV or self._is_syncing(peer):
+            full = len(self._machines.walks(peer)) >= WALKS_MAX
+            if missing.link is not Link.PREV or full or self._machines.is_syncing(peer):
                 self._partners.want(peer)
-            elif not any(
-                isinstance(m, ChainWalk) and m.target == missing.hash for m in self._machines.values()
-            ):
+            elif missing.hash not in self._machines.walked():
                 self._walk(peer, missing)
 
     def _walk(self, peer: bytes, missing: MissingDep) -> None:
@@ -277,18 +276,19 @@ class Exchange:
     def _open(self, peer: bytes, machine: Machine, messages: Sequence[Message]) -> None:
         self._numbers += 1
         stream = Stream(peer, mine=True, number=self._numbers)
-        assert stream not in self._machines
-        self._machines[stream] = machine
+        self._machines.start(stream, machine)
         if isinstance(machine, ChainWalk | CatchUp | Invite):
-            self._asked_ms[stream] = self._clock.now_ms()
+            self._machines.asked(stream, self._clock.now_ms())
         self._outbox.send(stream, messages)
 
     def _serve(self, stream: Stream, message: Message) -> None:
         """The first message of a stream that the peer opened says what it is for."""
         assert not stream.mine
-        if isinstance(message, Hello):
+        if self._machines.served(stream.peer) + self._outbox.feeds(stream.peer) >= self._options.streams:
+            self._break(stream, f"end one of your {self._options.streams} streams before opening more")
+        elif isinstance(message, Hello):
             session = self._session(initiator=False)
-            self._machines[stream] = session
+            self._machines.start(stream, session)
             self._advance(stream, session, message)
         elif isinstance(message, ChainRequest):
             self._outbox.send(stream, [serve_chain(self.stock, message)])
@@ -308,7 +308,7 @@ class Exchange:
         elif isinstance(machine, ChainWalk | CatchUp):
             following = machine.receive(message)
             self._outbox.send(stream, [] if following is None else [following])
-            self._asked_ms[stream] = self._clock.now_ms()
+            self._machines.asked(stream, self._clock.now_ms())
             over = following is None
         else:
             self.joined[machine.inviter] = (
@@ -331,10 +331,9 @@ class Exchange:
 
     def _break(self, stream: Stream, reason: str) -> None:
         self.counts.refused += 1
-        if stream.number == GOSSIP:
-            return
-        self._outbox.send(stream, [Refusal(reason)], ends=True)
         machine = self._machines.get(stream)
+        if stream.number != GOSSIP and (machine is not None or self._outbox.has_room(stream.peer)):
+            self._outbox.send(stream, [Refusal(reason)], ends=True)
         if isinstance(machine, Session):
             machine.refuse(reason)
         elif isinstance(machine, Clone):
@@ -343,8 +342,7 @@ class Exchange:
             self._ended(stream, machine)
 
     def _ended(self, stream: Stream, machine: Machine) -> None:
-        del self._machines[stream]
-        self._asked_ms.pop(stream, None)
+        self._machines.end(stream)
         if isinstance(machine, Session):
             self._synced(stream, machine)
         elif isinstance(machine, Clone):
@@ -361,15 +359,16 @@ class Exchange:
 
     # Syncing.
 
-    def _is_syncing(self, peer: bytes) -> bool:
-        return any(
-            stream.peer == peer and isinstance(machine, Session) for stream, machine in self._machines.items()
-        )
+    def _part_with_revoked(self) -> None:
+        """Who may not connect any more is told nothing more, whether or not its connection still stands."""
+        for peer in self._partners.connected():
+            if not self.roster.may_connect(peer):
+                self.disconnected(peer)
 
     def _start_wanted(self) -> None:
         """One session a peer at a time."""
         for peer in self._partners.ready(self._clock.now_ms()):
-            if not self._is_syncing(peer):
+            if not self._machines.is_syncing(peer):
                 self._partners.started(peer)
                 self.counts.sessions += 1
                 session = self._session(initiator=True)

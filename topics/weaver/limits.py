@@ -25,6 +25,7 @@ FETCHES_OPEN_MAX: Final = 4
 REPLY_BYTES: Final = 1 * MIB  # a reply is cut behind the item that fills it
 CHAIN_MAX: Final = 32  # intentions of one ChainReply
 CHAIN_ROUNDS_MAX: Final = 32  # continued requests, then a full sync is cheaper
+WALKS_MAX: Final = 4  # gaps closed at a time with one peer; more are for a sync
 BOOTSTRAP_BATCH: Final = 100
 BOOTSTRAP_LIMIT_MAX: Final = 10_000
 
@@ -48,6 +49,7 @@ class ExchangeOptions:
     needs_max: int = 100_000  # hashes one session fetches; the rest is the next session's
     bootstrap_limit: int = 1000  # records of one request, at most BOOTSTRAP_LIMIT_MAX
     outbox_bytes: int = 32 * MIB  # that wait for one peer; four full fetches fit
+    streams: int = 16  # sessions and clones one peer has open here; an honest one needs two
     anti_entropy_ms: int = 30_000  # a session with one peer, in turn
     ack_debounce_ms: int = 5_000
     attest_gap_ms: int = 300_000

@@ -66,6 +66,10 @@ class Outbox:
         assert not stream.mine, "a feed answers what a peer asked"
         self._feeds[stream] = messages
 
+    def feeds(self, peer: bytes) -> int:
+        """How many of the peer's streams are being fed."""
+        return sum(stream.peer == peer for stream in self._feeds)
+
     def end_feed(self, stream: Stream) -> None:
         self._feeds.pop(stream, None)
 

@@ -83,6 +83,17 @@ class Roster:
             self._check_admission(key)
             self._move(key, PeerStatus.ACTIVE)
 
+    def trust(self, invite: Invite) -> None:
+        """Make whoever wrote the invite an active peer.
+
+        Raises:
+            Rejected: it is to another store, or the inviter was revoked.
+        """
+        if invite.store_id != self.store_id:
+            text = f"the invite is to store {invite.store_id.hex()}, this is {self.store_id.hex()}"
+            raise invalid("store_id", text)
+        self.admit(invite.inviter)
+
     def retire(self, key: bytes) -> None:
         """The peer may be away for long: pruning no longer waits for it."""
         self._move(key, PeerStatus.DORMANT)
