@@ -16,6 +16,7 @@ from topics.codec.cell import (
     INT_MIN,
     VALUE_DEPTH_MAX,
     CellMap,
+    _Open,
     decode_cell,
     digest_of,
     encode_cell,
@@ -298,3 +299,13 @@ def test_one_changed_byte_is_another_cell_or_none(cell, data):
     except Corrupt:
         return
     assert encode_cell(other) == bytes(encoded) != encode_cell(cell)
+
+
+@pytest.mark.parametrize(
+    "outer", [(1,), CellMap({"k": 1}), CellMap([((1,), 1)])], ids=["list", "map", "keyed"]
+)
+def test_what_is_nested_is_not_copied_once_a_level(outer):
+    """A megabyte under 250 lists or maps, as a peer may send it, is written once: its pieces go to the outermost."""
+    around = _Open(outer)
+
+    assert _Open((2,), _Open((3,), around)).into is around.into

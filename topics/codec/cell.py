@@ -41,6 +41,8 @@ _NIL: Final = b"\x01"
 _FALSE: Final = b"\x02"
 _TRUE: Final = b"\x03"
 _INT, _FLOAT, _TEXT, _BYTES, _LIST, _MAP = 4, 5, 6, 7, 8, 9
+_LIST_BEGINS: Final = bytes((_LIST,))
+_MAP_BEGINS: Final = bytes((_MAP,))
 _TAGGED: Final = Struct(">BQ")  # tag and ordered number
 _NUMBER: Final = Struct(">Q")
 _DOUBLE: Final = Struct(">d")
@@ -136,48 +138,80 @@ def is_cell(value: object) -> bool:
 
 
 class _Open:
-    """A list or map that is being written: what is left of it, and the bytes so far.
+    """A list or map that is being written: what is left of it, and where its bytes go.
 
-    A `CellMap` knows the bytes of its keys and their order. It is asked for them unless a key is a list, which may be
-    too deep here or hold a map.
+    Pieces go straight to where those of the list around it go, so that bytes are not copied once a level. A `CellMap`
+    knows the order of its keys, so it does the same; of another map the cells are kept apart until they can be sorted.
     """
 
-    __slots__ = ("in_key", "keys", "left", "parts", "tag")
+    __slots__ = ("in_key", "into", "keys", "left", "on_key", "out", "whole")
 
     def __init__(self, value: Cell, parent: _Open | None = None) -> None:
-        self.in_key = parent is not None and parent.holds_keys()
+        self.in_key: bool = parent is not None and parent.holds_keys()
+        self.on_key: bool | None = (
+            None  # whether `left` gave a key last, if it gives both and `out` does not tell
+        )
+        self.keys: Iterator[bytes] | None = None  # what to write before each cell
+        self.whole: list[bytes] | None = None  # takes all of this as one piece
+        self.into: list[bytes] = []
+        if parent is not None:
+            if parent.out is parent.into:
+                self.into = parent.into
+            else:
+                self.whole = parent.out
+        self.out: list[bytes] = self.into
         self.left: Iterator[Cell]
-        self.keys: list[bytes] | None = None
         if isinstance(value, tuple):
-            self.tag, self.left = _LIST, iter(value)
-        elif type(value) is CellMap and (keys := value.scalar_keys()) is not None:
-            self.tag, self.keys, self.left = _MAP, keys, iter([cell for _, cell in value.pairs()])
+            self.into.append(_LIST_BEGINS)
+            self.left = iter(value)
         elif isinstance(value, Mapping):
-            self.tag, self.left = _MAP, (cell for pair in value.items() for cell in pair)
+            if self.in_key:
+                raise invalid("value", "a key of a map is a map or holds one; use a tuple of pairs")
+            self.into.append(_MAP_BEGINS)
+            self._begin(value)
         else:
             kinds = "None, bool, int, float, str, bytes, tuples and mappings"
             raise invalid("value", f"{type(value).__name__} is no cell; cells are {kinds}")
-        if self.tag == _MAP and self.in_key:
-            raise invalid("value", "a key of a map is a map or holds one; use a tuple of pairs")
-        self.parts: list[bytes] = []
+
+    def _begin(self, value: Mapping[Cell, Cell]) -> None:
+        if type(value) is not CellMap:
+            self.out = []
+            self.left = (cell for pair in value.items() for cell in pair)
+        elif (keys := value.scalar_keys()) is not None:
+            self.keys, self.left = iter(keys), iter([cell for _, cell in value.pairs()])
+        else:  # a key that is a list may be too deep here, or hold a map
+            self.left = self._keys_and_values(value)
+
+    def _keys_and_values(self, value: CellMap) -> Iterator[Cell]:
+        for key, cell in value.pairs():
+            self.on_key = True
+            yield key
+            self.on_key = False
+            yield cell
 
     def holds_keys(self) -> bool:
-        """Whether the next child is a key, or part of one."""
-        return self.in_key or (self.tag == _MAP and self.keys is None and len(self.parts) % 2 == 0)
+        """Whether the cell that `left` gave last is a key, or part of one."""
+        if self.in_key or self.on_key is not None:
+            return self.in_key or self.on_key is True
+        return self.out is not self.into and len(self.out) % 2 == 0
 
-    def close(self) -> bytes:
-        parts = self.parts
-        if self.keys is not None:
-            assert len(parts) == len(self.keys)
-            parts = [part for pair in zip(self.keys, parts, strict=True) for part in pair]
-        elif self.tag == _MAP:
-            assert len(parts) % 2 == 0
-            pairs = sorted(zip(parts[::2], parts[1::2], strict=True))
-            for (key, _), (following, _) in pairwise(pairs):
-                if key == following:
-                    raise invalid("value", "a map has one key twice")
-            parts = [part for pair in pairs for part in pair]
-        return b"".join((bytes((self.tag,)), *parts, _END))
+    def close(self) -> list[bytes]:
+        """Write the end, and give back where the pieces went."""
+        if self.out is not self.into:
+            self.into += self._sorted()
+        self.into.append(_END)
+        if self.whole is not None:
+            self.whole.append(b"".join(self.into))
+        return self.into
+
+    def _sorted(self) -> Iterator[bytes]:
+        parts = self.out
+        assert len(parts) % 2 == 0
+        pairs = sorted(zip(parts[::2], parts[1::2], strict=True))
+        for (key, _), (following, _) in pairwise(pairs):
+            if key == following:
+                raise invalid("value", "a map has one key twice")
+        return (part for pair in pairs for part in pair)
 
 
 def encode_cell(value: Cell, *, depth_max: int = CELL_DEPTH_MAX) -> bytes:
@@ -189,20 +223,22 @@ def encode_cell(value: Cell, *, depth_max: int = CELL_DEPTH_MAX) -> bytes:
     stack = [_Open(value)]
     while True:
         top = stack[-1]
+        out, keys = top.out, top.keys
         for child in top.left:
+            if keys is not None:
+                out.append(next(keys))
             encoded = _scalar(child)
             if encoded is None:
                 if len(stack) == depth_max:
                     raise invalid("value", f"nested deeper than {depth_max} lists and maps")
                 stack.append(_Open(child, top))
                 break
-            top.parts.append(encoded)
+            out.append(encoded)
         else:
-            closed = stack.pop().close()
-            assert closed.endswith(_END)
+            pieces = stack.pop().close()
+            assert pieces[-1] == _END
             if not stack:
-                return closed
-            stack[-1].parts.append(closed)
+                return b"".join(pieces)
 
 
 def _scalar(value: Cell) -> bytes | None:
