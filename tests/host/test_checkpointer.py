@@ -191,6 +191,25 @@ def test_a_log_shorter_than_its_snapshot_says_is_damage():
     assert scene.opened.read_only
 
 
+def test_a_log_whose_first_frame_behind_the_snapshot_is_broken_opens_read_only():
+    """Then none of its items is in the total that progress is a share of."""
+    scene = scene_with()
+    scene.put("t", b"1", b"2")
+    scene.sync()
+    scene.checkpoint()
+    (place,) = scene.opened.checkpointer.kept[0].snapshot.places
+    scene.put("t", b"3")
+    scene.sync()
+    scene.put("t", b"4")
+    scene.sync()
+    scene.process_death()
+    scene.flip(scene.files()[-1], place.offset + 30)
+    scene.open()
+
+    assert scene.opened.read_only
+    assert {1: b"1", 2: b"2"}.items() <= scene.read("t").items()
+
+
 def test_a_segment_that_is_not_there_is_damage_with_topic_and_seqs():
     scene = scene_with()
     scene.put("t", *[b"%d" % i for i in range(10)])

@@ -103,7 +103,7 @@ def recover(
             folding.add(item, file, whole=verdict.state is not State.CORRUPT)
             done += 1
             if progress is not None and done % step == 0:
-                progress(min(done / total, 1.0))  # a damaged log gives items that are in no total
+                progress(min(done / max(1, total), 1.0))  # a damaged log gives items that are in no total
     if progress is not None:
         progress(1.0)
     catalog = folding.catalog
