@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tests.crash.scene import SMALL, Scene
 from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.commands import DeleteTopic
+from topics.engine.commands import Checkpointed, DeleteTopic
 from topics.engine.verify import canonical
 from topics.host.layout import segment_path
+from topics.host.segments import append_piece
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash
@@ -356,3 +357,21 @@ def test_seqs_lost_behind_the_last_record_keep_no_log():
     reopened(scene)
     assert state_of(scene) == state
     assert scene.read("t") == {1: b"1"}
+
+
+def test_a_topic_with_nothing_left_is_not_looked_at_again():
+    """Else each piece of a large topic would cost a look at ten thousand quiet ones."""
+    scene = scene_with()
+    scene.put("large", *[b"1"] * 20)
+    for name in "abc":
+        scene.put(name, b"1")
+    scene.sync()
+    checkpoints = scene.engine.checkpoints
+    goals = checkpoints.goals()
+    for piece in checkpoints.plan(goals):
+        append_piece(scene.disk, piece)
+        scene.run(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
+    (piece,) = checkpoints.plan(goals)
+
+    assert list(goals) == [piece.topic_id]
+    assert (piece.topic, piece.mark.first, piece.mark.last) == ("large", 9, 16)

@@ -10,7 +10,7 @@ A topic gives one piece a plan, so that what comes next is decided when the mark
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -82,18 +82,24 @@ class Checkpoints:
             lane.topic_id: lane.durable_seq for lane in self._state.lanes.values() if lane.topic is not None
         }
 
-    def plan(self, goals: Mapping[int, int], bytes_max: int = PLAN_BYTES_MAX) -> list[Piece]:
-        """What to copy next, at most one piece a topic; empty when everything up to the goals is in segments."""
+    def plan(self, goals: dict[int, int], bytes_max: int = PLAN_BYTES_MAX) -> list[Piece]:
+        """What to copy next, at most one piece a topic; empty when everything up to the goals is in segments.
+
+        A topic with nothing left leaves the goals, so that a large one does not cost a look at all others a piece.
+        """
         now_ms = self._state.time.read()
         pieces: list[Piece] = []
         size = 0
-        for lane in self._state.lanes.values():
-            piece = self._piece(lane, min(lane.durable_seq, goals.get(lane.topic_id, 0)), now_ms)
-            if piece is not None:
-                pieces.append(piece)
-                size += piece.size
-                if size >= bytes_max:
-                    break
+        for topic_id, goal in list(goals.items()):
+            lane = self._state.lanes.get(topic_id)
+            piece = None if lane is None else self._piece(lane, min(lane.durable_seq, goal), now_ms)
+            if piece is None:
+                del goals[topic_id]
+                continue
+            pieces.append(piece)
+            size += piece.size
+            if size >= bytes_max:
+                break
         return pieces
 
     def want_cut(self, *, wanted: bool) -> None:
