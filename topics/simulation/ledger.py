@@ -134,7 +134,7 @@ class Ledger:
             default=DURABLE,
         )
         if self.logs[place[0]].durable(self.watch) < place[1]:
-            raise Violation(f"durable_seq {durable_seq} of topic id {topic_id} is not durable")
+            raise Violation(f"durable_seq {durable_seq} of topic id {topic_id} is not durable (I-17)")
 
     def _places_of(self, topic_id: int, seqs: Sequence[int]) -> list[Place]:
         """Where the writes that brought these seqs lie, of those since the last recovery."""
