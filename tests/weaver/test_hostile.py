@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from tests.weaver.exchanging import Place
 from tests.weaver.test_exchange import Net, pair
-from tests.weaver.weaving import NOW, STORE, author, made
-from topics.kernel.errors import Rejected
+from tests.weaver.test_prune import Writer, attested
+from tests.weaver.weaving import NOW, STORE, A, B, C, author, made, name_of
+from topics.crypto.hashing import blake3
+from topics.kernel.errors import Corrupt, Rejected
 from topics.testing.entropy import SeededEntropy
+from topics.weaver.bounds import Bounds
+from topics.weaver.frontier import Frontier
+from topics.weaver.hlc import HLC
+from topics.weaver.intention import ZERO_HASH
 from topics.weaver.invite import Invite
+from topics.weaver.item import Header, Kind, pack
+from topics.weaver.limits import FRONTIER_MAX
 from topics.weaver.messages import BootstrapRequest, Gossip, Hello, SyncDone
 from topics.weaver.outbox import GOSSIP, Stream
+from topics.weaver.prune import adopt, settle, snapshot
 from topics.weaver.ranges import ZERO, Scheme
+from topics.weaver.settled import Settlement, Stub, encode_stubs
 from topics.weaver.wire import encode
+from topics.weaver.witness import NO_SIGNATURE, Witness
 
 STRANGE_STORE = bytes(16)
 
@@ -120,3 +132,99 @@ def test_an_invite_to_another_store_makes_nobody_a_peer():
         a.exchange.join(other)
     assert refused.value.detail["field"] == "store_id"
     assert a.roster.status(b.key.public) is None
+
+
+# --- snapshots of a peer that is believed, and should not be
+
+
+def poisoned(node, stubs, tips):
+    """A snapshot of made-up history, signed as a true one is."""
+    prev = ZERO_HASH
+    for stub in stubs:
+        prev = Witness(STORE, stub.hash, stub.wall_ms, prev, NO_SIGNATURE).hash
+    settlement = Settlement(len(stubs), prev, blake3(encode_stubs(stubs)), Frontier(tips), ())
+    signed = settlement._replace(signature=node.sign(settlement.covered(STORE)))
+    header = Header(STORE, node.public, "kv").encode()
+    return [header, pack(Kind.SETTLED, encode_stubs(stubs)), pack(Kind.SETTLEMENT, signed.encode())]
+
+
+def stub(number, author=b"", prev=0):
+    return Stub(bytes([number]) * 32, NOW, HLC(NOW, 0), prev, author, ())
+
+
+def refused_whole(place, items, node):
+    before = list(place.journal.items)
+    with pytest.raises((Corrupt, Rejected)) as refused:
+        adopt(place.store, items, node.public, NOW)
+    assert place.journal.items == before
+    place.write(b"still writing")
+    return refused.value.message
+
+
+def test_a_snapshot_whose_frontier_names_a_tip_twice_or_for_another_is_refused():
+    """The frontier's id is told to every peer, and must have one spelling."""
+    evil, one, other = author(9), *sorted([A.public, B.public])
+    tip = stub(7, one)
+    late = Place(1)
+    for tips in (((one, tip.hash), (other, tip.hash)), ((other, tip.hash),)):
+        assert "another author's" in refused_whole(late, poisoned(evil, [tip], tips), evil)
+    twice = ((one, tip.hash), (one, tip.hash))
+    assert "ascend" in refused_whole(late, poisoned(evil, [tip], twice), evil)
+    adopt(late.store, poisoned(evil, [tip], ((one, tip.hash),)), evil.public, NOW)
+    assert late.store.frontier.tips == ((one, tip.hash),)
+
+
+def test_a_snapshot_that_moves_what_is_known_here_to_another_place_is_refused():
+    """Else its children would follow an author's chain here that is somebody else's there."""
+    evil, late = author(9), Place(1)
+    known = made(B, NOW)
+    late.ingest(known)
+    moved = Stub(name_of(known), NOW, HLC(NOW, 0), 0, A.public, ())
+    child = stub(8, prev=1)
+    items = poisoned(evil, [moved, child], ((A.public, child.hash),))
+    assert "another place" in refused_whole(late, items, evil)
+
+
+def test_a_snapshot_does_not_bring_what_is_above_the_limits():
+    """What is kept of pruned history is taken in like anything else."""
+    big = Writer(1, bounds=Bounds(ops_bytes=200_000))
+    big.put(b"k", bytes(150_000))
+    big.prune(big)
+    assert "ops" in refused_whole(Place(2), snapshot(big.store), big.node)
+
+
+def test_a_long_snapshot_is_taken_in_writes_that_a_journal_takes():
+    """A journal takes some thousand items at once; settled intentions share them."""
+    stubs = [stub(1, A.public)]
+    stubs += [Stub(blake3(b"%d" % at), NOW, HLC(NOW + at, 0), at, b"", ()) for at in range(1, 6000)]
+    evil, late = author(9), Place(1)
+    before = len(late.journal.items)
+    adopt(late.store, poisoned(evil, stubs, ((A.public, stubs[-1].hash),)), evil.public, NOW)
+    assert len(late.journal.items) - before < 20
+    late.reopen()
+    assert len(late.store) == 6000
+
+
+def test_evidence_that_a_snapshot_brings_as_witnessed_is_evidence_no_more():
+    places = [Writer(1), Writer(2)]
+    first, second = made(C, NOW), made(C, NOW + 1)
+    for place in places:
+        place.ingest(first, second)
+    attested(places)
+    places[0].prune(*places)
+    late = Writer(5, strict_linearity=True)
+    late.ingest(first, second)
+    assert list(late.store.evidence) == [name_of(second)]
+    adopt(late.store, snapshot(places[0].store), places[0].node.public, NOW)
+    proofs = late.store.proofs()
+    late.reopen()
+
+    assert late.store.evidence == {}
+    assert late.store.proofs() == proofs
+
+
+def test_a_frontier_of_more_authors_than_can_be_told_is_not_drawn():
+    tips = tuple((at.to_bytes(32), bytes(32)) for at in range(FRONTIER_MAX + 1))
+    with pytest.raises(Rejected) as refused:
+        settle(Place(1).store, Frontier(tips), [])
+    assert refused.value.detail["field"] == "prune"

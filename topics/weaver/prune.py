@@ -20,8 +20,9 @@ from topics.weaver.effective import EffectiveClock
 from topics.weaver.envelope import Accepted
 from topics.weaver.frontier import NO_FRONTIER, Frontier
 from topics.weaver.graph import Graph, Node
-from topics.weaver.intention import ZERO_HASH, Intention, hash_of
+from topics.weaver.intention import ZERO_HASH, Intention, check_limits, hash_of
 from topics.weaver.item import Header, Kind, Received, encode_clock, pack
+from topics.weaver.limits import FRONTIER_MAX
 from topics.weaver.projection import StateBackend
 from topics.weaver.replay import Check, Replay
 from topics.weaver.settled import (
@@ -88,7 +89,7 @@ def settle(store: IntentionStore, frontier: Frontier, kept: Iterable[bytes]) -> 
     """Write down that history below the frontier is pruned but for `kept`, and drop it."""
     settlement, nodes = _settlement(store, frontier, kept)
     assert settlement.is_signed_by(store.node_key, store.store_id)
-    store.write([pack(Kind.SETTLEMENT, settlement.encode())])
+    store.write([[pack(Kind.SETTLEMENT, settlement.encode())]])
     _drop(store, settlement, nodes)
     return settlement
 
@@ -120,14 +121,25 @@ def adopt(store: IntentionStore, items: Sequence[bytes], server: bytes, now_ms: 
     peer's word, which it signed; what was kept is verified like anything else.
 
     Raises:
-        Corrupt: it is damaged, or not signed by the peer. Nothing was taken.
+        Corrupt: it is damaged, not signed by the peer, or of another history than is known here.
+        Rejected: an intention in it is above the limits. In both cases nothing was taken.
         Fatal: the journal failed.
     """
     theirs = _read(store, items, server)
     settlement = theirs.settlement
     assert settlement is not None
-    fresh = [node for node in theirs.graph.order if node.hash not in store]
-    _take(store, [_accepted(node, store.store_id) for node in fresh], now_ms)
+    fresh: list[Accepted] = []
+    for node in theirs.graph.order:
+        accepted = _accepted(node, store.store_id)
+        known = store.graph.nodes.get(node.hash)
+        if known is None:
+            check_limits(accepted.intention, store.bounds)
+            fresh.append(accepted)
+        elif not _same_place(known, node):
+            raise Corrupt(
+                f"snapshot: {node.hash.hex()} has another place there than here: it is of another history"
+            )
+    _take(store, fresh, now_ms)
     frontier = _joint(store.graph, store.frontier, settlement.frontier)
     heads = [*settlement.kept, *(store.settlement.kept if store.settlement is not None else ())]
     heads += [hash_of(proof.first.body) for proof in store.evidence.values()]
@@ -139,8 +151,11 @@ def adopt(store: IntentionStore, items: Sequence[bytes], server: bytes, now_ms: 
 
 
 def _take(store: IntentionStore, batch: list[Accepted], now_ms: int) -> None:
-    """Witness these under this node's own key, in one write; then whoever floated for them."""
-    items: list[bytes] = []
+    """Witness these under this node's own key; then whoever floated for them. Cut off between two writes, the rest
+    comes with the next snapshot.
+    """
+    units: list[list[bytes]] = []
+    stubs: list[Stub] = []
     for accepted in batch:
         floated = accepted.hash in store.floating
         if floated:
@@ -150,13 +165,17 @@ def _take(store: IntentionStore, batch: list[Accepted], now_ms: int) -> None:
         node = store.graph.add(accepted)
         record = store.extend(node, now_ms)
         if node.is_settled:
-            items.append(pack(Kind.SETTLED, encode_stubs([Stub.of(node, now_ms)])))
-        elif floated:
-            items.append(record)
-        else:
-            items += [Received(now_ms, accepted.linked, accepted.envelope.encode()).encode(), record]
+            stubs.append(Stub.of(node, now_ms))
+        if stubs and (not node.is_settled or len(stubs) == PIECE):
+            units.append([pack(Kind.SETTLED, encode_stubs(stubs))])
+            stubs = []
+        if not node.is_settled:
+            received = Received(now_ms, accepted.linked, accepted.envelope.encode())
+            units.append([record] if floated else [received.encode(), record])
+    if stubs:
+        units.append([pack(Kind.SETTLED, encode_stubs(stubs))])
     freed = [float_ for accepted in batch for float_ in store.floating.arrived(accepted.hash)]
-    store.write(items, [float_.accepted for float_ in freed])
+    store.write(units, [float_.accepted for float_ in freed])
 
 
 def _read(store: IntentionStore, items: Sequence[bytes], server: bytes) -> Replay:
@@ -204,6 +223,10 @@ def _settlement(
     assert len(set(names)) == len(names)
     if len(names) > KEPT_MAX:
         raise invalid("prune", f"{len(names)} heads are to be kept, {KEPT_MAX} at most can be named")
+    if len(frontier.tips) > FRONTIER_MAX:
+        raise invalid(
+            "prune", f"the frontier has {len(frontier.tips)} authors, {FRONTIER_MAX} at most can be told"
+        )
     nodes = settled_nodes(store.graph, frontier, names, len(store))
     digest = digest_of(nodes, (store.log.record(node.seq).wall_ms for node in nodes))
     unsigned = Settlement(len(store), store.log.last_hash, digest, frontier, names)
@@ -241,6 +264,14 @@ def _history(store: IntentionStore, seq: int) -> list[bytes]:
         # Of a snapshot whose settlement was not written any more: it will be asked for again.
         items.append(pack(Kind.SETTLED, encode_stubs(stubs)))
     return items
+
+
+def _same_place(own: Node, other: Node) -> bool:
+    """Whether two graphs say the same of an intention."""
+    assert own.hash == other.hash
+    same_prev = (own.prev and own.prev.hash) == (other.prev and other.prev.hash)
+    cited = [{parent.hash for parent in node.condition} for node in (own, other)]
+    return own.author == other.author and own.hlc == other.hlc and same_prev and cited[0] == cited[1]
 
 
 def _accepted(node: Node, store_id: bytes) -> Accepted:

@@ -97,6 +97,7 @@ class Replay:
 
     def _add(self, accepted: Accepted, record: Witness) -> None:
         node = self.graph.add(accepted)
+        self.evidence.pop(node.hash, None)  # it was learned from a snapshot
         self._effective.watch(node)
         if not self._effective.is_clamped(node):
             self.clock = max(self.clock, node.hlc)

@@ -13,6 +13,7 @@ rest that is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -142,17 +143,21 @@ class Settlement(NamedTuple):
         if kept_at + HASH_SIZE * kept_count != len(data):
             raise Corrupt(f"settlement: {tip_count} tips and {kept_count} kept do not make {len(data)} bytes")
         tips = tuple((author, tip) for author, tip in TIP.iter_unpack(data[at:kept_at]))
+        if any(before >= after for before, after in pairwise(tips)):
+            raise Corrupt("settlement: the tips of its frontier do not ascend")
         kept = tuple(data[each : each + HASH_SIZE] for each in range(kept_at, len(data), HASH_SIZE))
         return cls(seq, log_hash, digest, Frontier(tips), kept, data[:SIGNATURE_SIZE])
 
 
 def settled_nodes(graph: Graph, frontier: Frontier, kept: Sequence[bytes], seq: int) -> list[Node]:
-    """The nodes of the first `seq` that a settlement leaves stubs of, in witness order. Raises `Corrupt` for an unknown
-    tip.
+    """The nodes of the first `seq` that a settlement leaves stubs of, in witness order. Raises `Corrupt` for a
+    frontier that is not of this graph.
     """
     found = below(graph, frontier)
     if found is None:
         raise Corrupt("settlement: a tip of its frontier is not here")
+    if any(graph.nodes[tip].author != author for author, tip in frontier.tips):
+        raise Corrupt("settlement: a tip of its frontier is another author's")
     assert seq <= len(graph)
     stays = frozenset(kept)
     return [node for node in graph.order[:seq] if node.hash in found and node.hash not in stays]

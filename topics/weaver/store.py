@@ -163,8 +163,7 @@ class IntentionStore:
         batch: list[Accepted] = []
         outcomes: list[Result | bytes] = []
         for envelope in envelopes:
-            outcome = self._accept(envelope, batch)
-            outcomes.append(outcome)
+            outcomes.append(self._accept(envelope, batch))
         return self._carry(batch, outcomes, now_ms)
 
     def ingest_segment(self, segment: Sequence[Envelope]) -> Report:
@@ -218,11 +217,12 @@ class IntentionStore:
         """Look at the clock. True if stamps that were from the future are not any more."""
         return self.effective.advance(max(self._time.now_ms(), self.reference_ms))
 
-    def write(self, items: Sequence[bytes], ready: Sequence[Accepted] = ()) -> None:
-        """One atomic write of what `prune` staged; then `ready` waits for nothing any more. Raises `Fatal`."""
+    def write(self, units: Iterable[list[bytes]], ready: Sequence[Accepted] = ()) -> None:
+        """Write what `prune` staged, no unit in two; then `ready` waits for nothing any more. Raises `Fatal`."""
         now_ms = self._begin()
         self._failed = True
-        self._journal.append(items)
+        for items in _writes(units):
+            self._journal.append(items)
         self._failed = False
         self._carry([], [], now_ms, ready)
 
