@@ -254,6 +254,10 @@ def _column(name: object, row: object, limits: KvLimits) -> Leaf[Element]:
     del limits  # a replica id has its own bound
     pos, neg = _row(row, 2)
     replica = _text(name, REPLICA_BYTES_MAX + len(RESET))
+    # What a delete here would name after it must be readable: a reset of a reset, or of a longer id, is none.
+    _text(replica.removeprefix(RESET), REPLICA_BYTES_MAX)
+    if replica.startswith(RESET + RESET):
+        raise _Malformed
     return Leaf(name_digest(replica), Column(replica, _whole(pos), _whole(neg)))
 
 
