@@ -264,3 +264,21 @@ def test_a_change_is_a_record_of_an_internal_topic_and_types_16_and_17_stay_unus
     assert not controls & {FrameType.KV_OP, FrameType.INTENTION}
     assert sum(len(item) for item in found if isinstance(item, Run)) == 12  # a header and eleven edits
     store.close()
+
+
+def test_a_database_opened_twice_at_once_is_refused_the_second_writer(opened, clock) -> None:
+    """Both would count under one id, and each would compact away what the other has written."""
+    store, databases = opened()
+    first = databases.open("shared")
+    second = Databases(store, keys_of(1), clock=clock, entropy=SeededEntropy(9)).open("shared")
+    first.incr("c")
+    for write in (lambda: second.incr("c"), lambda: second.gc(0, stable_ms=1)):
+        with pytest.raises(WrongState, match="somebody else has written"):
+            write()
+    assert second.incrby("c", 0) == 0
+    assert first.incr("c") == 2
+    store.close()
+
+    store, databases = opened(seed=8)
+    assert databases.open("shared").incrby("c", 0) == 2
+    store.close()

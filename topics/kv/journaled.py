@@ -73,9 +73,11 @@ class Journaled(Cursor[Store]):
         self, journal: Journal, limits: KvLimits, store: Store, header: Header, *, journal_bytes: int = 0
     ) -> None:
         self._journal = journal
+        self._cuttable = journal if isinstance(journal, Cuttable) else None
         self._root = Root(StoreLattice(limits), store)
         self._header = header
         self._failed: Fatal | None = None
+        self._position = self._position_now()
         self._written_bytes = journal_bytes
         self._snapshot_bytes = 0
 
@@ -146,14 +148,14 @@ class Journaled(Cursor[Store]):
 
     def compact(self) -> None:
         """Write the state once more and forget everything before it."""
-        assert isinstance(self._journal, Cuttable)
-        position = self._journal.position
+        assert self._cuttable is not None
+        position = self._cuttable.position
         self._snapshot_bytes = 0
         for item in self.snapshot():
             self._append([item])
             self._snapshot_bytes += len(item)
-        assert self._journal.position > position  # or the cut would take what it should keep
-        self._journal.cut(position)
+        assert self._cuttable.position > position  # or the cut would take what it should keep
+        self._cuttable.cut(position)
         self._written_bytes = 0
 
     @property
@@ -168,7 +170,7 @@ class Journaled(Cursor[Store]):
 
     def _shorten(self) -> None:
         """Compact a long journal. A refusal (no space, say) is not the business of the change that was written."""
-        if self.is_long and isinstance(self._journal, Cuttable):
+        if self.is_long and self._cuttable is not None:
             try:
                 self.compact()
             except Rejected:
@@ -177,12 +179,22 @@ class Journaled(Cursor[Store]):
     def _append(self, items_: list[bytes]) -> None:
         if self._failed is not None:
             raise WrongState(f"the journal failed ({self._failed.message}); open the database again")
+        if (
+            self._position_now() != self._position
+        ):  # two writers count under one id, and cut what they have not read
+            raise WrongState(
+                f"somebody else has written database {self._header.name!r}; open it again, and only once at a time"
+            )
         try:
             self._journal.append(items_)
         except Fatal as failed:
             self._failed = failed
             raise
+        self._position = self._position_now()
         self._written_bytes += sum(map(len, items_))
+
+    def _position_now(self) -> int:
+        return 0 if self._cuttable is None else self._cuttable.position
 
 
 def replay(journal: Journal) -> tuple[Store, Header | None, int]:
