@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-import pytest
+import sys
 
-from tests.weaver.exchanging import Place
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.weaver.exchanging import OPTIONS, Place
 from tests.weaver.test_exchange import Net, pair
 from tests.weaver.test_prune import Writer, attested
-from tests.weaver.weaving import NOW, STORE, A, B, C, author, made, name_of
+from tests.weaver.views import Hashes
+from tests.weaver.weaving import NOW, STORE, A, B, C, Site, author, made, name_of
 from topics.crypto.hashing import blake3
+from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt, Rejected
 from topics.testing.entropy import SeededEntropy
+from topics.weaver.acks import Acker
 from topics.weaver.bounds import Bounds
 from topics.weaver.frontier import Frontier
 from topics.weaver.hlc import HLC
 from topics.weaver.intention import ZERO_HASH
 from topics.weaver.invite import Invite
 from topics.weaver.item import Header, Kind, pack
-from topics.weaver.limits import FRONTIER_MAX
-from topics.weaver.messages import BootstrapRequest, Gossip, Hello, SyncDone
+from topics.weaver.limits import FRONTIER_MAX, PARTS_MAX, PAYLOAD_HASHES_MAX, ExchangeOptions
+from topics.weaver.messages import (
+    BootstrapRequest,
+    Gossip,
+    Hello,
+    Listed,
+    RangeItemsReply,
+    RangeItemsRequest,
+    Ranges,
+    SyncDone,
+)
 from topics.weaver.outbox import GOSSIP, Stream
 from topics.weaver.prune import adopt, settle, snapshot
-from topics.weaver.ranges import ZERO, Scheme
+from topics.weaver.ranges import FULL, ZERO, Scheme
+from topics.weaver.reconcile import Reconciliation
 from topics.weaver.settled import Settlement, Stub, encode_stubs
 from topics.weaver.wire import encode
 from topics.weaver.witness import NO_SIGNATURE, Witness
@@ -228,3 +245,97 @@ def test_a_frontier_of_more_authors_than_can_be_told_is_not_drawn():
     with pytest.raises(Rejected) as refused:
         settle(Place(1).store, Frontier(tips), [])
     assert refused.value.detail["field"] == "prune"
+
+
+# --- what a peer can make this node compute or keep
+
+
+def test_listings_stop_at_the_bound_of_a_payload_and_not_behind_it():
+    """A part that asks for 2000 hashes is 38 bytes: a payload has room for a thousand of them."""
+
+    class Counting(Hashes):
+        listed = 0
+
+        def listing(self, over, limit):
+            found = super().listing(over, limit)
+            self.listed += len(found)
+            return found
+
+    view = Counting({blake3(b"%d" % at) for at in range(2000)})
+    target = Reconciliation(view, Scheme.XOR, needs_max=10)
+    with pytest.raises(Rejected, match="hashes were asked for"):
+        target.answer(Ranges((RangeItemsRequest(FULL, ()),) * PARTS_MAX))
+    assert view.listed <= PAYLOAD_HASHES_MAX + 2000
+
+
+def test_a_session_keeps_no_more_needs_than_its_bound_however_many_are_listed():
+    """Replies that nobody asked for, one after the other, while nothing is fetched."""
+    place = Place(1)
+    session = place.session(initiator=True, options=ExchangeOptions(needs_max=300))
+    session.open()
+    for turn in range(20):
+        listed = sorted(Listed(blake3(b"%d %d" % (turn, at)), at) for at in range(400))
+        session.receive(Ranges((RangeItemsReply(FULL, tuple(listed)),)))
+        assert not session.is_over, session.reason
+    assert len(session._needs) <= 300
+    assert session.left
+
+
+def test_floats_are_bounded_by_bytes():
+    """Whoever wrote them: the oldest of all goes."""
+    site = Site(bounds=Bounds(float_bytes=10_000))
+    floats = [made(author(10 + at), NOW, prev=b"\x07" * 32, ops=bytes(3000)) for at in range(5)]
+    for each in floats:
+        site.ingest(each)
+    assert [float_.accepted.hash for float_ in site.store.floating] == list(map(name_of, floats[2:]))
+    site.open()
+    site.ingest(made(author(20), NOW, prev=b"\x07" * 32, ops=bytes(3000)))
+    assert len(site.store.floating) == 3
+
+
+def python_calls(work):
+    """How many Python functions were entered: a cost that is the same every time."""
+    count = 0
+
+    def entered(_frame, event, _arg):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(entered)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_an_ack_over_many_authors_does_not_compare_them_in_pairs():
+    """Authors cost a peer nothing, and each that wrote something is one more to cite."""
+    place = Place(1)
+    place.ingest(*[made(KeyPair.from_seed(bytes([7, at]) * 16), NOW, ops=b"x") for at in range(200)])
+    acker = Acker(place.store.graph, place.node.public, place.clock, OPTIONS)
+    assert len(acker.delta()) == 200
+    assert python_calls(acker.delta) < 200 * 20
+
+
+@given(data=st.data())
+def test_the_newest_of_some_nodes_are_those_that_no_other_is_above(data):
+    """Honest chains and trees of equivocators, cited at random."""
+    site = Site()
+    made_ones = []
+    for at in range(data.draw(st.integers(1, 14))):
+        key = data.draw(st.sampled_from([A, B, C]))
+        own = [each for each in made_ones if each.body[:32] == key.public]
+        prev = data.draw(st.sampled_from(own[-1:] * 4 + own)) if own else ZERO_HASH
+        after = data.draw(st.lists(st.sampled_from(made_ones), max_size=3, unique=True)) if made_ones else []
+        made_ones.append(made(key, NOW + at, prev=prev, after=after))
+        site.ingest(made_ones[-1])
+    graph = site.store.graph
+    nodes = data.draw(st.lists(st.sampled_from(graph.order), unique_by=lambda node: node.hash))
+    expected = [
+        node
+        for node in nodes
+        if not any(each is not node and graph.is_ancestor(node, each) for each in nodes)
+    ]
+    assert graph.newest(nodes) == expected

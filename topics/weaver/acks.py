@@ -104,8 +104,4 @@ class Acker:
         own = self._graph.tips_of(self._author)
         open_ = [node for node in nodes if not any(self._graph.is_ancestor(node, tip) for tip in own)]
         assert all(node.author != self._author for node in open_), "nobody acks itself"
-        return sorted(
-            node.hash
-            for node in open_
-            if not any(other is not node and self._graph.is_ancestor(node, other) for other in open_)
-        )
+        return sorted(node.hash for node in self._graph.newest(open_))

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from topics.kernel.errors import invalid
-from topics.kernel.limits import U32_MAX
+from topics.kernel.limits import MIB, U32_MAX
 from topics.weaver.hlc import DEFAULT_MAX_DRIFT_MS
 
 
@@ -25,6 +25,7 @@ class Bounds:
     drift_ms: int = DEFAULT_MAX_DRIFT_MS
     floats_per_author: int = 10_000
     floats: int = 100_000  # of all authors: a peer can make up as many authors as it likes
+    float_bytes: int = 256 * MIB  # of their bodies, of all authors
     float_age_ms: int = 7 * 24 * 3600 * 1000
     walk_steps: int = 100_000
     projection_chunk: int = 256

@@ -1,8 +1,8 @@
 """Intentions that wait for others (replication 5.2): accepted, kept, and of no effect.
 
 Each waits for the hashes it names that are not witnessed; the buffer is indexed by what is waited for, so an arrival
-finds its waiters without a search. It is bounded by author, in all, and by age: the oldest goes first, and can be
-fetched again.
+finds its waiters without a search. It is bounded by author, in all, by bytes, and by age: the oldest goes first, and
+can be fetched again.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class Float:
 class Floating:
     """The buffer. Dicts keep the order of arrival, so the first key is the oldest."""
 
-    __slots__ = ("_authors", "_bounds", "_floats", "_waiters")
+    __slots__ = ("_authors", "_bounds", "_bytes", "_floats", "_waiters")
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
+        self._bytes = 0
         self._floats: dict[bytes, Float] = {}
         self._waiters: dict[bytes, dict[bytes, None]] = {}  # hash waited for -> who waits
         self._authors: dict[bytes, dict[bytes, None]] = {}
@@ -80,6 +81,7 @@ class Floating:
         assert accepted.hash not in self._floats
         assert ZERO_HASH not in float_.missing  # it is always there
         self._floats[accepted.hash] = float_
+        self._bytes += len(accepted.envelope.body)
         self._authors.setdefault(accepted.intention.author, {})[accepted.hash] = None
         for name in float_.missing:
             self._waiters.setdefault(name, {})[accepted.hash] = None
@@ -88,6 +90,8 @@ class Floating:
         """Take one out, whatever it waits for."""
         float_ = self._floats.pop(name)
         assert float_.accepted.hash == name
+        self._bytes -= len(float_.accepted.envelope.body)
+        assert self._bytes >= 0
         author = float_.accepted.intention.author
         del self._authors[author][name]
         if not self._authors[author]:
@@ -126,7 +130,7 @@ class Floating:
         assert len(own) <= len(self._floats)
         if len(own) > self._bounds.floats_per_author:
             return next(iter(own))
-        if len(self._floats) > self._bounds.floats:
+        if len(self._floats) > self._bounds.floats or self._bytes > self._bounds.float_bytes:
             return next(iter(self._floats))
         return None
 

@@ -17,7 +17,7 @@ Numbers of authors are this node's own (order of first sight); nothing that leav
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from topics.weaver.envelope import NO_ENVELOPE, Accepted, Envelope
@@ -193,6 +193,22 @@ class Graph:
             return True
         reached = _reached(below, author)
         return any(node.depth >= above.depth and node.stands_on(above) for node in reached)
+
+    def newest(self, nodes: Sequence[Node]) -> list[Node]:
+        """Those of distinct nodes that none of the others is above. One pass, but for those of equivocators: authors
+        cost a peer nothing, so nodes are not compared in pairs.
+        """
+        seen = _NOTHING_SEEN
+        for node in nodes:
+            # Of its own chain it covers what is before it, also if nobody cited that.
+            seen = _joined(seen, node.seen, node.number, node.depth - 1)
+        found = [node for node in nodes if node.number in self._forked or seen[node.number] < node.depth]
+        return [
+            node
+            for node in found
+            if node.number not in self._forked
+            or not any(other is not node and self.is_ancestor(node, other) for other in nodes)
+        ]
 
     def _link(self, author: Author, node: Node, sibling: Node | None) -> None:
         if sibling is not None:

@@ -73,16 +73,17 @@ class Reconciliation:
         assert len(payload.parts) <= PARTS_MAX
         answers: list[Part] = []
         settled: list[Part] = []
+        listed = 0
         for part in payload.parts:
             answer = self._answer(part)
             if isinstance(answer, Done):
                 settled.append(answer)
             elif answer is not None:
                 answers.append(answer)
-        if sum(len(part.items) for part in answers if not isinstance(part, Done | RangeFingerprint)) > (
-            PAYLOAD_HASHES_MAX
-        ):
-            raise invalid("ranges", f"more than {PAYLOAD_HASHES_MAX} hashes were asked for at once")
+                listed += 0 if isinstance(answer, RangeFingerprint) else len(answer.items)
+            if listed > PAYLOAD_HASHES_MAX:
+                # Here and not behind the loop, or a few bytes a part would make us list millions first.
+                raise invalid("ranges", f"more than {PAYLOAD_HASHES_MAX} hashes were asked for at once")
         while self._backlog and len(answers) < PARTS_MAX:
             answers.append(self._fingerprint(self._backlog.pop()))
         answers += settled[: PARTS_MAX - len(answers)]

@@ -288,8 +288,9 @@ class Session:
             answer = self._reconciliation.answer(Ranges(()))
             assert answer is not None
             return [self._send_ranges(answer)]
-        self.left = self.left or len(self._reconciliation.needs) > self._options.needs_max
-        self._needs += self._reconciliation.take_needs()
+        room = self._options.needs_max - len(self._needs)
+        self.left = self.left or len(self._reconciliation.needs) > room
+        self._needs += self._reconciliation.take_needs()[:room]
         while self._needs and self.active_fetches < FETCHES_OPEN_MAX:
             messages += self._fetch()
         if self.active_fetches or self._needs:

@@ -161,9 +161,7 @@ class IntentionStore:
         """
         now_ms = self._begin()
         batch: list[Accepted] = []
-        outcomes: list[Result | bytes] = []
-        for envelope in envelopes:
-            outcomes.append(self._accept(envelope, batch))
+        outcomes = [self._accept(envelope, batch) for envelope in envelopes]
         return self._carry(batch, outcomes, now_ms)
 
     def ingest_segment(self, segment: Sequence[Envelope]) -> Report:
