@@ -375,3 +375,22 @@ def test_a_topic_with_nothing_left_is_not_looked_at_again():
 
     assert list(goals) == [piece.topic_id]
     assert (piece.topic, piece.mark.first, piece.mark.last) == ("large", 9, 16)
+
+
+@pytest.mark.invariant("I-20")
+def test_a_topic_made_ephemeral_starts_alike_from_a_snapshot_and_from_the_log():
+    """Its idempotency keys end with its time in the log, whether a snapshot or the log tells of them."""
+    answers = []
+    for checkpoints in (False, True):
+        scene = scene_with()
+        scene.create("t", durability="fsync")
+        scene.put("t", b"1", idempotency_key=b"k")
+        scene.delete("t", before_seq=2)
+        scene.create("t", durability="ephemeral")
+        scene.sync()
+        if checkpoints:
+            scene.checkpoint()
+        reopened(scene)
+        answers.append((scene.put("t", b"1", idempotency_key=b"k").first_seq, scene.read("t")))
+
+    assert answers[0] == answers[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from topics.codec.control import Carried, CheckpointMark, WriteResult
 from topics.codec.frame import Run
-from topics.kernel.config import TopicConfig
+from topics.kernel.config import Durability, TopicConfig
 from topics.log import retention
 from topics.log.dedupe import DedupIds, Result, Results
 from topics.log.floors import Reason
@@ -94,7 +94,13 @@ def loss(topic: Topic, lost: LostRange) -> None:
 
 
 def config(topic: Topic, new: TopicConfig, ts: int) -> None:
-    """A new config, in force at once: a lowered ttl or cap evicts here; raising one never revives (semantics 6)."""
+    """A new config, in force at once: a lowered ttl or cap evicts here; raising one never revives (semantics 6).
+
+    A topic that becomes ephemeral forgets its keys and dedup ids: no snapshot keeps what an ephemeral one knows, and a
+    start from the log must not know more than one from a snapshot (I-20).
+    """
+    if new.durability is Durability.EPHEMERAL is not topic.config.durability:
+        topic.results, topic.dedup_ids = Results(), DedupIds()
     topic.config = new
     retention.retire(topic, ts)
     retention.evict(topic)
