@@ -301,6 +301,14 @@ def test_one_changed_byte_is_another_cell_or_none(cell, data):
     assert encode_cell(other) == bytes(encoded) != encode_cell(cell)
 
 
+def test_empty_maps_that_are_read_are_one():
+    """Two bytes each, and a peer may send millions."""
+    first, second = decode_cell(encode_cell(({}, {})))
+
+    assert first is second
+    assert dict(first) == {}
+
+
 @pytest.mark.parametrize(
     "outer", [(1,), CellMap({"k": 1}), CellMap([((1,), 1)])], ids=["list", "map", "keyed"]
 )

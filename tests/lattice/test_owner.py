@@ -184,6 +184,20 @@ def test_replaying_an_old_state_changes_nothing():
 
 
 @pytest.mark.rule("R4.1.2")
+def test_an_old_envelope_is_not_verified_again():
+    """Whoever kept the large envelopes of the past could have each decoded again and again."""
+    old = written(ALICE, ALICE.public, TEN)
+    new = written(ALICE, ALICE.public, {"x": (11, 2)}, onto=old)
+    counting = Counting(allowed=True)
+    root = Root(owners(rules=counting), new)
+
+    assert root.merge(old) is new
+    assert counting.asked == []
+    assert Root(owners(rules=counting), old).merge(new) == new
+    assert counting.asked == [ALICE.public]
+
+
+@pytest.mark.rule("R4.1.2")
 def test_only_what_differs_is_verified():
     """A thousand equal slots cost no look at a signature, one new slot costs one; own entries are trusted."""
     slots = {}

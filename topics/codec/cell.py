@@ -14,7 +14,8 @@ that is broken by "the larger canonical bytes" is thus broken by the larger numb
 
 Maps are kept as `CellMap`, found by the bytes of their keys: a dict would take 1, 1.0 and True for one key. A key is no
 map and holds none, so the bytes of keys are kept once, not once a level. Neither direction recurses; depth is bounded.
-Encoding refuses (`Rejected`) what the caller passed, decoding (`Corrupt`) what was read.
+Encoding refuses (`Rejected`) what the caller passed, decoding (`Corrupt`) what was read. What is read takes up to 85
+times its bytes in memory (maps of one nil), so bound what a peer may send.
 """
 
 from __future__ import annotations
@@ -41,8 +42,7 @@ _NIL: Final = b"\x01"
 _FALSE: Final = b"\x02"
 _TRUE: Final = b"\x03"
 _INT, _FLOAT, _TEXT, _BYTES, _LIST, _MAP = 4, 5, 6, 7, 8, 9
-_LIST_BEGINS: Final = bytes((_LIST,))
-_MAP_BEGINS: Final = bytes((_MAP,))
+_LIST_BEGINS, _MAP_BEGINS = bytes((_LIST,)), bytes((_MAP,))
 _TAGGED: Final = Struct(">BQ")  # tag and ordered number
 _NUMBER: Final = Struct(">Q")
 _DOUBLE: Final = Struct(">d")
@@ -108,6 +108,9 @@ class CellMap(Mapping["Cell", "Cell"]):
 
     def __repr__(self) -> str:
         return f"CellMap({list(self._pairs.values())!r:.200})"
+
+
+_EMPTY: Final = CellMap()  # one for all that are read: each would take 28 times its bytes
 
 
 class _Items(ItemsView["Cell", "Cell"]):
@@ -322,7 +325,7 @@ class _Closing:
             return tuple(self.cells)
         if self.key is not None:
             raise _damaged(at, "a key without a value")
-        return CellMap.of_ordered(self.pairs)
+        return CellMap.of_ordered(self.pairs) if self.pairs else _EMPTY
 
 
 def decode_cell(data: bytes, *, depth_max: int = CELL_DEPTH_MAX) -> Cell:

@@ -170,19 +170,25 @@ class SignedLattice(Generic[T]):
 
     def sift(self, own: Slot[T] | None, foreign: object) -> Slot[T] | None:
         """Of the foreign envelopes those whose signer may sign for the owner and has signed just this; nil if there
-        is none (replication 4.1). An envelope that is already here was verified when it came.
+        is none (replication 4.1). An envelope that is already here was verified when it came; one older than its signer's
+        here is not looked at, for it would change nothing.
 
         An owner that changes its keys without end gets no further than `SIGNERS_MAX` of them: a slot beyond that could
         neither be sent nor be read again.
         """
         envelopes = envelopes_of(foreign) or ()
         known = {} if own is None else dict(_pairs(own))
-        signers = {envelope.signer for envelope in known}
+        here = {envelope.signer: envelope for envelope in known}
+        signers = set(here)
         good: list[tuple[Envelope, T]] = []
         for envelope in envelopes:
             if envelope in known:
                 good.append((envelope, known[envelope]))
-            elif (envelope.signer in signers or len(signers) < SIGNERS_MAX) and self._is_authentic(envelope):
+                continue
+            ours = here.get(envelope.signer)
+            if ours is not None and envelope.rank() < ours.rank():
+                continue
+            if (envelope.signer in signers or len(signers) < SIGNERS_MAX) and self._is_authentic(envelope):
                 good += self._decoded(envelope)
                 signers.add(envelope.signer)
         return self._rescued(own, self._slot(good)) if good else None
