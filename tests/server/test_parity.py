@@ -169,6 +169,8 @@ OTHERS = [
     get(b"/v0/openapi.json"),
     get(b"/v0/openapi.json", (b"accept-encoding", b"gzip")),
     (b"POST", b"/v0/health", b"{}", JSON),
+    (b"POST", b"/v0/admin/checkpoint", None),
+    get(b"/v0/admin/checkpoint"),
     (b"GET", b"/v0/health", b"ignored"),
     (b"OPTIONS", T, None),
     (b"BREW", T, None),

@@ -143,6 +143,14 @@ class Client:
         """
         return self.call(Request(method="GET", path="/v0/ready", repeatable=True), messages.read_object)
 
+    def checkpoint(self) -> None:
+        """Have the server take a checkpoint now. It takes them by itself when enough was written.
+
+        Raises:
+            Rejected: its storage is read-only, or its disk is full.
+        """
+        self.call(Request(method="POST", path="/v0/admin/checkpoint", repeatable=True), messages.read_object)
+
     # For Topic.
 
     def call(self, request: Request, read: Callable[[bytes], T], *, key: object = None) -> T:

@@ -10,6 +10,8 @@ from topics.engine.judge import look
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
 from topics.server.api.operations import wants_json
+from topics.testing.faults import FaultKind
+from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
 pytestmark = pytest.mark.trio
@@ -72,6 +74,46 @@ async def test_a_server_that_drains_is_not_ready_any_more_and_still_alive():
         assert [a.status for a in (ready, health, topics, metrics)] == [503, 200, 503, 200]
         assert fields_of(ready)["error"]["code"] == fields_of(topics)["error"]["code"] == "shutting_down"
         assert b"topics_ready 0.0" in metrics.body
+
+
+@pytest.mark.rule("H11.7")
+async def test_a_checkpoint_is_taken_when_asked_for_and_the_records_are_read_from_segments():
+    disk = SimDisk(1)
+    site = new_site(limits=Limits())
+    async with alone(), begun(site, disk=disk):
+        await ask(
+            site,
+            "POST",
+            "/v0/topics/t",
+            {"records": [{"data": 1}, {"data": 2}], "config": {"durability": "fsync"}},
+        )
+        taken = [fields_of(await ask(site, "POST", "/v0/admin/checkpoint")) for _ in range(2)]
+        page = fields_of(await ask(site, "POST", "/v0/topics/t/diff", {}))
+
+    assert [answer["snapshot"] for answer in taken] == [1, 2]
+    assert [record["data"] for record in page["records"]] == [1, 2]
+    assert disk.size("topics/0000000000000001/seg-00000000000000000001.data")
+    assert disk.size("meta/snapshot.0002.bin")
+
+
+@pytest.mark.rule("H11.7")
+async def test_a_checkpoint_that_a_full_disk_refuses_is_507_and_one_that_fails_is_503_for_good():
+    disk = SimDisk(1)
+    site = new_site(limits=Limits())
+    async with alone(), begun(site, disk=disk):
+        await ask(site, "POST", "/v0/topics/t", {"records": [{"data": 1}], "config": {"durability": "fsync"}})
+        found = []
+        for kind in (FaultKind.ENOSPC, FaultKind.EIO):
+            disk.inject("create", kind)
+            found.append(await ask(site, "POST", "/v0/admin/checkpoint"))
+            disk.heal()
+        found.append(await ask(site, "POST", "/v0/admin/checkpoint"))
+        written = await ask(site, "POST", "/v0/topics/t", {"records": [{"data": 2}]})
+
+    assert [(answer.status, fields_of(answer)["error"]["code"]) for answer in found] == [
+        (507, "disk_low"), (503, "storage_read_only"), (503, "storage_read_only")
+    ]  # fmt: skip
+    assert written.status == 200
 
 
 def torn():

@@ -97,6 +97,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         answers={200: ("Every metric", "MetricList")},
         text="Prometheus text, or with `Accept: application/json` the same as JSON.",
     ),
+    "checkpoint": Operation(
+        tag="operations",
+        answers={200: ("Taken", "Checkpoint")},
+        errors=_WRITES,
+        text="Happens by itself when enough was written. A start after it has less to read.",
+    ),
     "openapi": Operation(tag="operations", answers={200: ("An OpenAPI 3.1 document", "OpenApi")}),
 }  # fmt: skip
 

@@ -60,6 +60,17 @@ def cut_fields(cut: CutReport) -> dict[str, object]:
     }
 
 
+async def checkpoint(call: Call) -> Answer:
+    """Move what is durable into segments and keep a snapshot now; answered when it is kept (storage 5)."""
+    compactor = call.runtime.compactor
+    if compactor is None:
+        raise Rejected(
+            Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed until it is repaired"
+        )
+    await compactor.checkpoint()
+    return call.ok({"snapshot": compactor.number})
+
+
 async def metrics(call: Call) -> Answer:
     """Everything counted, for Prometheus, or as JSON if that is asked for."""
     site = call.site

@@ -289,6 +289,7 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         read_only_shards=_list(_count("A shard"), "Writes to their topics are refused: see the server's log"),
         cut_tail=_list(ref("CutTail"), "One a shard"),
     ),
+    "Checkpoint": _answer("", snapshot=_count("The number of the snapshot that is kept now")),
     "MetricFamily": _object(
         "Samples of one metric", "*",
         name=_text("Without the suffix of a sample"), type=_text("As Prometheus calls it"), help=_text("What it is"),

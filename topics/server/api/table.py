@@ -58,6 +58,10 @@ def route_table() -> RouteTable:
                 summary="Metrics, as Prometheus text or JSON",
             ),
             Route(
+                name="checkpoint", method=b"POST", path="/v0/admin/checkpoint", handler=operations.checkpoint,
+                scope="admin", summary="Take a checkpoint now",
+            ),
+            Route(
                 name="openapi", method=b"GET", path="/v0/openapi.json", handler=operations.openapi, scope="read",
                 early=True, summary="This API as an OpenAPI 3.1 document",
             ),

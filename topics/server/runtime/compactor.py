@@ -44,6 +44,11 @@ class Compactor:
         """Checkpoints taken since the start."""
         return self._checkpointer.rounds
 
+    @property
+    def number(self) -> int:
+        """Of the newest snapshot; 0 if there is none."""
+        return self._checkpointer.kept[0].number if self._checkpointer.kept else 0
+
     async def run(self) -> None:
         """A round whenever one is due, until cancelled."""
         while self.failed is None:
@@ -78,7 +83,7 @@ class Compactor:
             log.info(
                 "checkpoint.taken",
                 took_ms=round(self.last_s * 1000),
-                number=self._checkpointer.kept[0].number,
+                number=self.number,
             )
 
     async def _round(self) -> None:
