@@ -170,8 +170,8 @@ class SignedLattice(Generic[T]):
 
     def sift(self, own: Slot[T] | None, foreign: object) -> Slot[T] | None:
         """Of the foreign envelopes those whose signer may sign for the owner and has signed just this; nil if there
-        is none (replication 4.1). An envelope that is already here was verified when it came; one older than its signer's
-        here is not looked at, for it would change nothing.
+        is none (replication 4.1). An envelope that is already here was verified when it came; one older than its
+        signer's here is not looked at, for it would change nothing.
 
         An owner that changes its keys without end gets no further than `SIGNERS_MAX` of them: a slot beyond that could
         neither be sent nor be read again.
