@@ -368,6 +368,21 @@ def test_a_replica_too_large_for_the_limit_is_refused_whole():
     assert small.db.keys() == []
 
 
+def test_a_replica_too_large_does_not_keep_the_others_out():
+    big, fair = Node(1), [Node(3), Node(4)]
+    for i in range(9):
+        big.db.set(f"k{i}", i)
+    for node in fair:
+        node.db.set(f"of {node.keys.public[0]}", 1)
+    small = Node(2, limits=KvLimits(keys=4))
+    given = {}
+    for node in (fair[0], big, fair[1]):
+        given |= node.db.export_replica()
+    with pytest.raises(Rejected, match="twice its limit"):
+        small.db.merge_replicas(given)
+    assert len(small.db.keys()) == len(fair)
+
+
 def test_names_of_databases_are_checked_and_bounded():
     home = Replica(
         keys_of(1), clock=ManualClock(), entropy=SeededEntropy(1), limits=KvLimits(databases=2)

@@ -110,6 +110,7 @@ class Database(
 
         Raises:
             WrongState: connected.
+            Rejected: a replica would pass the limit of keys, or cannot be written; those of the others were absorbed.
         """
         return self._alone("merge").absorb(self.name, replicas, accept=accept)
 

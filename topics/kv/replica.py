@@ -169,20 +169,27 @@ class Replica:
 
         Whatever is forged, misattributed, malformed or not accepted is as if it had not been there. `changes`: the map
         is of `export_changes`.
+
+        Raises:
+            Rejected: a replica would pass the limit of keys, or cannot be written; those of the others were absorbed.
         """
         self.settle(name)
         if not isinstance(foreign, Mapping) or len(foreign) > OWNERS_MAX:
             return 0
         lattice = self._deltas if changes else self._lattice
         accepted = 0
+        refused: Rejected | None = None
         for owner, entry in foreign.items():
-            if is_owner(owner):
-                found = [
-                    self._absorb(name, lattice, owner, envelope, accept)
-                    for envelope in envelopes_of(entry) or ()
-                ]
-                accepted += any(found)
+            found = False
+            for envelope in (envelopes_of(entry) or ()) if is_owner(owner) else ():
+                try:
+                    found |= self._absorb(name, lattice, owner, envelope, accept)
+                except Rejected as error:  # nobody's replica keeps those of the others out
+                    refused = refused or error
+            accepted += found
         assert accepted <= len(foreign)
+        if refused is not None:
+            raise refused
         return accepted
 
     def settle(self, name: str) -> None:
@@ -193,9 +200,9 @@ class Replica:
             return
         now_ms = self.clock.now_ms()
         if due_ms <= now_ms:
+            self._known.clear()  # what has waited is worth another look, all the more if this fails
             for store in deferred.release(now_ms):
                 self._cursors[name].merge(store)
-            self._known.clear()  # an envelope of which a part has waited is worth another look
 
     def deferred(self, name: str) -> int:
         """How many groups of keys wait for this node's clock."""
