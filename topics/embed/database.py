@@ -9,7 +9,7 @@ Opening replays the journal. The id under which the replica counts is in it, so 
 columns; a directory that was copied or restored has a twin with the same id, and is opened with `new_life=True`.
 
 A database is for one thread at a time, as in the core; the store below may serve many. It is open
-once at a time: of two `Databases` that open one name, the first to write goes on and the other one's writes are refused.
+once at a time: of two `Databases` that open one name, the first to write goes on and the other's writes are refused.
 """
 
 from __future__ import annotations
