@@ -6,7 +6,7 @@ import topics
 from tests.weaver.weaving import NOW, STORE, A, B, made
 from topics.embed import weaver as module
 from topics.embed.weaver import Weavers, log_topic, state_topic
-from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.errors import Corrupt, Fatal, Rejected
 from topics.testing.clock import ManualClock
 from topics.weaver.ops import encode_ops
 
@@ -83,3 +83,55 @@ def test_opened_as_what_it_is(tmp_path):
         state = module.TopicJournal(store, state_topic(STORE))
         state.cut(state.position)
         assert open_weaver(store)[1].get(b"k").value is None
+
+
+def test_two_objects_cannot_both_write_one_log(tmp_path):
+    """Each record names the one before it: a second writer is refused, and the log is whole afterwards."""
+    with topics.open(tmp_path) as store:
+        _, first = open_weaver(store)
+        _, second = open_weaver(store)
+        first.put(b"k", b"1")
+        with pytest.raises(Rejected, match="written by another object"):
+            second.put(b"k", b"2")
+        with pytest.raises((Rejected, Fatal)):
+            second.put(b"k", b"3")
+        first.put(b"k", b"4")
+    with topics.open(tmp_path) as store:
+        assert open_weaver(store)[1].get(b"k") == (b"4", False)
+
+
+def test_a_weaver_whose_state_was_dropped_cannot_ruin_the_log(tmp_path):
+    with topics.open(tmp_path) as store:
+        weavers, stale = open_weaver(store)
+        stale.put(b"k", b"1")
+        weavers.drop_state(STORE)
+        weavers.open(STORE).put(b"k", b"2")
+        with pytest.raises(Rejected, match="written by another object"):
+            stale.put(b"k", b"3")
+    with topics.open(tmp_path) as store:
+        assert open_weaver(store)[1].get(b"k") == (b"2", False)
+
+
+def test_a_log_that_was_compacted_is_written_on(tmp_path):
+    with topics.open(tmp_path) as store:
+        weavers, weaver = open_weaver(store)
+        weaver.put(b"k", b"1")
+        with pytest.raises(Rejected, match="open it first"):
+            weavers.compact_log(bytes(16))
+        weavers.compact_log(STORE)
+        weaver.put(b"k", b"2")
+    with topics.open(tmp_path) as store:
+        assert open_weaver(store)[1].get(b"k") == (b"2", False)
+
+
+def test_an_open_store_is_not_handed_out_as_another(tmp_path):
+    """Nor is one of an unknown type made, which nobody could open again."""
+    with topics.open(tmp_path) as store:
+        weavers, weaver = open_weaver(store)
+        assert weavers.open(STORE, author=A) is weaver
+        for other in ({"kind": "log"}, {"author": B}):
+            with pytest.raises(Rejected, match=next(iter(other))):
+                weavers.open(STORE, **other)
+        with pytest.raises(Rejected, match="kv, log"):
+            weavers.open(bytes(16), kind="tree")
+        weavers.open(bytes(16), kind="log").append(b"entry")

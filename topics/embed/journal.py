@@ -4,6 +4,9 @@ An item is a record. An append is one write, all or nothing, in class `fsync`: d
 been written again, as a snapshot, is cut off by a delete, which is voluntary and therefore silent: the topic's floor
 does not move, and a reader that starts at the beginning starts at the snapshot. Any other gap means that items are
 missing, and a journal with a hole is not read past it.
+
+Where items hang on the ones before them, as in a chain of hashes, two objects that both append would ruin the journal
+for good. A `sole` journal refuses a write on top of one that it neither read nor wrote.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from topics.embed.store import Store
 from topics.engine.commands import Append, DeleteRecords, PutTopic
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicConfig
-from topics.kernel.errors import Corrupt
+from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.ids import INTERNAL, check_any_topic_name
 from topics.log.diff import DiffQuery
 
@@ -25,11 +28,15 @@ READ_BYTES: Final = 8 << 20
 
 
 class TopicJournal:
-    """`kernel.ports.Journal` over the topic `$name` of a store, made if it is not there."""
+    """`kernel.ports.Journal` over the topic `$name` of a store, made if it is not there. A `sole` one is read to its
+    end before it is appended to.
+    """
 
-    __slots__ = ("_config", "_store", "topic")
+    __slots__ = ("_config", "_head_seq", "_sole", "_store", "topic")
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: str, *, sole: bool = False) -> None:
+        self._sole = sole
+        self._head_seq = 0  # of the last item that this object knows of
         self.topic = check_any_topic_name(INTERNAL + name)
         self._store = store
         self._config = TopicConfig(
@@ -49,13 +56,23 @@ class TopicJournal:
         """Add the items in one durable write.
 
         Raises:
-            Rejected: above the limits of a write, no space, closed; nothing was written.
+            Rejected: above the limits of a write, no space, closed, or not the sole writer; nothing was written.
             Fatal: the write failed; whether the items are there is known after the next opening.
         """
         if not items:
             return
         records = RecordColumns(list(items), content_type=[BYTES_CONTENT_TYPE] * len(items))
-        self._store.append(Append(topic=self.topic, records=records, config=self._config))
+        expected = self._head_seq if self._sole else None
+        try:
+            self._store.append(
+                Append(topic=self.topic, records=records, config=self._config, expected_head=expected)
+            )
+        except Rejected as error:
+            if error.code is not Code.SEQ_MISMATCH:
+                raise
+            text = f"{self.topic!r} was written by another object since this one read it; use one, and open it again"
+            raise Rejected(error.code, text, topic=self.topic) from None
+        self._head_seq += len(items)
 
     def read(self) -> Iterator[bytes]:
         """Every item that was not cut off, in the order of appending.
@@ -80,6 +97,7 @@ class TopicJournal:
             for record in page.records:
                 yield record.raw
             from_seq = page.next_from_seq
+        self._head_seq = head_seq
 
     def cut(self, position: int) -> None:
         """Forget the items up to this position, which a snapshot behind it has made needless."""

@@ -9,7 +9,8 @@ The log is the truth. It is cut in one case only: `compact_log` writes it once m
 forgets the one before (replication 5.10). The state is a projection: `drop_state` deletes it, and opening replays the
 log into the same bytes. It is compacted at opening once its journal is several times what it says.
 
-A Weaver is for one thread at a time, as in the core; the store below may serve many.
+A Weaver is for one thread at a time, as in the core; the store below may serve many. Each write hangs on the one
+before it, so one object writes a log: keep one `Weavers` a store. A second one's writes are refused.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from topics.crypto.keys import KeyPair
 from topics.embed.journal import TopicJournal
 from topics.embed.store import Store
 from topics.host.clock import SystemClock
+from topics.kernel.errors import invalid
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Clock
 from topics.weaver.bounds import DEFAULT, Bounds
+from topics.weaver.ops import MACHINES
 from topics.weaver.projection import StateBackend, open_state
 from topics.weaver.prune import compacted
 from topics.weaver.replay import Check
@@ -44,6 +47,7 @@ class Weavers:
         self._clock: Final = clock or SystemClock()
         self._bounds: Final = bounds
         self._opened: dict[bytes, Weaver] = {}
+        self._logs: dict[bytes, TopicJournal] = {}
 
     def open(
         self,
@@ -59,14 +63,20 @@ class Weavers:
         `author` signs what is written here, the node's key if it is not given.
 
         Raises:
-            Rejected: it is of another type or node.
+            Rejected: it is of another type or node, open already for another author, or of a type nobody knows.
             Corrupt: its log is damaged or another's; nothing of it was used.
             Rejected, Fatal: of the embedded store.
         """
-        if store_id in self._opened:
-            return self._opened[store_id]
+        author = author or self._node
+        opened = self._opened.get(store_id)
+        if opened is not None:
+            _check_same(opened, kind, author)
+            return opened
+        if kind not in MACHINES:
+            raise invalid("kind", f"{kind!r:.80} is none of {', '.join(MACHINES)}")
+        log = TopicJournal(self._store, log_topic(store_id), sole=True)
         store = open_store(
-            TopicJournal(self._store, log_topic(store_id)),
+            log,
             store_id=store_id,
             node=self._node,
             clock=self._clock,
@@ -75,24 +85,28 @@ class Weavers:
             strict_linearity=strict_linearity,
             check=check,
         )
-        journal = TopicJournal(self._store, state_topic(store_id))
+        journal = TopicJournal(self._store, state_topic(store_id), sole=True)
         state = open_state(store, journal)
         _compact(state, journal)
-        weaver = self._opened[store_id] = Weaver(store, state, author or self._node)
+        self._logs[store_id] = log
+        weaver = self._opened[store_id] = Weaver(store, state, author)
         return weaver
 
     def compact_log(self, store_id: bytes) -> None:
         """Free the disk of what a store has pruned: its log is written once more, in one write.
 
         Raises:
-            Rejected: it is larger than one write may be; nothing was changed.
+            Rejected: it is larger than one write may be, or not open; nothing was changed.
             Fatal: the write failed; the old log or the new one stands.
         """
-        weaver = self._opened[store_id]
-        TopicJournal(self._store, log_topic(store_id)).replace(compacted(weaver.store))
+        if store_id not in self._opened:
+            raise invalid("store_id", f"{store_id.hex()} is not open: open it first")
+        self._logs[store_id].replace(compacted(self._opened[store_id].store))
 
     def drop_state(self, store_id: bytes) -> None:
-        """Delete a store's state; the next opening rebuilds it. A Weaver that is open is of no use any more."""
+        """Delete a store's state; the next opening rebuilds it. A Weaver that is open is of no use any more: its writes
+        are refused once another one wrote.
+        """
         self._opened.pop(store_id, None)
         journal = TopicJournal(self._store, state_topic(store_id))
         journal.cut(journal.position)
@@ -106,6 +120,13 @@ def log_topic(store_id: bytes) -> str:
 def state_topic(store_id: bytes) -> str:
     """The topic of a store's state, without its `$`."""
     return f"weaver.{store_id.hex()}.state"
+
+
+def _check_same(opened: Weaver, kind: str, author: KeyPair) -> None:
+    if opened.store.kind != kind:
+        raise invalid("kind", f"the store is open as {opened.store.kind}, not {kind!r:.80}")
+    if opened.key.public != author.public:
+        raise invalid("author", f"the store is open for {opened.key.public.hex()}; hand that Weaver on")
 
 
 def _compact(state: StateBackend, journal: TopicJournal) -> None:
