@@ -5,8 +5,10 @@ import pytest
 import topics
 from tests.weaver.weaving import NOW, STORE, A, B, made
 from topics.embed import weaver as module
+from topics.embed.store import StoreOptions
 from topics.embed.weaver import Weavers, log_topic, state_topic
 from topics.kernel.errors import Corrupt, Fatal, Rejected
+from topics.kernel.limits import MIB, Limits
 from topics.testing.clock import ManualClock
 from topics.weaver.ops import encode_ops
 
@@ -135,3 +137,19 @@ def test_an_open_store_is_not_handed_out_as_another(tmp_path):
         with pytest.raises(Rejected, match="kv, log"):
             weavers.open(bytes(16), kind="tree")
         weavers.open(bytes(16), kind="log").append(b"entry")
+
+
+def test_a_state_too_large_for_one_write_opens_with_the_journal_it_has(tmp_path):
+    """Compacting saves room; that it cannot be done keeps nobody from the data."""
+    options = StoreOptions(limits=Limits(body_bytes=2 * MIB))
+    with topics.open(tmp_path, options=options) as store:
+        _, weaver = open_weaver(store)
+        for i in range(5):
+            for key in range(25):
+                weaver.put(b"%d" % key, b"%d" % i * 100_000)
+        digest = weaver.state.digest()
+        assert weaver.state.journal_bytes > 4 * 25 * 100_000
+    with topics.open(tmp_path, options=options) as store:
+        _, weaver = open_weaver(store)
+        assert weaver.state.digest() == digest
+        weaver.put(b"k", b"on")
