@@ -2,9 +2,10 @@
 
 import pytest
 
-from topics.codec.cell import INT_MAX, CellMap
+from topics.codec.cell import INT_MAX, CellMap, encode_cell
 from topics.kernel.errors import Code, Rejected, WrongState
 from topics.lattice.cursor import Root
+from topics.lattice.messages import LatticeTopics
 from topics.lattice.queue import OFFER_ROWS_MAX, LatticeQueue
 from topics.lattice.record import RECORD_BYTES_MAX
 from topics.lattice.state import QUEUES
@@ -236,6 +237,37 @@ def test_q10_the_next_record_sits_at_the_truncation_point():
     queue.truncate(10)
     assert queue.offer("d") == 10
     assert [queue.peek(9), queue.peek(10)] == [None, "d"]
+
+
+def test_a_metadata_key_holds_no_map():
+    """The state is written as a map of them, and a key of a map may be none: better refused than not written."""
+    queue = LatticeQueue()
+    for key in ({}, {"k": 1}, (1, {})):
+        with pytest.raises(Rejected, match="key: a key of a map is a map or holds one"):
+            queue.set_meta(key, 1)
+    queue.set_meta(("a", 1), 2)
+
+    assert encode_cell(queue.state.to_cell())
+    assert queue.get_meta(("a", 1)) == 2
+
+
+def test_rows_are_triples():
+    """Which of two would be the key is not guessed."""
+    queue = LatticeQueue()
+    for rows in ([("k", "v")], [1], "abc", [(None, "a", None), ["k", "v", None]]):
+        with pytest.raises(Rejected, match="rows: each must be a tuple"):
+            queue.offer_all(rows)
+    assert queue.size() == 0
+
+
+def test_a_queue_may_be_merged_as_it_is():
+    """Not only its state: a handle in its place would pass for garbage, and be left out without a word."""
+    queue, replica = queue_of("a", "b"), LatticeQueue()
+    replica.merge(queue)
+
+    assert replica.size() == 2
+    replica.merge(LatticeTopics())
+    assert replica.size() == 2
 
 
 def test_a_truncation_point_must_be_an_offset():

@@ -50,7 +50,11 @@ class Handle(ABC, Generic[T]):
         """Raises `NotLeader` if a fork appended to a queue that somebody else leads by now."""
 
     def merge(self, external: object) -> T:
-        """Join what came from outside: a value, or the cells of one. What is neither changes nothing."""
+        """Join what came from outside: a value, the cells of one, or the value of another handle. What is none of these
+        changes nothing.
+        """
+        if isinstance(external, Handle):
+            external = external.state
         foreign = admitted(self._lattice, self.state, external)
         now_ms = self.editor.now_ms()
         if self.editor.has_clock and is_future(self.newest_stamp(foreign), now_ms):

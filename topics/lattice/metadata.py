@@ -88,6 +88,9 @@ class Metadata:
         """
         assert stamp > self.newest_stamp
         encoded, value_bytes = encode_field("key", key), encode_field("value", value)
+        encode_field(
+            "key", CellMap([(key, None)])
+        )  # which refuses what holds a map, as the state's cells would
         size = len(encoded) + len(value_bytes)
         if size > METADATA_ENTRY_BYTES_MAX:
             raise Rejected(

@@ -25,6 +25,7 @@ OFFER_ROWS_MAX: Final = 10_000
 
 Offsets: TypeAlias = range
 Row: TypeAlias = tuple[Cell, Cell, Cell]  # key, value, headers
+ROW_SIZE: Final = 3
 
 
 class LatticeQueue(Handle[QueueState]):
@@ -70,6 +71,8 @@ class LatticeQueue(Handle[QueueState]):
         """Append records of (key, value, headers), all or none. Returns their offsets."""
         if len(rows) > OFFER_ROWS_MAX:
             raise invalid("rows", f"{len(rows)} at once, at most {OFFER_ROWS_MAX}; offer them in batches")
+        if not all(map(_is_row, rows)):
+            raise invalid("rows", "each must be a tuple (key, value, headers)")
         now_ms = self.editor.now_ms()
         held = self.editor.lease(self._place)
 
@@ -203,6 +206,10 @@ def _row(arguments: tuple[Cell, ...]) -> Row:
     raise invalid(
         "offer", f"takes (value), (key, value) or (key, value, headers), not {len(arguments)} arguments"
     )
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == ROW_SIZE
 
 
 def _value_of(record: Record | None) -> Cell:
