@@ -14,6 +14,7 @@ from topics.engine.verify import canonical
 from topics.host.layout import segment_path
 from topics.host.segments import append_piece
 from topics.host.snapshots import find_snapshots, snapshot_path
+from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
@@ -394,3 +395,35 @@ def test_a_topic_made_ephemeral_starts_alike_from_a_snapshot_and_from_the_log():
         answers.append((scene.put("t", b"1", idempotency_key=b"k").first_seq, scene.read("t")))
 
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("left", [None, 60])
+def test_without_a_col_file_and_its_data_a_store_opens_read_only(left):
+    """What the index needs of a record whose bytes are gone is damage, not a failed start."""
+    scene = scene_with()
+    labelled(scene)
+    scene.checkpoint()
+    scene.process_death()
+    first, *_ = scene.disk.names("topics/0000000000000001")
+    col = f"topics/0000000000000001/{first}"
+    data = col.replace(".col", ".data")
+    scene.disk.unlink(col)
+    if left is None:
+        scene.disk.unlink(data)
+    else:
+        scene.disk.truncate(data, left)
+    scene.open()
+
+    assert col.endswith(".col")
+    assert "the data ends before its record" in str(scene.opened.damages[0])
+    assert scene.opened.damages[0].topic == "t"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"records_max": 0}, {"bytes_max": 0}, {"bytes_max": 1 << 31}, {"age_ms": -1}, {"records_max": "8"}],
+)
+def test_rules_of_segments_that_cannot_be_kept_are_refused(rules):
+    (name,) = rules
+    with pytest.raises(Rejected, match=f"segments.{name}"):
+        SegmentRules(**rules)

@@ -24,7 +24,9 @@ from topics.engine.lane import Lane
 from topics.engine.replies import Absorbed
 from topics.engine.state import EngineState, frame_control
 from topics.engine.tickets import Ticket
+from topics.kernel.checks import whole_number
 from topics.kernel.config import Durability
+from topics.kernel.errors import invalid
 from topics.kernel.limits import MIB
 from topics.log import diff, fold
 from topics.log.image import take_image
@@ -36,6 +38,8 @@ PLAN_BYTES_MAX: Final = 8 * MIB
 PIECE_BYTES_MAX: Final = 8 * MIB  # and one record more
 PIECE_RECORDS_MAX: Final = 10_000
 DELETE_BYTE: Final = 1
+SEGMENT_RECORDS_MAX: Final = 10_000_000
+SEGMENT_BYTES_MAX: Final = 1024 * MIB  # offsets in it have 32 bits
 
 
 @attrs.frozen(kw_only=True)
@@ -45,6 +49,15 @@ class SegmentRules:
     records_max: int = 10_000
     bytes_max: int = 64 * MIB
     age_ms: int = 3_600_000
+
+    def __attrs_post_init__(self) -> None:
+        for field, value, most in (
+            ("segments.records_max", self.records_max, SEGMENT_RECORDS_MAX),
+            ("segments.bytes_max", self.bytes_max, SEGMENT_BYTES_MAX),
+        ):
+            if not 1 <= whole_number(field, value) <= most:
+                raise invalid(field, f"must be from 1 to {most}, not {value}")
+        whole_number("segments.age_ms", self.age_ms)
 
 
 @attrs.frozen(kw_only=True)

@@ -216,14 +216,19 @@ def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
 def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, str]:
     """The idx as the data says it must be."""
     path = segment_path(topic_id, segment.first, "data")
-    try:
-        data = disk.read(path, 0, segment.size)
-    except FileNotFoundError:
-        data = b""
+    data = _read_data(disk, topic_id, segment)
     found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
     missing = segment.count - len(found)
     wrong = f"{missing} of {segment.count} records are not in {path}" if missing else ""
     return found.index_columns(segment.first, segment.last + 1), wrong
+
+
+def _read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:
+    """What is there of a segment's data, up to the bytes that the marks count."""
+    try:
+        return disk.read(segment_path(topic_id, segment.first, "data"), 0, segment.size)
+    except FileNotFoundError:
+        return b""
 
 
 def _load_blocks(
@@ -251,15 +256,19 @@ def _needs_block(flags: int) -> bool:
 def _rebuilt_blocks(
     disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns
 ) -> tuple[list[ColumnsBlock], str]:
-    data = disk.read(segment_path(topic_id, segment.first, "data"), 0, segment.size)
+    data = _read_data(disk, topic_id, segment)
     sizes = implied_sizes(idx.lengths)
     tags, nodes, expires = [b""] * len(idx), [b""] * len(idx), array("Q", bytes(len(idx) * 8))
     wrong = ""
     for at, flags in enumerate(idx.flags):
         if not _needs_block(flags) or not idx.lengths[at]:
             continue
+        start, stop = idx.offsets[at], idx.offsets[at] + idx.lengths[at]
+        if stop > len(data):
+            wrong = wrong or f"seq {segment.first + at}: the data ends before its record"
+            continue
         try:
-            view = decode_frame(data, idx.offsets[at], idx.offsets[at] + idx.lengths[at])
+            view = decode_frame(data, start, stop)
         except Corrupt as damage:
             wrong = wrong or f"seq {segment.first + at}: {damage.message}"
             continue
