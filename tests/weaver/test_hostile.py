@@ -35,7 +35,7 @@ from topics.weaver.messages import (
     Ranges,
     SyncDone,
 )
-from topics.weaver.outbox import GOSSIP, Stream
+from topics.weaver.outbox import GOSSIP, Outbox, Stream
 from topics.weaver.prune import adopt, settle, snapshot
 from topics.weaver.ranges import FULL, ZERO, Scheme
 from topics.weaver.reconcile import Reconciliation
@@ -339,3 +339,16 @@ def test_the_newest_of_some_nodes_are_those_that_no_other_is_above(data):
         if not any(each is not node and graph.is_ancestor(node, each) for each in nodes)
     ]
     assert graph.newest(nodes) == expected
+
+
+def test_a_peer_that_always_asks_for_more_does_not_silence_the_others():
+    """With room for one message a turn, both get every other turn."""
+    outbox = Outbox(1_000_000)
+    greedy, other = (Stream(key.public, mine=False, number=1) for key in (A, B))
+    outbox.send(greedy, [SyncDone()])
+    outbox.send(other, [SyncDone()] * 3)
+    turns = []
+    for _ in range(6):
+        outbox.send(greedy, [SyncDone()])
+        turns += [sending.stream for sending in outbox.take(1)]
+    assert turns == [greedy, other] * 3

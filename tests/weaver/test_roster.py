@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.weaver.exchanging import OPTIONS
-from tests.weaver.weaving import STORE, A, B, C
+from tests.weaver.weaving import NOW, STORE, A, B, C
 from topics.crypto.did import base58, from_base58
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Code, Corrupt, Rejected
@@ -181,9 +181,25 @@ def test_every_flipped_bit_of_a_rosters_journal_is_found():
     door = Door()
     door.roster.admit(B.public)
     good = list(door.journal.items)
-    for bit in range(8 * len(good[0])):
-        damaged = bytearray(good[0])
-        damaged[bit // 8] ^= 1 << bit % 8
-        door.journal.items = [bytes(damaged)]
-        with pytest.raises(Corrupt, match="item 1"):
-            door.open()
+    for number, item in enumerate(good):
+        for bit in range(8 * len(item)):
+            damaged = bytearray(item)
+            damaged[bit // 8] ^= 1 << bit % 8
+            door.journal.items = [*good[:number], bytes(damaged), *good[number + 1 :]]
+            with pytest.raises(Corrupt, match="item"):
+                door.open()
+
+
+def test_the_roster_of_another_store_or_node_lets_nobody_in():
+    """A journal mixed up is refused, before anything of it counts."""
+    journal = MemoryJournal()
+    clock, options = ManualClock(NOW), ExchangeOptions()
+    Roster(journal, store_id=STORE, key=A.public, clock=clock, options=options).admit(B.public)
+    for store_id, key, field in ((bytes(16), A.public, "store_id"), (STORE, B.public, "node")):
+        with pytest.raises(Rejected) as refused:
+            Roster(journal, store_id=store_id, key=key, clock=clock, options=options)
+        assert refused.value.detail["field"] == field
+    again = Roster(journal, store_id=STORE, key=A.public, clock=clock, options=options)
+    assert again.may_connect(B.public)
+    with pytest.raises(Corrupt):
+        Roster(MemoryJournal(journal.items[1:]), store_id=STORE, key=A.public, clock=clock, options=options)

@@ -91,10 +91,15 @@ class Outbox:
                 else:
                     self.send(stream, [message])
         taken: list[Sending] = []
-        for peer, box in self._boxes.items():
+        for peer in list(self._boxes):
+            box = self._boxes[peer]
             while box and len(taken) < limit:
                 taken.append(box.popleft())
                 self._bytes[peer] -= len(taken[-1].data)
             assert self._bytes[peer] >= len(box), "no message is empty"
+            if len(taken) == limit:
+                # The others come first next time, however much this one asks for.
+                self._boxes[peer] = self._boxes.pop(peer)
+                break
         assert len(taken) <= limit
         return taken

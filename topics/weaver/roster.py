@@ -5,6 +5,7 @@ waits for its attestation. A *dormant* one may connect and is not waited for. A 
 gossip that it wrote is refused; its history came before and stays, so syncs and clones carry it like any other.
 
 Each change is one item of a journal of its own: kind, then fields. What may be said twice is said twice without harm.
+The first item says whose roster it is: that of another store would let its peers into this one.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from topics.crypto.keys import KEY_SIZE, is_strong_key
 from topics.kernel.errors import Code, Corrupt, Rejected, invalid
 from topics.kernel.ports import Clock, Entropy, Journal
 from topics.weaver.invite import SECRET_SIZE, Invite, is_proven
+from topics.weaver.item import Header
 from topics.weaver.limits import ExchangeOptions
 from topics.weaver.messages import Join
+from topics.weaver.store import check_header
 
 
 class PeerStatus(IntEnum):
@@ -37,6 +40,8 @@ TRANSITIONS: Final[dict[PeerStatus, frozenset[PeerStatus]]] = {
     PeerStatus.REVOKED: frozenset(),  # a revoked key may be in anybody's hands; its owner joins with a new one
 }
 
+KIND: Final = "roster"
+
 _STATUS: Final = 1
 _ISSUED: Final = 2
 _USED: Final = 3
@@ -45,7 +50,12 @@ assert _ITEM.size == 41
 
 
 class Roster:
-    """Peers and open invites of one store."""
+    """Peers and open invites of one store, as the node with this key sees them.
+
+    Raises:
+        Rejected: the journal is that of another store or node.
+        Corrupt: it is damaged.
+    """
 
     __slots__ = ("_clock", "_invites", "_journal", "_options", "_peers", "key", "store_id")
 
@@ -59,7 +69,14 @@ class Roster:
         self._options = options
         self._peers: dict[bytes, PeerStatus] = {}
         self._invites: dict[bytes, int] = {}  # hash of the secret -> when it ends
-        for number, item in enumerate(journal.read(), 1):
+        wanted = Header(store_id, key, KIND)
+        items = iter(journal.read())
+        first = next(items, None)
+        if first is None:
+            journal.append([wanted.encode()])
+        else:
+            check_header(first, wanted)
+        for number, item in enumerate(items, 2):
             self._fold(number, item)
 
     def status(self, key: bytes) -> PeerStatus | None:
