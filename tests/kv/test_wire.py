@@ -10,8 +10,9 @@ from tests.kv.nodes import LIMITS, Node, exchange, state
 from topics.codec.cell import decode_cell, digest_of, encode_cell
 from topics.kv.entry import ZERO
 from topics.kv.merge import PLAIN_ZERO, join, merge_cad
-from topics.kv.store import FLOOR_KEY, Store, StoreLattice, join_stores, store_from_cell, store_to_cell
-from topics.kv.wire import entry_from_cell, entry_to_cell
+from topics.kv.store import FLOOR_KEY, Keyed, Store, StoreLattice, join_stores, store_from_cell, store_to_cell
+from topics.kv.tree import Leaf
+from topics.kv.wire import entry_from_cell, entry_to_cell, name_digest
 from topics.lattice.laws import check_garbage
 
 X, Y = digest_of("x"), digest_of("y")
@@ -141,7 +142,9 @@ GARBAGE = [
     ("v", 0, 1, None, {"seen": 1}), ("v", 0, 1, None, {"seen": {"r": (9, True)}}),
     ("v", 0, 1, None, {"seen": {"": (1, None)}}),
     ("v", 0, 1, None, {"seen": {"r": (1, ("v", 9, None))}}), ({}, 2, 5, None, {"set": (1, {})}),
-    ("x" * (2**20 + 1), 0, 1, None),
+    ("v", 0, 0, None), ({}, 1, 0, None), ((), 4, 0, None), (None, None, 1, None, {"set": (0, {})}),
+    (None, None, 1, None, {"lww": ("v", 0, 0, None)}), (None, None, 1, None, {"exp": (0, 5)}),
+    ("v", 0, 1, None, {"seen": {"r": (0, None)}}), ("x" * (2**20 + 1), 0, 1, None),
 ]  # fmt: skip
 
 
@@ -155,6 +158,66 @@ def test_garbage_is_no_entry(number):
         assert merge_cad(None, garbage, lambda cell: entry_from_cell(cell, LIMITS) is not None) == PLAIN_ZERO
     store = store_from_cell({"k": garbage, "good": ("v", 0, 1, None)}, LIMITS)
     assert [store.get(key) is ZERO for key in ("k", "good")] == [True, False]
+
+
+any_stamps = st.sampled_from([0, 1, 2, 3, 9])
+expires = st.sampled_from([None, 0, 3, 2000])
+plain_events = st.tuples(st.sampled_from(["p", None]), st.sampled_from([None, 0]), any_stamps, expires)
+columns = st.dictionaries(
+    st.sampled_from(["r", "reset:r", "reset:", "reset:reset:r", "r" * 128, "r" * 129, "reset:" + "r" * 128]),
+    st.tuples(st.sampled_from([0, 1, 2**63 - 1]), st.sampled_from([0, 1, 5])),
+    max_size=3,
+)
+structures = {
+    "hash": st.dictionaries(
+        st.sampled_from("fg"), st.tuples(st.sampled_from([None, 1]), any_stamps), max_size=2
+    ),
+    "set": st.dictionaries(st.just(X), st.tuples(st.just("x"), any_stamps, any_stamps), max_size=1),
+    "zset": st.dictionaries(
+        st.just(X), st.tuples(st.just("x"), st.floats(-1, 1), any_stamps, any_stamps), max_size=1
+    ),
+    "counter": columns,
+}
+hidden = st.fixed_dictionaries({}, optional={
+    **{name: st.tuples(any_stamps, structure) for name, structure in structures.items()},
+    "lww": plain_events,
+    "exp": st.tuples(any_stamps, expires),
+    "seen": st.dictionaries(
+        st.sampled_from(["r", "q"]),
+        st.tuples(any_stamps, st.sampled_from([None, True, ("p", 0, None), (None, None, None)])), max_size=2,
+    ),
+})  # fmt: skip
+visibles = plain_events | st.sampled_from(list(zip((1, 2, 3, 5), structures.values(), strict=True))).flatmap(
+    lambda kind: st.tuples(kind[1], st.just(kind[0]), any_stamps, expires)
+)
+strangers = st.tuples(visibles, hidden).map(lambda parts: (*parts[0], parts[1]))
+
+
+@pytest.mark.rule("R9.7", "R9.1", "R9.2")
+@given(strangers, strangers, strangers)
+@example(({"r" * 129: (1, 0)}, 5, 1, None), None, None)
+@example(({"r": (0, 5), "reset:r": (5, 0), "reset:reset:r": (0, 5)}, 5, 1, None), None, None)
+def test_what_is_taken_from_a_stranger_can_be_written_and_read_again(a, b, c):
+    """Also joined, deleted and written again here: or a peer could make this node's own journal unreadable."""
+    found = [entry for entry in map(normal, (a, b, c)) if entry is not None]
+    joined = ZERO
+    for entry in found:
+        joined = join(joined, entry)
+    node = Node(now_ms=5)
+    node.home.cursor("shared").merge(Store(Leaf(name_digest("k"), Keyed("k", joined))))
+    entries = [*found, joined]
+    for write in (lambda: node.db.delete("k"), lambda: node.db.incr("k"), lambda: node.db.delete("k")):
+        write() if node.db.type("k") in (None, "counter") else node.db.delete("k")
+        entries.append(node.db.snapshot().get("k"))
+    for entry in entries:
+        again = normal(entry_to_cell(entry))
+        assert again is not None
+        assert encode_cell(entry_to_cell(again)) == encode_cell(entry_to_cell(entry))
+    assert node.db.incrby("k", 0) == 0
+    backwards = ZERO
+    for entry in reversed(found):
+        backwards = join(entry, backwards)
+    assert encode_cell(entry_to_cell(backwards)) == encode_cell(entry_to_cell(joined))
 
 
 @pytest.mark.rule("R9.7")

@@ -146,7 +146,7 @@ def _entry(cell: object, limits: KvLimits) -> Entry:
     tag = _tag(tag_cell)
     lww, lanes = NO_EVENT, list(NO_LANES)
     if tag in LANE_OF:
-        lanes[LANE_OF[tag]] = Lane(_stamp(utime), _elements(tag, value, limits))
+        lanes[LANE_OF[tag]] = Lane(_written(utime), _elements(tag, value, limits))
         expire = _expire(expire)
     else:
         lww = _event(value, tag, utime, expire, limits)
@@ -162,7 +162,7 @@ def _entry(cell: object, limits: KvLimits) -> Entry:
         lww = join_events(lww, _event(event, _tag(tag_cell), utime, expire, limits))
     if (said := hidden.get("exp")) is not None:
         etime, until = _row(said, 2)
-        expiry = Expiry(_stamp(etime), _expire(until))
+        expiry = Expiry(_written(etime), _expire(until))
     origins = _origins(hidden.get("seen"), lww, limits)
     return _checked(make_entry(lww, tuple(lanes), expiry, origins))
 
@@ -185,6 +185,8 @@ def _event(value: object, tag: Tag | None, utime: object, expire: object, limits
         raise _Malformed
     if tag is None and stamp == 0:
         return NO_EVENT
+    if tag is not None and stamp == 0:
+        raise _Malformed
     if tag is Tag.LIST and not isinstance(value, tuple):
         raise _Malformed
     _bounded(value, limits)
@@ -196,7 +198,7 @@ def _lane(tag: Tag, cell: object, present: Lane, limits: KvLimits) -> Lane:
     utime, elements = _row(cell, 2)
     if present.utime:
         raise _Malformed  # the visible lane has no second place
-    return Lane(_stamp(utime), _elements(tag, elements, limits))
+    return Lane(_written(utime), _elements(tag, elements, limits))
 
 
 def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:
@@ -208,7 +210,7 @@ def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:
     for name, row in cell.items():
         replica = _text(name, REPLICA_BYTES_MAX)
         stamp, event = _row(row, 2)
-        found.append(Leaf(name_digest(replica), _origin(replica, _stamp(stamp), event, lww, limits)))
+        found.append(Leaf(name_digest(replica), _origin(replica, _written(stamp), event, lww, limits)))
     return grow(found)
 
 
@@ -293,6 +295,14 @@ def _tag(cell: object) -> Tag | None:
 def _stamp(cell: object) -> int:
     stamp = _whole(cell)
     assert stamp <= STAMP_MAX
+    return stamp
+
+
+def _written(cell: object) -> int:
+    """The stamp of what somebody wrote. 0 is before every write: what is there at 0 would lose to its own absence."""
+    stamp = _stamp(cell)
+    if stamp == 0:
+        raise _Malformed
     return stamp
 
 
