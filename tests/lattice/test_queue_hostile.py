@@ -1,8 +1,13 @@
 """What a peer can put into queues and topics, and what it must not do to who merges it."""
 
-import pytest
+from itertools import permutations
 
-from topics.codec.cell import CELL_DEPTH_MAX, VALUE_DEPTH_MAX, decode_cell, encode_cell
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topics.codec.cell import CELL_DEPTH_MAX, VALUE_DEPTH_MAX, CellMap, decode_cell, encode_cell
+from topics.lattice.consumer import Consumer
 from topics.lattice.fence import LEASE_MS_MAX, NotLeader
 from topics.lattice.messages import LatticeTopics
 from topics.lattice.queue import LatticeQueue
@@ -80,3 +85,64 @@ def test_a_lease_for_ever_waits_like_any_stamp_from_the_future():
     queue.merge(((), {}, 0, 0, {}, (2, "in time", last)))
     with pytest.raises(NotLeader, match="in time leads"):
         queue.acquire("me", ttl_ms=1000)
+
+
+ODD = st.sampled_from(
+    [None, True, 0, 1, -1, 2**63 - 1, -(2**63), 2**62, 4095, 4096, 1.0, float("inf"), "", "a", "partitions", "meta",
+     "meta-stamps", "num-partitions", b"", (), ((),), CellMap(), NOW, NOW + 2 * MAX_DRIFT_MS, "n" * 257]
+)  # fmt: skip
+
+
+def mostly(good):
+    """Nine times of ten what belongs there."""
+    return st.integers(0, 9).flatmap(lambda n: good if n else ODD)
+
+
+RECORDS = st.tuples(ODD, st.sampled_from("abc"), st.just(0), st.none()) | st.lists(ODD, max_size=5).map(tuple)
+MAPS = st.dictionaries(st.sampled_from(["a", 1, "num-partitions"]), ODD, max_size=2).map(CellMap)
+LEASES = st.tuples(mostly(st.integers(0, 2)), mostly(st.sampled_from("xy")), ODD)
+OFFSETS = st.sampled_from([0, 1, 2, 2**62, 2**63 - 7])
+STATES = st.tuples(
+    mostly(st.lists(mostly(RECORDS), max_size=4).map(tuple)),
+    mostly(MAPS), mostly(st.just(5)), mostly(OFFSETS), mostly(MAPS), mostly(LEASES),
+)  # fmt: skip
+PARTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "partitions": mostly(
+            st.dictionaries(st.sampled_from([0, 1, 4095, 4096, -1, "0"]), mostly(STATES), max_size=2).map(
+                CellMap
+            )
+        ),
+        "meta": mostly(MAPS),
+        "meta-stamps": mostly(MAPS),
+        "later": ODD,
+    },
+).map(CellMap)
+MESSAGES = st.dictionaries(st.sampled_from(["t", "u", "", "n" * 257]), mostly(PARTS), max_size=2).map(CellMap)
+
+
+@pytest.mark.rule("R9.6", "R9.7", "R2.6.1")
+@given(messages=st.lists(MESSAGES, min_size=1, max_size=3))
+def test_whatever_peers_send_all_replicas_end_alike_and_can_be_read_and_sent(messages):
+    """In any order, also when it had to wait for the clock; what is read back from the bytes is the same again."""
+    ends = []
+    for order in permutations(messages):
+        clock = ManualClock(NOW)
+        topics = LatticeTopics(clock=clock)
+        for message in order:
+            topics.merge(message)
+        for topic in map(topics.topic, topics.names()):
+            assert topic.num_partitions() >= 0
+            for queue in map(topic.partition, topic.partitions()):
+                assert None not in list(queue.range(0, 2**63 - 1))
+                assert len(Consumer().poll(queue.state)) >= queue.size()
+        clock.set(2**63 - 1)
+        topics.merge_due()
+        ends.append(encode_cell(topics_to_cell(topics.state)))
+        again, here = LatticeTopics(), LatticeTopics()
+        again.merge(decode_cell(ends[-1]))
+        here.merge(topics.state)
+        assert [ends[-1]] * 2 == [encode_cell(topics_to_cell(copy.state)) for copy in (again, here)]
+
+    assert len(set(ends)) == 1
