@@ -122,6 +122,22 @@ def test_a_flipped_entry_of_the_segment_that_grows_is_mended_before_more_is_appe
     assert scene.read("t") == {1: b"1", 2: b"2", 3: b"3", 4: b"4"}
 
 
+def test_an_entry_that_flips_while_the_store_runs_is_not_vouched_for_by_the_next_append():
+    scene = scene_with()
+    scene.put("t", b"1", b"2", b"3")
+    scene.sync()
+    scene.checkpoint()
+    scene.flip(segment_path(1, 1, "idx"), ENTRY_SIZE + 9)  # in the ts of seq 2
+    scene.put("t", b"4")
+    scene.sync()
+    scene.checkpoint()
+    state = state_of(scene)
+    reopened(scene)
+
+    assert state_of(scene) == state
+    assert not scene.opened.read_only
+
+
 def test_what_a_crash_left_behind_the_marked_bytes_is_overwritten_and_cut():
     scene = scene_with()
     scene.put("t", b"1", b"2")

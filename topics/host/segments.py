@@ -18,7 +18,6 @@ from topics.codec.layout import EXT, FLAGS_ALL, FRAME_LEN_SIZE, META, NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, encode_block, implied_sizes
 from topics.codec.segidx import (
     DELETED,
-    ENTRY_SIZE,
     EXPIRED,
     TRAILER_SIZE,
     IdxColumns,
@@ -51,7 +50,7 @@ def append_piece(disk: Disk, piece: Piece) -> None:
     """Copy the records of a piece, each verified, and sync them.
 
     Raises:
-        Corrupt: a record in the WAL is not whole; nothing was appended.
+        Corrupt: a record in the WAL is not whole, or the segment's idx and data are damaged; no mark may follow.
         OSError: the disk failed; what is behind the marked bytes is undefined.
     """
     slots, mark = piece.slots, piece.mark
@@ -72,7 +71,9 @@ def append_piece(disk: Disk, piece: Piece) -> None:
             disk.create(path, 0)
     disk.write(data_path, piece.at, [data])
     entries = _entries(slots, piece.at, frame_flags)
-    before = disk.read(idx_path, 0, piece.before * ENTRY_SIZE)
+    before = _entries_before(disk, piece)
+    if disk.read(idx_path, 0, len(before)) != before:
+        disk.write(idx_path, 0, [before])
     disk.write(idx_path, len(before), [entries, encode_trailer(before + entries)])
     _cut(disk, data_path, mark.size)
     _cut(disk, idx_path, len(before) + len(entries) + TRAILER_SIZE)
@@ -155,6 +156,18 @@ def _entries(slots: Slots, at: int, frame_flags: bytes) -> bytes:
     ends = slots.flags.translate(_ENDS)
     flags = bytes(map(int.__or__, frame_flags, ends)) if any(ends) else frame_flags
     return encode_entries(offsets, lengths, array("Q", slots.ts), flags)
+
+
+def _entries_before(disk: Disk, piece: Piece) -> bytes:
+    """The entries that the idx has, verified: the new trailer is going to vouch for them."""
+    if piece.before == 0:
+        return b""
+    first = piece.mark.segment
+    segment = Segment(first, first + piece.before - 1, piece.at, since=0, sealed=False)
+    idx, wrong = _load_idx(disk, piece.topic_id, segment)
+    if wrong:
+        raise Corrupt(f"topic {piece.topic!r}: {wrong}", topic=piece.topic)
+    return encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
 
 
 def _append_columns(disk: Disk, path: str, slots: Slots) -> list[str]:
