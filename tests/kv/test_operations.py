@@ -284,6 +284,8 @@ def test_keys_may_be_listed_by_prefix(db):
     for key in ("b:2", "a:1", "b:1"):
         db.set(key, key)
     assert (db.keys("b:"), db.keys("c")) == (["b:1", "b:2"], [])
+    with pytest.raises(Rejected, match="prefix: must be a string"):
+        db.keys(3)
 
 
 def test_a_value_is_the_databases_own(db):

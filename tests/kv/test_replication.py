@@ -398,6 +398,15 @@ def test_names_of_databases_are_checked_and_bounded():
         home.adopt("a", home.cursor("b"))
 
 
+@pytest.mark.parametrize("replica", ["", "r" * 129, "reset:r"])
+def test_an_id_that_no_peer_could_read_is_refused(replica):
+    node = Node()
+    with pytest.raises(Rejected, match="replica"):
+        Database(
+            "other", node.home.cursor("other"), clock=node.clock, entropy=node.home.entropy, replica=replica
+        )
+
+
 def test_create_makes_a_database_that_stands_alone():
     made = Database.create("mydb", keys_of(1), clock=ManualClock(START_MS), entropy=SeededEntropy(1))
     made.set("k", 1)

@@ -21,7 +21,7 @@ from topics.kv.hashes import HashOperations
 from topics.kv.journaled import Journaled
 from topics.kv.lists import ListOperations
 from topics.kv.ranks import RankOperations
-from topics.kv.replica import TOKEN_SIZE, Accept, Replica, check_database_name, replica_id
+from topics.kv.replica import TOKEN_SIZE, Accept, Replica, check_database_name, check_replica_id, replica_id
 from topics.kv.sets import SetOperations
 from topics.kv.store import Store
 from topics.kv.values import ValueOperations
@@ -45,8 +45,8 @@ class Database(
         limits: KvLimits | None = None,
     ) -> None:
         """Connected to a parent's cursor. `replica`: the id of its counters; a new one if it is not given."""
-        replica = replica or sub_replica("", entropy)
-        super().__init__(cursor, clock=clock, replica=replica, limits=limits or KvLimits())
+        made = sub_replica("", entropy) if replica is None else check_replica_id(replica)
+        super().__init__(cursor, clock=clock, replica=made, limits=limits or KvLimits())
         self.name = check_database_name(name)
         self._entropy = entropy
         self._home: Replica | None = None

@@ -23,12 +23,19 @@ from topics.codec.cell import Cell, CellMap, encode_cell
 from topics.crypto.hashing import blake3
 from topics.crypto.keys import KeyPair
 from topics.kernel.checks import text_bytes
-from topics.kernel.errors import Code, Corrupt, Rejected, WrongState
+from topics.kernel.errors import Code, Corrupt, Rejected, WrongState, invalid
 from topics.kernel.ports import Clock, Entropy
-from topics.kv.bounds import DEFERRED_MAX, ENVELOPES_KNOWN_MAX, NAME_BYTES_MAX, REPLICA_ID_SIZE, KvLimits
+from topics.kv.bounds import (
+    DEFERRED_MAX,
+    ENVELOPES_KNOWN_MAX,
+    NAME_BYTES_MAX,
+    REPLICA_BYTES_MAX,
+    REPLICA_ID_SIZE,
+    KvLimits,
+)
 from topics.kv.store import EMPTY, Keyed, Store, StoreLattice, difference, store_from_cell, store_to_cell
 from topics.kv.tree import Leaf, Tree, grow, items, leaves, put
-from topics.kv.wire import name_digest
+from topics.kv.wire import RESET, name_digest
 from topics.lattice.algebra import MapKey, MapLattice
 from topics.lattice.authority import Authority, Owner, is_owner
 from topics.lattice.cursor import Cursor, Root
@@ -292,6 +299,15 @@ def check_database_name(name: object) -> str:
     text_bytes("database", name, bytes_max=NAME_BYTES_MAX)
     assert isinstance(name, str)
     return name
+
+
+def check_replica_id(replica: object) -> str:
+    """A replica's id: text of 1 to 128 bytes that is not the name of a reset column."""
+    text_bytes("replica", replica, bytes_max=REPLICA_BYTES_MAX)
+    assert isinstance(replica, str)
+    if replica.startswith(RESET):
+        raise invalid("replica", f"must not begin with {RESET!r}, which names what deletes have taken back")
+    return replica
 
 
 def newest_in_store(store: Store) -> int:

@@ -115,6 +115,8 @@ class ValueOperations(Keyspace):
 
     def keys(self, prefix: str = "") -> list[str]:
         """The live keys that start so, ascending."""
+        if not isinstance(prefix, str):
+            raise invalid("prefix", f"must be a string, not {type(prefix).__name__}")
         self._catch_up()
         now_ms = self._clock.now_ms()
         return sorted(
