@@ -153,6 +153,18 @@ def test_a_stamp_far_away_does_not_take_others_along():
     assert waiting.waiting() == (far,)
 
 
+@pytest.mark.rule("R1.3.2")
+def test_two_stamps_far_away_wait_together_and_leave_the_near_one_alone():
+    """The nearest neighbours share a place wherever they stand, so what is due soon is not put off to the year 3000."""
+    waiting = deferral(room=2)
+    near = written(NOW + MAX_DRIFT_MS + 10, "near")
+    for value in (near, written(NOW + 10**13, "a"), written(NOW + 10**13 + 1, "b")):
+        assert waiting.admit(value, NOW) is None
+
+    assert waiting.release(NOW + 10) == [near]
+    assert len(waiting) == 1
+
+
 def test_what_waits_survives_a_snapshot():
     """Given to admit again, it waits for the same time."""
     before, after = deferral(), deferral()
