@@ -135,7 +135,11 @@ GOOD = ("change", {}, {})
         [encode_cell(("change", {}, {"k": "garbage"}))],
         [encode_cell(("change", {}, {1: None}))],
         [encode_cell(("change", None, {}))],
+        [encode_cell(("change", {}, {"": None}))],
+        [encode_cell(("change", {}, {"": ("v", 0, 1, None)}))],
         [encode_cell(("collect", 1, 2))],
+        [encode_cell(("collect", -1, 0, 0))],
+        [encode_cell(("open", 1, "n", b"s", ""))],
     ],
 )
 def test_an_item_that_no_database_wrote_is_corrupt(items):

@@ -211,11 +211,11 @@ def replay(journal: Journal) -> tuple[Store, Header | None, int]:
         except Corrupt as damage:
             raise _foreign_item(number) from damage
         match cell:
-            case ("open", int(version), str(name), bytes(signer), str(replica)) if version == VERSION:
+            case ("open", int(version), str(name), bytes(signer), str(replica)) if version == VERSION and replica:
                 header = Header(name, signer, replica)
             case ("change", up, down):
                 store = _folded(store, up, down, number)
-            case ("collect", int(now_ms), int(grace_ms), int(floor)):
+            case ("collect", int(now_ms), int(grace_ms), int(floor)) if min(now_ms, grace_ms, floor) >= 0:
                 store, _ = collect(store, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
             case _:
                 raise _foreign_item(number)
@@ -263,7 +263,7 @@ def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
     keys = store.keys
     for key, cell in down.items():
         entry = ZERO if cell is None else entry_from_cell(cell, ANY)
-        if entry is None or not isinstance(key, str):
+        if entry is None or not isinstance(key, str) or not key:
             raise _foreign_item(number)
         digest = name_digest(key)
         keys = without(keys, digest) if entry is ZERO else put(keys, Leaf(digest, Keyed(key, entry)))
