@@ -14,6 +14,7 @@ from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 
 LOOK_S: Final = 1.0
+AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is copied again
 
 
 class Compactor:
@@ -100,6 +101,6 @@ class Compactor:
                 try:
                     self.checkpoint()
                 except Rejected:
-                    continue  # there may be room later
+                    self._closing.wait(AGAIN_S)  # there may be room then
                 except Fatal:
                     return

@@ -236,9 +236,8 @@ class Store:
                 plan = self._opened.engine.plan_diff(query)
             try:
                 stored = self._fetch(plan)
-            except (
-                FileNotFoundError
-            ) as gone:  # a checkpoint has moved what was planned; the next plan knows where
+            except FileNotFoundError as gone:
+                # A checkpoint has moved what was planned; the next plan knows where.
                 replans += 1
                 if replans > REPLANS_MAX:
                     raise _damaged(plan, None, str(gone)) from gone

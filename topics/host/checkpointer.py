@@ -37,14 +37,14 @@ _SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col)", re.ASCII)
 
 @attrs.frozen
 class Blocking:
-    """Call this without the lock; its exception is thrown into the round."""
+    """Call this without the lock. If it raises, the round ends: close it."""
 
     call: Callable[[], None]
 
 
 @attrs.frozen
 class Propose:
-    """Propose this and wait for its end; a refusal or failure is thrown into the round."""
+    """Propose this and wait for its end. If it is refused or fails, the round ends: close it."""
 
     command: Command
 
@@ -101,7 +101,7 @@ class Checkpointer:
         """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
 
         Raises:
-            Rejected: no room in the log for a mark, or it is read-only: try again later.
+            Rejected: no room in the log for a mark: try again later; or a shard has failed.
             OSError, Corrupt, Fatal: the disk failed, or holds what it should not. Nothing is lost: the log has it all.
         """
         self._check_writers()

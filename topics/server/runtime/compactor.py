@@ -15,6 +15,7 @@ from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
 
 LOOK_S: Final = 1.0
+AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is copied again
 
 
 class Compactor:
@@ -56,8 +57,9 @@ class Compactor:
             if self._checkpointer.is_due():
                 try:
                     await self.checkpoint()
-                except Rejected as refused:  # there may be room later
+                except Rejected as refused:
                     log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
+                    await trio.sleep(AGAIN_S)  # there may be room then
                 except Fatal as error:
                     log.error("checkpoint.failed", error=error.message)
 

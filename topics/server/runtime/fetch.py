@@ -97,9 +97,8 @@ class Fetcher:
                 views = assemble(plan, buffers)
             except Corrupt as damage:
                 raise damaged(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
-            except (
-                FileNotFoundError
-            ) as gone:  # a checkpoint has moved what was planned; the next plan knows where
+            except FileNotFoundError as gone:
+                # A checkpoint has moved what was planned; the next plan knows where.
                 replans += 1
                 if replans > REPLANS_MAX:
                     raise damaged(plan, None, str(gone)) from gone
