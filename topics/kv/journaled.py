@@ -211,7 +211,9 @@ def replay(journal: Journal) -> tuple[Store, Header | None, int]:
         except Corrupt as damage:
             raise _foreign_item(number) from damage
         match cell:
-            case ("open", int(version), str(name), bytes(signer), str(replica)) if version == VERSION and replica:
+            case ("open", int(version), str(name), bytes(signer), str(replica)) if (
+                version == VERSION and replica
+            ):
                 header = Header(name, signer, replica)
             case ("change", up, down):
                 store = _folded(store, up, down, number)
