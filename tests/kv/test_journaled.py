@@ -10,7 +10,7 @@ from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES
 from topics.kv.database import Database
 from topics.kv.journaled import Header, Journaled, replay
-from topics.kv.store import EMPTY, Store, store_to_cell
+from topics.kv.store import EMPTY, Store, join_stores, store_to_cell
 from topics.testing.journal import MemoryJournal
 
 HEADER = Header("shared", keys_of(1).public, "r")
@@ -74,6 +74,22 @@ def test_a_large_merge_is_written_in_pieces_and_folds_to_the_same():
     cursor.merge(theirs)
     cursor.merge("garbage")
     assert len(journal.items) == before
+
+
+def test_a_key_that_many_wrote_at_once_is_written_in_pieces():
+    """Each replica's value is kept until a write has seen it; together they can be above what one write may hold."""
+    nodes = [Node(number) for number in range(1, 8)]
+    for node in nodes:
+        node.db.set("k", f"{node.keys.public[0] % 10}" * 900_000)
+    journal = MemoryJournal()
+    cursor = opened(journal)
+    whole = EMPTY
+    for node in nodes:
+        whole = join_stores(whole, node.db.snapshot())
+    cursor.merge(whole)
+    assert bytes_of(cursor.get()) == bytes_of(whole) == bytes_of(replay(journal)[0])
+    assert max(map(len, journal.items)) < 1.2 * JOURNAL_ITEM_BYTES
+    assert max(map(len, cursor.snapshot())) < 1.2 * JOURNAL_ITEM_BYTES
 
 
 def test_a_snapshot_is_in_pieces_too_and_any_number_of_them_may_be_there_twice():

@@ -310,7 +310,10 @@ def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
                 part = make_entry(lanes=tuple(lanes))
                 yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
     counter = entry.lanes[LANE_OF[Tag.COUNTER]]
-    rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry, entry.origins)
+    for origin in leaves(entry.origins):
+        part = make_entry(origins=origin)
+        yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
+    rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry)
     yield Keyed(keyed.key, rest), len(encode_cell(entry_to_cell(rest)))
 
 
