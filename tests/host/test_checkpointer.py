@@ -244,6 +244,22 @@ def test_a_segment_that_is_not_there_is_damage_with_topic_and_seqs():
     assert scene.engine.topic_state("t").head_seq == 10
 
 
+@pytest.mark.parametrize("left", [0, 30])
+def test_data_that_is_cut_short_is_damage_at_the_start_although_the_index_is_whole(left):
+    scene = scene_with()
+    scene.put("t", *[b"%d" % i for i in range(10)])
+    scene.sync()
+    scene.checkpoint()
+    scene.process_death()
+    scene.disk.truncate(segment_path(1, 1, "data"), left)
+    scene.open()
+
+    assert scene.opened.read_only
+    (damage,) = scene.opened.damages
+    assert (damage.topic, damage.first_seq, damage.last_seq) == ("t", 1, 8)
+    assert "bytes are not there" in damage.why
+
+
 @pytest.mark.rule("T5.12", "T5.16")
 def test_logs_and_segments_go_when_neither_kept_snapshot_needs_them():
     scene = scene_with()

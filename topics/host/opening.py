@@ -30,7 +30,7 @@ from topics.host.layout import (
     write_format,
     write_hint,
 )
-from topics.host.restoring import Restored, mend, restore
+from topics.host.restoring import Restored, mend, restore, short_segments
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
@@ -191,7 +191,9 @@ def read_state(
     restored = restore(disk)
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
-    damages = [*restored.damages, *_absent_shards(form, verdicts), *recovered.damages]
+    told = {damage.file for damage in restored.damages}
+    short = [damage for damage in short_segments(disk, recovered.catalog) if damage.file not in told]
+    damages = [*restored.damages, *short, *_absent_shards(form, verdicts), *recovered.damages]
     return ReadState(restored, verdicts, attrs.evolve(recovered, damages=damages))
 
 

@@ -9,6 +9,7 @@ import attrs
 from topics.engine.apply import Catalog
 from topics.engine.image import Place, catalog_of
 from topics.engine.recover import DamageReport
+from topics.host.layout import segment_path
 from topics.host.segments import load_slots, mend_idx
 from topics.host.snapshots import Kept, find_snapshots, read_newest, snapshot_path
 from topics.kernel.errors import Corrupt
@@ -60,6 +61,23 @@ def restore(disk: Disk) -> Restored:
             number=number,
         )
     return Restored(catalog=Catalog(), places={}, kept=(), damages=(), wrong=wrong, number=number)
+
+
+def short_segments(disk: Disk, catalog: Catalog) -> list[DamageReport]:
+    """Segments with less data than the marks count: a look at each file's size, for their records are not read."""
+    return [
+        DamageReport(
+            file=SegmentId(topic.topic_id, segment.first),
+            offset=size,
+            why=f"{segment.size - size} of {segment.size} bytes are not there",
+            topic=topic.name,
+            first_seq=segment.first,
+            last_seq=segment.last,
+        )
+        for topic in catalog.topics.values()
+        for segment in topic.segments
+        if (size := disk.size(segment_path(topic.topic_id, segment.first, "data")) or 0) < segment.size
+    ]
 
 
 def mend(disk: Disk, catalog: Catalog) -> None:
