@@ -13,8 +13,7 @@ import pytest
 
 import topics
 from tests.weaver.weaving import NOW, STORE, A, B, C, made
-from topics.embed.journal import TopicJournal
-from topics.embed.weaver import Weavers, state_topic
+from topics.embed.weaver import Weavers
 from topics.host.opening import open_store
 from topics.kernel.errors import TopicsError
 from topics.testing.clock import ManualClock
@@ -59,7 +58,8 @@ class Machine:
         self.weaver = self.weavers.open(STORE)
 
     def compact(self):
-        TopicJournal(self.store, state_topic(STORE)).replace(self.weaver.state.compacted())
+        """As opening does, by the one journal that writes the state: another one's write would be refused."""
+        self.weaver.state._journal.replace(self.weaver.state.compacted())
 
     def rebuild(self):
         self.weavers.drop_state(STORE)
