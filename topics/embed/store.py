@@ -31,6 +31,7 @@ from topics.host.disk import OsDisk
 from topics.host.layout import path_of
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
+from topics.host.unreadable import unreadable
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
@@ -240,7 +241,7 @@ class Store:
                 # A checkpoint has moved what was planned; the next plan knows where.
                 replans += 1
                 if replans > REPLANS_MAX:
-                    raise _damaged(plan, None, str(gone)) from gone
+                    raise unreadable(plan, None, str(gone)) from gone
                 continue
             views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
             if len(views) == len(stored):
@@ -252,25 +253,14 @@ class Store:
             return assemble(plan, [self._bytes(extent) for extent in plan.extents])
         except Corrupt as damage:
             seq, why = damage.detail.get("seq"), str(damage.detail.get("reason"))
-            raise _damaged(plan, seq, why) from damage
+            raise unreadable(plan, seq, why) from damage
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise _damaged(plan, None, str(error)) from error
+            raise unreadable(plan, None, str(error)) from error
 
     def _bytes(self, extent: Extent) -> bytes:
         source = extent.source
         if isinstance(source, bytes):
             return source[extent.offset : extent.offset + extent.size]
         return self._disk.read(path_of(source), extent.offset, extent.size)
-
-
-def _damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
-    files = sorted({path_of(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
-    what = f"seqs {plan.seqs[0]}-{plan.seqs[-1]}" if seq is None else f"seq {seq}"
-    return Corrupt(
-        f"topic {plan.topic!r} {what}: cannot be read from {', '.join(files)} ({why})",
-        topic=plan.topic,
-        seq=seq,
-        files=files,
-    )

@@ -13,6 +13,7 @@ from topics.codec.wire import records_json
 from topics.engine.engine import Engine
 from topics.host.compress import decompress_fitting
 from topics.host.layout import path_of
+from topics.host.unreadable import unreadable
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import REPLANS_MAX
 from topics.kernel.ports import Disk
@@ -96,15 +97,15 @@ class Fetcher:
                     return plan, b"[%b]" % b",".join(texts)
                 views = assemble(plan, buffers)
             except Corrupt as damage:
-                raise damaged(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
+                raise unreadable(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
             except FileNotFoundError as gone:
                 # A checkpoint has moved what was planned; the next plan knows where.
                 replans += 1
                 if replans > REPLANS_MAX:
-                    raise damaged(plan, None, str(gone)) from gone
+                    raise unreadable(plan, None, str(gone)) from gone
                 continue
             except OSError as error:
-                raise damaged(plan, None, str(error)) from error
+                raise unreadable(plan, None, str(error)) from error
             if form.include_data:  # what is compressed becomes larger, up to the budget
                 room.reserve(query.bytes_max)
             fitting = await self._plain(plan, views, query.bytes_max)
@@ -127,15 +128,3 @@ class Fetcher:
         if found is None:
             found = await self._threads.run(partial(self._disk.read, path, extent.offset, extent.size))
         return found
-
-
-def damaged(plan: DiffPlan, seq: object, why: str) -> Corrupt:
-    """What the reader is told: topic, seqs, files and reason."""
-    files = sorted({path_of(e.source) for e in plan.extents if not isinstance(e.source, bytes)})
-    what = f"seqs {plan.seqs[0]}-{plan.seqs[-1]}" if seq is None else f"seq {seq}"
-    return Corrupt(
-        f"topic {plan.topic!r} {what}: cannot be read from {', '.join(files)} ({why})",
-        topic=plan.topic,
-        seq=seq,
-        files=files,
-    )
