@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from topics.engine.apply import Catalog
-from topics.engine.image import Place, catalog_of
+from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
 from topics.host.layout import segment_path
 from topics.host.segments import load_slots, mend_idx
-from topics.host.snapshots import Kept, find_snapshots, read_newest, snapshot_path
+from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
@@ -42,25 +42,29 @@ def restore(disk: Disk) -> Restored:
     Raises:
         OSError: the disk failed.
     """
-    kept, wrong = read_newest(disk)
-    number = max(find_snapshots(disk), default=0) + 1
-    for at, one in enumerate(kept):
-        damages: list[DamageReport] = []
-        state = one.snapshot.state
+    kept: list[Kept] = []
+    wrong: list[str] = []
+    catalog, damages = Catalog(), list[DamageReport]()
+    numbers = find_snapshots(disk)
+    for number in reversed(numbers):
         try:
-            catalog = catalog_of(state, [_stored(disk, image, damages) for image in state.topics])
-        except Corrupt as unfit:
-            wrong.append(f"{snapshot_path(one.number)}: {unfit.message}")
+            snapshot = read_snapshot(disk, number)
+            if not kept:
+                catalog, damages = _state_of(disk, snapshot)
+        except Corrupt as damage:
+            wrong.append(f"{snapshot_path(number)}: {damage.message}")
             continue
-        return Restored(
-            catalog=catalog,
-            places={(place.generation, place.shard): place for place in one.snapshot.places},
-            kept=kept[at:],
-            damages=damages,
-            wrong=wrong,
-            number=number,
-        )
-    return Restored(catalog=Catalog(), places={}, kept=(), damages=(), wrong=wrong, number=number)
+        kept.append(Kept.of(number, snapshot))
+        if len(kept) == KEPT_MAX:
+            break
+    return Restored(
+        catalog=catalog,
+        places={(place.generation, place.shard): place for place in kept[0].places} if kept else {},
+        kept=kept,
+        damages=damages,
+        wrong=wrong,
+        number=max(numbers, default=0) + 1,
+    )
 
 
 def short_segments(disk: Disk, catalog: Catalog) -> list[DamageReport]:
@@ -86,6 +90,13 @@ def mend(disk: Disk, catalog: Catalog) -> None:
         for segment in topic.segments:
             if not segment.sealed:
                 mend_idx(disk, topic.topic_id, segment)
+
+
+def _state_of(disk: Disk, snapshot: Snapshot) -> tuple[Catalog, list[DamageReport]]:
+    """The state at a snapshot's cut, and what of its segments is damaged. Raises `Corrupt` if they do not fit it."""
+    damages: list[DamageReport] = []
+    stored = [_stored(disk, image, damages) for image in snapshot.state.topics]
+    return catalog_of(snapshot.state, stored), damages
 
 
 def _stored(disk: Disk, image: TopicImage, damages: list[DamageReport]) -> list[Slots]:

@@ -14,7 +14,7 @@ import attrs
 
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
-from topics.engine.image import Snapshot
+from topics.engine.image import Place, Snapshot
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 
@@ -26,18 +26,20 @@ _NAME: Final = re.compile(r"snapshot\.([0-9]{4,20})\.bin", re.ASCII)
 
 @attrs.frozen(eq=False)
 class Kept:
-    """A snapshot that is there and intact."""
+    """A snapshot that is there and intact: what it needs of other files. Its state is not held in memory.
+
+    `segments`: (topic id, first seq) of each.
+    """
 
     number: int
-    snapshot: Snapshot
+    places: Sequence[Place]
+    segments: frozenset[tuple[int, int]]
 
-    def segments(self) -> set[tuple[int, int]]:
-        """(topic id, first seq) of every segment it needs."""
-        return {
-            (topic.topic_id, segment.first)
-            for topic in self.snapshot.state.topics
-            for segment in topic.segments
-        }
+    @staticmethod
+    def of(number: int, snapshot: Snapshot) -> Kept:
+        topics = snapshot.state.topics
+        needed = ((topic.topic_id, segment.first) for topic in topics for segment in topic.segments)
+        return Kept(number, snapshot.places, frozenset(needed))
 
 
 def snapshot_path(number: int) -> str:
@@ -49,7 +51,7 @@ def find_snapshots(disk: Disk) -> list[int]:
     return sorted(int(match[1]) for name in disk.names(META_DIR) if (match := _NAME.fullmatch(name)))
 
 
-def read_snapshot(disk: Disk, number: int) -> Kept:
+def read_snapshot(disk: Disk, number: int) -> Snapshot:
     """One snapshot.
 
     Raises:
@@ -59,21 +61,7 @@ def read_snapshot(disk: Disk, number: int) -> Kept:
     found, body = decode_snapshot(disk.read(path, 0, disk.size(path) or 0))
     if found != number:
         raise Corrupt(f"snapshot: it is number {found}", field="number")
-    return Kept(number, image.decode(body))
-
-
-def read_newest(disk: Disk) -> tuple[list[Kept], list[str]]:
-    """The intact ones, the newest first, at most two; and what is wrong with the others."""
-    kept: list[Kept] = []
-    wrong: list[str] = []
-    for number in reversed(find_snapshots(disk)):
-        try:
-            kept.append(read_snapshot(disk, number))
-        except Corrupt as damage:
-            wrong.append(f"{snapshot_path(number)}: {damage.message}")
-        if len(kept) == KEPT_MAX:
-            break
-    return kept, wrong
+    return image.decode(body)
 
 
 def write_snapshot(disk: Disk, number: int, snapshot: Snapshot) -> Kept:
@@ -87,7 +75,7 @@ def write_snapshot(disk: Disk, number: int, snapshot: Snapshot) -> Kept:
     disk.sync_data(_TEMPORARY)
     disk.rename(_TEMPORARY, snapshot_path(number))
     disk.sync_dir(META_DIR)
-    return Kept(number, snapshot)
+    return Kept.of(number, snapshot)
 
 
 def drop_snapshots(disk: Disk, kept: Sequence[Kept]) -> None:
