@@ -11,6 +11,7 @@ from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed, DeleteTopic
 from topics.engine.verify import canonical
+from topics.host.checkpointer import Blocking, GoOn, Propose
 from topics.host.layout import segment_path
 from topics.host.segments import append_piece
 from topics.host.snapshots import find_snapshots, snapshot_path
@@ -215,7 +216,7 @@ def test_a_log_whose_first_frame_behind_the_snapshot_is_broken_opens_read_only()
     scene.put("t", b"1", b"2")
     scene.sync()
     scene.checkpoint()
-    (place,) = scene.opened.checkpointer.kept[0].snapshot.places
+    (place,) = scene.opened.checkpointer.kept[0].places
     scene.put("t", b"3")
     scene.sync()
     scene.put("t", b"4")
@@ -280,6 +281,34 @@ def test_logs_and_segments_go_when_neither_kept_snapshot_needs_them():
     assert scene.disk.names("topics/0000000000000002") == []
     assert len(find_snapshots(scene.disk)) == 2
     assert len(scene.read("t")) == 10
+
+
+def test_what_is_written_behind_the_cut_is_due_again_and_an_idle_store_comes_to_rest():
+    scene = scene_with(checkpoint_interval_ms=1000)
+    checkpointer = scene.opened.checkpointer
+    scene.put("t", b"1")
+    scene.sync()
+    steps = checkpointer.round()
+    for step in steps:
+        match step:
+            case Blocking(call):
+                call()
+            case Propose(command):
+                scene.run(command)
+            case GoOn():
+                scene.put("t", b"2")  # behind the cut, before the round has ended
+    scene.clock.advance(1001)
+
+    assert checkpointer.is_due()
+    rounds = 0
+    while checkpointer.is_due():
+        rounds += 1
+        assert rounds < 4
+        scene.checkpoint()
+        for writer in scene.opened.writers:
+            writer.mark()
+        scene.clock.advance(1001)
+    assert [segment.count for segment in segments(scene, "t")] == [2]
 
 
 def test_a_segment_is_sealed_by_its_age():

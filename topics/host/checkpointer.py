@@ -107,11 +107,12 @@ class Checkpointer:
         self._check_writers()
         yield from self._absorb()
         image, places = yield from self._cut()
+        appended = self._appended_now()  # what comes behind the cut is for the next round
         yield GoOn()
         for writer in self.writers:
             yield Propose(Sync(shard=writer.shard))
         yield Blocking(partial(self._keep, Snapshot(image, places)))
-        self._appended = self._appended_now()
+        self._appended = appended
         self._ended_ms = self.engine.now_ms()
         self.rounds += 1
 
@@ -193,7 +194,7 @@ class Checkpointer:
                 self.disk.sync_dir(shard_dir(*key))
 
     def _drop_segments(self) -> None:
-        needed = set.union(*(one.segments() for one in self.kept))
+        needed = set.union(*(set(one.segments) for one in self.kept))
         for name in self.disk.names("topics"):
             if _TOPIC_DIR.fullmatch(name) is None:
                 continue
@@ -218,7 +219,7 @@ def disk_full(error: Exception) -> bool:
 
 
 def _place_of(kept: Kept, key: tuple[int, int]) -> Place | None:
-    for place in kept.snapshot.places:
+    for place in kept.places:
         if (place.generation, place.shard) == key:
             return place
     return None
