@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import add
 from typing import Final
 
 from topics.codec.frame import decode_frame
-from topics.codec.layout import EXT, FLAGS_ALL, FRAME_LEN_SIZE, META, NODE, TAG
+from topics.codec.layout import EXT, FRAME_LEN_SIZE, META, NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, encode_block, implied_sizes
 from topics.codec.segidx import (
     DELETED,
@@ -36,11 +36,13 @@ from topics.log.segments import Segment
 from topics.log.slots import Slots
 
 _FLAGS_AT: Final = FRAME_LEN_SIZE + 1
-_COMPRESSED_OR_MORE: Final = FLAGS_ALL & ~(TAG | NODE)
 _ENDS: Final = bytes(
     (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
 )
 _DEAD: Final = bytes(0 if flags & LIVE else 1 for flags in range(256))
+# Size or labels of such a record do not follow from its idx entry.
+_NEEDS_BLOCK: Final = bytes(1 if flags & (TAG | NODE | META | EXT) else 0 for flags in range(256))
+_IS_ZERO: Final = bytes(1 if value == 0 else 0 for value in range(256))
 _SLOT_FLAGS: Final = bytes(
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
@@ -255,15 +257,10 @@ def _load_blocks(
     for block in blocks:
         start = block.first_seq - segment.first
         covered[start : start + block.count] = b"\x01" * block.count
-    lacking = [at for at, flags in enumerate(idx.flags) if _needs_block(flags) and not covered[at]]
-    if not lacking:
-        return blocks, ""
-    return _rebuilt_blocks(disk, topic_id, segment, idx)
-
-
-def _needs_block(flags: int) -> bool:
-    """True if size or labels of a record do not follow from its idx entry."""
-    return bool(flags & (TAG | NODE | META | EXT))
+    needed = idx.flags.translate(_NEEDS_BLOCK)
+    if any(compress(needed, covered.translate(_IS_ZERO))):
+        return _rebuilt_blocks(disk, topic_id, segment, idx)
+    return blocks, ""
 
 
 def _rebuilt_blocks(
@@ -274,7 +271,7 @@ def _rebuilt_blocks(
     tags, nodes, expires = [b""] * len(idx), [b""] * len(idx), array("Q", bytes(len(idx) * 8))
     wrong = ""
     for at, flags in enumerate(idx.flags):
-        if not _needs_block(flags) or not idx.lengths[at]:
+        if not _NEEDS_BLOCK[flags] or not idx.lengths[at]:
             continue
         start, stop = idx.offsets[at], idx.offsets[at] + idx.lengths[at]
         if stop > len(data):

@@ -33,7 +33,6 @@ class Compactor:
     ) -> None:
         self.ended: trio.Event | None = None
         self.failed: Exception | None = None
-        self.last_s = 0.0
         self._checkpointer = checkpointer
         self._threads = threads
         self._submit = submit
@@ -81,12 +80,8 @@ class Compactor:
                     raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
                 self.failed = error
                 raise Fatal(f"a checkpoint failed: {error}") from error
-            self.last_s = time.monotonic() - started
-            log.info(
-                "checkpoint.taken",
-                took_ms=round(self.last_s * 1000),
-                number=self.number,
-            )
+            took_s = time.monotonic() - started
+            log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
 
     async def _round(self) -> None:
         steps = self._checkpointer.round()
