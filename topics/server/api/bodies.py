@@ -24,6 +24,7 @@ from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
 from topics.server.api.fields import ClosedForm, what_is_wrong
+from topics.server.api.known import Known, KnownLabels
 
 _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
@@ -113,8 +114,10 @@ _fields: Final = attrgetter(
 _AnyWriteIn = PlainWriteIn | LabelledWriteIn | WriteIn
 
 
-def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) -> WriteWish:
-    """The command of a write's body.
+def decode_write(
+    topic: str, body: bytes, limits: Limits, *, auto_create: bool, known: KnownLabels | None = None
+) -> WriteWish:
+    """The command of a write's body. `known`: labels that were found good under the same limits.
 
     Raises:
         Rejected: naming the field or the limit; nothing was written.
@@ -126,7 +129,7 @@ def decode_write(topic: str, body: bytes, limits: Limits, *, auto_create: bool) 
             f"records: {len(write.records)} records are more than the limit of {limits.records_per_write} a write",
             limit=limits.records_per_write,
         )
-    columns = _columns(write, body, limits)
+    columns = _columns(write, body, limits, known or KnownLabels())
     check_sizes(columns, limits)
     head = write.expected_head
     config = DEFAULT_CONFIG
@@ -170,7 +173,7 @@ def _decoded(body: bytes) -> _AnyWriteIn:
         raise invalid(field or "body", what) from None
 
 
-def _columns(write: _AnyWriteIn, body: bytes, limits: Limits) -> RecordColumns:
+def _columns(write: _AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> RecordColumns:
     """The columns that any record uses, each checked."""
     if isinstance(write, PlainWriteIn) or not write.records:
         data = list(map(bytes, map(_data, write.records)))
@@ -179,17 +182,7 @@ def _columns(write: _AnyWriteIn, body: bytes, limits: Limits) -> RecordColumns:
             _check_around(body, data, [])
         optional: dict[str, Any] = {}
     elif isinstance(write, LabelledWriteIn):
-        records = write.records
-        data, metas = list(map(bytes, map(_data, records))), list(map(bytes, map(_meta, records)))
-        distinct = dict.fromkeys(metas)
-        _check_text(body, data)
-        if write.config is not _NO_CONFIG or max(map(len, distinct)) > FLAT_BYTES:
-            _check_around(body, data, metas)
-        optional = {
-            "tag": _texts("tag", list(map(_tag, records)), limits.tag_bytes),
-            "node": _texts("node", list(map(_node, records)), limits.node_bytes),
-            "meta": _metas(metas, distinct, limits),
-        }
+        data, optional = _labelled_columns(write, body, limits, known)
     else:
         data, optional = _any_columns(write.records, body, limits)
     if write.node is not None:
@@ -197,6 +190,39 @@ def _columns(write: _AnyWriteIn, body: bytes, limits: Limits) -> RecordColumns:
         own = optional.get("node")
         optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
     return RecordColumns(data, **optional)
+
+
+def _labelled_columns(
+    write: LabelledWriteIn, body: bytes, limits: Limits, known: KnownLabels
+) -> tuple[list[bytes], dict[str, Any]]:
+    datas: list[msgspec.Raw] = []
+    tags: list[str | None] = []
+    nodes: list[str | None] = []
+    raw_metas: list[msgspec.Raw] = []
+    for record in write.records:  # sooner than four columns by maps
+        datas.append(record.data)
+        tags.append(record.tag)
+        nodes.append(record.node)
+        raw_metas.append(record.meta)
+    data, metas = list(map(bytes, datas)), _short_texts(raw_metas)
+    _check_text(body, data)
+    stored = known.metas.column(metas)
+    if write.config is not _NO_CONFIG or (stored is None and max(map(len, metas)) > FLAT_BYTES):
+        _check_around(body, data, metas)
+    optional = {
+        "tag": _present(_known_texts("tag", tags, limits.tag_bytes, known.tags)),
+        "node": _present(_known_texts("node", nodes, limits.node_bytes, known.nodes)),
+    }
+    if stored is None:
+        stored = _metas(metas, limits)
+        known.metas.learn(metas, stored)
+    return data, optional | {"meta": _present(stored)}
+
+
+def _short_texts(raws: Sequence[msgspec.Raw]) -> list[bytes]:
+    """Each as bytes. No JSON text has a NUL in it, and short ones are cut sooner than they are copied one by one."""
+    texts = b"\0".join(raws).split(b"\0")
+    return texts if len(texts) == len(raws) else list(map(bytes, raws))
 
 
 def _any_columns(
@@ -209,14 +235,14 @@ def _any_columns(
     _check_text(body, data)
     _check_around(body, data, metas)
     return data, {
-        "tag": _texts("tag", tags, limits.tag_bytes),
-        "node": _texts("node", nodes, limits.node_bytes),
-        "key": _texts("key", keys, limits.key_bytes),
+        "tag": _present(_texts("tag", tags, limits.tag_bytes)),
+        "node": _present(_texts("node", nodes, limits.node_bytes)),
+        "key": _present(_texts("key", keys, limits.key_bytes)),
         "dedup_id": _dedup_ids(dedup_ids, limits),
         "ttl_ms": _numbers("ttl_ms", ttls, TTL_MS_MAX),
         "priority": _numbers("priority", priorities, _PRIORITY_MAX),
         "delay_ms": _numbers("delay_ms", delays, TTL_MS_MAX),
-        "meta": _metas(metas, dict.fromkeys(metas), limits),
+        "meta": _present(_metas(metas, limits)),
     }
 
 
@@ -245,15 +271,13 @@ def _check_around(body: bytes, data: Sequence[bytes], metas: Sequence[bytes]) ->
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
 
 
-def _metas(metas: Sequence[bytes], distinct: dict[bytes, None], limits: Limits) -> Sequence[bytes] | None:
+def _metas(metas: list[bytes], limits: Limits) -> list[bytes]:
     """The column of metas as the embedded store would write them; each distinct one is looked at once."""
-    known = dict.fromkeys(_ABSENT_METAS, b"")
+    known, distinct = dict.fromkeys(_ABSENT_METAS, b""), dict.fromkeys(metas)
     texts = list(distinct)
     if not known.keys().isdisjoint(distinct):
         texts = [text for text in texts if text not in known]
-        if not texts:
-            return None
-    stored = _stored_metas(texts, limits)
+    stored = _stored_metas(texts, limits) if texts else texts
     if stored is texts and len(texts) == len(distinct):
         return metas
     if stored is None:
@@ -263,8 +287,7 @@ def _metas(metas: Sequence[bytes], distinct: dict[bytes, None], limits: Limits) 
                 known[text] = encode_meta(field, _one_meta(field, text), limits)
     else:
         known |= zip(texts, stored, strict=True)
-    column = list(map(known.__getitem__, metas))
-    return column if any(column) else None
+    return list(map(known.__getitem__, metas))
 
 
 def _stored_metas(texts: list[bytes], limits: Limits) -> list[bytes] | None:
@@ -294,18 +317,30 @@ def _one_meta(field: str, text: bytes) -> dict[str, str]:
         raise invalid(field + place, what) from None
 
 
-def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes] | None:
-    """A column of texts as UTF-8."""
+def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes]:
+    """A column of texts as UTF-8, `b""` for none."""
     with suppress(UnicodeEncodeError, TypeError):  # TypeError: some have none
         column = list(map(str.encode, cast("Sequence[str]", texts)))
         if all(column) and max(map(len, column)) <= bytes_max:
             return column
-    if texts.count(None) == len(texts):
-        return None
     return [  # and name the first that is wrong
         b"" if text is None else text_bytes(f"records[{i}].{name}", text, bytes_max=bytes_max)
         for i, text in enumerate(texts)
     ]
+
+
+def _known_texts(
+    name: str, texts: Sequence[str | None], bytes_max: int, known: Known[str | None]
+) -> list[bytes]:
+    column = known.column(texts)
+    if column is None:
+        column = _texts(name, texts, bytes_max)
+        known.learn(texts, column)
+    return column
+
+
+def _present(column: list[bytes]) -> list[bytes] | None:
+    return column if any(column) else None
 
 
 def _dedup_ids(texts: Sequence[str | None], limits: Limits) -> list[bytes] | None:

@@ -31,7 +31,9 @@ async def write_records(call: Call) -> Answer:
     name = call.topic()
     return_seqs = call.flag("return_seqs", default=True)
     options = call.site.options
-    decode = partial(decode_write, name, call.body, options.limits, auto_create=options.auto_create)
+    decode = partial(
+        decode_write, name, call.body, options.limits, auto_create=options.auto_create, known=call.site.labels
+    )
     wish = decode() if len(call.body) <= DECODED_INLINE_BYTES_MAX else await call.decoded(decode)
     call.body = b""  # it is decoded: nobody holds it while the write waits
     del decode

@@ -20,6 +20,7 @@ from topics.kernel.limits import Limits
 from topics.server.api import encoding
 from topics.server.api.call import Call, not_found
 from topics.server.api.errors import error_answer
+from topics.server.api.known import KnownLabels
 from topics.server.api.memory import Account
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.origins import Origins
@@ -82,6 +83,7 @@ class Site:
         self.requests = Account("requests_held_bytes", "requests", options.held_bytes_max)
         self.answers = Account("unsent_answer_bytes", "answers", options.unsent_bytes_max)
         self._runtime: Runtime | None = None
+        self.labels = KnownLabels()
         self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
