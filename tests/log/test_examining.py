@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topics.codec.frame import Run
+from topics.codec.layout import NODE, TAG
 from topics.kernel.config import TopicConfig
 from topics.log import fold, masks
 from topics.log.diff import DiffQuery, plan
@@ -55,9 +56,10 @@ def topic_of(slots, *, filler, many_names, timed):
 
 def run(first, slots, *, timed):
     tags, nodes, expires, lengths, _ = (list(column) for column in zip(*slots, strict=True))
+    flags = bytes((TAG if tag else 0) | (NODE if node else 0) for tag, node in zip(tags, nodes, strict=True))
     return Run(
         topic_id=1, seq_start=first, ts=1, lengths=array("I", lengths), sizes=array("I", lengths), offset=0,
-        tags=tags, nodes=nodes, expires=expires if timed else None,
+        flags=flags, tags=tags, nodes=nodes, expires=expires if timed else None,
     )  # fmt: skip
 
 

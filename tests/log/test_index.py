@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from topics.codec.frame import Run
+from topics.codec.layout import NODE, TAG
 from topics.log.index import LIVE, Index
 from topics.log.lost import LostRange, LostRanges
 from topics.log.past import End, Past
@@ -23,6 +24,15 @@ class Naive:
     def __init__(self, seq, ts, size, tag, node, expires):
         self.seq, self.ts, self.size, self.tag, self.node, self.expires = seq, ts, size, tag, node, expires
         self.end = None
+
+
+def _flags(count, tags, nodes):
+    """Of the frames, as encoder and scan give them."""
+    bits = [
+        (TAG if tag else 0) | (NODE if node else 0)
+        for tag, node in zip(tags or [b""] * count, nodes or [b""] * count, strict=True)
+    ]
+    return bytes(bits) if tags or nodes else None
 
 
 class Columns(RuleBasedStateMachine):
@@ -52,7 +62,7 @@ class Columns(RuleBasedStateMachine):
         self.index.extend(
             Run(
                 topic_id=1, seq_start=first, ts=ts, lengths=lengths, sizes=array("I", sizes[:count]),
-                offset=self.offset, tags=cut[0], nodes=cut[1], expires=cut[2],
+                offset=self.offset, tags=cut[0], nodes=cut[1], expires=cut[2], flags=_flags(count, *cut[:2]),
             )
         )  # fmt: skip
         for i in range(count):

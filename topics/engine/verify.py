@@ -123,7 +123,7 @@ def _topic(topic: Topic) -> dict[str, object]:
         "lengths": index.lengths[span].tobytes(),
         "sizes": index.sizes[span].tobytes(),
         "flags": bytes(index.flags[span]),
-        "tags": [(name, index.tags.seqs(number).tolist()) for name, number, _ in index.tags.labels.items()],
+        "tags": [(name, index.tags.seqs(number).tolist()) for name, number in index.tags.labels.items()],
         "nodes": _nodes(topic),
         "expires": [] if index.expires is None else _sparse(index.expires[span].tolist()),
         "results": [(key, tuple(_result(result))) for key, result in topic.results.items()],
@@ -162,9 +162,11 @@ def _check_tags(topic: Topic, live: list[int]) -> None:
             assert index.node_ids is not None
             nodes[index.node_ids[at]] = nodes.get(index.node_ids[at], 0) + 1
         assert not flags & TIMED or (index.expires is not None and index.expires[at])
-    held = {number: index.tags.seqs(number).tolist() for _, number, _ in index.tags.labels.items()}
+    held = {number: index.tags.seqs(number).tolist() for _, number in index.tags.labels.items()}
     assert held == by_tag  # I-04
-    assert {number: holders for _, number, holders in index.nodes.items()} == nodes  # I-03, for nodes
+    assert {
+        number: index.nodes.holders(number) for _, number in index.nodes.items()
+    } == nodes  # I-03, for nodes
 
 
 def _check_places(topic: Topic) -> None:

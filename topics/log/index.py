@@ -18,6 +18,7 @@ from operator import add
 from typing import Final
 
 from topics.codec.frame import Run
+from topics.codec.layout import NODE, TAG
 from topics.log.lost import LostRanges
 from topics.log.past import End, Past
 from topics.log.tags import Labels, TagIndex
@@ -27,6 +28,9 @@ TAGGED: Final = 8
 NODED: Final = 16
 TIMED: Final = 32
 
+_OF_FRAME: Final = bytes(  # the flags of a frame as those of its slot
+    LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
+)
 _NO_COLUMNS: Final = (None, None, None)
 _DEAD: Final = End.DELETED | End.EXPIRED
 _LIVE_BYTE: Final = re.compile(
@@ -144,35 +148,31 @@ class Index:
 
     def _extend_labelled(self, run: Run, count: int) -> None:
         slots_before = len(self.flags)
-        absent = [0] * count
-        tag_ids = self.tags.extend(run.tags, run.seq_start) if run.tags is not None else absent
-        node_ids = self.nodes.hold_all(run.nodes) if run.nodes is not None else absent
-        expires = run.expires if run.expires is not None else absent
-        if run.tags is not None and self.tag_ids is None:
-            self.tag_ids = array("I", bytes(slots_before * 4))
-        if run.nodes is not None and self.node_ids is None:
-            self.node_ids = array("I", bytes(slots_before * 4))
-        if run.expires is not None and self.expires is None:
-            self.expires = array("Q", bytes(slots_before * 8))
-        of_all = LIVE
-        of_some: list[tuple[int, list[int]]] = []
-        for column, values, bit in (
-            (self.tag_ids, tag_ids, TAGGED),
-            (self.node_ids, node_ids, NODED),
-            (self.expires, expires, TIMED),
-        ):
-            if column is None:
-                continue
-            column.extend(values)
-            if 0 not in values:
-                of_all |= bit
-            elif values is not absent:
-                of_some.append((bit, values))
-        flags = bytearray((of_all,)) * count
-        for bit, values in of_some:
-            for i, value in enumerate(values):
-                if value:
-                    flags[i] |= bit
+        assert run.flags is not None or (run.tags is None and run.nodes is None)
+        flags = (bytes(count) if run.flags is None else run.flags).translate(_OF_FRAME)
+        if run.tags is not None:
+            if self.tag_ids is None:
+                self.tag_ids = array("I", bytes(slots_before * 4))
+            self.tag_ids.fromlist(self.tags.extend(run.tags, run.seq_start))
+        elif self.tag_ids is not None:
+            self.tag_ids.frombytes(bytes(count * 4))
+        if run.nodes is not None:
+            if self.node_ids is None:
+                self.node_ids = array("I", bytes(slots_before * 4))
+            self.node_ids.fromlist(self.nodes.hold_all(run.nodes))
+        elif self.node_ids is not None:
+            self.node_ids.frombytes(bytes(count * 4))
+        if run.expires is not None:
+            if self.expires is None:
+                self.expires = array("Q", bytes(slots_before * 8))
+            self.expires.fromlist(run.expires)
+            timed = bytearray(flags)
+            for i, due_ms in enumerate(run.expires):
+                if due_ms:
+                    timed[i] |= TIMED
+            flags = timed
+        elif self.expires is not None:
+            self.expires.frombytes(bytes(count * 8))
         self.flags += flags
 
     def lose(self, last_seq: int) -> None:

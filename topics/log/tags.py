@@ -2,51 +2,114 @@
 
 The index keeps a number a record instead of a string. A number is given back when its last live record is gone, so
 the table is as large as the names alive. The tag index holds live seqs only, ascending (I-04), so that a delete by
-tag never scans the log (semantics 5).
+tag never scans the log (semantics 5); how many hold a tag is how many seqs it has, so nothing else counts them.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 NO_LABEL: Final = 0
 
 
-class Labels:
-    """Names in use, each with a number above 0 and a count of its holders."""
+class Names:
+    """Names in use, each with a number above 0."""
 
-    __slots__ = ("_counts", "_free", "_ids", "_names", "_sorted")
+    __slots__ = ("_free", "_names", "_numbers", "_sorted")
 
     def __init__(self) -> None:
-        self._ids: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {b"": NO_LABEL}
         self._names: list[bytes] = [b""]
-        self._counts: list[int] = [0]
         self._free: list[int] = []
         self._sorted: list[bytes] | None = None
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._numbers) - 1
 
     def __contains__(self, name: bytes) -> bool:
-        return name in self._ids
+        return name in self._numbers
+
+    @property
+    def stop(self) -> int:
+        """Above every number that was ever given."""
+        return len(self._names)
+
+    def number_all(self, names: Sequence[bytes]) -> list[int]:
+        """The number of each name, 0 for `b""`; a name that is not in use is given one."""
+        numbers = self._numbers
+        try:
+            return list(map(numbers.__getitem__, names))
+        except KeyError:
+            for name in dict.fromkeys(names):
+                if name not in numbers:
+                    self._new(name)
+        return list(map(numbers.__getitem__, names))
+
+    def free(self, number: int) -> None:
+        """Nobody has the name any more."""
+        assert number != NO_LABEL
+        del self._numbers[self._names[number]]
+        self._names[number] = b""
+        self._free.append(number)
+        self._sorted = None
+
+    def number(self, name: bytes) -> int:
+        """The name's number, or 0 if no live record has it."""
+        return self._numbers.get(name, NO_LABEL)
+
+    def name(self, number: int) -> bytes:
+        return self._names[number]
+
+    def numbers_with_prefix(self, prefix: bytes) -> list[int]:
+        """Numbers of the names that start with `prefix`, in the order of the names."""
+        names = self._in_order()
+        found = []
+        for i in range(bisect_left(names, prefix), len(names)):
+            if not names[i].startswith(prefix):
+                break
+            found.append(self._numbers[names[i]])
+        return found
+
+    def items(self) -> Iterable[tuple[bytes, int]]:
+        """(name, number) in the order of the names."""
+        return ((name, self._numbers[name]) for name in self._in_order())
+
+    def _in_order(self) -> list[bytes]:
+        if self._sorted is None:
+            self._sorted = sorted(self._numbers)[1:]  # all but b""
+        return self._sorted
+
+    def _new(self, name: bytes) -> None:
+        assert name
+        if self._free:
+            number = self._free.pop()
+            self._names[number] = name
+        else:
+            number = len(self._names)
+            self._names.append(name)
+        self._numbers[name] = number
+        self._sorted = None
+
+
+class Labels(Names):
+    """Names with a count of their holders: the last one frees the name."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: list[int] = [0]
 
     def hold_all(self, names: Sequence[bytes]) -> list[int]:
         """The number of each name (0 for `b""`), one more holder each."""
-        ids, counts = self._ids, self._counts
-        numbers = list(map(ids.get, names, repeat(NO_LABEL)))
-        if NO_LABEL in numbers:
-            unknown = [name for name in dict.fromkeys(names) if name and name not in ids]
-            for name in unknown:
-                self._new(name)
-            if unknown:
-                numbers = list(map(ids.get, names, repeat(NO_LABEL)))
+        numbers, counts = self.number_all(names), self._counts
+        if len(counts) < self.stop:
+            counts += [0] * (self.stop - len(counts))
         for number in numbers:
             counts[number] += 1
-        counts[NO_LABEL] = 0
         return numbers
 
     def release(self, number: int, holders: int = 1) -> None:
@@ -56,78 +119,39 @@ class Labels:
         self._counts[number] -= holders
         assert self._counts[number] >= 0
         if self._counts[number] == 0:
-            del self._ids[self._names[number]]
-            self._names[number] = b""
-            self._free.append(number)
-            self._sorted = None
+            self.free(number)
 
-    def number(self, name: bytes) -> int:
-        """The name's number, or 0 if no live record has it."""
-        return self._ids.get(name, NO_LABEL)
-
-    def name(self, number: int) -> bytes:
-        return self._names[number]
-
-    def numbers_with_prefix(self, prefix: bytes) -> list[int]:
-        """Numbers of the names that start with `prefix`, in the order of the names."""
-        if self._sorted is None:
-            self._sorted = sorted(self._ids)
-        found = []
-        for i in range(bisect_left(self._sorted, prefix), len(self._sorted)):
-            if not self._sorted[i].startswith(prefix):
-                break
-            found.append(self._ids[self._sorted[i]])
-        return found
-
-    def items(self) -> Iterable[tuple[bytes, int, int]]:
-        """(name, number, holders) in the order of the names."""
-        return ((name, self._ids[name], self._counts[self._ids[name]]) for name in sorted(self._ids))
-
-    def _new(self, name: bytes) -> int:
-        assert name
-        assert name not in self._ids
-        if self._free:
-            number = self._free.pop()
-            self._names[number] = name
-        else:
-            number = len(self._names)
-            self._names.append(name)
-            self._counts.append(0)
-        self._ids[name] = number
-        self._sorted = None
-        return number
-
-
-class _Seqs(dict[int, "array[int]"]):
-    """Number -> seqs, made when it is first asked for."""
-
-    def __missing__(self, number: int) -> array[int]:
-        made: array[int] = array("Q")
-        self[number] = made
-        return made
+    def holders(self, number: int) -> int:
+        return self._counts[number]
 
 
 class TagIndex:
     """tag -> ascending live seqs."""
 
-    __slots__ = ("_seqs", "labels")
+    __slots__ = ("_adders", "_seqs", "labels")
 
     def __init__(self) -> None:
-        self.labels = Labels()
-        self._seqs = _Seqs()
+        self.labels = Names()
+        self._seqs: list[array[int]] = [array("Q")]  # by number; of NO_LABEL always empty
+        self._adders: list[Callable[[int], None]] = [_nothing]  # `append` of each
 
     def extend(self, names: Sequence[bytes], seq_start: int) -> list[int]:
         """Index one run: `names[i]` is the tag of `seq_start + i`, `b""` for none. Returns the numbers."""
         assert seq_start > 0
-        numbers = self.labels.hold_all(names)
-        for seq, held in enumerate(map(self._seqs.__getitem__, numbers), seq_start):
-            held.append(seq)
-        self._seqs.pop(NO_LABEL, None)
+        numbers, adders = self.labels.number_all(names), self._adders
+        while len(adders) < self.labels.stop:
+            seqs: array[int] = array("Q")
+            self._seqs.append(seqs)
+            adders.append(seqs.append)
+        seq = seq_start
+        for number in numbers:
+            adders[number](seq)
+            seq += 1
         return numbers
 
     def seqs(self, number: int) -> array[int]:
         """Live seqs with this tag; do not change it."""
-        return self._seqs.get(number, array("Q"))
+        return self._seqs[number]
 
     def remove(self, number: int, gone: Sequence[int]) -> None:
         """Take out ascending seqs, all of which have this tag."""
@@ -137,17 +161,20 @@ class TagIndex:
             del held[first : first + len(gone)]
         else:
             dead = set(gone)
-            held = self._seqs[number] = array("Q", [seq for seq in held if seq not in dead])
-        if not held:
-            del self._seqs[number]
-        self.labels.release(number, len(gone))
+            held[:] = array("Q", [seq for seq in held if seq not in dead])
+        self._free_if_empty(number)
 
     def remove_range(self, number: int, start: int, stop: int) -> None:
         """Take out every seq in [start, stop) with this tag."""
         assert start <= stop
         held = self._seqs[number]
-        lo, hi = bisect_left(held, start), bisect_left(held, stop)
-        del held[lo:hi]
-        if not held:
-            del self._seqs[number]
-        self.labels.release(number, hi - lo)
+        del held[bisect_left(held, start) : bisect_left(held, stop)]
+        self._free_if_empty(number)
+
+    def _free_if_empty(self, number: int) -> None:
+        if not self._seqs[number]:
+            self.labels.free(number)
+
+
+def _nothing(_: int) -> None:
+    """A record without a tag is in no list."""
