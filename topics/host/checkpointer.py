@@ -6,7 +6,8 @@
     remove what neither of the two kept snapshots needs: old snapshots, WAL files, segments
 
 `round` is a generator: a thread of the embedded store, a task of the server and the simulator run the same one. It
-touches the engine only between its steps, so the driver holds its lock there and lets go of it in `Blocking`.
+touches the engine only between its steps, so the driver holds its lock there and lets go of it in `Blocking`. Other
+background work is a generator of the same steps; `due` says which is to be run now, one at a time.
 """
 
 from __future__ import annotations
@@ -50,6 +51,16 @@ class Propose:
 
 
 @attrs.frozen
+class Swap:
+    """Call this where nobody else touches the engine: a rename or two, and a change of where records lie.
+
+    If it raises, the work ends: close it.
+    """
+
+    call: Callable[[], None]
+
+
+@attrs.frozen
 class Wait:
     """A batch is in flight: go on when one has ended."""
 
@@ -59,7 +70,8 @@ class GoOn:
     """Batches are given out again."""
 
 
-Step = Blocking | Propose | Wait | GoOn
+Step = Blocking | Propose | Swap | Wait | GoOn
+Steps = Generator[Step, None, None]
 
 
 class Checkpointer:
@@ -97,7 +109,11 @@ class Checkpointer:
             return True
         return bool(self._interval_ms) and self.engine.now_ms() - self._ended_ms >= self._interval_ms
 
-    def round(self) -> Generator[Step, None, None]:
+    def due(self) -> Steps | None:
+        """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
+        return self.round() if self.is_due() else None
+
+    def round(self) -> Steps:
         """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
 
         Raises:
@@ -128,7 +144,7 @@ class Checkpointer:
                     shard=writer.shard,
                 )
 
-    def _absorb(self) -> Generator[Step, None, None]:
+    def _absorb(self) -> Steps:
         goals = self.engine.checkpoints.goals()
         while pieces := self.engine.checkpoints.plan(goals):
             for piece in pieces:
