@@ -28,7 +28,6 @@ from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicP
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
-from topics.host.layout import path_of
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
 from topics.host.unreadable import unreadable
@@ -38,7 +37,7 @@ from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import REPLANS_MAX, Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
+from topics.log.diff import DiffPlan, DiffQuery, assemble
 
 
 def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gzip.open`
@@ -250,7 +249,7 @@ class Store:
 
     def _fetch(self, plan: DiffPlan) -> Sequence[FrameView]:
         try:
-            return assemble(plan, [self._bytes(extent) for extent in plan.extents])
+            return assemble(plan, [self._opened.reader.read(extent) for extent in plan.extents])
         except Corrupt as damage:
             seq, why = damage.detail.get("seq"), str(damage.detail.get("reason"))
             raise unreadable(plan, seq, why) from damage
@@ -258,9 +257,3 @@ class Store:
             raise
         except OSError as error:
             raise unreadable(plan, None, str(error)) from error
-
-    def _bytes(self, extent: Extent) -> bytes:
-        source = extent.source
-        if isinstance(source, bytes):
-            return source[extent.offset : extent.offset + extent.size]
-        return self._disk.read(path_of(source), extent.offset, extent.size)

@@ -30,6 +30,7 @@ from topics.host.layout import (
     write_format,
     write_hint,
 )
+from topics.host.reading import Reader
 from topics.host.restoring import Restored, mend, restore, short_segments
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
@@ -80,6 +81,7 @@ class Opened:
     generation: int
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
+    reader: Reader
     checkpointer: Checkpointer | None = None
     warnings: Sequence[str] = ()  # what was damaged and not needed: a snapshot that another one stood in for
 
@@ -118,7 +120,7 @@ def open_store(
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
-        return attrs.evolve(_damaged(clock, form, recovered, options), warnings=restored.wrong)
+        return attrs.evolve(_damaged(disk, clock, form, recovered, options), warnings=restored.wrong)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
     mend(disk, recovered.catalog)
@@ -130,15 +132,7 @@ def open_store(
         _go_on(disk, entropy, form.generation, shard, verdicts, options.limits)
         for shard in range(form.shards)
     ]
-    engine = Engine(
-        clock,
-        shards=form.shards,
-        catalog=recovered.catalog,
-        limits=options.limits,
-        sync_interval_ms=options.sync_interval_ms,
-        checking=options.checking,
-        rules=options.segments,
-    )
+    engine = _engine(clock, form, recovered, options)
     writers = [ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes) for wal in wals]
     for writer in writers:
         writer.keep_reserve()
@@ -165,6 +159,7 @@ def open_store(
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
+        reader=Reader(disk),
         warnings=restored.wrong,
     )
 
@@ -251,13 +246,30 @@ def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[D
     ]
 
 
-def _damaged(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
-    engine = Engine(clock, shards=form.shards, catalog=recovered.catalog, limits=options.limits)
+def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Engine:
+    return Engine(
+        clock,
+        shards=form.shards,
+        catalog=recovered.catalog,
+        limits=options.limits,
+        sync_interval_ms=options.sync_interval_ms,
+        checking=options.checking,
+        rules=options.segments,
+    )
+
+
+def _damaged(disk: Disk, clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
+    engine = _engine(clock, form, recovered, options)
     engine.make_read_only(f"the log is damaged: {recovered.damages[0]}")
     for lane in engine.state.lanes.values():
         lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
     return Opened(
-        engine=engine, writers=[], generation=form.generation, damages=recovered.damages, cuts=recovered.cuts
+        engine=engine,
+        writers=[],
+        generation=form.generation,
+        damages=recovered.damages,
+        cuts=recovered.cuts,
+        reader=Reader(disk),
     )
 
 

@@ -234,7 +234,7 @@ class Server:
         """Storage: from here until the edge is gone."""
         threads = Threads(inline_bytes_max=self.settings.inline_write_bytes)
         observe_sync = self.site.metrics.observe_sync
-        runtime = Runtime(opened, self._home.disk, observe_sync=observe_sync, threads=threads)
+        runtime = Runtime(opened, observe_sync=observe_sync, threads=threads)
         async with runtime.running():
             task_status.started(runtime)
             await self._closing.wait()

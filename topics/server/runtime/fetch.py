@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -12,11 +12,10 @@ from topics.codec.frame import FrameView
 from topics.codec.wire import records_json
 from topics.engine.engine import Engine
 from topics.host.compress import decompress_fitting
-from topics.host.layout import path_of
+from topics.host.reading import Reader
 from topics.host.unreadable import unreadable
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import REPLANS_MAX
-from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
 from topics.server.runtime.thread import Threads
 
@@ -60,12 +59,11 @@ class Room(Protocol):
 
 
 class Fetcher:
-    """Reads of one data directory. A disk that is not one answers from memory, on the loop."""
+    """Reads of one data directory."""
 
-    def __init__(self, disk: Disk, threads: Threads) -> None:
-        self._disk = disk
+    def __init__(self, reader: Reader, threads: Threads) -> None:
+        self._reader = reader
         self._threads = threads
-        self._read_nowait: Callable[[str, int, int], bytes | None] = getattr(disk, "read_nowait", disk.read)
 
     async def page(
         self, engine: Engine, query: DiffQuery, *, form: Form, room: Room
@@ -120,11 +118,7 @@ class Fetcher:
         return await self._threads.run(unfold)
 
     async def _bytes(self, extent: Extent) -> bytes:
-        source = extent.source
-        if isinstance(source, bytes):
-            return source[extent.offset : extent.offset + extent.size]
-        path = path_of(source)
-        found = self._read_nowait(path, extent.offset, extent.size)
+        found = self._reader.nowait(extent)
         if found is None:
-            found = await self._threads.run(partial(self._disk.read, path, extent.offset, extent.size))
+            found = await self._threads.run(partial(self._reader.read, extent))
         return found

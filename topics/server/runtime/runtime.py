@@ -22,7 +22,6 @@ from topics.host.compress import compress_records
 from topics.host.opening import Opened
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
@@ -42,7 +41,6 @@ class Runtime:
     def __init__(
         self,
         opened: Opened,
-        disk: Disk,
         *,
         observe_sync: Callable[[float], None] | None = None,
         threads: Threads | None = None,
@@ -60,7 +58,7 @@ class Runtime:
             self.compactor = Compactor(opened.checkpointer, self._threads, self.submit, self._ring_all)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
-        self._fetcher = Fetcher(disk, self._threads)
+        self._fetcher = Fetcher(opened.reader, self._threads)
         self._in_flight = 0
 
     @asynccontextmanager

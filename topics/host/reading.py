@@ -1,0 +1,41 @@
+"""Where the bytes of an extent come from. One place that knows, for every driver of an engine (architecture 3.5).
+
+An extent lies in memory (an ephemeral topic), in a file of the log or in a segment. `nowait` answers from memory and
+may be called by an event loop; `read` may wait for a disk. Neither checks what it reads: `log.diff.assemble` does.
+"""
+
+from __future__ import annotations
+
+from topics.host.layout import path_of
+from topics.kernel.ports import Disk
+from topics.log.diff import Extent
+
+
+class Reader:
+    """Bytes by extent. Any thread may call at any time."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def nowait(self, extent: Extent) -> bytes | None:
+        """All of the bytes if they are at hand in memory, else None: then ask `read`.
+
+        Raises:
+            OSError: the operating system failed.
+        """
+        source = extent.source
+        if isinstance(source, bytes):
+            return source[extent.offset : extent.offset + extent.size]
+        return self._disk.read_nowait(path_of(source), extent.offset, extent.size)
+
+    def read(self, extent: Extent) -> bytes:
+        """The bytes, fewer if the file ends before.
+
+        Raises:
+            FileNotFoundError: a checkpoint has moved them; plan again.
+            OSError: the disk failed.
+        """
+        source = extent.source
+        if isinstance(source, bytes):
+            return source[extent.offset : extent.offset + extent.size]
+        return self._disk.read(path_of(source), extent.offset, extent.size)
