@@ -67,6 +67,7 @@ PAYLOADS = {
     "head_watermark": HeadWatermark(128),
     "commit_mark": CommitMark(FILE_ID, 1, 4096),
     "checkpoint_mark": CheckpointMark(1, 3, 4, 360, sealed=True),
+    "checkpoint_mark-cold": CheckpointMark(1, 5, 4, 360, sealed=True, cold=True),
     "loss_range": LossRange(10, 64, "crash"),
     "write_result": WriteResult(b"order-1", 0x1122334455667788, 3, 5, [(1, 2), (2, 4)]),
 }
