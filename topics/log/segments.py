@@ -13,7 +13,7 @@ import msgspec
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Seqs [first, last]; `size`: bytes of its data; `since`: ts of the mark that began it. `cold`: where the data is."""
+    """Seqs [first, last]; `size`: bytes of its data; `since`: ts of the mark that began it; `cold`: its data's tier."""
 
     first: int
     last: int
