@@ -131,8 +131,8 @@ class CommitMark(_Payload, frozen=True):
 
 class CheckpointMark(_Payload, frozen=True):
     """Seqs [first, last] lie in the segment that begins with seq `segment`, the last one's delete byte ends at `size`,
-    and all of it is synced (storage 5). `last = first - 1`: none were added. `sealed`: none will be. `cold`: its data is
-    in the cold tier from now on; of a segment sealed before, a mark without it says that the data is back (storage 6).
+    and all of it is synced (storage 5). `last = first - 1`: none were added. `sealed`: none will be. `cold`: its data
+    is in the cold tier from now on; of one sealed before, a mark without it says that the data is back (storage 6).
     """
 
     segment: int
