@@ -23,7 +23,9 @@ import attrs
 from topics.engine.commands import Checkpointed, Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
+from topics.host.archive import Archive
 from topics.host.layout import find_shards, find_wal_files, segment_path, topic_dir
+from topics.host.pins import Pins
 from topics.host.segments import append_piece
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
@@ -87,16 +89,19 @@ class Checkpointer:
         number: int = 1,
         wal_bytes: int,
         interval_ms: int,
+        archive: Archive | None = None,
     ) -> None:
         self.engine = engine
         self.writers = writers
         self.disk = disk
         self.kept = list(kept)
+        self.pins = Pins()
         self.rounds = 0
         self._ended = [key for key in find_shards(disk) if writers and key[0] < writers[0].wal.generation]
         self._number = max(number, 1 + max((one.number for one in kept), default=0))
         self._wal_bytes = wal_bytes
         self._interval_ms = interval_ms
+        self._archive = archive
         self._appended = 0
         self._ended_ms = engine.now_ms()
 
@@ -122,7 +127,7 @@ class Checkpointer:
         """
         self._check_writers()
         yield from self._absorb()
-        image, places = yield from self._cut()
+        image, places = yield from self.cut()
         appended = self._appended_now()  # what comes behind the cut is for the next round
         yield GoOn()
         for writer in self.writers:
@@ -131,6 +136,24 @@ class Checkpointer:
         self._appended = appended
         self._ended_ms = self.engine.now_ms()
         self.rounds += 1
+
+    def cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
+        """The state when nothing is in flight, and where each shard's log is then. Yield `GoOn` behind it.
+
+        Raises:
+            Rejected: a shard has failed.
+        """
+        checkpoints = self.engine.checkpoints
+        checkpoints.want_cut(wanted=True)
+        try:
+            while True:
+                self._check_writers()
+                image = None if any(writer.wal.busy for writer in self.writers) else checkpoints.cut()
+                if image is not None:
+                    return image, self._places(image)
+                yield Wait()
+        finally:
+            checkpoints.want_cut(wanted=False)
 
     # Steps.
 
@@ -150,19 +173,6 @@ class Checkpointer:
             for piece in pieces:
                 yield Blocking(partial(append_piece, self.disk, piece))
                 yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
-
-    def _cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
-        checkpoints = self.engine.checkpoints
-        checkpoints.want_cut(wanted=True)
-        try:
-            while True:
-                self._check_writers()
-                image = None if any(writer.wal.busy for writer in self.writers) else checkpoints.cut()
-                if image is not None:
-                    return image, self._places(image)
-                yield Wait()
-        finally:
-            checkpoints.want_cut(wanted=False)
 
     def _places(self, image: StateImage) -> list[Place]:
         """Where each shard's log is, those of earlier generations too."""
@@ -190,6 +200,8 @@ class Checkpointer:
         if len(self.kept) == KEPT_MAX:
             self._drop_wal_files()
             self._drop_segments()
+            if self._archive is not None:
+                self._archive.trim(self.engine.now_ms())
 
     # What nobody needs.
 
@@ -199,8 +211,11 @@ class Checkpointer:
             if None in places:
                 continue  # a shard that one of them does not know
             needed = min(place.needed for place in places if place is not None)
+            needed = min(needed, self.pins.first_frame(key))
             files = find_wal_files(self.disk, *key)
             gone = [file for file in files if file.first_frame < needed]
+            if self._archive is not None:
+                self._archive.take(gone)
             for file in gone:
                 self.disk.unlink(wal_path(file))
             if len(gone) == len(files):
@@ -218,7 +233,9 @@ class Checkpointer:
             gone = [
                 segment_path(topic_id, int(match[1]), match[2])
                 for file in self.disk.names(topic_dir(topic_id))
-                if (match := _SEGMENT_FILE.fullmatch(file)) and (topic_id, int(match[1])) not in needed
+                if (match := _SEGMENT_FILE.fullmatch(file))
+                and (topic_id, int(match[1])) not in needed
+                and not self.pins.holds(topic_id, int(match[1]))
             ]
             for path in gone:
                 self.disk.unlink(path)

@@ -19,6 +19,7 @@ from topics.engine.engine import Engine
 from topics.engine.image import Place
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
+from topics.host.archive import Archive, ArchiveRules
 from topics.host.checkpointer import Checkpointer
 from topics.host.layout import (
     Format,
@@ -54,7 +55,7 @@ FOLDED: Final = 0.45  # of the progress, for folding it; the rest is repair
 
 @attrs.frozen(kw_only=True)
 class StoreOptions:
-    """How a store runs. `shards`: None keeps what FORMAT says (1 at first)."""
+    """How a store runs. `shards`: None keeps what FORMAT says (1 at first). `archive`: None removes absorbed logs."""
 
     shards: int | None = None
     sync_interval_ms: int = SYNC_INTERVAL_MS
@@ -64,6 +65,7 @@ class StoreOptions:
     segments: SegmentRules = attrs.field(factory=SegmentRules)
     checkpoint_wal_bytes: int = CHECKPOINT_WAL_BYTES
     checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS
+    archive: ArchiveRules | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:
@@ -150,6 +152,7 @@ def open_store(
         number=restored.number,
         wal_bytes=options.checkpoint_wal_bytes,
         interval_ms=options.checkpoint_interval_ms,
+        archive=None if options.archive is None else Archive(disk, options.archive),
     )
     tell(1.0)
     return Opened(
