@@ -1,4 +1,4 @@
-"""The archive of the log: WAL files that a checkpoint has absorbed, kept for a restore to a point in time (storage 1, 7).
+"""The archive of the log: WAL files that a checkpoint has absorbed, kept for restores to a moment (storage 1 and 7).
 
     archive/gen-N/shard-NN/wal-<20-digit frame number>.log      as they lay in wal/
 
@@ -11,6 +11,7 @@ frame of the one behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import attrs
@@ -70,11 +71,7 @@ class Archive:
         found = [
             find_wal_files_in(self._disk, ARCHIVE_DIR, *key) for key in shards_in(self._disk, ARCHIVE_DIR)
         ]
-        dated = sorted(
-            (self._first_ts(behind), file)
-            for files in found
-            for file, behind in zip(files, files[1:], strict=False)
-        )
+        dated = sorted((self._first_ts(behind), file) for files in found for file, behind in pairwise(files))
         sizes = {file: self._disk.size(archive_path(file)) or 0 for files in found for file in files}
         held = sum(sizes.values())
         for until_ms, file in dated:

@@ -48,44 +48,6 @@ _SLOT_FLAGS: Final = bytes(
 )
 
 
-def append_piece(disk: Disk, piece: Piece) -> None:
-    """Copy the records of a piece, each verified, and sync them.
-
-    Raises:
-        Corrupt: a record in the WAL is not whole, or the segment's idx and data are damaged; no mark may follow.
-        OSError: the disk failed; what is behind the marked bytes is undefined.
-    """
-    slots, mark = piece.slots, piece.mark
-    if slots is None:
-        return
-    data, frame_flags = _read_frames(disk, piece, slots)
-    assert len(data) == piece.size
-    paths = [segment_path(piece.topic_id, mark.segment, part) for part in ("data", "idx", "col")]
-    data_path, idx_path, col_path = paths
-    new = piece.before == 0
-    if new:
-        directory = topic_dir(piece.topic_id)
-        disk.make_dir(directory)
-        disk.sync_dir("topics")
-        disk.sync_dir("")
-        disk.unlink(col_path)
-        for path in (data_path, idx_path):
-            disk.create(path, 0)
-    disk.write(data_path, piece.at, [data])
-    entries = _entries(slots, piece.at, frame_flags)
-    before = _entries_before(disk, piece)
-    if disk.read(idx_path, 0, len(before)) != before:
-        disk.write(idx_path, 0, [before])
-    disk.write(idx_path, len(before), [entries, encode_trailer(before + entries)])
-    _cut(disk, data_path, mark.size)
-    _cut(disk, idx_path, len(before) + len(entries) + TRAILER_SIZE)
-    added = _append_columns(disk, col_path, slots)
-    for path in (data_path, idx_path, *added):
-        disk.sync_data(path)
-    if new or added:
-        disk.sync_dir(topic_dir(piece.topic_id))
-
-
 def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> tuple[Slots, str]:
     """The slots of a segment from `base_seq` on, all live, and what is wrong with its files: `""` if nothing is.
 
@@ -108,6 +70,13 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> tu
     return slots, wrong or why
 
 
+def whole_idx(disk: Disk, topic_id: int, segment: Segment) -> bytes:
+    """The idx file of exactly the entries that count; made anew from the data if it is damaged."""
+    idx, _ = _load_idx(disk, topic_id, segment)
+    entries = encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
+    return entries + encode_trailer(entries)
+
+
 def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
     """Write the idx anew from the data unless it is whole and counts what the marks count. True if it was written."""
     idx = _read_idx(disk, topic_id, segment)
@@ -121,83 +90,6 @@ def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
     disk.sync_data(path)
     disk.sync_dir(topic_dir(topic_id))
     return True
-
-
-# Appending.
-
-
-def _read_frames(disk: Disk, piece: Piece, slots: Slots) -> tuple[bytes, bytes]:
-    """The bytes of data that the piece appends, and the flags of each frame."""
-    offsets, lengths = array("I", slots.offsets), array("I", slots.lengths)
-    dead = slots.flags.translate(_DEAD)
-    texts: list[bytes] = []
-    flags = bytearray()
-    for extent in piece.extents:
-        buffer = disk.read(path_of(extent.source), extent.offset, extent.size)
-        span = slice(extent.first, extent.first + extent.count)
-        local = list(map((-extent.offset).__add__, offsets[span]))
-        seq = slots.first_seq + extent.first
-        texts.append(
-            append_frames(
-                buffer,
-                local,
-                lengths[span],
-                topic_id=piece.topic_id,
-                seqs=range(seq, seq + extent.count),
-                dead=dead[span],
-            )
-        )
-        flags += bytes(map(buffer.__getitem__, map(_FLAGS_AT.__add__, local)))
-    assert len(flags) == len(slots)
-    return b"".join(texts), bytes(flags)
-
-
-def _entries(slots: Slots, at: int, frame_flags: bytes) -> bytes:
-    lengths = array("I", slots.lengths)
-    offsets = array("I", map(add, accumulate(lengths, initial=at), range(len(lengths))))
-    ends = slots.flags.translate(_ENDS)
-    flags = bytes(map(int.__or__, frame_flags, ends)) if any(ends) else frame_flags
-    return encode_entries(offsets, lengths, array("Q", slots.ts), flags)
-
-
-def _entries_before(disk: Disk, piece: Piece) -> bytes:
-    """The entries that the idx has, verified: the new trailer is going to vouch for them."""
-    if piece.before == 0:
-        return b""
-    first = piece.mark.segment
-    segment = Segment(first, first + piece.before - 1, piece.at, since=0, sealed=False)
-    idx, wrong = _load_idx(disk, piece.topic_id, segment)
-    if wrong:
-        raise Corrupt(f"topic {piece.topic!r}: {wrong}", topic=piece.topic)
-    return encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
-
-
-def _append_columns(disk: Disk, path: str, slots: Slots) -> list[str]:
-    """Append what the index needs beside the idx, if anything; the files to be synced."""
-    block = encode_block(
-        slots.first_seq,
-        array("I", slots.lengths),
-        sizes=array("I", slots.sizes),
-        tags=slots.tag_of_each or None,
-        nodes=slots.node_of_each or None,
-        expires=array("Q", slots.expires) or None,
-    )
-    if not block:
-        return []
-    size = disk.size(path)
-    if size is None:
-        disk.create(path, 0)
-        size = 0
-    _, end = blocks_before(disk.read(path, 0, size), slots.first_seq)
-    _cut(disk, path, end)
-    disk.write(path, end, [block])
-    return [path]
-
-
-def _cut(disk: Disk, path: str, size: int) -> None:
-    """What an append that was broken off has left behind `size` goes."""
-    if (disk.size(path) or 0) > size:
-        disk.truncate(path, size)
 
 
 # Reading at a start.
