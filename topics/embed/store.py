@@ -13,9 +13,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import attrs
-
-from topics.codec.frame import FrameView
 from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
@@ -25,19 +22,20 @@ from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
+from topics.host.attempts import Attempts
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
-from topics.host.unreadable import unreadable
+from topics.host.reading import Unread
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import REPLANS_MAX, Limits
+from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffPlan, DiffQuery, assemble
+from topics.log.diff import DiffQuery, assemble
 
 
 def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gzip.open`
@@ -230,30 +228,16 @@ class Store:
         """Plan, fetch, assemble (architecture 3.5)."""
         self._local.check_open()
         self._local.let_time_pass(query.topic)
-        replans = 0
+        attempts = Attempts(query)
         while True:
             with self._local.lock:
-                plan = self._opened.engine.plan_diff(query)
+                plan = self._opened.engine.plan_diff(attempts.query)
             try:
-                stored = self._fetch(plan)
-            except FileNotFoundError as gone:
-                # A checkpoint has moved what was planned; the next plan knows where.
-                replans += 1
-                if replans > REPLANS_MAX:
-                    raise unreadable(plan, None, str(gone)) from gone
+                stored = assemble(plan, [self._opened.reader.read(extent) for extent in plan.extents])
+                views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
+            except (Corrupt, Unread) as error:
+                attempts.failed(plan, error)
                 continue
-            views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
             if len(views) == len(stored):
                 return make_page(plan, views, account=account)
-            query = attrs.evolve(query, limit=len(views))  # decompressed, the page is over its budget
-
-    def _fetch(self, plan: DiffPlan) -> Sequence[FrameView]:
-        try:
-            return assemble(plan, [self._opened.reader.read(extent) for extent in plan.extents])
-        except Corrupt as damage:
-            seq, why = damage.detail.get("seq"), str(damage.detail.get("reason"))
-            raise unreadable(plan, seq, why) from damage
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise unreadable(plan, None, str(error)) from error
+            attempts.shorten(len(views))

@@ -130,7 +130,7 @@ class Runtime:
 
         Raises:
             Rejected: topic_not_found; throttled, if there is no room for what was to be read.
-            Corrupt: a stored record fails its checksum, or cannot be read.
+            Corrupt: the page would begin with a damaged record, or cannot be read.
         """
         await self.let_time_pass(query.topic)
         plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
