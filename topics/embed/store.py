@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from topics.embed.backup import back_up
 from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
@@ -23,6 +24,7 @@ from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
 from topics.host.attempts import Attempts
+from topics.host.backup import Written
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
@@ -161,6 +163,27 @@ class Store:
         if self._compactor is None:
             raise Rejected(Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed; see `damages`")
         self._compactor.checkpoint()
+
+    def backup(
+        self, dest: str | os.PathLike[str], *, tell: Callable[[int, int], None] | None = None
+    ) -> Written:
+        """Write a backup to the directory `dest`, which must not be there: this store as it is now, while it is used.
+
+        `tell` is told the bytes that are done, and how many there are. Sealed segments are linked, not copied, where
+        the file system can. What is in the cold tier stays there.
+
+        Raises:
+            Rejected: something is at `dest`, it lies in the store, or the store is read-only.
+            CannotOpen: it cannot be written there; nothing is left of it.
+            Corrupt: a file of the store is damaged.
+        """
+        self._local.check_open()
+        checkpointer = self._opened.checkpointer
+        if self._compactor is None or checkpointer is None:
+            raise Rejected(
+                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup; see `damages`"
+            )
+        return back_up(self._local, self._compactor, checkpointer, dest, tell)
 
     def close(self) -> None:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""

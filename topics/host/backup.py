@@ -100,7 +100,14 @@ class Summing:
         self._size = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for piece in self._part.pieces():
+        pieces = self._part.pieces()
+        while True:
+            try:
+                piece = next(pieces, None)
+            except OSError as error:  # so that an OSError of a backup is one of where it goes
+                raise Corrupt(f"{self._part.path} cannot be read: {error.strerror or error}") from error
+            if piece is None:
+                return
             self._sum.update(piece)
             self._size += len(piece)
             yield piece
@@ -121,7 +128,7 @@ class Written:
     """A backup that is whole. `linked`: bytes of it that take no space of their own."""
 
     manifest: Manifest
-    linked: int
+    linked: int = 0
 
 
 def write_backup(
