@@ -23,10 +23,10 @@ import attrs
 from topics.engine.commands import Checkpointed, Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
+from topics.host.appending import append_pieces
 from topics.host.archive import Archive
 from topics.host.layout import find_shards, find_wal_files, segment_path, topic_dir
 from topics.host.pins import Pins
-from topics.host.segments import append_piece
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
 from topics.host.writer import ShardWriter
@@ -34,6 +34,7 @@ from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 
+TOGETHER: Final = 256  # pieces that share syncs: what a round that is broken off copies in vain
 _TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col)", re.ASCII)
 
@@ -170,9 +171,11 @@ class Checkpointer:
     def _absorb(self) -> Steps:
         goals = self.engine.checkpoints.goals()
         while pieces := self.engine.checkpoints.plan(goals):
-            for piece in pieces:
-                yield Blocking(partial(append_piece, self.disk, piece))
-                yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
+            for start in range(0, len(pieces), TOGETHER):
+                some = pieces[start : start + TOGETHER]
+                yield Blocking(partial(append_pieces, self.disk, some))
+                for piece in some:
+                    yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
 
     def _places(self, image: StateImage) -> list[Place]:
         """Where each shard's log is, those of earlier generations too."""

@@ -32,7 +32,7 @@ from topics.host.layout import (
     write_hint,
 )
 from topics.host.reading import Reader
-from topics.host.restoring import Restored, mend, restore, short_segments
+from topics.host.restoring import Restored, Settled, mend, restore, settle
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
@@ -125,7 +125,7 @@ def open_store(
         return attrs.evolve(_damaged(disk, clock, form, recovered, options), warnings=restored.wrong)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
-    mend(disk, recovered.catalog)
+    mend(disk, recovered.catalog, read.settled.unfit)
     form = _choose_generation(disk, form, verdicts, options, clock)
     for generation, shard in verdicts:
         if generation != form.generation:
@@ -173,6 +173,7 @@ class ReadState:
 
     restored: Restored
     verdicts: Mapping[ShardKey, Verdict]
+    settled: Settled
     recovered: Recovered
 
 
@@ -190,9 +191,10 @@ def read_state(
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
     told = {damage.file for damage in restored.damages}
-    short = [damage for damage in short_segments(disk, recovered.catalog) if damage.file not in told]
+    settled = settle(disk, recovered.catalog, restored.unsure)
+    short = [damage for damage in settled.damages if damage.file not in told]
     damages = [*restored.damages, *short, *_absent_shards(form, verdicts), *recovered.damages]
-    return ReadState(restored, verdicts, attrs.evolve(recovered, damages=damages))
+    return ReadState(restored, verdicts, settled, attrs.evolve(recovered, damages=damages))
 
 
 def _tell_nobody(progress: float) -> None:

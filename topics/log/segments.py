@@ -74,6 +74,12 @@ class Segments:
         active = self.active
         return first == last + 1 <= self.stored_seq + 1 and (active is None or active.first != segment)
 
+    def resize(self, segment: int, size: int) -> None:
+        """The data of the one that begins with this seq has another size."""
+        at = bisect_right(self._all, segment, key=_first) - 1
+        assert self._all[at].first == segment
+        self._all[at] = msgspec.structs.replace(self._all[at], size=size)
+
     def holds(self, seq: int) -> Segment | None:
         """The segment that covers `seq`."""
         i = bisect_right(self._all, seq, key=_first) - 1
