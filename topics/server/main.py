@@ -275,6 +275,7 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             held_bytes_max=settings.max_held_bytes,
             unsent_bytes_max=settings.max_unsent_bytes,
             bytes_per_s=settings.body_bytes_per_s,
+            backup_bytes_per_s=settings.backup_bytes_per_s,
             head_bytes_max=settings.max_head_bytes,
             head_fields_max=settings.max_head_fields,
             metric_topics_max=settings.max_metric_topics,

@@ -23,6 +23,7 @@ from topics.host.opening import Opened
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.log.diff import DiffPlan, DiffQuery
+from topics.server.runtime.backup import BackupStream, begin_backup
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
 from topics.server.runtime.hub import Hub
@@ -138,6 +139,20 @@ class Runtime:
             reason = plan.gap.reason.value
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
         return plan, records
+
+    async def backup(self, *, bytes_per_s: int) -> BackupStream:
+        """A backup of the store as it is now, to be read.
+
+        Raises:
+            Rejected: a shard has failed, the log is damaged, or too many backups are being taken.
+            Corrupt, OSError: of the store.
+        """
+        checkpointer = self.opened.checkpointer
+        if checkpointer is None or self.compactor is None:
+            raise Rejected(
+                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup: repair it first"
+            )
+        return await begin_backup(checkpointer, self.compactor, self._threads, bytes_per_s=bytes_per_s)
 
     # Inside.
 
