@@ -12,9 +12,9 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed, DeleteTopic
 from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
-from topics.host.checkpointer import Blocking, GoOn, Propose
 from topics.host.layout import segment_path
 from topics.host.snapshots import find_snapshots, snapshot_path
+from topics.host.steps import Blocking, GoOn, Propose
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash

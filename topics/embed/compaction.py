@@ -11,7 +11,8 @@ from typing import Final
 
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
-from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Steps, Swap, Wait, disk_full
+from topics.host.checkpointer import Checkpointer, disk_full
+from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 
 LOOK_S: Final = 1.0

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
-import attrs
-
-from topics.engine.commands import Checkpointed, Command, Sync
+from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
 from topics.host.appending import append_pieces
@@ -28,6 +26,7 @@ from topics.host.archive import Archive
 from topics.host.layout import find_shards, find_wal_files, segment_path, topic_dir
 from topics.host.pins import Pins
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
+from topics.host.steps import Blocking, GoOn, Propose, Step, Steps, Wait
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Rejected
@@ -37,44 +36,6 @@ from topics.kernel.ports import Disk
 TOGETHER: Final = 256  # pieces that share syncs: what a round that is broken off copies in vain
 _TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col)", re.ASCII)
-
-
-@attrs.frozen
-class Blocking:
-    """Call this without the lock. If it raises, the round ends: close it."""
-
-    call: Callable[[], None]
-
-
-@attrs.frozen
-class Propose:
-    """Propose this and wait for its end. If it is refused or fails, the round ends: close it."""
-
-    command: Command
-
-
-@attrs.frozen
-class Swap:
-    """Call this where nobody else touches the engine: a rename or two, and a change of where records lie.
-
-    If it raises, the work ends: close it.
-    """
-
-    call: Callable[[], None]
-
-
-@attrs.frozen
-class Wait:
-    """A batch is in flight: go on when one has ended."""
-
-
-@attrs.frozen
-class GoOn:
-    """Batches are given out again."""
-
-
-Step = Blocking | Propose | Swap | Wait | GoOn
-Steps = Generator[Step, None, None]
 
 
 class Checkpointer:

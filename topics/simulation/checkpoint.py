@@ -7,8 +7,9 @@ from collections.abc import Callable
 from topics.engine.commands import Command
 from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
-from topics.host.checkpointer import Blocking, Checkpointer, Propose, Step, Steps, Swap, Wait
+from topics.host.checkpointer import Checkpointer
 from topics.host.opening import Opened
+from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
 
 
 def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 import trio
 
 from topics.engine.commands import Command
-from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Steps, Swap, Wait, disk_full
+from topics.host.checkpointer import Checkpointer, disk_full
+from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
