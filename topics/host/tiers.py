@@ -12,7 +12,8 @@ thing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from topics.host.layout import topic_dir
@@ -78,6 +79,63 @@ def segment_of(path: str) -> SegmentId | None:
     """The segment that a path below the root belongs to; None if it is none of ours."""
     match = _NAME.fullmatch(path)
     return SegmentId(int(match[1], 16), int(match[2])) if match is not None else None
+
+
+class StoreFailed(Exception):
+    """The cold store has failed; the data directory has not."""
+
+
+class GuardedStore:
+    """A store whose errors are `StoreFailed`, for who uses it beside a disk and must tell one from the other."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    @property
+    def where(self) -> str:
+        return self._store.where
+
+    def put(self, segment: SegmentId, parts: Mapping[str, bytes]) -> None:
+        with self._asking():
+            self._store.put(segment, parts)
+
+    def read_range(self, segment: SegmentId, part: str, offset: int, size: int) -> bytes:
+        with self._asking():
+            return self._store.read_range(segment, part, offset, size)
+
+    def delete(self, segment: SegmentId) -> None:
+        with self._asking():
+            self._store.delete(segment)
+
+    def list(self) -> list[SegmentId]:
+        with self._asking():
+            return self._store.list()
+
+    def exists(self, segment: SegmentId, part: str) -> bool:
+        with self._asking():
+            return self._store.exists(segment, part)
+
+    def len(self, segment: SegmentId, part: str) -> int:
+        with self._asking():
+            return self._store.len(segment, part)
+
+    def read_owner(self) -> bytes | None:
+        with self._asking():
+            return self._store.read_owner()
+
+    def write_owner(self, note: bytes) -> None:
+        with self._asking():
+            self._store.write_owner(note)
+
+    def failed(self, why: str) -> StoreFailed:
+        return StoreFailed(f"{self.where} fails: {why}")
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.failed(str(error)) from error
 
 
 class LocalSegmentStore:
