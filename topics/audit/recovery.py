@@ -103,11 +103,24 @@ def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[Segment
             compare_from[span.topic_id] = min(span.first, compare_from.get(span.topic_id, span.first))
     return [
         SegmentTask(
-            topic_id=topic_id, first=segment.first, last=segment.last, size=segment.size, sealed=segment.sealed,
-            directory=topic_dir(topic_id), cold=segment.cold, compare_from=compare_from.get(topic_id),
+            topic_id=topic_id,
+            first=segment.first,
+            last=segment.last,
+            size=segment.size,
+            sealed=segment.sealed,
+            directory=topic_dir(topic_id),
+            cold=segment.cold,
+            rewritten=not _is_current(state, topic_id, segment),
+            compare_from=compare_from.get(topic_id),
         )
         for (topic_id, _), segment in sorted(_segments(state).items())
-    ]  # fmt: skip
+    ]
+
+
+def _is_current(state: State, topic_id: int, segment: Segment) -> bool:
+    topic = state.topics.get(topic_id)
+    holder = None if topic is None else topic.segments.holds(segment.first)
+    return holder is not None and holder.first == segment.first
 
 
 def _segments(state: State) -> dict[tuple[int, int], Segment]:

@@ -67,7 +67,8 @@ class SegmentTask:
     """A segment to be scanned, as the state or a kept snapshot counts it: seqs [first, last] in `size` bytes of data.
 
     `compare_from`: the records from here on lie in the log, too, so the row gets a checksum of each. `directory` holds
-    its files, relative to the data directory. `cold`: its data is in the other tier.
+    its files, relative to the data directory. `cold`: its data is in the other tier. `rewritten`: it may be
+    shorter than `size`, for only an older snapshot counts it and a rewrite tells none.
     """
 
     topic_id: int
@@ -77,6 +78,7 @@ class SegmentTask:
     sealed: bool
     directory: str
     cold: bool = False
+    rewritten: bool = False
     compare_from: int | None = None
 
     @property

@@ -60,7 +60,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
     if size is None:
         return None
     try:
-        data = disk.read(task.file, 0, min(task.size, size))
+        data = disk.read(task.file, 0, size if task.rewritten else min(task.size, size))
         idx_buffer, col_buffer = (_read(disk, task.part(part)) for part in ("idx", "col"))
     except FileNotFoundError:
         return None
@@ -70,7 +70,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
         )
         data = data[:U32_MAX]
     found = walk(data, 0, len(data), topic_id=task.topic_id, first_seq=task.first, seq_stop=task.last + 1)
-    if len(data) < task.size:
+    if len(data) < task.size and not task.rewritten:
         flaws.add(
             "segment.record", None, len(data), f"{task.size - len(data)} of {task.size} bytes are not there"
         )
