@@ -6,7 +6,8 @@ Steps of the static lane run two at a time and show their output only when they 
 and leaves a report from which its tests are counted.
 
 The exit code is 0 only if every step ended as it should. A lane over its budget is said loudly and does not fail:
-machines differ, but a gate that grows slow without a word is soon not run at all. The last line is the sum over all
+machines differ, but a gate that grows slow without a word is soon not run at all. What tests counted while they ran
+(`record_property("crash points", 1200)`) is added up by name and printed. The last line is the sum over all
 pytest runs, `N passed, N failed, N skipped`, alone on its line for whoever reads it by machine; a run that broke before
 it could report counts as one failed.
 """
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,11 +54,13 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    counts: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.counts.update(other.counts)
 
     def __str__(self) -> str:
         skipped = f", {self.skipped} skipped" if self.skipped else ""
@@ -156,6 +160,8 @@ def main(arguments: list[str]) -> int:
         total.add(outcome.tally)
         outcomes.append(outcome)
     report(outcomes)
+    for what, count in sorted(total.counts.items()):
+        say(f"{what}: {count} tried")
     say(str(total))
     return 1 if any(outcome.broken for outcome in outcomes) else 0
 
@@ -221,8 +227,16 @@ def counted(junit: pathlib.Path) -> Tally:
     for suite in ET.parse(junit).getroot().iter("testsuite"):
         tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-        tally.add(Tally(max(tests - failed - skipped, 0), failed, skipped))
+        tally.add(Tally(max(tests - failed - skipped, 0), failed, skipped, noted(suite)))
     return tally
+
+
+def noted(suite: ET.Element) -> Counter[str]:
+    """Add up what the tests say they have tried."""
+    counts: Counter[str] = Counter()
+    for each in suite.iter("property"):
+        counts[each.get("name", "")] += int(each.get("value", 0))
+    return counts
 
 
 def report(outcomes: list[Outcome]) -> None:

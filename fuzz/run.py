@@ -36,6 +36,7 @@ ROUNDS = {
     "diff_body": 60_000,
     "segment_data": 40_000,
     "segment_idx": 60_000,
+    "segment_del": 60_000,
     "segment_columns": 60_000,
     "snapshot": 60_000,
     "weaver_message": 60_000,

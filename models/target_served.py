@@ -83,7 +83,7 @@ class Served:
             self._disk, self._clock, SeededEntropy(0), where="here", machine_restarted=False, confirm=lambda: None,
             options=StoreOptions(shards=2, checking=True, min_free_bytes=4096, limits=self._limits),
         )  # fmt: skip
-        runtime = Runtime(opened, self._disk)
+        runtime = Runtime(opened)
         site = Site(route_table(), SiteOptions(limits=self._limits))
         self._token, self._stop = trio.lowlevel.current_trio_token(), trio.Event()
         async with runtime.running():

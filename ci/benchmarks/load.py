@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
     First come `fill` writes of 100, not timed: a log's first files are small, and making larger and larger ones costs
     what no later write pays. The warm-up ends after `warm` requests or `warm_s` seconds, whichever is first. `pages`:
-    of a diff, cycled through.
+    of a diff behind the first `skip`, cycled through. `topics`: written to by turns; then as many `bodies` at least.
     """
 
     port: int
@@ -50,6 +50,9 @@ class Plan(msgspec.Struct, kw_only=True):
     seconds: float
     fill: int = 0
     pages: int = 0
+    skip: int = 0
+    topics: int = 1
+    bodies: int = DISTINCT_BODIES
     answer_bytes: int = 0  # of the canned server; then nothing is checked
 
 
@@ -89,6 +92,10 @@ def process_cpu_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def topic_name(number: int) -> str:
+    return f"bench-{number}" if number else "bench"
+
+
 def write_body(number: int, *, batch: int, rich: bool) -> bytes:
     """Of http-api 4. Rich: a tag out of 100, a node and a meta of two keys a record."""
     records = []
@@ -116,12 +123,18 @@ def requests_of(plan: Plan) -> list[bytes]:
     if plan.kind == "diff":
         path = "/v0/topics/bench/diff"
         bodies = [
-            b'{"from_seq":%d,"limit":%d}' % (page * plan.batch, plan.batch) for page in range(plan.pages)
+            b'{"from_seq":%d,"limit":%d}' % (page * plan.batch, plan.batch)
+            for page in range(plan.skip, plan.skip + plan.pages)
         ]
         return [request(path, body) for body in bodies]
-    path = "/v0/topics/bench?return_seqs=false"
     rich = plan.kind == "rich"
-    return [request(path, write_body(i, batch=plan.batch, rich=rich)) for i in range(DISTINCT_BODIES)]
+    return [
+        request(
+            f"/v0/topics/{topic_name(i % plan.topics)}?return_seqs=false",
+            write_body(i, batch=plan.batch, rich=rich),
+        )
+        for i in range(plan.bodies)
+    ]
 
 
 def check(plan: Plan, body: bytes) -> None:

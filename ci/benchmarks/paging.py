@@ -7,7 +7,6 @@ in its memory but the index. Every frame's checksum is verified in both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from ci.benchmarks.figure import Figure, Setting, median_figure
@@ -44,25 +43,26 @@ def _pages(setting: Setting) -> int:
 
 def _from_tail(setting: Setting, path: Path) -> Turn:
     with serve("topics", path / "data", "disk") as server:
-        _write(setting, server)
-        return _read(setting, server)
+        write(setting, server, _pages(setting))
+        return read(setting, server, _pages(setting))
 
 
 def _from_file(setting: Setting, path: Path) -> Turn:
     with serve("topics", path / "data", "disk") as server:
-        _write(setting, server)
+        write(setting, server, _pages(setting))
     with topics_serve(path / "data") as server:
-        return _read(setting, server)
+        return read(setting, server, _pages(setting))
 
 
-def _write(setting: Setting, server: Server) -> None:
-    """Somewhat more than will be read: a warm-up of that many requests, and next to no time."""
+def write(setting: Setting, server: Server, pages: int) -> None:
+    """Somewhat more than so many pages: a warm-up of that many requests, and next to no time."""
     plan = plan_of(setting, WRITING, port=server.port, pid=server.pid)
-    plan.warm, plan.warm_s, plan.seconds = _pages(setting) * LIMIT // BATCH, 60.0, 0.001
+    plan.warm, plan.warm_s, plan.seconds = pages * LIMIT // BATCH, 60.0, 0.001
     load(plan)
 
 
-def _read(setting: Setting, server: Server) -> Turn:
-    plan: Plan = plan_of(setting, replace(READING), port=server.port, pid=server.pid)
-    plan.pages = _pages(setting)
+def read(setting: Setting, server: Server, pages: int, *, skip: int = 0) -> Turn:
+    """These pages, again and again."""
+    plan: Plan = plan_of(setting, READING, port=server.port, pid=server.pid)
+    plan.pages, plan.skip = pages, skip
     return turn_of(load(plan), LIMIT)

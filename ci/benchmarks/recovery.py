@@ -49,9 +49,7 @@ def figures(setting: Setting) -> Iterator[Figure]:
     writes = setting.count(10_000, 40)
     with setting.directory() as path:
         killed = path / "killed"
-        command = [sys.executable, "-c", _WRITER, str(killed), str(writes), str(ROOT)]
-        assert subprocess.run(command, check=False).returncode < 0
-        (killed / "wal").rename(path / "wal")
+        kill_writer(killed, path / "wal", writes)
         logs = sorted(path.glob("wal/gen-*/shard-*/wal-*.log"))
         ready, served, opened, cpu, read, scanned = [], [], [], [], [], []
         for _ in range(setting.runs):
@@ -59,7 +57,7 @@ def figures(setting: Setting) -> Iterator[Figure]:
             read.append(read_s)
             scanned.append(scan_s)
             served.append(_serve_again(killed, path / "wal", writes * BATCH))
-            ready_s, open_s, cpu_s = _open_again(killed, path / "wal", writes * BATCH)
+            ready_s, open_s, cpu_s = open_again(killed, path / "wal", writes * BATCH)
             ready.append(ready_s)
             opened.append(open_s)
             cpu.append(cpu_s)
@@ -77,6 +75,13 @@ def figures(setting: Setting) -> Iterator[Figure]:
     yield median_figure("  topics.open alone", opened, "s", beside=f"{per_record:.2f} µs CPU a record")
     yield median_figure("  floor: reading the files", read, "s")
     yield median_figure("  floor: reading and codec.scan", scanned, "s")
+
+
+def kill_writer(killed: Path, log: Path, writes: int) -> None:
+    """Leave what a writer left that was killed behind so many writes; its log apart, so that it can be put back."""
+    command = [sys.executable, "-c", _WRITER, str(killed), str(writes), str(ROOT)]
+    assert subprocess.run(command, check=False).returncode < 0
+    (killed / "wal").rename(log)
 
 
 def _floors(logs: list[Path]) -> tuple[float, float]:
@@ -105,7 +110,7 @@ def _serve_again(killed: Path, log: Path, records: int) -> float:
         shutil.rmtree(killed / "wal")
 
 
-def _open_again(killed: Path, log: Path, records: int) -> tuple[float, float, float]:
+def open_again(killed: Path, log: Path, records: int) -> tuple[float, float, float]:
     """Seconds to ready, of `open`, and of its CPU."""
     shutil.copytree(log, killed / "wal")
     try:

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from ci.benchmarks.load import HOST, Result
+from ci.benchmarks.load import HOST, Result, topic_name
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPIC = "bench"
 LOOK_S = 0.001
 START_S = 60.0
 STOP_S = 20.0
@@ -39,8 +38,8 @@ class Server:
 
 
 @contextmanager
-def topics_serve(data: Path) -> Iterator[Server]:
-    """`topics serve`, ready: `/v0/ready` has said 200."""
+def topics_serve(data: Path, **settings: int) -> Iterator[Server]:
+    """`topics serve`, ready: `/v0/ready` has said 200. `settings`: by their names in `topics.toml`."""
     port_file = data.parent / f"{data.name}.port"
     port_file.unlink(missing_ok=True)
     command = [
@@ -55,18 +54,22 @@ def topics_serve(data: Path) -> Iterator[Server]:
         "--port-file",
         str(port_file),
     ]
+    for name, value in settings.items():
+        command += ["--set", f"{name}={value}"]
     with _running(command, port_file, ready="/v0/ready") as server:
         yield server
 
 
 @contextmanager
-def serve(kind: str, data: Path, durability: str) -> Iterator[Server]:
-    """A server with the one topic: `topics`, or one of FLOORS."""
+def serve(kind: str, data: Path, durability: str, *, topics: int = 1, **settings: int) -> Iterator[Server]:
+    """A server with its topics: `topics`, or one of FLOORS, which have the one."""
     if kind == "topics":
-        with topics_serve(data) as server:
-            ask(server.port, "PUT", f"/v0/topics/{TOPIC}", {"durability": durability})
+        with topics_serve(data, **settings) as server:
+            for number in range(topics):
+                ask(server.port, "PUT", f"/v0/topics/{topic_name(number)}", {"durability": durability})
             yield server
         return
+    assert topics == 1
     port_file = data.parent / f"{data.name}.port"
     options = ["--data", str(data), "--port-file", str(port_file), "--durability", durability]
     with _running([sys.executable, "-m", FLOORS[kind], *options], port_file) as server:

@@ -6,17 +6,20 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from ci.benchmarks.figure import Figure, Setting, median_figure
-from ci.benchmarks.load import Plan, Result, requests_of
+from ci.benchmarks.load import DISTINCT_BODIES, Plan, Result, requests_of
 from ci.benchmarks.served import canned, load, serve
 
+K = TypeVar("K")
+T = TypeVar("T")
 BUSY_MAX = 0.7  # of a core; above it the rate says what the generator can do (performance 3)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One server under one load. `kind`: topics, floor or quart.
+    """One server under one load. `kind`: topics, floor or quart. `topics`: how many are written to by turns.
 
     Before the clock starts come `fill` writes of 100, then `warm` requests.
     """
@@ -28,6 +31,8 @@ class Side:
     connections: int
     warm: int
     fill: int = 0
+    topics: int = 1
+    bodies: int = DISTINCT_BODIES
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,9 @@ def turn_of(result: Result, batch: int) -> Turn:
     )
 
 
-def take_turns(setting: Setting, sides: Mapping[str, Callable[[Path], Turn]]) -> dict[str, list[Turn]]:
+def take_turns(setting: Setting, sides: Mapping[K, Callable[[Path], T]]) -> dict[K, list[T]]:
     """A B C, then C B A, and so on, each in a new directory."""
-    turns: dict[str, list[Turn]] = {name: [] for name in sides}
+    turns: dict[K, list[T]] = {name: [] for name in sides}
     for run in range(setting.runs):
         for name in list(sides) if run % 2 == 0 else reversed(list(sides)):
             with setting.directory() as path:
@@ -71,11 +76,11 @@ def take_turns(setting: Setting, sides: Mapping[str, Callable[[Path], Turn]]) ->
     return turns
 
 
-def loaded(setting: Setting, side: Side) -> Callable[[Path], Turn]:
-    """A turn of a server that is started for it."""
+def loaded(setting: Setting, side: Side, **settings: int) -> Callable[[Path], Turn]:
+    """A turn of a server that is started for it, with these settings."""
 
     def turn(path: Path) -> Turn:
-        with serve(side.kind, path / "data", side.durability) as server:
+        with serve(side.kind, path / "data", side.durability, topics=side.topics, **settings) as server:
             plan = plan_of(setting, side, port=server.port, pid=server.pid)
             return turn_of(load(plan), side.batch)
 
@@ -93,6 +98,8 @@ def plan_of(setting: Setting, side: Side, *, port: int, pid: int) -> Plan:
         warm_s=0.5,
         seconds=0.05 if setting.quick else 1.0,
         fill=min(side.fill, 2) if setting.quick else side.fill,
+        topics=side.topics,
+        bodies=side.bodies,
     )
 
 

@@ -15,6 +15,7 @@ GREEN = "def test_one():\n    assert 1 + 1 == 2\n"
 RED = "def test_two():\n    assert 1 + 1 == 3\n"
 BROKEN = "import no_such_module\n"
 SLOW = "import pytest\n\n@pytest.mark.slow\ndef test_slow():\n    assert True\n"
+COUNTING = "def test_count(record_property):\n    record_property('crash points', 70)\n"
 SKIPPED = "import pytest\n\ndef test_skipped():\n    pytest.skip('no such system')\n"
 
 
@@ -79,6 +80,16 @@ def test_full_lane_runs_the_slow_tests_only(house):
 
     assert code == 0
     assert lines[-1] == "1 passed, 0 failed"
+
+
+def test_what_tests_have_counted_is_added_up_and_printed(house):
+    plant(house, {"tests/crash/test_a.py": COUNTING, "tests/crash/test_b.py": COUNTING})
+
+    code, lines = gate(house, "crash")
+
+    assert code == 0
+    assert "crash points: 140 tried" in lines
+    assert lines[-1] == "2 passed, 0 failed"
 
 
 @pytest.mark.parametrize(

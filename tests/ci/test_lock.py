@@ -1,4 +1,4 @@
-"""The lock is whole: each package pinned with a hash, the three sections there, and nobody's index named."""
+"""The lock is whole: each package pinned with a hash, the four sections there, and nobody's index named."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def pinned(section: str) -> set[str]:
 
 
 def test_sections_are_the_ones_the_bootstrap_reads():
-    assert list(SECTIONS) == ["bootstrap", "runtime", "dev"]
+    assert list(SECTIONS) == ["bootstrap", "runtime", "dev", "source"]
 
 
-@pytest.mark.parametrize("section", ["bootstrap", "runtime", "dev"])
+@pytest.mark.parametrize("section", ["bootstrap", "runtime", "dev", "source"])
 def test_each_package_is_pinned_and_hashed(section):
     for block in re.findall(r"^[a-z0-9].*(?:\n .*)*", SECTIONS[section], flags=re.MULTILINE):
         assert re.match(r"[a-z0-9.-]+==[^ ]+ ", block), block
@@ -44,8 +44,14 @@ def test_lock_covers_what_pyproject_asks_for():
 
     assert names(project["project"]["dependencies"]) <= pinned("runtime")
     assert names(project["build-system"]["requires"]) <= pinned("runtime")
-    assert names(project["project"]["optional-dependencies"]["dev"]) <= pinned("dev") | pinned("runtime")
+    wanted = names(project["project"]["optional-dependencies"]["dev"])
+    assert wanted <= pinned("dev") | pinned("runtime") | pinned("source")
 
 
 def test_runtime_brings_no_test_tool():
     assert not pinned("runtime") & {"pytest", "hypothesis", "mypy", "ruff", "import-linter"}
+
+
+def test_only_what_has_no_wheel_is_built():
+    assert pinned("source") == {"pyspark"}
+    assert "setuptools" in pinned("dev")  # by which it is built, instead of one that nobody pinned

@@ -127,6 +127,22 @@ def test_what_may_have_failed_in_the_middle_is_unknown_and_not_repeated_without_
     assert len(peer.requests) == 3
 
 
+@pytest.mark.rule("T5.11")
+def test_a_damaged_record_is_the_error_that_an_embedded_store_raises() -> None:
+    body = (
+        b'{"error":{"code":"internal","message":"topic \'t\': seq 4 is damaged","detail":'
+        b'{"topic":"t","seq":4,"last_seq":5,"files":["wal"],"next_from_seq":5}}}'
+    )
+    with Peer(answer(500, body)) as peer, client(peer.url) as store:
+        with pytest.raises(topics.Corrupt, match="seq 4 is damaged") as caught:
+            store.topic("t").read()
+        with pytest.raises(topics.Fatal):
+            store.topic("t").put(1)
+
+    assert caught.value.detail["next_from_seq"] == 5
+    assert len(peer.requests) == 2
+
+
 def test_nobody_listening_is_told_soon_and_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"

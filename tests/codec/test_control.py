@@ -40,11 +40,19 @@ CONFIG = st.dictionaries(
 
 @st.composite
 def checkpoint_marks(draw):
-    """Records appended to a segment, sealed or not; or none, and it is sealed."""
+    """Records appended to a segment, sealed or not; or none, and it is sealed, its data in either tier."""
     segment = draw(SEQ)
     first = draw(st.integers(segment, 2**64 - 1))
     last = draw(st.integers(first - 1, 2**64 - 1))
-    return CheckpointMark(segment, first, last, draw(U64), last < first or draw(st.booleans()))
+    adds = first <= last
+    return CheckpointMark(
+        segment,
+        first,
+        last,
+        draw(U64),
+        not adds or draw(st.booleans()),
+        cold=not adds and draw(st.booleans()),
+    )
 
 
 PAYLOADS = st.one_of(
@@ -137,7 +145,9 @@ def test_a_type_of_a_later_part_is_unsupported(kind):
         (8, struct.pack("<QQQQB", 2, 1, 1, 47, 0)),  # before its segment
         (8, struct.pack("<QQQQB", 1, 3, 1, 47, 1)),  # not even an empty run
         (8, struct.pack("<QQQQB", 1, 2, 1, 47, 0)),  # nothing appended, and not sealed
-        (8, struct.pack("<QQQQB", 1, 1, 1, 47, 2)),  # sealed is 0 or 1
+        (8, struct.pack("<QQQQB", 1, 2, 1, 47, 2)),  # cold, and not sealed
+        (8, struct.pack("<QQQQB", 1, 1, 1, 47, 3)),  # cold from its first record on
+        (8, struct.pack("<QQQQB", 1, 1, 1, 47, 4)),  # a flag that nobody knows
         (11, bytes(7)),
         (11, bytes(9)),
         (12, bytes(32)),

@@ -120,7 +120,8 @@ def test_a_stranger_reads_a_snapshot_with_the_page_alone():
 def test_a_stranger_reads_the_example_with_the_page_alone():
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     body = dumped(text, "wal-file")
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| (u\d+) \|", text.split("## Frame\n")[1], re.MULTILINE)
+    section = text.split("## Frame\n")[1].split("\n#")[0]
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| (u\d+) \|", section, re.MULTILINE)
     head = struct.Struct("<" + "".join(FORMS[form] for _, _, _, form in rows))
     names = [name for _, _, name, _ in rows]
     at, seen = 48, []

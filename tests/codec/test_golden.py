@@ -30,6 +30,7 @@ from topics.codec.encode import encode_run
 from topics.codec.frame import Keyed, decode_frame
 from topics.codec.scan import Stop, scan
 from topics.codec.segcolumns import decode_blocks, encode_block
+from topics.codec.segdel import Ended, decode_del, encode_del
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
 from topics.codec.segment import append_frames, walk
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
@@ -67,6 +68,7 @@ PAYLOADS = {
     "head_watermark": HeadWatermark(128),
     "commit_mark": CommitMark(FILE_ID, 1, 4096),
     "checkpoint_mark": CheckpointMark(1, 3, 4, 360, sealed=True),
+    "checkpoint_mark-cold": CheckpointMark(1, 5, 4, 360, sealed=True, cold=True),
     "loss_range": LossRange(10, 64, "crash"),
     "write_result": WriteResult(b"order-1", 0x1122334455667788, 3, 5, [(1, 2), (2, 4)]),
 }
@@ -112,6 +114,10 @@ IDX = IdxColumns(
 )
 
 
+# Of that segment in the cold tier: the first two are deleted, the last one has expired.
+ENDED = Ended(7, 1, bytes((DELETED, DELETED, 0, EXPIRED)))
+
+
 def segment_data():
     lengths = [len(frame) for frame in SEGMENT]
     offsets = [0, lengths[0], lengths[0] + lengths[1]]
@@ -144,6 +150,7 @@ def written():
     files["wal-header"] = HEADER.encode()
     files["segment-data"], files["segment-idx"] = segment_data(), segment_idx()
     files["segment-columns"] = segment_columns()
+    files["segment-del"] = encode_del(ENDED)
     files["snapshot-container"] = encode_snapshot(3, b"the body")
     files["snapshot-body"] = encode_snapshot(4, image.encode(SNAPSHOT))
     files["wal-file"] = HEADER.encode() + wal_body() + bytes(64)
@@ -213,6 +220,7 @@ def test_the_golden_segment_is_read():
     assert list(found.flags) == [0, DELETED, 0x2F]
     assert decode_frame(data, found.offsets[2]).meta == b'{"trace":"t1"}'
     assert decode_idx(golden("segment-idx")) == IDX
+    assert decode_del(golden("segment-del")) == ENDED
     assert (block.first_seq, block.count, block.tags, block.nodes) == (1, 4, [b"blue"], [b"node-a"])
     assert (list(block.tag_numbers), list(block.expires)) == ([0, 0, 0, 1], [0, 0, 0, TS + 60_000])
 

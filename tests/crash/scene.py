@@ -105,7 +105,7 @@ class Scene:
 
     def page(self, topic, from_seq=0, **query):
         """(plan, records) of one page."""
-        return read_page(self.engine, self.port, DiffQuery(topic=topic, from_seq=from_seq, **query))
+        return read_page(self.engine, self.opened.reader, DiffQuery(topic=topic, from_seq=from_seq, **query))
 
     def read(self, topic):
         """{seq: data} of everything delivered, page by page."""

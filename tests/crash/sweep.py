@@ -58,7 +58,7 @@ class Watched(Scene):
 
     def checkpoint(self):
         """One whole round."""
-        walk = Walk(self.opened.checkpointer, self._ask)
+        walk = Walk(self.opened.checkpointer.round(), self._ask)
         while not walk.done:
             walk.advance()
 
@@ -102,7 +102,7 @@ class Watched(Scene):
             from_seq = 0
             while from_seq < self.state(name).head_seq:
                 query = DiffQuery(topic=name, from_seq=from_seq)
-                plan, records = read_page(self.engine, self.disk, query)
+                plan, records = read_page(self.engine, self.opened.reader, query)
                 self.ledger.read(self.engine, query, plan, records, self.state(name))
                 from_seq = plan.next_from_seq
 

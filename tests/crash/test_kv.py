@@ -141,20 +141,22 @@ def strike_all(chosen, expected):
 
 
 @pytest.mark.rule("R13.2")
-def test_crash_points_of_a_database():
+def test_crash_points_of_a_database(record_property):
     expected, calls = states_of_a_quiet_run()
     every = points(calls)
     chosen = random.Random(5).sample(every, GATE_POINTS)
     strike_all(chosen, expected)
 
+    record_property("crash points", len(chosen))
     print(f"kv journal: {calls} disk calls, {len(chosen)} of {len(every)} crash points")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_every_crash_point_of_a_database():
+def test_every_crash_point_of_a_database(record_property):
     expected, calls = states_of_a_quiet_run()
     every = points(calls)
     strike_all(every, expected)
 
+    record_property("crash points", len(every))
     print(f"kv journal: {calls} disk calls, all {len(every)} crash points")

@@ -185,21 +185,23 @@ def strike_all(found, points):
 )  # fmt: skip
 @pytest.mark.invariant("I-07", "I-08", "I-10", "I-17")
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_crash_points_of(name):
+def test_crash_points_of(name, record_property):
     found = operation(name)
     points = list(found.points())
     chosen = random.Random(name).sample(points, min(GATE_POINTS, len(points)))
     strike_all(found, chosen)
 
+    record_property("crash points", len(chosen))
     print(f"{name}: {found.calls} disk calls, {len(chosen)} of {len(points)} crash points")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_crash_point_of(name):
+def test_every_crash_point_of(name, record_property):
     found = operation(name)
     points = list(found.points())
     strike_all(found, points)
 
+    record_property("crash points", len(points))
     print(f"{name}: {found.calls} disk calls, all {len(points)} crash points")

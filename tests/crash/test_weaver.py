@@ -164,22 +164,24 @@ def strike_all(chosen, expected):
             raise
 
 
-def test_crash_points_of_a_weaver():
+def test_crash_points_of_a_weaver(record_property):
     """A sample of all crash points."""
     expected, calls = quiet_run()
     every = points(calls)
     chosen = random.Random(7).sample(every, GATE_POINTS)
     strike_all(chosen, expected)
 
+    record_property("crash points", len(chosen))
     print(f"weaver: {calls} disk calls, {len(chosen)} of {len(every)} crash points")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_crash_point_of_a_weaver():
+def test_every_crash_point_of_a_weaver(record_property):
     """All of them."""
     expected, calls = quiet_run()
     every = points(calls)
     strike_all(every, expected)
 
+    record_property("crash points", len(every))
     print(f"weaver: {calls} disk calls, all {len(every)} crash points")

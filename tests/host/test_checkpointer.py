@@ -11,10 +11,10 @@ from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed, DeleteTopic
 from topics.engine.verify import canonical
-from topics.host.checkpointer import Blocking, GoOn, Propose
+from topics.host.appending import append_pieces
 from topics.host.layout import segment_path
-from topics.host.segments import append_piece
 from topics.host.snapshots import find_snapshots, snapshot_path
+from topics.host.steps import Blocking, GoOn, Propose
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash
@@ -258,7 +258,7 @@ def test_data_that_is_cut_short_is_damage_at_the_start_although_the_index_is_who
     assert scene.opened.read_only
     (damage,) = scene.opened.damages
     assert (damage.topic, damage.first_seq, damage.last_seq) == ("t", 1, 8)
-    assert "bytes are not there" in damage.why
+    assert damage.why == "8 of 8 records are not in topics/0000000000000001/seg-00000000000000000001.data"
 
 
 @pytest.mark.rule("T5.12", "T5.16")
@@ -430,8 +430,9 @@ def test_a_topic_with_nothing_left_is_not_looked_at_again():
     scene.sync()
     checkpoints = scene.engine.checkpoints
     goals = checkpoints.goals()
-    for piece in checkpoints.plan(goals):
-        append_piece(scene.disk, piece)
+    pieces = checkpoints.plan(goals)
+    append_pieces(scene.disk, pieces)
+    for piece in pieces:
         scene.run(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
     (piece,) = checkpoints.plan(goals)
 
@@ -476,7 +477,7 @@ def test_without_a_col_file_and_its_data_a_store_opens_read_only(left):
     scene.open()
 
     assert col.endswith(".col")
-    assert "the data ends before its record" in str(scene.opened.damages[0])
+    assert "records are not in" in str(scene.opened.damages[0])
     assert scene.opened.damages[0].topic == "t"
 
 

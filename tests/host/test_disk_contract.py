@@ -142,6 +142,30 @@ class TestContract:
 
         assert disk.names("wal") == ["gen-0", "gen-1"]
 
+    def test_an_empty_directory_can_be_removed_and_an_absent_one_is_fine(self, disk: Disk):
+        disk.make_dir("topics/a")
+        disk.create("topics/a/file", 0)
+
+        with pytest.raises(OSError, match="not empty"):
+            disk.remove_dir("topics/a")
+        disk.unlink("topics/a/file")
+        disk.remove_dir("topics/a")
+        disk.remove_dir("topics/a")
+        assert disk.names("topics") == []
+        disk.make_dir("topics/a")
+        assert disk.names("topics") == ["a"]
+
+    def test_a_file_that_is_no_directory_is_not_removed_as_one(self, disk: Disk):
+        disk.create("a", 0)
+
+        with pytest.raises(NotADirectoryError):
+            disk.remove_dir("a")
+
+    def test_a_file_has_one_name_and_an_absent_one_none(self, disk: Disk):
+        disk.create("a", 0)
+
+        assert (disk.links("a"), disk.links("b")) == (1, 0)
+
     def test_names_ascend_and_an_absent_directory_has_none(self, disk: Disk):
         for name in ("b", "a", "B", "a0"):
             disk.create(name, 0)

@@ -206,6 +206,42 @@ def test_a_damaged_store_says_that_nothing_is_durable():
     assert scene.page("t")[0].durable_seq == 0
 
 
+def test_a_damaged_store_says_what_an_ephemeral_topic_of_its_snapshot_has_lost():
+    """Its records are in no file, and no frame can say that they went with the process."""
+    scene = Scene()
+    scene.open()
+    scene.put("t", b"1")
+    scene.create("news", durability="ephemeral")
+    scene.put("news", b"1", b"2")
+    scene.checkpoint()
+    scene.put("t", b"2")
+    scene.shut_down()
+    scene.flip(scene.files()[0], 0)
+    assert scene.open().read_only
+
+    plan, records = scene.page("news")
+
+    assert records == []
+    assert (plan.gap.gap_from, plan.gap.gap_to, plan.gap.reason) == (1, 2, "restart")
+
+
+def test_a_log_without_its_header_is_not_folded_again_onto_a_snapshot_of_it():
+    """Frames from before the snapshot say nothing about the state, an old config least of all (storage 4)."""
+    scene = Scene()
+    scene.open()
+    scene.create("t", durability="fsync")
+    scene.create("t", durability="fsync", cap_records=50)
+    scene.create("t", durability="fsync")
+    scene.put("t", *(b"%d" % i for i in range(1, 80)))
+    scene.checkpoint()
+    scene.put("t", b"80")
+    scene.shut_down()
+    scene.flip(scene.files()[0], 0)
+    assert scene.open().read_only
+
+    assert list(range(1, 81)) == list(scene.read("t"))
+
+
 # Directories that no writer leaves behind.
 
 

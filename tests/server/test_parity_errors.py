@@ -23,6 +23,7 @@ WRITE = b'{"records":[{"data":1}]}'
 T = b"/v0/topics/t"
 PUT = (b"PUT", T, b"{}", JSON)
 PUT_ONE = (b"POST", T, WRITE, JSON)
+LOG = "wal/gen-0/shard-00/wal-00000000000000000001.log"
 
 
 @pytest.fixture
@@ -262,6 +263,46 @@ async def test_a_disk_that_was_full_takes_writes_again(mock_clock):
             disk.free = 1 << 30
             again = await plane.ask(*PUT_ONE)
             assert (again.status, again.json["first_seq"]) == (200, head.json["head_seq"] + 1)
+
+
+@pytest.mark.rule("T5.11", "T5.22")
+@pytest.mark.parametrize(
+    "config", [b"{}", b'{"compression":"gzip","compression_min_bytes":1}'], ids=["plain", "gzip"]
+)
+@pytest.mark.parametrize(
+    "more", [b"", b',"include_tags":true', b',"include_data":false'], ids=["texts", "tags", "views"]
+)
+async def test_a_damaged_record_ends_a_page_and_is_named_by_both_planes(mock_clock, config, more):
+    """The page before it is served; the one that would begin with it is a 500 that says how to go on."""
+    records = b",".join(b'{"data":"%b%d"}' % (b"x" * 200, i) for i in range(1, 7))
+    answers = []
+    for kind in ("wire", "http2"):
+        site, disk = new_site(), SimDisk(1)
+        async with begun(site, disk=disk) as runtime, plane_of(kind, site) as plane:
+            await plane.ask(b"PUT", T, config, JSON)
+            assert (await plane.ask(b"POST", T, b'{"records":[%b]}' % records, JSON)).status == 200
+            index = runtime.engine.state.catalog.find("t").index
+            for seq in (4, 5):
+                at = index.position(seq)
+                disk.flip(LOG, (index.offsets[at] + 45) * 8)
+            for from_seq in (0, 3, 5):
+                found = await plane.ask(b"POST", T + b"/diff", b'{"from_seq":%d%b}' % (from_seq, more), JSON)
+                answers.append(comparable(found))
+                if from_seq == 3:
+                    assert (found.status, found.error["code"]) == (500, "internal")
+                    assert found.error["detail"] == {
+                        "topic": "t", "seq": 4, "last_seq": 5, "files": [LOG], "next_from_seq": 5,
+                    }  # fmt: skip
+                    assert "seqs 4-5 are damaged" in found.error["message"]
+                else:
+                    seqs = [record["$seq"] for record in found.json["records"]]
+                    assert (seqs, found.json["next_from_seq"], found.json["caught_up"]) == (
+                        ([1, 2, 3], 3, False) if from_seq == 0 else ([6], 6, True)
+                    )
+        assert site.held_bytes == 0
+        assert site.bugs == 0
+
+    assert answers[:3] == answers[3:]
 
 
 async def test_every_code_these_routes_give_has_its_row():

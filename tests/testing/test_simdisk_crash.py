@@ -232,6 +232,21 @@ class TestNames:
         assert disk.names("wal") == (["a"] if survives else [])
 
     @EVERY_SHAPE
+    def test_a_removed_directory_may_come_back_until_its_parent_is_synced(self, shape):
+        disk = SimDisk()
+        disk.make_dir("topics/a")
+        disk.create("topics/a/file", 0)
+        for path in ("", "topics", "topics/a"):
+            disk.sync_dir(path)
+        disk.unlink("topics/a/file")
+        disk.remove_dir("topics/a")
+        for after in crashes(disk, shape):
+            assert after.names("topics") in ([], ["a"])
+        disk.sync_dir("topics")
+        for after in crashes(disk, shape):
+            assert after.names("topics") == []
+
+    @EVERY_SHAPE
     @pytest.mark.parametrize("synced", [(), ("from",), ("to",), ("from", "to"), ("to", "from")])
     def test_a_move_between_directories_never_loses_the_file(self, shape, synced):
         disk = SimDisk()

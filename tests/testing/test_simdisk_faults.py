@@ -18,6 +18,8 @@ CALLS = {
     "rename": lambda disk: disk.rename("a", "c"),
     "unlink": lambda disk: disk.unlink("a"),
     "make_dir": lambda disk: disk.make_dir("d"),
+    "remove_dir": lambda disk: disk.remove_dir("empty"),
+    "links": lambda disk: disk.links("a"),
     "read": lambda disk: disk.read("a", 0, 5),
     "names": lambda disk: disk.names(""),
     "size": lambda disk: disk.size("a"),
@@ -32,6 +34,7 @@ def disk():
     disk = SimDisk()
     disk.create("a", 0)
     disk.write("a", 0, [b"old content"])
+    disk.make_dir("empty")
     disk.sync_data("a")
     disk.sync_dir("")
     return disk
@@ -307,7 +310,7 @@ class TestWatching:
             disk.power_loss(Shape.EVERYTHING)
             disk.restore(before)
 
-            assert state(disk) == {"a": b"old content", "b": bytes(5)}
+            assert state(disk) == {"a": b"old content", "b": bytes(5), "empty": None}
             assert disk.synced_bytes("a") == b"old content"
             assert disk.synced_bytes("b") == b""
             assert disk.boot_id == "boot-0-0"

@@ -114,6 +114,7 @@ _SERVER_ROWS: Final = (
     _server_setting("handshake_timeout_ms", low=1, high=HOUR_MS),
     _server_setting("idle_timeout_ms", low=1, high=HOUR_MS),
     _server_setting("body_bytes_per_s", low=1, high=GIB),
+    _server_setting("backup_bytes_per_s", low=1, high=GIB),
     _server_setting("max_head_bytes", low=KIB, high=64 * KIB),
     _server_setting("max_head_fields", low=1, high=1000),
     _server_setting("max_held_bytes", low=MIB, high=2**63 - 1),

@@ -124,6 +124,7 @@ class Topic:
 
         Raises:
             Rejected: topic_not_found, invalid_request.
+            Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
             Unreachable: no answer.
         """
         if from_ts is not None and from_seq:

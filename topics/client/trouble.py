@@ -1,7 +1,8 @@
 """What can go wrong over HTTP: no answer at all, an answer that is none of ours, and errors the server answered.
 
-An error body becomes what the embedded store would raise: `Rejected` with its code and detail. Only where a write was
-answered 500 or "storage_read_only" is it `Fatal`, because then the outcome is unknown (semantics 2).
+An error body becomes what the embedded store would raise: `Rejected` with its code and detail, `Corrupt` for a read
+of damaged records. Only where a write was answered 500 or "storage_read_only" is it `Fatal`, because then the outcome
+is unknown (semantics 2).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 
 SHOWN_MAX: Final = 200
 
@@ -128,6 +129,8 @@ def answered(status: int, body: bytes, *, url: str, writes: bool) -> TopicsError
         fatal = Fatal(error.message, **_free(detail))
         fatal.code = code
         return fatal
+    if code is Code.INTERNAL and "files" in detail:
+        return Corrupt(error.message, **_free(detail))
     return Rejected(code, error.message, **_free(detail))
 
 

@@ -51,6 +51,8 @@ assert DUPLICATE.size == 12
 
 _DELETE_BEFORE: Final = 1
 _DELETE_MATCH: Final = 2
+_SEALED: Final = 1  # flags of a CheckpointMark
+_COLD: Final = 2
 
 _T = TypeVar("_T")
 
@@ -129,7 +131,8 @@ class CommitMark(_Payload, frozen=True):
 
 class CheckpointMark(_Payload, frozen=True):
     """Seqs [first, last] lie in the segment that begins with seq `segment`, the last one's delete byte ends at `size`,
-    and all of it is synced (storage 5). `last = first - 1`: none were added. `sealed`: none will be.
+    and all of it is synced (storage 5). `last = first - 1`: none were added. `sealed`: none will be. `cold`: its data
+    is in the cold tier from now on; of one sealed before, a mark without it says that the data is back (storage 6).
     """
 
     segment: int
@@ -137,6 +140,7 @@ class CheckpointMark(_Payload, frozen=True):
     last: int
     size: int
     sealed: bool
+    cold: bool = False
 
 
 class WriteResult(_Payload, frozen=True):
@@ -249,9 +253,8 @@ def encode_payload(payload: Payload) -> bytes:
         assert len(payload.file_id) == 8
         return COMMIT_MARK.pack(MARK_CONSTANT, payload.file_id, payload.covered_file, payload.covered_offset)
     if isinstance(payload, CheckpointMark):
-        return CHECKPOINT_MARK.pack(
-            payload.segment, payload.first, payload.last, payload.size, payload.sealed
-        )
+        flags = (_SEALED if payload.sealed else 0) | (_COLD if payload.cold else 0)
+        return CHECKPOINT_MARK.pack(payload.segment, payload.first, payload.last, payload.size, flags)
     if isinstance(payload, Delete):
         selectors = (0 if payload.before_seq is None else _DELETE_BEFORE) | (
             0 if payload.match is None else _DELETE_MATCH
@@ -328,10 +331,12 @@ def _commit_mark(data: bytes) -> CommitMark:
 
 def _checkpoint_mark(data: bytes) -> CheckpointMark:
     _sized(data, CHECKPOINT_MARK.size)
-    segment, first, last, size, sealed = CHECKPOINT_MARK.unpack(data)
-    if not 1 <= segment <= first <= last + 1 or sealed > 1 or not (sealed or first <= last):
-        raise _malformed(f"seqs [{first}, {last}] of segment {segment}, sealed {sealed}, make no sense")
-    return CheckpointMark(segment, first, last, size, bool(sealed))
+    segment, first, last, size, flags = CHECKPOINT_MARK.unpack(data)
+    sealed, cold, adds = bool(flags & _SEALED), bool(flags & _COLD), first <= last
+    known = flags <= _SEALED | _COLD
+    if not known or not 1 <= segment <= first <= last + 1 or not (sealed or adds) or (cold and adds):
+        raise _malformed(f"seqs [{first}, {last}] of segment {segment}, flags {flags}, make no sense")
+    return CheckpointMark(segment, first, last, size, sealed, cold)
 
 
 def _write_result(data: bytes) -> WriteResult:

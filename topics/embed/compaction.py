@@ -1,16 +1,18 @@
-"""Checkpoints of an embedded store, in a thread of their own: copying and syncing them holds up no writer.
+"""Checkpoints and other background work of an embedded store, in a thread of its own: it holds up no writer.
 
-The engine's lock is held between the steps of a round, where they look at the engine, and not in what blocks.
+The engine's lock is held between the steps of a work, where they look at the engine, and not in what blocks.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
-from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait, disk_full
+from topics.host.checkpointer import Checkpointer, disk_full
+from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 
 LOOK_S: Final = 1.0
@@ -18,9 +20,9 @@ AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is
 
 
 class Compactor:
-    """A daemon thread over a `LocalEngine`; `checkpoint` is one round of its work, for any thread.
+    """A daemon thread over a `LocalEngine`; `carry_out` is for any thread, and one work is under way at a time.
 
-    `failed`: why there are no more rounds until the store is opened again. The log has everything all the same.
+    `failed`: why there is no more work until the store is opened again. The log has everything all the same.
     """
 
     def __init__(self, local: LocalEngine, checkpointer: Checkpointer) -> None:
@@ -37,7 +39,7 @@ class Compactor:
         self._thread.start()
 
     def close(self) -> None:
-        """Nothing of a round is under way any more in any thread: the present one ends at its next step."""
+        """Nothing is under way any more in any thread: the present work ends at its next step."""
         assert not self.is_inside
         self._closing.set()
         if self._thread is not None:
@@ -47,38 +49,48 @@ class Compactor:
 
     @property
     def is_inside(self) -> bool:
-        """True in a thread that a signal handler or finalizer has taken out of a round."""
+        """True in a thread that a signal handler or finalizer has taken out of a work."""
         return is_held(self._turn)
 
     def checkpoint(self) -> None:
-        """One whole round.
+        """One whole round, as `carry_out`."""
+        self.carry_out(self._checkpointer.round)
+
+    def carry_out(self, choose: Callable[[], Steps | None]) -> bool:
+        """Run the steps of what `choose` gives when it is this work's turn; it is asked under the lock. True if any.
 
         Raises:
             Rejected: no room in the log, or it is read-only, or the store is closing.
-            Fatal: the disk failed; no checkpoint is taken until the store is opened again.
+            Fatal: the disk failed; there is no background work until the store is opened again.
         """
         if self.is_inside or self._local.is_inside:
             raise Reentered
         with self._turn:
             if self.failed is not None:
                 raise Fatal(f"checkpoints have ended: {self.failed}")
+            with self._local.lock:
+                steps = choose()
+            if steps is None:
+                return False
             try:
-                self._round()
+                self._run_steps(steps)
             except (OSError, Corrupt, Fatal) as error:
                 if disk_full(error):
                     raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
                 self.failed = error
                 raise Fatal(f"a checkpoint failed: {error}") from error
+            return True
 
-    def _round(self) -> None:
+    def _run_steps(self, steps: Steps) -> None:
         local = self._local
-        steps = self._checkpointer.round()
         try:
             while True:
                 with local.lock:
                     local.check_open()
                     step = next(steps, None)
-                    if isinstance(step, Wait):
+                    if isinstance(step, Swap):
+                        step.call()
+                    elif isinstance(step, Wait):
                         local.wait_idle()
                     elif isinstance(step, GoOn):
                         local.appoint()
@@ -95,12 +107,9 @@ class Compactor:
 
     def _run(self) -> None:
         while not self._closing.wait(LOOK_S):
-            with self._local.lock:
-                due = self._checkpointer.is_due()
-            if due and self.failed is None:
-                try:
-                    self.checkpoint()
-                except Rejected:
-                    self._closing.wait(AGAIN_S)  # there may be room then
-                except Fatal:
-                    return
+            try:
+                self.carry_out(self._checkpointer.due)
+            except Rejected:
+                self._closing.wait(AGAIN_S)  # there may be room then
+            except Fatal:
+                return

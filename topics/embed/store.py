@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import attrs
-
-from topics.codec.frame import FrameView
+from topics.embed.backup import back_up
 from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
@@ -25,20 +23,21 @@ from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
+from topics.host.attempts import Attempts
+from topics.host.backup import Written
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
-from topics.host.layout import path_of
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
-from topics.host.unreadable import unreadable
+from topics.host.reading import Unread
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import REPLANS_MAX, Limits
+from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
+from topics.log.diff import DiffQuery, assemble
 
 
 def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gzip.open`
@@ -165,6 +164,27 @@ class Store:
             raise Rejected(Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed; see `damages`")
         self._compactor.checkpoint()
 
+    def backup(
+        self, dest: str | os.PathLike[str], *, tell: Callable[[int, int], None] | None = None
+    ) -> Written:
+        """Write a backup to the directory `dest`, which must not be there: this store as it is now, while it is used.
+
+        `tell` is told the bytes that are done, and how many there are. Sealed segments are linked, not copied, where
+        the file system can. What is in the cold tier stays there.
+
+        Raises:
+            Rejected: something is at `dest`, it lies in the store, or the store is read-only.
+            CannotOpen: it cannot be written there; nothing is left of it.
+            Corrupt: a file of the store is damaged.
+        """
+        self._local.check_open()
+        checkpointer = self._opened.checkpointer
+        if self._compactor is None or checkpointer is None:
+            raise Rejected(
+                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup; see `damages`"
+            )
+        return back_up(self._local, self._compactor, checkpointer, dest, tell)
+
     def close(self) -> None:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
         if self._local.is_forked:
@@ -231,36 +251,16 @@ class Store:
         """Plan, fetch, assemble (architecture 3.5)."""
         self._local.check_open()
         self._local.let_time_pass(query.topic)
-        replans = 0
+        attempts = Attempts(query)
         while True:
             with self._local.lock:
-                plan = self._opened.engine.plan_diff(query)
+                plan = self._opened.engine.plan_diff(attempts.query)
             try:
-                stored = self._fetch(plan)
-            except FileNotFoundError as gone:
-                # A checkpoint has moved what was planned; the next plan knows where.
-                replans += 1
-                if replans > REPLANS_MAX:
-                    raise unreadable(plan, None, str(gone)) from gone
+                stored = assemble(plan, [self._opened.reader.read(extent) for extent in plan.extents])
+                views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
+            except (Corrupt, Unread) as error:
+                attempts.failed(plan, error)
                 continue
-            views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
             if len(views) == len(stored):
                 return make_page(plan, views, account=account)
-            query = attrs.evolve(query, limit=len(views))  # decompressed, the page is over its budget
-
-    def _fetch(self, plan: DiffPlan) -> Sequence[FrameView]:
-        try:
-            return assemble(plan, [self._bytes(extent) for extent in plan.extents])
-        except Corrupt as damage:
-            seq, why = damage.detail.get("seq"), str(damage.detail.get("reason"))
-            raise unreadable(plan, seq, why) from damage
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise unreadable(plan, None, str(error)) from error
-
-    def _bytes(self, extent: Extent) -> bytes:
-        source = extent.source
-        if isinstance(source, bytes):
-            return source[extent.offset : extent.offset + extent.size]
-        return self._disk.read(path_of(source), extent.offset, extent.size)
+            attempts.shorten(len(views))

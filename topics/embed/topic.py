@@ -109,7 +109,7 @@ class Topic:
 
         Raises:
             Rejected: topic_not_found, invalid_request.
-            Corrupt: a stored record fails its checksum.
+            Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
         """
         limits = self._store.limits
         if from_ts is not None and from_seq:

@@ -207,24 +207,14 @@ def exact_head(lane: Lane, now_ms: int) -> Step:
 
 
 def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Step | None:
-    """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6).
-
-    An ephemeral topic has lost everything, and its head goes to the ceiling. After a machine restart the seqs of an
-    un-synced class from the last kept one to the ceiling may have been seen: they are a `crash` range.
-    """
+    """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6)."""
+    payload = lost_by_restart(lane, machine_restarted=machine_restarted)
+    if payload is None:
+        return None
     topic = lane.topic
     assert topic is not None
-    head_seq, ceiling = topic.head_seq, topic.ceiling
+    head_seq = topic.head_seq
     ephemeral = topic.config.durability is Durability.EPHEMERAL
-    if ephemeral:
-        last_seq = max(head_seq, ceiling)
-        if topic.evict_floor > last_seq:
-            return None
-        payload = LossRange(topic.evict_floor, last_seq, Reason.RESTART.value)
-    elif topic.config.durability is Durability.FSYNC or not machine_restarted or ceiling <= head_seq:
-        return None
-    else:
-        payload = LossRange(head_seq + 1, ceiling, Reason.CRASH.value)
     control, chunk = frame_control(payload, topic_id=lane.topic_id, ts=now_ms)
     entry = step(lane, [control], [chunk], staged=True, must_sync=True)
 
@@ -236,6 +226,25 @@ def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Step |
 
     entry.on_settle = settle
     return entry
+
+
+def lost_by_restart(lane: Lane, *, machine_restarted: bool) -> LossRange | None:
+    """What a restart took of a topic.
+
+    An ephemeral topic has lost everything, and its head goes to the ceiling. After a machine restart the seqs of an
+    un-synced class from the last kept one to the ceiling may have been seen: they are a `crash` range.
+    """
+    topic = lane.topic
+    assert topic is not None
+    head_seq, ceiling = topic.head_seq, topic.ceiling
+    if topic.config.durability is Durability.EPHEMERAL:
+        last_seq = max(head_seq, ceiling)
+        if topic.evict_floor > last_seq:
+            return None
+        return LossRange(topic.evict_floor, last_seq, Reason.RESTART.value)
+    if topic.config.durability is Durability.FSYNC or not machine_restarted or ceiling <= head_seq:
+        return None
+    return LossRange(head_seq + 1, ceiling, Reason.CRASH.value)
 
 
 def _time_first(topic: Topic, now_ms: int) -> list[Payload]:

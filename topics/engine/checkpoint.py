@@ -197,7 +197,7 @@ def propose_checkpointed(state: EngineState, ticket: Ticket) -> None:
     assert isinstance(command, Checkpointed)
     lane = state.lanes.get(command.topic_id)
     mark = command.mark
-    if lane is None or lane.topic is None or lane.barrier is not None or not fold.takes(lane.topic, mark):
+    if lane is None or lane.topic is None or lane.barrier is not None or not _takes(lane.topic, mark):
         state.finish(ticket, Absorbed(mark=None))
         return
     state.check_writable(lane.shard, lane)
@@ -206,6 +206,14 @@ def propose_checkpointed(state: EngineState, ticket: Ticket) -> None:
     entry = step(lane, [control], [chunk], staged=False, must_sync=False, ticket=ticket)
     entry.on_reply = lambda: Absorbed(mark=mark)
     state.enqueue(lane.shard, entry)
+
+
+def _takes(topic: Topic, mark: CheckpointMark) -> bool:
+    """Whether the mark says something new of a segment that is there."""
+    if not topic.segments.moves(segment=mark.segment, first=mark.first, last=mark.last):
+        return fold.takes(topic, mark)
+    segment = topic.segments.holds(mark.segment)
+    return segment is not None and segment.first == mark.segment and segment.cold is not mark.cold
 
 
 def _sealing(topic: Topic, active: Segment) -> Piece:

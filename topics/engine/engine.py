@@ -15,9 +15,7 @@ from topics.codec.frame import Run
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog
 from topics.engine.batch import Entry, Shard, WalBatch, WalPosition
-from topics.engine.change import (
-    after_restart,
-)
+from topics.engine.change import after_restart, lost_by_restart
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import (
     Command,
@@ -33,7 +31,8 @@ from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
-from topics.log import diff, retention
+from topics.log import diff, fold, retention
+from topics.log.lost import LostRange
 from topics.log.topic import Topic
 
 
@@ -77,10 +76,19 @@ class Engine:
         self._settle()
 
     def make_read_only(self, why: str) -> None:
-        """Refuse every write on every shard: the log is damaged and not repaired (storage 4)."""
+        """Refuse every write on every shard: the log is damaged and not repaired (storage 4).
+
+        What ephemeral topics had is gone with the process all the same. No frame can say so, so it is folded without.
+        """
+        now_ms = self._state.time.read()
         for shard in self._state.shards:
             assert shard.quiet
             shard.read_only = Fatal(why)
+        for lane in self._state.lanes.values():
+            lost = lost_by_restart(lane, machine_restarted=False)
+            if lost is not None:
+                assert lane.topic is not None
+                fold.loss(lane.topic, LostRange(lost.first, lost.last, lost.reason, now_ms))
 
     # Commands.
 

@@ -75,13 +75,13 @@ def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -
     `since`: an offset and the number of the frame there; what is before it is in a snapshot and is not looked at.
     """
     stop = len(buffer.rstrip(b"\0"))
+    start, next_frame = since or (HEADER_SIZE, file.first_frame)
     try:
         header = decode_header(buffer)
     except Corrupt as error:
-        return _headless(file, buffer, stop, error.message)
+        return _headless(file, buffer, start, stop, error.message)
     if (header.generation, header.shard, header.first_frame) != file:
-        return _headless(file, buffer, stop, "the header is that of another file")
-    start, next_frame = since or (HEADER_SIZE, file.first_frame)
+        return _headless(file, buffer, start, stop, "the header is that of another file")
     seen = scan(buffer, min(start, len(buffer)), len(buffer))
     clean = stop <= seen.stopped_at and seen.incomplete_from is None
     beyond: list[Item] = []
@@ -249,8 +249,8 @@ def _misnumbered(looks: Sequence[FileLook], expected: int) -> list[Damage]:
     return damages
 
 
-def _headless(file: WalFileId, buffer: bytes, stop: int, why: str) -> FileLook:
-    beyond, _ = _salvage(buffer, min(HEADER_SIZE, len(buffer)), stop)
+def _headless(file: WalFileId, buffer: bytes, start: int, stop: int, why: str) -> FileLook:
+    beyond, _ = _salvage(buffer, min(start, len(buffer)), stop)
     return FileLook(
         file=file, size=len(buffer), header_defect=why, blank=stop <= HEADER_SIZE, file_id=b"", items=[], frames=0,
         end=0, stopped_at=0, clean=False, defect=why, stop=stop, beyond=beyond, followed=bool(beyond), marks=[],

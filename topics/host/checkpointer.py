@@ -6,60 +6,36 @@
     remove what neither of the two kept snapshots needs: old snapshots, WAL files, segments
 
 `round` is a generator: a thread of the embedded store, a task of the server and the simulator run the same one. It
-touches the engine only between its steps, so the driver holds its lock there and lets go of it in `Blocking`.
+touches the engine only between its steps, so the driver holds its lock there and lets go of it in `Blocking`. Other
+background work is a generator of the same steps; `due` says which is to be run now, one at a time.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
-import attrs
-
-from topics.engine.commands import Checkpointed, Command, Sync
+from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
+from topics.host.appending import append_pieces
+from topics.host.archive import Archive
 from topics.host.layout import find_shards, find_wal_files, segment_path, topic_dir
-from topics.host.segments import append_piece
+from topics.host.pins import Pins
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
+from topics.host.steps import Blocking, GoOn, Propose, Step, Steps, Wait
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 
+TOGETHER: Final = 256  # pieces that share syncs: what a round that is broken off copies in vain
 _TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col)", re.ASCII)
-
-
-@attrs.frozen
-class Blocking:
-    """Call this without the lock. If it raises, the round ends: close it."""
-
-    call: Callable[[], None]
-
-
-@attrs.frozen
-class Propose:
-    """Propose this and wait for its end. If it is refused or fails, the round ends: close it."""
-
-    command: Command
-
-
-@attrs.frozen
-class Wait:
-    """A batch is in flight: go on when one has ended."""
-
-
-@attrs.frozen
-class GoOn:
-    """Batches are given out again."""
-
-
-Step = Blocking | Propose | Wait | GoOn
 
 
 class Checkpointer:
@@ -75,16 +51,19 @@ class Checkpointer:
         number: int = 1,
         wal_bytes: int,
         interval_ms: int,
+        archive: Archive | None = None,
     ) -> None:
         self.engine = engine
         self.writers = writers
         self.disk = disk
         self.kept = list(kept)
+        self.pins = Pins()
         self.rounds = 0
         self._ended = [key for key in find_shards(disk) if writers and key[0] < writers[0].wal.generation]
         self._number = max(number, 1 + max((one.number for one in kept), default=0))
         self._wal_bytes = wal_bytes
         self._interval_ms = interval_ms
+        self._archive = archive
         self._appended = 0
         self._ended_ms = engine.now_ms()
 
@@ -97,7 +76,11 @@ class Checkpointer:
             return True
         return bool(self._interval_ms) and self.engine.now_ms() - self._ended_ms >= self._interval_ms
 
-    def round(self) -> Generator[Step, None, None]:
+    def due(self) -> Steps | None:
+        """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
+        return self.round() if self.is_due() else None
+
+    def round(self) -> Steps:
         """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
 
         Raises:
@@ -106,7 +89,7 @@ class Checkpointer:
         """
         self._check_writers()
         yield from self._absorb()
-        image, places = yield from self._cut()
+        image, places = yield from self.cut()
         appended = self._appended_now()  # what comes behind the cut is for the next round
         yield GoOn()
         for writer in self.writers:
@@ -115,6 +98,24 @@ class Checkpointer:
         self._appended = appended
         self._ended_ms = self.engine.now_ms()
         self.rounds += 1
+
+    def cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
+        """The state when nothing is in flight, and where each shard's log is then. Yield `GoOn` behind it.
+
+        Raises:
+            Rejected: a shard has failed.
+        """
+        checkpoints = self.engine.checkpoints
+        checkpoints.want_cut(wanted=True)
+        try:
+            while True:
+                self._check_writers()
+                image = None if any(writer.wal.busy for writer in self.writers) else checkpoints.cut()
+                if image is not None:
+                    return image, self._places(image)
+                yield Wait()
+        finally:
+            checkpoints.want_cut(wanted=False)
 
     # Steps.
 
@@ -128,25 +129,14 @@ class Checkpointer:
                     shard=writer.shard,
                 )
 
-    def _absorb(self) -> Generator[Step, None, None]:
+    def _absorb(self) -> Steps:
         goals = self.engine.checkpoints.goals()
         while pieces := self.engine.checkpoints.plan(goals):
-            for piece in pieces:
-                yield Blocking(partial(append_piece, self.disk, piece))
-                yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
-
-    def _cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
-        checkpoints = self.engine.checkpoints
-        checkpoints.want_cut(wanted=True)
-        try:
-            while True:
-                self._check_writers()
-                image = None if any(writer.wal.busy for writer in self.writers) else checkpoints.cut()
-                if image is not None:
-                    return image, self._places(image)
-                yield Wait()
-        finally:
-            checkpoints.want_cut(wanted=False)
+            for start in range(0, len(pieces), TOGETHER):
+                some = pieces[start : start + TOGETHER]
+                yield Blocking(partial(append_pieces, self.disk, some))
+                for piece in some:
+                    yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
 
     def _places(self, image: StateImage) -> list[Place]:
         """Where each shard's log is, those of earlier generations too."""
@@ -174,6 +164,8 @@ class Checkpointer:
         if len(self.kept) == KEPT_MAX:
             self._drop_wal_files()
             self._drop_segments()
+            if self._archive is not None:
+                self._archive.trim(self.engine.now_ms())
 
     # What nobody needs.
 
@@ -183,8 +175,11 @@ class Checkpointer:
             if None in places:
                 continue  # a shard that one of them does not know
             needed = min(place.needed for place in places if place is not None)
+            needed = min(needed, self.pins.first_frame(key))
             files = find_wal_files(self.disk, *key)
             gone = [file for file in files if file.first_frame < needed]
+            if self._archive is not None:
+                self._archive.take(gone)
             for file in gone:
                 self.disk.unlink(wal_path(file))
             if len(gone) == len(files):
@@ -202,7 +197,9 @@ class Checkpointer:
             gone = [
                 segment_path(topic_id, int(match[1]), match[2])
                 for file in self.disk.names(topic_dir(topic_id))
-                if (match := _SEGMENT_FILE.fullmatch(file)) and (topic_id, int(match[1])) not in needed
+                if (match := _SEGMENT_FILE.fullmatch(file))
+                and (topic_id, int(match[1])) not in needed
+                and not self.pins.holds(topic_id, int(match[1]))
             ]
             for path in gone:
                 self.disk.unlink(path)

@@ -136,7 +136,10 @@ def _plain(view: FrameView, topic: str) -> FrameView:
         return view.with_data(decompress(view.data))
     except Corrupt as damage:
         raise Corrupt(
-            f"topic {topic!r} seq {view.seq}: {damage.message}", topic=topic, seq=view.seq
+            f"topic {topic!r} seq {view.seq}: {damage.message}",
+            topic=topic,
+            seq=view.seq,
+            reason=damage.message,
         ) from damage
 
 

@@ -234,6 +234,17 @@ class OsDisk:
                 os.mkdir("/".join(parts[:depth]), DIRECTORY_MODE, dir_fd=self._root_fd)
         os.close(self._open_dir(path))  # refuses a file of that name
 
+    def remove_dir(self, path: str) -> None:
+        _check_path(path)
+        with self._lock:
+            self._check_open()
+            with suppress(FileNotFoundError):
+                os.rmdir(path, dir_fd=self._root_fd)
+
+    def links(self, path: str) -> int:
+        status = self._status(path)
+        return status.st_nlink if status is not None and stat.S_ISREG(status.st_mode) else 0
+
     def names(self, path: str) -> list[str]:
         try:
             fd = self._open_dir(path)
@@ -245,14 +256,8 @@ class OsDisk:
             os.close(fd)
 
     def size(self, path: str) -> int | None:
-        _check_path(path)
-        with self._lock:
-            self._check_open()
-            try:
-                status = os.stat(path, dir_fd=self._root_fd, follow_symlinks=False)
-            except FileNotFoundError:
-                return None
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
+        status = self._status(path)
+        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def free_bytes(self) -> int:
         with self._lock:
@@ -270,6 +275,15 @@ class OsDisk:
             os.close(self._root_fd)
             self._root_fd = -1
         assert not self._handles
+
+    def _status(self, path: str) -> os.stat_result | None:
+        _check_path(path)
+        with self._lock:
+            self._check_open()
+            try:
+                return os.stat(path, dir_fd=self._root_fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
 
     def _using(self, path: str, flags: int = 0) -> _Handle:
         """The path's handle, kept open until its `with` block ends, or `leave`."""

@@ -119,12 +119,17 @@ def path_of(source: Source) -> str:
 
 def find_shards(disk: Disk) -> list[tuple[int, int]]:
     """(generation, shard) of every log directory, ascending."""
+    return shards_in(disk, "wal")
+
+
+def shards_in(disk: Disk, root: str) -> list[tuple[int, int]]:
+    """The same of another directory that holds logs; `""` is the disk's own root."""
     found = []
-    for generation_name in disk.names("wal"):
+    for generation_name in disk.names(root):
         generation = _GENERATION.fullmatch(generation_name)
         if generation is None:
             continue
-        for shard_name in disk.names(f"wal/{generation_name}"):
+        for shard_name in disk.names(f"{root}/{generation_name}".lstrip("/")):
             shard = _SHARD.fullmatch(shard_name)
             if shard is not None:
                 found.append((int(generation[1]), int(shard[1])))
@@ -133,7 +138,12 @@ def find_shards(disk: Disk) -> list[tuple[int, int]]:
 
 def find_wal_files(disk: Disk, generation: int, shard: int) -> list[WalFileId]:
     """The WAL files of one shard, ascending; temporary files and the hint are not among them."""
-    names = disk.names(shard_dir(generation, shard))
+    return find_wal_files_in(disk, "wal", generation, shard)
+
+
+def find_wal_files_in(disk: Disk, root: str, generation: int, shard: int) -> list[WalFileId]:
+    """The same of another directory that holds logs."""
+    names = disk.names((root + shard_dir(generation, shard).removeprefix("wal")).lstrip("/"))
     numbers = sorted(int(match[1]) for name in names if (match := _WAL_NAME.fullmatch(name)) is not None)
     return [WalFileId(generation, shard, number) for number in numbers]
 

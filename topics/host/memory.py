@@ -112,6 +112,19 @@ class MemoryDisk:
                     raise _error(errno.ENOTDIR, path)
                 self._directories.add(name)
 
+    def remove_dir(self, path: str) -> None:
+        _check_path(path)
+        with self._lock:
+            self._not_below_a_file(path)
+            if path in self._files:
+                raise _error(errno.ENOTDIR, path)
+            if any(name.startswith(f"{path}/") for name in (*self._files, *self._directories)):
+                raise _error(errno.ENOTEMPTY, path)
+            self._directories.discard(path)
+
+    def links(self, path: str) -> int:
+        return 0 if self.size(path) is None else 1
+
     def names(self, path: str) -> list[str]:
         with self._lock:
             try:

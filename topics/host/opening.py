@@ -19,6 +19,7 @@ from topics.engine.engine import Engine
 from topics.engine.image import Place
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
+from topics.host.archive import Archive, ArchiveRules
 from topics.host.checkpointer import Checkpointer
 from topics.host.layout import (
     Format,
@@ -30,7 +31,8 @@ from topics.host.layout import (
     write_format,
     write_hint,
 )
-from topics.host.restoring import Restored, mend, restore, short_segments
+from topics.host.reading import Reader
+from topics.host.restoring import Restored, Settled, mend, restore, settle
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
@@ -53,7 +55,7 @@ FOLDED: Final = 0.45  # of the progress, for folding it; the rest is repair
 
 @attrs.frozen(kw_only=True)
 class StoreOptions:
-    """How a store runs. `shards`: None keeps what FORMAT says (1 at first)."""
+    """How a store runs. `shards`: None keeps what FORMAT says (1 at first). `archive`: None removes absorbed logs."""
 
     shards: int | None = None
     sync_interval_ms: int = SYNC_INTERVAL_MS
@@ -63,6 +65,7 @@ class StoreOptions:
     segments: SegmentRules = attrs.field(factory=SegmentRules)
     checkpoint_wal_bytes: int = CHECKPOINT_WAL_BYTES
     checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS
+    archive: ArchiveRules | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:
@@ -80,6 +83,7 @@ class Opened:
     generation: int
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
+    reader: Reader
     checkpointer: Checkpointer | None = None
     warnings: Sequence[str] = ()  # what was damaged and not needed: a snapshot that another one stood in for
 
@@ -118,10 +122,10 @@ def open_store(
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
-        return attrs.evolve(_damaged(clock, form, recovered, options), warnings=restored.wrong)
+        return attrs.evolve(_damaged(disk, clock, form, recovered, options), warnings=restored.wrong)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
-    mend(disk, recovered.catalog)
+    mend(disk, recovered.catalog, read.settled.unfit)
     form = _choose_generation(disk, form, verdicts, options, clock)
     for generation, shard in verdicts:
         if generation != form.generation:
@@ -130,15 +134,7 @@ def open_store(
         _go_on(disk, entropy, form.generation, shard, verdicts, options.limits)
         for shard in range(form.shards)
     ]
-    engine = Engine(
-        clock,
-        shards=form.shards,
-        catalog=recovered.catalog,
-        limits=options.limits,
-        sync_interval_ms=options.sync_interval_ms,
-        checking=options.checking,
-        rules=options.segments,
-    )
+    engine = _engine(clock, form, recovered, options)
     writers = [ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes) for wal in wals]
     for writer in writers:
         writer.keep_reserve()
@@ -156,6 +152,7 @@ def open_store(
         number=restored.number,
         wal_bytes=options.checkpoint_wal_bytes,
         interval_ms=options.checkpoint_interval_ms,
+        archive=None if options.archive is None else Archive(disk, options.archive),
     )
     tell(1.0)
     return Opened(
@@ -165,6 +162,7 @@ def open_store(
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
+        reader=Reader(disk),
         warnings=restored.wrong,
     )
 
@@ -175,6 +173,7 @@ class ReadState:
 
     restored: Restored
     verdicts: Mapping[ShardKey, Verdict]
+    settled: Settled
     recovered: Recovered
 
 
@@ -192,9 +191,10 @@ def read_state(
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
     told = {damage.file for damage in restored.damages}
-    short = [damage for damage in short_segments(disk, recovered.catalog) if damage.file not in told]
+    settled = settle(disk, recovered.catalog, restored.unsure)
+    short = [damage for damage in settled.damages if damage.file not in told]
     damages = [*restored.damages, *short, *_absent_shards(form, verdicts), *recovered.damages]
-    return ReadState(restored, verdicts, attrs.evolve(recovered, damages=damages))
+    return ReadState(restored, verdicts, settled, attrs.evolve(recovered, damages=damages))
 
 
 def _tell_nobody(progress: float) -> None:
@@ -251,13 +251,30 @@ def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[D
     ]
 
 
-def _damaged(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
-    engine = Engine(clock, shards=form.shards, catalog=recovered.catalog, limits=options.limits)
+def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Engine:
+    return Engine(
+        clock,
+        shards=form.shards,
+        catalog=recovered.catalog,
+        limits=options.limits,
+        sync_interval_ms=options.sync_interval_ms,
+        checking=options.checking,
+        rules=options.segments,
+    )
+
+
+def _damaged(disk: Disk, clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
+    engine = _engine(clock, form, recovered, options)
     engine.make_read_only(f"the log is damaged: {recovered.damages[0]}")
     for lane in engine.state.lanes.values():
         lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
     return Opened(
-        engine=engine, writers=[], generation=form.generation, damages=recovered.damages, cuts=recovered.cuts
+        engine=engine,
+        writers=[],
+        generation=form.generation,
+        damages=recovered.damages,
+        cuts=recovered.cuts,
+        reader=Reader(disk),
     )
 
 

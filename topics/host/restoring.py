@@ -10,7 +10,7 @@ from topics.engine.apply import Catalog
 from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
 from topics.host.layout import segment_path
-from topics.host.segments import load_slots, mend_idx
+from topics.host.segments import data_end, data_size, load_idx, load_slots, mend_idx
 from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -18,20 +18,31 @@ from topics.log.image import TopicImage
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.slots import Slots
+from topics.log.topic import Topic
 
 
 @attrs.frozen(kw_only=True)
 class Restored:
     """The state at the newest intact snapshot's cut, or an empty one. `places`: where each shard's log is, by
-    (generation, shard). `wrong`: what is the matter with other snapshots. `number`: above all that were ever there.
+    (generation, shard). `unsure`: segments whose idx did not fit its data, or in which records have no bytes.
+    `wrong`: what is the matter with other snapshots. `number`: above all that were ever there.
     """
 
     catalog: Catalog
     places: Mapping[tuple[int, int], Place]
     kept: Sequence[Kept]
     damages: Sequence[DamageReport]
+    unsure: frozenset[SegmentId]
     wrong: Sequence[str]
     number: int
+
+
+@attrs.frozen(kw_only=True)
+class Settled:
+    """`damages`: records that are not dead and have no bytes. `unfit`: those whose idx is to be made anew."""
+
+    damages: Sequence[DamageReport]
+    unfit: Sequence[tuple[int, Segment]]
 
 
 def restore(disk: Disk) -> Restored:
@@ -44,13 +55,13 @@ def restore(disk: Disk) -> Restored:
     """
     kept: list[Kept] = []
     wrong: list[str] = []
-    catalog, damages = Catalog(), list[DamageReport]()
+    catalog, damages, unsure = Catalog(), list[DamageReport](), list[SegmentId]()
     numbers = find_snapshots(disk)
     for number in reversed(numbers):
         try:
             snapshot = read_snapshot(disk, number)
             if not kept:
-                catalog, damages = _state_of(disk, snapshot)
+                catalog, damages, unsure = _state_of(disk, snapshot)
         except Corrupt as damage:
             wrong.append(f"{snapshot_path(number)}: {damage.message}")
             continue
@@ -62,54 +73,92 @@ def restore(disk: Disk) -> Restored:
         places={(place.generation, place.shard): place for place in kept[0].places} if kept else {},
         kept=kept,
         damages=damages,
+        unsure=frozenset(unsure),
         wrong=wrong,
         number=max(numbers, default=0) + 1,
     )
 
 
-def short_segments(disk: Disk, catalog: Catalog) -> list[DamageReport]:
-    """Segments with less data than the marks count: a look at each file's size, for their records are not read."""
-    return [
-        DamageReport(
-            file=SegmentId(topic.topic_id, segment.first),
-            offset=size,
-            why=f"{segment.size - size} of {segment.size} bytes are not there",
-            topic=topic.name,
-            first_seq=segment.first,
-            last_seq=segment.last,
-        )
-        for topic in catalog.topics.values()
-        for segment in topic.segments
-        if (size := disk.size(segment_path(topic.topic_id, segment.first, "data")) or 0) < segment.size
-    ]
+def settle(disk: Disk, catalog: Catalog, unsure: frozenset[SegmentId]) -> Settled:
+    """Behind the log: where the records of each rewritten segment lie now, and which records are not there at all.
+
+    A rewrite is in no log, so what the marks say of its segment's size and places is stale. It takes only what is dead
+    in the state that the log gives, whichever snapshot that began with: a record that is not dead and has no bytes is
+    damage. Costs a look at each file's size; nothing is changed on the disk.
+    """
+    damages: list[DamageReport] = []
+    unfit: list[tuple[int, Segment]] = []
+    for topic in catalog.topics.values():
+        for segment in list(topic.segments):
+            if segment.cold:
+                continue
+            size = data_size(disk, topic.topic_id, segment)
+            stale = size < segment.size or (segment.sealed and size != segment.size)
+            if stale or SegmentId(topic.topic_id, segment.first) in unsure:
+                rebuilt = _place(disk, topic, segment, size)
+                if gone := topic.index.absent(segment.first, segment.last):
+                    damages.append(_absent(topic, segment, gone))
+                elif rebuilt:
+                    unfit.append((topic.topic_id, segment))
+    return Settled(damages=damages, unfit=unfit)
 
 
-def mend(disk: Disk, catalog: Catalog) -> None:
-    """Make good what a crash or damage left of each idx, before anything is appended to it."""
+def mend(disk: Disk, catalog: Catalog, unfit: Sequence[tuple[int, Segment]]) -> None:
+    """Make good what a crash or damage left of each idx, before anything is appended to it or depends on it."""
     for topic in catalog.topics.values():
         for segment in topic.segments:
             if not segment.sealed:
                 mend_idx(disk, topic.topic_id, segment)
+    for topic_id, segment in unfit:
+        mend_idx(disk, topic_id, segment)
 
 
-def _state_of(disk: Disk, snapshot: Snapshot) -> tuple[Catalog, list[DamageReport]]:
-    """The state at a snapshot's cut, and what of its segments is damaged. Raises `Corrupt` if they do not fit it."""
+def _state_of(disk: Disk, snapshot: Snapshot) -> tuple[Catalog, list[DamageReport], list[SegmentId]]:
+    """The state at a snapshot's cut, what of its segments is damaged, and which may be. Raises `Corrupt` if they do not
+    fit it.
+    """
     damages: list[DamageReport] = []
-    stored = [_stored(disk, image, damages) for image in snapshot.state.topics]
-    return catalog_of(snapshot.state, stored), damages
+    unsure: list[SegmentId] = []
+    stored = [_stored(disk, image, damages, unsure) for image in snapshot.state.topics]
+    return catalog_of(snapshot.state, stored), damages, unsure
 
 
-def _stored(disk: Disk, image: TopicImage, damages: list[DamageReport]) -> list[Slots]:
+def _stored(
+    disk: Disk, image: TopicImage, damages: list[DamageReport], unsure: list[SegmentId]
+) -> list[Slots]:
     """The slots of a topic's segments."""
     found = []
     for segment in image.segments:
         if segment.last < image.base_seq:
             continue
-        slots, wrong = load_slots(disk, image.topic_id, segment, image.base_seq)
-        found.append(slots)
-        if wrong:
-            damages.append(_report(image, segment, wrong))
+        loaded = load_slots(disk, image.topic_id, segment, image.base_seq)
+        found.append(loaded.slots)
+        if loaded.wrong:
+            damages.append(_report(image, segment, loaded.wrong))
+        if loaded.rebuilt or loaded.holes:
+            unsure.append(SegmentId(image.topic_id, segment.first))
     return found
+
+
+def _place(disk: Disk, topic: Topic, segment: Segment, size: int) -> bool:
+    """Take the places of a segment's records from its files. True if its idx had to be made anew."""
+    idx, rebuilt = load_idx(disk, topic.topic_id, segment)
+    if segment.sealed and data_end(idx) != size:  # there is more behind it, of an append that was broken off
+        size = min(size, segment.size)
+    topic.place_segment(segment, idx.offsets, idx.lengths, size=size if segment.sealed else segment.size)
+    return rebuilt
+
+
+def _absent(topic: Topic, segment: Segment, seqs: Sequence[int]) -> DamageReport:
+    path = segment_path(topic.topic_id, segment.first, "data")
+    return DamageReport(
+        file=SegmentId(topic.topic_id, segment.first),
+        offset=0,
+        why=f"{len(seqs)} of {segment.count} records are not in {path}",
+        topic=topic.name,
+        first_seq=seqs[0],
+        last_seq=seqs[-1],
+    )
 
 
 def _report(image: TopicImage, segment: Segment, why: str) -> DamageReport:

@@ -1,100 +1,59 @@
-"""Segments on the disk: appending a piece of a checkpoint, and reading what a start needs of them (storage 5).
+"""What a start and a rewrite read of a segment's files: idx and columns, held against the data (storage 4 and 5).
 
-Every call blocks. A piece is written behind what the last mark counts, at offsets that the plan names, and synced
-before its own mark is proposed. So what a crash leaves behind the marked bytes is overwritten by the next piece, and
-nobody reads it before.
+Every call blocks. `.data` is the truth; `.idx` and `.col` say what is in it, so that a start need not read it. Each
+file has its own checksum, and still the three may not belong together: a crash can come between the renames of a
+rewrite, or in an append. So an idx is taken for the data only if it implies the data's size; else it is made anew.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import accumulate, compress
-from operator import add
+from itertools import compress
 from typing import Final
 
+import attrs
+
 from topics.codec.frame import decode_frame
-from topics.codec.layout import EXT, FRAME_LEN_SIZE, META, NODE, TAG
+from topics.codec.layout import EXT, META, NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, encode_block, implied_sizes
-from topics.codec.segidx import (
-    DELETED,
-    EXPIRED,
-    TRAILER_SIZE,
-    IdxColumns,
-    decode_idx,
-    encode_entries,
-    encode_trailer,
-)
-from topics.codec.segment import append_frames, walk
-from topics.engine.checkpoint import Piece
-from topics.host.layout import path_of, segment_path, topic_dir
+from topics.codec.segidx import IdxColumns, decode_idx, encode_entries, encode_trailer
+from topics.codec.segment import END_SIZE, walk
+from topics.host.layout import segment_path, topic_dir
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE, NODED, TAGGED, TIMED
-from topics.log.past import End
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 
-_FLAGS_AT: Final = FRAME_LEN_SIZE + 1
-_ENDS: Final = bytes(
-    (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
-)
-_DEAD: Final = bytes(0 if flags & LIVE else 1 for flags in range(256))
+TEMPORARY: Final = ".tmp"
 # Size or labels of such a record do not follow from its idx entry.
 _NEEDS_BLOCK: Final = bytes(1 if flags & (TAG | NODE | META | EXT) else 0 for flags in range(256))
 _IS_ZERO: Final = bytes(1 if value == 0 else 0 for value in range(256))
 _SLOT_FLAGS: Final = bytes(
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
+_NO_LENGTH: Final = bytes(4)
 
 
-def append_piece(disk: Disk, piece: Piece) -> None:
-    """Copy the records of a piece, each verified, and sync them.
-
-    Raises:
-        Corrupt: a record in the WAL is not whole, or the segment's idx and data are damaged; no mark may follow.
-        OSError: the disk failed; what is behind the marked bytes is undefined.
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """Slots of a segment. `rebuilt`: its idx was made anew from the data. `holes`: a slot has no bytes (length 0), as
+    it should be if it is dead. `wrong`: what else is the matter with the files, `""` if nothing is.
     """
-    slots, mark = piece.slots, piece.mark
-    if slots is None:
-        return
-    data, frame_flags = _read_frames(disk, piece, slots)
-    assert len(data) == piece.size
-    paths = [segment_path(piece.topic_id, mark.segment, part) for part in ("data", "idx", "col")]
-    data_path, idx_path, col_path = paths
-    new = piece.before == 0
-    if new:
-        directory = topic_dir(piece.topic_id)
-        disk.make_dir(directory)
-        disk.sync_dir("topics")
-        disk.sync_dir("")
-        disk.unlink(col_path)
-        for path in (data_path, idx_path):
-            disk.create(path, 0)
-    disk.write(data_path, piece.at, [data])
-    entries = _entries(slots, piece.at, frame_flags)
-    before = _entries_before(disk, piece)
-    if disk.read(idx_path, 0, len(before)) != before:
-        disk.write(idx_path, 0, [before])
-    disk.write(idx_path, len(before), [entries, encode_trailer(before + entries)])
-    _cut(disk, data_path, mark.size)
-    _cut(disk, idx_path, len(before) + len(entries) + TRAILER_SIZE)
-    added = _append_columns(disk, col_path, slots)
-    for path in (data_path, idx_path, *added):
-        disk.sync_data(path)
-    if new or added:
-        disk.sync_dir(topic_dir(piece.topic_id))
+
+    slots: Slots
+    rebuilt: bool
+    holes: bool
+    wrong: str
 
 
-def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> tuple[Slots, str]:
-    """The slots of a segment from `base_seq` on, all live, and what is wrong with its files: `""` if nothing is.
-
-    A record that is not there any more gets a slot of length 0: reading it fails, with its seq in the message.
-    """
+def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Loaded:
+    """The slots of a segment from `base_seq` on, all live. A read of one of length 0 fails, with its seq."""
     first = max(segment.first, base_seq)
     assert first <= segment.last
-    idx, wrong = _load_idx(disk, topic_id, segment)
-    blocks, why = _load_blocks(disk, topic_id, segment, idx)
+    idx, rebuilt = load_idx(disk, topic_id, segment)
+    blocks, wrong = _load_blocks(disk, topic_id, segment, idx)
     skip = first - segment.first
     slots = Slots(
         first_seq=first,
@@ -105,108 +64,16 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> tu
         flags=bytes(idx.flags[skip:]).translate(_SLOT_FLAGS),
     )
     _add_columns(slots, segment, idx, blocks, skip)
-    return slots, wrong or why
+    # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
+    holes = _NO_LENGTH in slots.lengths and 0 in idx.lengths[skip:]
+    return Loaded(slots=slots, rebuilt=rebuilt, holes=holes, wrong=wrong)
 
 
-def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
-    """Write the idx anew from the data unless it is whole and counts what the marks count. True if it was written."""
+def load_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, bool]:
+    """The entries that count, and whether they had to be made anew from the data."""
     idx = _read_idx(disk, topic_id, segment)
-    if idx is not None and len(idx) == segment.count:
-        return False
-    found, _ = _rebuilt_idx(disk, topic_id, segment)
-    path = segment_path(topic_id, segment.first, "idx")
-    entries = encode_entries(found.offsets, found.lengths, found.ts, found.flags)
-    disk.create(path, 0)
-    disk.write(path, 0, [entries, encode_trailer(entries)])
-    disk.sync_data(path)
-    disk.sync_dir(topic_dir(topic_id))
-    return True
-
-
-# Appending.
-
-
-def _read_frames(disk: Disk, piece: Piece, slots: Slots) -> tuple[bytes, bytes]:
-    """The bytes of data that the piece appends, and the flags of each frame."""
-    offsets, lengths = array("I", slots.offsets), array("I", slots.lengths)
-    dead = slots.flags.translate(_DEAD)
-    texts: list[bytes] = []
-    flags = bytearray()
-    for extent in piece.extents:
-        buffer = disk.read(path_of(extent.source), extent.offset, extent.size)
-        span = slice(extent.first, extent.first + extent.count)
-        local = list(map((-extent.offset).__add__, offsets[span]))
-        seq = slots.first_seq + extent.first
-        texts.append(
-            append_frames(
-                buffer,
-                local,
-                lengths[span],
-                topic_id=piece.topic_id,
-                seqs=range(seq, seq + extent.count),
-                dead=dead[span],
-            )
-        )
-        flags += bytes(map(buffer.__getitem__, map(_FLAGS_AT.__add__, local)))
-    assert len(flags) == len(slots)
-    return b"".join(texts), bytes(flags)
-
-
-def _entries(slots: Slots, at: int, frame_flags: bytes) -> bytes:
-    lengths = array("I", slots.lengths)
-    offsets = array("I", map(add, accumulate(lengths, initial=at), range(len(lengths))))
-    ends = slots.flags.translate(_ENDS)
-    flags = bytes(map(int.__or__, frame_flags, ends)) if any(ends) else frame_flags
-    return encode_entries(offsets, lengths, array("Q", slots.ts), flags)
-
-
-def _entries_before(disk: Disk, piece: Piece) -> bytes:
-    """The entries that the idx has, verified: the new trailer is going to vouch for them."""
-    if piece.before == 0:
-        return b""
-    first = piece.mark.segment
-    segment = Segment(first, first + piece.before - 1, piece.at, since=0, sealed=False)
-    idx, wrong = _load_idx(disk, piece.topic_id, segment)
-    if wrong:
-        raise Corrupt(f"topic {piece.topic!r}: {wrong}", topic=piece.topic)
-    return encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
-
-
-def _append_columns(disk: Disk, path: str, slots: Slots) -> list[str]:
-    """Append what the index needs beside the idx, if anything; the files to be synced."""
-    block = encode_block(
-        slots.first_seq,
-        array("I", slots.lengths),
-        sizes=array("I", slots.sizes),
-        tags=slots.tag_of_each or None,
-        nodes=slots.node_of_each or None,
-        expires=array("Q", slots.expires) or None,
-    )
-    if not block:
-        return []
-    size = disk.size(path)
-    if size is None:
-        disk.create(path, 0)
-        size = 0
-    _, end = blocks_before(disk.read(path, 0, size), slots.first_seq)
-    _cut(disk, path, end)
-    disk.write(path, end, [block])
-    return [path]
-
-
-def _cut(disk: Disk, path: str, size: int) -> None:
-    """What an append that was broken off has left behind `size` goes."""
-    if (disk.size(path) or 0) > size:
-        disk.truncate(path, size)
-
-
-# Reading at a start.
-
-
-def _load_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, str]:
-    idx = _read_idx(disk, topic_id, segment)
-    if idx is None or len(idx) < segment.count:
-        return _rebuilt_idx(disk, topic_id, segment)
+    if idx is None or not _fits(disk, topic_id, segment, idx):
+        return _rebuilt_idx(disk, topic_id, segment), True
     if len(idx) > segment.count:  # a later mark counts more
         idx = IdxColumns(
             idx.offsets[: segment.count],
@@ -214,7 +81,65 @@ def _load_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, 
             idx.ts[: segment.count],
             idx.flags[: segment.count],
         )
-    return idx, ""
+    return idx, False
+
+
+def data_end(idx: IdxColumns) -> int:
+    """How many bytes of data the entries imply."""
+    for at in range(len(idx) - 1, -1, -1):
+        if idx.lengths[at]:
+            return idx.offsets[at] + idx.lengths[at] + END_SIZE
+    return 0
+
+
+def data_size(disk: Disk, topic_id: int, segment: Segment) -> int:
+    """Bytes of data that are there."""
+    return disk.size(segment_path(topic_id, segment.first, "data")) or 0
+
+
+def whole_idx(disk: Disk, topic_id: int, segment: Segment) -> bytes:
+    """The idx file of exactly the entries that count; made anew from the data if it is damaged."""
+    idx, _ = load_idx(disk, topic_id, segment)
+    return encode_idx(idx)
+
+
+def encode_idx(idx: IdxColumns) -> bytes:
+    entries = encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
+    return entries + encode_trailer(entries)
+
+
+def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
+    """Write the idx anew from the data unless it is whole and counts what the marks count. True if it was written."""
+    idx = _read_idx(disk, topic_id, segment)
+    if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx):
+        return False
+    path = segment_path(topic_id, segment.first, "idx")
+    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment)))
+    disk.rename(path + TEMPORARY, path)
+    disk.sync_dir(topic_dir(topic_id))
+    return True
+
+
+def write_temporary(disk: Disk, path: str, data: bytes) -> None:
+    """Write the bytes beside the file, synced, for a rename to put them in its place."""
+    disk.create(path + TEMPORARY, 0)
+    disk.write(path + TEMPORARY, 0, [data])
+    disk.sync_data(path + TEMPORARY)
+
+
+# Below.
+
+
+def _fits(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns) -> bool:
+    """Whether an intact idx speaks of the data that is there, as appends or a rewrite have left it.
+
+    An append that was broken off leaves more data than marks count; data that is in the cold tier has no size here.
+    """
+    if len(idx) < segment.count:
+        return False
+    size = data_size(disk, topic_id, segment)
+    end = data_end(idx)
+    return segment.cold or end == size or (len(idx) == segment.count and end == segment.size <= size)
 
 
 def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
@@ -228,14 +153,11 @@ def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
         return None
 
 
-def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, str]:
+def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns:
     """The idx as the data says it must be."""
-    path = segment_path(topic_id, segment.first, "data")
     data = _read_data(disk, topic_id, segment)
     found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
-    missing = segment.count - len(found)
-    wrong = f"{missing} of {segment.count} records are not in {path}" if missing else ""
-    return found.index_columns(segment.first, segment.last + 1), wrong
+    return found.index_columns(segment.first, segment.last + 1)
 
 
 def _read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:

@@ -76,6 +76,14 @@ class Disk(Protocol):
         """Make a directory and its parents; an existing one is fine. Names become durable by `sync_dir` of parents."""
         ...
 
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory; an absent one is fine, one that is not empty raises."""
+        ...
+
+    def links(self, path: str) -> int:
+        """How many names the file has: more than one if something outside shares its bytes. 0 if there is none."""
+        ...
+
     def names(self, path: str) -> list[str]:
         """Names in a directory, ascending; an absent directory has none."""
         ...

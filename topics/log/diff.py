@@ -10,13 +10,14 @@ Examining goes in slices of 8192 seqs, at most 100 000 a read; a page ends befor
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 
 from topics.codec.frame import FrameView, decode_payloads, decode_texts
+from topics.kernel.errors import Corrupt
 from topics.kernel.limits import EXTENT_GAP_MAX, SCAN_SEQS_MAX, SCAN_SLICE_SEQS
 from topics.log import masks, tombstone
 from topics.log.floors import Gap
@@ -149,7 +150,10 @@ def assemble_texts(
         offsets = [offset - extent.offset for offset in plan.offsets[extent.first : stop]]
         seqs = plan.seqs[extent.first : stop]
         lengths = plan.lengths[extent.first : stop]
-        some = decode_texts(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs, other=other)
+        try:
+            some = decode_texts(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs, other=other)
+        except Corrupt as damage:
+            raise _whole_run(plan, buffers, damage) from damage
         if some is None:
             return None
         texts += some
@@ -160,7 +164,8 @@ def assemble(plan: DiffPlan, buffers: Sequence[bytes]) -> list[FrameView]:
     """The planned records, cut out of one buffer an extent and verified.
 
     Raises:
-        Corrupt: a frame fails its checksum, or is not the record the index says.
+        Corrupt: a frame fails its checksum, or is not the record the index says. Detail: `seq` of the first such,
+            `last_seq` of those right behind it, `reason`.
     """
     assert len(buffers) == len(plan.extents)
     records: list[FrameView] = []
@@ -169,8 +174,39 @@ def assemble(plan: DiffPlan, buffers: Sequence[bytes]) -> list[FrameView]:
         offsets = [offset - extent.offset for offset in plan.offsets[extent.first : stop]]
         lengths = plan.lengths[extent.first : stop]
         seqs = plan.seqs[extent.first : stop]
-        records += decode_payloads(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs)
+        try:
+            records += decode_payloads(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs)
+        except Corrupt as damage:
+            raise _whole_run(plan, buffers, damage) from damage
     return records
+
+
+def _whole_run(plan: DiffPlan, buffers: Sequence[bytes], damage: Corrupt) -> Corrupt:
+    """The damage of one planned record, with `last_seq` of all that are damaged right behind it."""
+    seq = damage.detail["seq"]
+    assert isinstance(seq, int)
+    at = bisect_left(plan.seqs, seq)
+    assert plan.seqs[at] == seq
+    last = at
+    while last + 1 < len(plan.seqs) and not _is_there(plan, buffers, last + 1):
+        last += 1
+    return Corrupt(damage.message, **damage.detail, last_seq=plan.seqs[last])
+
+
+def _is_there(plan: DiffPlan, buffers: Sequence[bytes], at: int) -> bool:
+    number = bisect_right(plan.extents, at, key=_first) - 1
+    place = [plan.offsets[at] - plan.extents[number].offset]
+    try:
+        decode_payloads(
+            buffers[number], place, [plan.lengths[at]], topic_id=plan.topic_id, seqs=[plan.seqs[at]]
+        )
+    except Corrupt:
+        return False
+    return True
+
+
+def _first(extent: Extent) -> int:
+    return extent.first
 
 
 class _Scan:

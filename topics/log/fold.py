@@ -138,6 +138,9 @@ def carry(topic: Topic, carried: Carried) -> None:
 def checkpoint(topic: Topic, mark: CheckpointMark, ts: int) -> None:
     """Records are in a segment now, too, and are read from there (storage 5). Nothing a reader is told changes."""
     assert mark.last <= topic.head_seq
+    if topic.segments.moves(segment=mark.segment, first=mark.first, last=mark.last):
+        topic.segments.move(mark.segment, size=mark.size, cold=mark.cold)
+        return
     topic.segments.absorb(
         segment=mark.segment, first=mark.first, last=mark.last, size=mark.size, sealed=mark.sealed, ts=ts
     )
@@ -149,7 +152,11 @@ def checkpoint(topic: Topic, mark: CheckpointMark, ts: int) -> None:
 
 
 def takes(topic: Topic, mark: CheckpointMark) -> bool:
-    """Whether a mark goes on where the last one ended, with records that are there: all of an intact log do."""
+    """Whether a mark goes on where the last one ended, with records that are there, or moves the data of a segment that
+    was sealed before it: all of an intact log do.
+    """
+    if topic.segments.moves(segment=mark.segment, first=mark.first, last=mark.last):
+        return True
     active = topic.segments.active
     if active is not None and (active.first, active.last + 1) != (mark.segment, mark.first):
         return False

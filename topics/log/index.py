@@ -198,6 +198,22 @@ class Index:
             "I", map(add, accumulate(lengths[:-1], initial=begin), range(len(lengths)))
         )
 
+    def put_places(self, first: int, last: int, offsets: array[int], lengths: array[int]) -> None:
+        """The slots of [first, last] lie there now; those that are gone already are passed over."""
+        assert len(offsets) == len(lengths) == last - first + 1
+        start, stop = self.position(first), self.position(last + 1)
+        skip = len(offsets) - (stop - start)
+        assert skip >= 0
+        self.offsets[start:stop] = offsets[skip:]
+        self.lengths[start:stop] = lengths[skip:]
+
+    def absent(self, first: int, last: int) -> list[int]:
+        """The live seqs of [first, last] that have no bytes."""
+        start, stop = self.position(first), self.position(last + 1)
+        return [
+            self.seq_at(at) for at in range(start, stop) if not self.lengths[at] and self.flags[at] & LIVE
+        ]
+
     # Dying.
 
     def kill_range(self, start: int, stop: int, end: End) -> int:

@@ -13,13 +13,14 @@ import msgspec
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Seqs [first, last]; `size`: bytes of its data; `since`: ts of the mark that began it."""
+    """Seqs [first, last]; `size`: bytes of its data; `since`: ts of the mark that began it; `cold`: its data's tier."""
 
     first: int
     last: int
     size: int
     since: int
     sealed: bool
+    cold: bool = False
 
     @property
     def count(self) -> int:
@@ -60,6 +61,24 @@ class Segments:
             assert first > self.stored_seq
             self._all.append(Segment(first, last, size, ts, sealed))
         self.stored_seq = last
+
+    def move(self, segment: int, *, size: int, cold: bool) -> None:
+        """The data of a sealed segment is in the other tier now. One that has gone meanwhile has none to move."""
+        at = bisect_right(self._all, segment, key=_first) - 1
+        if at >= 0 and self._all[at].first == segment:
+            assert self._all[at].sealed
+            self._all[at] = msgspec.structs.replace(self._all[at], size=size, cold=cold)
+
+    def moves(self, *, segment: int, first: int, last: int) -> bool:
+        """Whether a mark of no records names a segment that was sealed before, or has gone: it moves its data then."""
+        active = self.active
+        return first == last + 1 <= self.stored_seq + 1 and (active is None or active.first != segment)
+
+    def resize(self, segment: int, size: int) -> None:
+        """The data of the one that begins with this seq has another size."""
+        at = bisect_right(self._all, segment, key=_first) - 1
+        assert self._all[at].first == segment
+        self._all[at] = msgspec.structs.replace(self._all[at], size=size)
 
     def holds(self, seq: int) -> Segment | None:
         """The segment that covers `seq`."""

@@ -6,6 +6,7 @@ What it must never know: other topics, shards, tickets, or what has not been app
 
 from __future__ import annotations
 
+from array import array
 from typing import Final
 
 from topics.codec.frame import Run
@@ -16,7 +17,7 @@ from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
 from topics.log.regions import Regions
-from topics.log.segments import Segments
+from topics.log.segments import Segment, Segments
 
 _STALE_DEADLINES_MIN: Final = 4096
 
@@ -71,6 +72,14 @@ class Topic:
                 self.deadlines.add(due_ms, seq)
         if len(self.deadlines) > 4 * self.index.live_count + _STALE_DEADLINES_MIN:
             self.deadlines.keep(self.index.is_live)
+
+    def place_segment(self, segment: Segment, offsets: array[int], lengths: array[int], *, size: int) -> None:
+        """A segment's data is another file now: its records lie there, and those that it left out have length 0.
+
+        No frame says so, for no reader is told of it: where bytes lie is no state.
+        """
+        self.index.put_places(segment.first, segment.last, offsets, lengths)
+        self.segments.resize(segment.first, size)
 
     def trim(self) -> None:
         """After the front moved: forget where gone records were."""

@@ -234,7 +234,7 @@ class Server:
         """Storage: from here until the edge is gone."""
         threads = Threads(inline_bytes_max=self.settings.inline_write_bytes)
         observe_sync = self.site.metrics.observe_sync
-        runtime = Runtime(opened, self._home.disk, observe_sync=observe_sync, threads=threads)
+        runtime = Runtime(opened, observe_sync=observe_sync, threads=threads)
         async with runtime.running():
             task_status.started(runtime)
             await self._closing.wait()
@@ -275,6 +275,7 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
             held_bytes_max=settings.max_held_bytes,
             unsent_bytes_max=settings.max_unsent_bytes,
             bytes_per_s=settings.body_bytes_per_s,
+            backup_bytes_per_s=settings.backup_bytes_per_s,
             head_bytes_max=settings.max_head_bytes,
             head_fields_max=settings.max_head_fields,
             metric_topics_max=settings.max_metric_topics,

@@ -43,6 +43,7 @@ class ServerSettings:
     handshake_timeout_ms: int = 10_000
     idle_timeout_ms: int = 75_000
     body_bytes_per_s: int = 1 * KIB
+    backup_bytes_per_s: int = 64 * KIB
     max_head_bytes: int = 32 * KIB
     max_head_fields: int = 100
     max_held_bytes: int = 256 * MIB

@@ -1,21 +1,27 @@
-"""Rounds of a checkpoint in a simulation: at once, or a step now and a step then, with anything in between."""
+"""Background work in a simulation: at once, or a step now and a step then, with anything in between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 from topics.engine.commands import Command
+from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
-from topics.host.checkpointer import Blocking, Checkpointer, Propose, Step, Wait
+from topics.host.checkpointer import Checkpointer
 from topics.host.opening import Opened
+from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
 
 
 def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> None:
     """All of a round. Raises what its steps raise."""
-    engine = checkpointer.engine
-    for step in checkpointer.round():
+    carry_out(checkpointer.engine, checkpointer.round(), drain)
+
+
+def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
+    """All of a work. Raises what its steps raise."""
+    for step in steps:
         match step:
-            case Blocking(call):
+            case Blocking(call) | Swap(call):
                 call()
             case Propose(command):
                 ticket = engine.propose(command)
@@ -28,17 +34,17 @@ def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> No
 
 
 class Walk:
-    """One round under way. `propose` gives the ticket of a command, None if it is refused."""
+    """One work under way. `propose` gives the ticket of a command, None if it is refused."""
 
-    def __init__(self, checkpointer: Checkpointer, propose: Callable[[Command], Ticket | None]) -> None:
-        self._steps: Generator[Step, None, None] = checkpointer.round()
+    def __init__(self, steps: Steps, propose: Callable[[Command], Ticket | None]) -> None:
+        self._steps = steps
         self._propose = propose
         self._step: Step | None = None
         self._ticket: Ticket | None = None
         self.done = False
 
     def advance(self) -> str:
-        """Go on by a step; says which. Raises what the step raises, and with it the round is over."""
+        """Go on by a step; says which. Raises what the step raises, and with it the work is over."""
         try:
             return self._advance()
         except BaseException:
@@ -60,6 +66,9 @@ class Walk:
             case Blocking(call):
                 call()
                 return "works on the disk"
+            case Swap(call):
+                call()
+                return "swaps"
             case Propose(command):
                 self._ticket = self._propose(command)
                 self.done = self._ticket is None
@@ -74,4 +83,4 @@ def begin_walk(opened: Opened | None, propose: Callable[[Command], Ticket | None
     """A round of an open store."""
     assert opened is not None
     assert opened.checkpointer is not None
-    return Walk(opened.checkpointer, propose)
+    return Walk(opened.checkpointer.round(), propose)

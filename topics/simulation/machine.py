@@ -9,9 +9,10 @@ from __future__ import annotations
 from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
 from topics.engine.recover import Recovered
-from topics.host.layout import Format, path_of, read_format
+from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store, read_state
+from topics.host.reading import Reader
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
 from topics.testing.simdisk import SimDisk
@@ -65,17 +66,10 @@ def peek(disk: SimDisk) -> Recovered:
     return read_state(twin, form, same_boot=not restarted(disk)).recovered
 
 
-def read_page(engine: Engine, disk: Disk, query: DiffQuery) -> tuple[DiffPlan, list[FrameView]]:
+def read_page(engine: Engine, reader: Reader, query: DiffQuery) -> tuple[DiffPlan, list[FrameView]]:
     """Plan, fetch, assemble. Raises OSError, Rejected."""
     plan = engine.plan_diff(query)
-    buffers = []
-    for extent in plan.extents:
-        source = extent.source
-        if isinstance(source, bytes):
-            buffers.append(source[extent.offset : extent.offset + extent.size])
-        else:
-            buffers.append(disk.read(path_of(source), extent.offset, extent.size))
-    return plan, assemble(plan, buffers)
+    return plan, assemble(plan, [reader.read(extent) for extent in plan.extents])
 
 
 def _owner(disk: SimDisk) -> OwnerRecord | None:

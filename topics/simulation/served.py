@@ -20,6 +20,7 @@ import trio
 from topics.engine.commands import Append
 from topics.engine.tickets import Ticket
 from topics.host.layout import path_of
+from topics.host.reading import Reader
 from topics.kernel.errors import Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
@@ -119,7 +120,8 @@ class ServedWorld(World):
         self._dead, self._life = False, trio.CancelScope()
         self.wire.begin()
         threads = SeededThreads(self.random, self._die)
-        self.runtime = self._runtime_type(self.opened, cast(Disk, Doubtful(self.port, self)), threads=threads)
+        doubtful = cast(Reader, Doubtful(self.opened.reader, self))
+        self.runtime = self._runtime_type(attrs.evolve(self.opened, reader=doubtful), threads=threads)
         self.site = SteadySite(route_table(), SiteOptions(limits=self._options.limits))
         if end == "crash":
             self.disk.crash_at(self.random.randrange(80), self.random.choice(list(Landed)))
@@ -333,13 +335,13 @@ def innermost(group: BaseExceptionGroup) -> BaseException:
 
 @attrs.frozen
 class Doubtful:
-    """The disk as it is read, but half of what is at hand in memory it says is not, so that both ways are gone."""
+    """A reader that says of half of what is at hand in memory that it is not, so that both ways are gone."""
 
-    disk: Disk
+    reader: Reader
     world: World
 
-    def read(self, path: str, offset: int, size: int) -> bytes:
-        return self.disk.read(path, offset, size)
+    def read(self, extent: Extent) -> bytes:
+        return self.reader.read(extent)
 
-    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
-        return None if self.world.random.random() < 0.5 else self.disk.read_nowait(path, offset, size)
+    def nowait(self, extent: Extent) -> bytes | None:
+        return None if self.world.random.random() < 0.5 else self.reader.nowait(extent)

@@ -348,9 +348,10 @@ class World:
 
     def _read_page(self, query: DiffQuery) -> int:
         """One page, checked. Returns where the next one starts."""
+        assert self.opened is not None
         state = self.engine.topic_state(query.topic)
         try:
-            plan, records = read_page(self.engine, self.port, query)
+            plan, records = read_page(self.engine, self.opened.reader, query)
         except OSError as error:
             self._note(f"read: {error}")
             return state.head_seq

@@ -28,10 +28,10 @@ class Call(NamedTuple):
 
 
 MUTATING = frozenset(
-    ("write", "sync_data", "sync_dir", "create", "extend", "truncate", "rename", "unlink", "make_dir")
+    "write sync_data sync_dir create extend truncate rename unlink make_dir remove_dir".split()
 )
 SIZED = frozenset(("write", "create", "extend"))  # a part of such a call can be done
-OPERATIONS = MUTATING | {"read", "names", "size", "free_bytes"}
+OPERATIONS = MUTATING | {"read", "names", "size", "links", "free_bytes"}
 
 
 class Landed(Enum):

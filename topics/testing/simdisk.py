@@ -114,6 +114,12 @@ class SimDisk:
     def make_dir(self, path: str) -> None:
         self._do(Call("make_dir", path), self._store.make_dir)
 
+    def remove_dir(self, path: str) -> None:
+        self._do(Call("remove_dir", path), self._store.remove_dir)
+
+    def links(self, path: str) -> int:
+        return self._do(Call("links", path), self._store.links)
+
     def names(self, path: str) -> list[str]:
         return self._do(Call("names", path), self._store.names)
 
@@ -122,6 +128,11 @@ class SimDisk:
 
     def free_bytes(self) -> int:
         return self._do(Call("free_bytes", ""), lambda _: self._store.free())
+
+    def share(self, path: str, names: int = 2) -> None:
+        """Something outside has the file under other names too: `links` says how many there are."""
+        with self._lock:
+            self._store.tree.file(path).links = names
 
     # The machine: ends and beginnings.
 

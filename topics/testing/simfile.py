@@ -36,10 +36,11 @@ Change = Write | Cut
 class SimFile:
     """Content of one inode. Knows no name."""
 
-    __slots__ = ("data", "durable", "ghosts", "inode", "log", "lost")
+    __slots__ = ("data", "durable", "ghosts", "inode", "links", "log", "lost")
 
     def __init__(self, inode: int) -> None:
         self.inode = inode
+        self.links = 1
         self.data = bytearray()
         self.durable = bytearray()
         self.log: list[Change] = []
@@ -48,6 +49,7 @@ class SimFile:
 
     def copy(self) -> SimFile:
         twin = SimFile(self.inode)
+        twin.links = self.links
         twin.data = self.data[:]
         twin.durable = self.durable[:]
         twin.log = self.log[:]

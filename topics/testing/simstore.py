@@ -80,6 +80,13 @@ class SimStore:
                 self.tree.link(self._next_order(), path, SimDir())
         self.tree.directory(call.path)  # refuses a file of that name
 
+    def remove_dir(self, call: Call) -> None:
+        self.tree.remove_dir(self._next_order(), call.path)
+
+    def links(self, call: Call) -> int:
+        node = self.tree.find(call.path)
+        return node.links if isinstance(node, SimFile) else 0
+
     def names(self, call: Call) -> list[str]:
         if call.path and self.tree.find(call.path) is None:
             return []

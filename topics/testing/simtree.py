@@ -103,6 +103,17 @@ class SimTree:
             del parent.entries[name]
             self.pending.append(NameChange(order, Kind.UNLINK, parent, name, node))
 
+    def remove_dir(self, order: int, path: str) -> None:
+        """An empty directory; an absent one is fine."""
+        node = self.find(path)
+        if node is None:
+            return
+        if self.directory(path).entries:
+            raise _error(errno.ENOTEMPTY, path)
+        parent, name = self._place(path)
+        del parent.entries[name]
+        self.pending.append(NameChange(order, Kind.UNLINK, parent, name, node))
+
     def move(self, order: int, source: str, target: str) -> None:
         node = self.file(source)
         if isinstance(self.find(target), SimDir):
@@ -131,6 +142,8 @@ class SimTree:
                     change.order, Kind.UNLINK, change.source_parent, change.source_name, change.node
                 )
                 self.pending.append(old)
+        gone = [change.node for change in pending if change.kind is Kind.UNLINK]
+        self.pending = [change for change in self.pending if all(change.parent is not node for node in gone)]
         assert synced[0].durable == synced[0].entries
 
     def lose_power(self, keeps: Callable[[int], bool]) -> None:

@@ -48,7 +48,7 @@ async def begun(
             limits=site.options.limits, min_free_bytes=min_free_bytes, shards=shards, checking=checking
         ),
     )
-    runtime = Runtime(opened, disk)
+    runtime = Runtime(opened)
     async with runtime.running():
         site.begin(runtime)
         yield runtime

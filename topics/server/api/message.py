@@ -30,6 +30,29 @@ class Peer(Protocol):
         ...
 
 
+class Stream(Protocol):
+    """A body that is too large to be held. A plane closes it, whatever happens.
+
+    `bytes_per_s`: a peer that takes it more slowly, after a grace, is let go of.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def bytes_per_s(self) -> int: ...
+
+    async def piece(self) -> bytes:
+        """The next bytes, none at the end.
+
+        Raises:
+            StreamBroken: there are no more, and it is not the end.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
 class Head:
     """A request up to its body, checked by its plane: names of `headers` are lower case, repeated ones joined by `, `.
 
@@ -70,7 +93,8 @@ class Head:
 class Answer(msgspec.Struct, eq=False):
     """Status, body and what goes with it. `Content-Length`, `Date` and `Connection` are the plane's.
 
-    `closes`: the connection is not to be used again (the plane may have other reasons of its own).
+    `closes`: the connection is not to be used again (the plane may have other reasons of its own). `stream`: the body,
+    instead of `body`.
     """
 
     status: int
@@ -78,6 +102,12 @@ class Answer(msgspec.Struct, eq=False):
     content_type: bytes = JSON_TYPE
     headers: tuple[tuple[bytes, bytes], ...] = ()
     closes: bool = False
+    stream: Stream | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body) if self.stream is None else self.stream.size
 
     def __repr__(self) -> str:
         return f"Answer({self.status}, {self.body[:80]!r})"

@@ -19,6 +19,7 @@ from topics.server.api.routes import Body, Route, RouteTable
 from topics.server.api.schemas import ANSWERS, NAME_PATTERN, REQUESTS, Schema, ref
 
 OPENAPI: Final = "3.1.0"
+_TYPES: Final = {"Tar": "application/x-tar"}  # of answers that are no JSON
 _JSON: Final = "application/json"
 
 
@@ -102,6 +103,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         answers={200: ("Taken", "Checkpoint")},
         errors=_WRITES,
         text="Happens by itself when enough was written. A start after it has less to read.",
+    ),
+    "backup": Operation(
+        tag="operations",
+        answers={200: ("A data directory as a tar archive, its last file the manifest", "Tar")},
+        errors=_WRITES,
+        text="Consistent at one moment, taken while the server serves. Unpacked, it is a data directory. Shorter than"
+        " its `Content-Length`, it is none. Whoever takes it too slowly is let go of.",
     ),
     "openapi": Operation(tag="operations", answers={200: ("An OpenAPI 3.1 document", "OpenApi")}),
 }  # fmt: skip
@@ -206,7 +214,7 @@ def _parameter(place: str, name: str, schema: Schema) -> dict[str, Any]:
 def _responses(route: Route, operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, (what, schema) in operation.answers.items():
-        content: dict[str, Any] = {_JSON: {"schema": ref(schema)}}
+        content: dict[str, Any] = {_TYPES.get(schema, _JSON): {"schema": ref(schema)}}
         if route.name == "metrics":
             content["text/plain"] = {"schema": {"type": "string"}}
         responses[str(status)] = {"description": what, "content": content}

@@ -7,6 +7,7 @@ server drains, so that nobody is sent here any more.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -20,6 +21,7 @@ from topics.server.api.message import Answer
 from topics.server.api.openapi import openapi_document
 from topics.server.runtime.metrics import TEXT_TYPE
 
+TAR_TYPE: Final = b"application/x-tar"
 _JSON: Final = b"application/json"
 _NO_WEIGHT: Final = re.compile(rb"q=0(\.0*)?")
 _NO_STORE: Final = ((b"cache-control", b"no-store"),)
@@ -69,6 +71,14 @@ async def checkpoint(call: Call) -> Answer:
         )
     await compactor.checkpoint()
     return call.ok({"snapshot": compactor.number})
+
+
+async def backup(call: Call) -> Answer:
+    """A backup of the store as it is now, as a tar archive (storage 7)."""
+    stream = await call.runtime.backup(bytes_per_s=call.site.options.backup_bytes_per_s)
+    taken = datetime.fromtimestamp(stream.ts / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = (b"content-disposition", f'attachment; filename="topics-{taken}.tar"'.encode())
+    return Answer(200, content_type=TAR_TYPE, headers=(name, *_NO_STORE), stream=stream)
 
 
 async def metrics(call: Call) -> Answer:

@@ -302,6 +302,7 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         ),
     ),
     "MetricList": _answer("", metrics=_list(ref("MetricFamily"), "As Prometheus gets them")),
+    "Tar": {"type": "string", "contentMediaType": "application/x-tar", "description": "A tar archive, POSIX ustar"},
     "OpenApi": _object("See https://spec.openapis.org/oas/v3.1.0", "openapi", openapi=_text("Its version")),
     "Error": _object(
         "Every answer that is no success", "error",

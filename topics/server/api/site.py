@@ -48,6 +48,7 @@ class SiteOptions:
     held_bytes_max: int = 256 << 20
     unsent_bytes_max: int = 256 << 20
     bytes_per_s: int = 1024
+    backup_bytes_per_s: int = 64 * 1024
     head_bytes_max: int = 32 * 1024
     head_fields_max: int = 100
     metric_topics_max: int = METRIC_TOPICS_MAX

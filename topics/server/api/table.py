@@ -62,6 +62,10 @@ def route_table() -> RouteTable:
                 scope="admin", summary="Take a checkpoint now",
             ),
             Route(
+                name="backup", method=b"POST", path="/v0/admin/backup", handler=operations.backup, scope="admin",
+                summary="A backup of the store as it is now, as a tar archive",
+            ),
+            Route(
                 name="openapi", method=b"GET", path="/v0/openapi.json", handler=operations.openapi, scope="read",
                 early=True, summary="This API as an OpenAPI 3.1 document",
             ),

@@ -21,9 +21,10 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.server.api.memory import Share
-from topics.server.api.message import Answer, Head, PeerGone
+from topics.server.api.message import Answer, Head, PeerGone, Stream
 from topics.server.api.site import Admitted, Site, SiteOptions, too_large
 from topics.server.app.http2 import ENDED, GO_ON
+from topics.server.runtime.backup import StreamBroken
 
 BODY_GRACE_S: Final = 10.0
 ANSWER_GRACE_S: Final = 75.0
@@ -144,9 +145,12 @@ class Exchange:
     async def _send_answer(self, answer: Answer) -> None:
         headers = [
             (b"content-type", answer.content_type),
-            (b"content-length", b"%d" % len(answer.body)),
+            (b"content-length", b"%d" % answer.size),
             *answer.headers,
         ]
+        if answer.stream is not None:
+            await self._send_stream(headers, answer.stream)
+            return
         patience_s = ANSWER_GRACE_S + len(answer.body) / self._site.options.bytes_per_s
         kept = self.room.keep(len(answer.body))
         self._site.unsent_dropped += not kept
@@ -159,6 +163,29 @@ class Exchange:
                     piece = answer.body[at : at + _PIECE]
                     await self._send({"type": "http.response.body", "body": piece, "more_body": True})
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_stream(self, headers: list[tuple[bytes, bytes]], stream: Stream) -> None:
+        """A body of any size, a piece when the last one was taken. If it does not come to its end, its stream is
+        reset.
+        """
+        started, sent = trio.current_time(), 0
+        start: Any = {"type": "http.response.start", "status": 200, "headers": headers}
+        try:
+            async with self.watch():
+                await self._send(start)
+                while piece := await stream.piece():
+                    sent += len(piece)
+                    with trio.move_on_at(started + ANSWER_GRACE_S + sent / stream.bytes_per_s) as patience:
+                        for at in range(0, len(piece), _PIECE):
+                            body = piece[at : at + _PIECE]
+                            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+                    if patience.cancelled_caught:
+                        return
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        except StreamBroken:
+            return
+        finally:
+            stream.close()
 
 
 def head_of(scope: HTTPScope, options: SiteOptions) -> Head:

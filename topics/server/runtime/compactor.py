@@ -1,4 +1,4 @@
-"""Checkpoints of a server: a task that carries out the steps of a round, the blocking ones in a thread."""
+"""Checkpoints and other background work of a server: a task carries out the steps, the blocking ones in a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 import trio
 
 from topics.engine.commands import Command
-from topics.host.checkpointer import Blocking, Checkpointer, GoOn, Propose, Wait, disk_full
+from topics.host.checkpointer import Checkpointer, disk_full
+from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
@@ -21,7 +22,7 @@ AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is
 class Compactor:
     """`submit`: propose and wait. `go_on`: batches are given out again, so shards with work are rung.
 
-    `ended` is set by the runtime whenever a batch has ended. `failed`: why there are no more rounds until a restart.
+    `ended` is set by the runtime whenever a batch has ended. `failed`: why there is no more work until a restart.
     """
 
     def __init__(
@@ -50,46 +51,55 @@ class Compactor:
         return self._checkpointer.kept[0].number if self._checkpointer.kept else 0
 
     async def run(self) -> None:
-        """A round whenever one is due, until cancelled."""
+        """Whatever is due, until cancelled."""
         while self.failed is None:
             await trio.sleep(LOOK_S)
-            if self._checkpointer.is_due():
-                try:
-                    await self.checkpoint()
-                except Rejected as refused:
-                    log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
-                    await trio.sleep(AGAIN_S)  # there may be room then
-                except Fatal as error:
-                    log.error("checkpoint.failed", error=error.message)
+            try:
+                await self.carry_out(self._checkpointer.due)
+            except Rejected as refused:
+                log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
+                await trio.sleep(AGAIN_S)  # there may be room then
+            except Fatal as error:
+                log.error("checkpoint.failed", error=error.message)
 
     async def checkpoint(self) -> None:
-        """One whole round.
+        """One whole round, as `carry_out`."""
+        await self.carry_out(self._checkpointer.round)
+
+    async def carry_out(self, choose: Callable[[], Steps | None]) -> bool:
+        """Run the steps of what `choose` gives when it is this work's turn. True if it gave any.
 
         Raises:
             Rejected: no room in the log, or it is read-only.
-            Fatal: the disk failed; no checkpoint is taken until the next start. The log has everything.
+            Fatal: the disk failed; there is no background work until the next start. The log has everything.
         """
         async with self._turn:
             if self.failed is not None:
                 raise Fatal(f"checkpoints have ended: {self.failed}")
-            started = time.monotonic()
+            steps = choose()
+            if steps is None:
+                return False
+            started, rounds = time.monotonic(), self.rounds
             try:
-                await self._round()
+                await self._run_steps(steps)
             except (OSError, Corrupt, Fatal) as error:
                 if disk_full(error):
                     raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
                 self.failed = error
                 raise Fatal(f"a checkpoint failed: {error}") from error
             took_s = time.monotonic() - started
-            log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
+            if self.rounds != rounds:
+                log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
+            return True
 
-    async def _round(self) -> None:
-        steps = self._checkpointer.round()
+    async def _run_steps(self, steps: Steps) -> None:
         try:
             for step in steps:
                 match step:
                     case Blocking(call):
                         await self._threads.run(call)
+                    case Swap(call):
+                        call()
                     case Propose(command):
                         await self._submit(command)
                     case Wait():

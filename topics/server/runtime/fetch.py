@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -11,12 +11,10 @@ import attrs
 from topics.codec.frame import FrameView
 from topics.codec.wire import records_json
 from topics.engine.engine import Engine
+from topics.host.attempts import Attempts
 from topics.host.compress import decompress_fitting
-from topics.host.layout import path_of
-from topics.host.unreadable import unreadable
+from topics.host.reading import Reader, Unread
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import REPLANS_MAX
-from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
 from topics.server.runtime.thread import Threads
 
@@ -60,12 +58,11 @@ class Room(Protocol):
 
 
 class Fetcher:
-    """Reads of one data directory. A disk that is not one answers from memory, on the loop."""
+    """Reads of one data directory."""
 
-    def __init__(self, disk: Disk, threads: Threads) -> None:
-        self._disk = disk
+    def __init__(self, reader: Reader, threads: Threads) -> None:
+        self._reader = reader
         self._threads = threads
-        self._read_nowait: Callable[[str, int, int], bytes | None] = getattr(disk, "read_nowait", disk.read)
 
     async def page(
         self, engine: Engine, query: DiffQuery, *, form: Form, room: Room
@@ -74,7 +71,7 @@ class Fetcher:
 
         Raises:
             Rejected: topic_not_found, throttled.
-            Corrupt: a stored record fails its checksum, or cannot be read.
+            Corrupt: the page would begin with a damaged record, or cannot be read.
         """
         held, size = room.size, 0
         try:
@@ -86,9 +83,10 @@ class Fetcher:
 
     async def _page(self, engine: Engine, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
         """Decompressed it may be over its budget; then it is made shorter."""
-        replans = 0
+        attempts, held = Attempts(query), room.size
         while True:
-            plan = engine.plan_diff(query)
+            plan = engine.plan_diff(attempts.query)
+            room.settle(held)
             room.reserve(sum(extent.size for extent in plan.extents))
             try:
                 buffers = [await self._bytes(extent) for extent in plan.extents]
@@ -96,22 +94,15 @@ class Fetcher:
                 if texts is not None:
                     return plan, b"[%b]" % b",".join(texts)
                 views = assemble(plan, buffers)
-            except Corrupt as damage:
-                raise unreadable(plan, damage.detail.get("seq"), str(damage.detail.get("reason"))) from damage
-            except FileNotFoundError as gone:
-                # A checkpoint has moved what was planned; the next plan knows where.
-                replans += 1
-                if replans > REPLANS_MAX:
-                    raise unreadable(plan, None, str(gone)) from gone
+                if form.include_data:  # what is compressed becomes larger, up to the budget
+                    room.reserve(query.bytes_max)
+                fitting = await self._plain(plan, views, query.bytes_max)
+            except (Corrupt, Unread) as error:
+                attempts.failed(plan, error)
                 continue
-            except OSError as error:
-                raise unreadable(plan, None, str(error)) from error
-            if form.include_data:  # what is compressed becomes larger, up to the budget
-                room.reserve(query.bytes_max)
-            fitting = await self._plain(plan, views, query.bytes_max)
             if len(fitting) == len(views):
                 return plan, form.records(fitting)
-            query = attrs.evolve(query, limit=len(fitting))
+            attempts.shorten(len(fitting))
 
     async def _plain(self, plan: DiffPlan, views: Sequence[FrameView], bytes_max: int) -> Sequence[FrameView]:
         if not any(view.compressed for view in views):
@@ -120,11 +111,7 @@ class Fetcher:
         return await self._threads.run(unfold)
 
     async def _bytes(self, extent: Extent) -> bytes:
-        source = extent.source
-        if isinstance(source, bytes):
-            return source[extent.offset : extent.offset + extent.size]
-        path = path_of(source)
-        found = self._read_nowait(path, extent.offset, extent.size)
+        found = self._reader.nowait(extent)
         if found is None:
-            found = await self._threads.run(partial(self._disk.read, path, extent.offset, extent.size))
+            found = await self._threads.run(partial(self._reader.read, extent))
         return found

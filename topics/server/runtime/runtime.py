@@ -22,8 +22,8 @@ from topics.host.compress import compress_records
 from topics.host.opening import Opened
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery
+from topics.server.runtime.backup import BackupStream, begin_backup
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
 from topics.server.runtime.hub import Hub
@@ -42,7 +42,6 @@ class Runtime:
     def __init__(
         self,
         opened: Opened,
-        disk: Disk,
         *,
         observe_sync: Callable[[float], None] | None = None,
         threads: Threads | None = None,
@@ -60,7 +59,7 @@ class Runtime:
             self.compactor = Compactor(opened.checkpointer, self._threads, self.submit, self._ring_all)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
-        self._fetcher = Fetcher(disk, self._threads)
+        self._fetcher = Fetcher(opened.reader, self._threads)
         self._in_flight = 0
 
     @asynccontextmanager
@@ -132,7 +131,7 @@ class Runtime:
 
         Raises:
             Rejected: topic_not_found; throttled, if there is no room for what was to be read.
-            Corrupt: a stored record fails its checksum, or cannot be read.
+            Corrupt: the page would begin with a damaged record, or cannot be read.
         """
         await self.let_time_pass(query.topic)
         plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
@@ -140,6 +139,20 @@ class Runtime:
             reason = plan.gap.reason.value
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
         return plan, records
+
+    async def backup(self, *, bytes_per_s: int) -> BackupStream:
+        """A backup of the store as it is now, to be read.
+
+        Raises:
+            Rejected: a shard has failed, the log is damaged, or too many backups are being taken.
+            Corrupt, OSError: of the store.
+        """
+        checkpointer = self.opened.checkpointer
+        if checkpointer is None or self.compactor is None:
+            raise Rejected(
+                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup: repair it first"
+            )
+        return await begin_backup(checkpointer, self.compactor, self._threads, bytes_per_s=bytes_per_s)
 
     # Inside.
 

@@ -47,7 +47,7 @@ class AnswerWriter:
         return b"%bcontent-type: %b\r\ncontent-length: %d%b%b\r\n%b" % (
             _LINES[answer.status],
             answer.content_type,
-            len(body),
+            answer.size,
             self._date,
             extra,
             b"" if without_body else body,

@@ -26,6 +26,7 @@ from topics.server.wire.answers import CONTINUE, AnswerWriter, enough
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.head import WireHead, find_end, parse_head
 from topics.server.wire.patience import Phase, WireOptions
+from topics.server.wire.streaming import send_stream
 from topics.server.wire.watch import Watch
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
@@ -141,8 +142,9 @@ class Connection:
 
     def _is_elsewhere(self, wire: WireHead) -> bool:
         """True if the request is one for whoever takes what the wire does not serve."""
-        kept = self._hand_over is None or wire.upgrade == b"websocket"
-        return not kept and not self.site.knows(wire.head.path)
+        return not (
+            self._hand_over is None or wire.upgrade == b"websocket" or self.site.knows(wire.head.path)
+        )
 
     async def _serve_request(self, wire: WireHead) -> bool:
         """One request whose head is read. False if the connection ends with it."""
@@ -165,6 +167,8 @@ class Connection:
         self._enter_unbounded(Phase.BUSY)
         answer = await self.site.answer(admitted, self._take_body(), self)
         self._held.release()
+        if answer.stream is not None:
+            return await send_stream(self, self._writer, answer, answer.stream)
         return await self._send(answer, wire)
 
     async def _read_head(self) -> bytes | None:
@@ -288,7 +292,7 @@ class Connection:
         )
         if closes:
             await self._flush()
-            await self._linger()
+            await self.linger()
         elif self._buffer and enough(self._gathered):
             await self._flush()
             await trio.lowlevel.checkpoint()  # a peer that takes all at once must not hold up the others
@@ -316,9 +320,9 @@ class Connection:
             self._held.release()
         self._gathered.append(self._writer.encode(answer, without_body=without_body, closes=True, old=False))
         await self._flush()
-        await self._linger()
+        await self.linger()
 
-    async def _linger(self) -> None:
+    async def linger(self) -> None:
         """Half-close and drain (RFC 9112 9.6): a close with bytes unread would take the answer back."""
         await self.edge.send_eof()
         left = _LINGER_BYTES - len(self._buffer)
@@ -352,11 +356,9 @@ class Connection:
     async def _timed_out(self) -> None:
         """The peer was too slow. An idle connection just ends."""
         if self._phase in (Phase.HEAD, Phase.BODY):
-            what, limit = (
-                ("head", f"{self.options.head_s:g} s")
-                if self._phase is Phase.HEAD
-                else ("body", f"{self.options.byte_rate} bytes a second")
-            )
+            what, limit = "head", f"{self.options.head_s:g} s"
+            if self._phase is Phase.BODY:
+                what, limit = "body", f"{self.options.byte_rate} bytes a second"
             self._gathered.clear()
             refused = Rejected(Code.REQUEST_TIMEOUT, f"{what}: slower than the limit of {limit}")
             with trio.move_on_after(_LINGER_S):

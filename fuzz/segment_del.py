@@ -1,0 +1,27 @@
+"""A `.del` file."""
+
+from __future__ import annotations
+
+import struct
+
+import xxhash
+
+from topics.codec.segdel import decode_del, encode_del
+from topics.kernel.errors import Corrupt
+
+
+def check(data: bytes) -> None:
+    """What these bytes say, in the one way to say it, or `Corrupt`."""
+    try:
+        found = decode_del(data)
+    except Corrupt:
+        return
+    assert encode_del(found) == data
+
+
+def reseal(data: bytes) -> bytes:
+    """The bytes as a head and whole runs, with the count and the checksum that belong to them."""
+    runs = max(0, len(data) - 48) // 12
+    covered = bytearray(data[: 40 + runs * 12].ljust(40, b"\0"))
+    covered[36:40] = struct.pack("<I", runs)
+    return bytes(covered) + struct.pack("<Q", xxhash.xxh3_64_intdigest(bytes(covered)))

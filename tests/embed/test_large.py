@@ -1,0 +1,77 @@
+"""Five million records of 200 bytes in 20 topics: memory as the page allows, and a start that never looks at the data.
+
+Each measurement is a process of its own (`tests.embed.large`); the directory goes when the test ends.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from tests.embed.large import TOPICS
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+QUARTER, WHOLE = 1_250_000, 5_000_000
+STARTS = 3
+RECORD_BYTES_MAX = 100  # of memory (B11)
+TO_LINEAR_MAX = 1.2  # (B13)
+WAL_FILE = 64 << 20
+SEGMENT_RECORDS = 10_000
+
+
+def large(*arguments):
+    """What the process says."""
+    command = [sys.executable, "-m", "tests.embed.large", *map(str, arguments)]
+    return json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
+
+
+@pytest.fixture
+def scratch():
+    with tempfile.TemporaryDirectory(prefix="topics-large-") as name:
+        yield pathlib.Path(name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.rule("T4.1", "T5.20")
+def test_five_million_records(scratch):
+    """Memory within B11; a start takes time by the index and reads none of the data; the oldest are read behind it."""
+    data, empty = scratch / "data", scratch / "empty"
+    costs = {}
+    for count in (QUARTER, WHOLE):
+        filled = large("fill", data, count)
+        starts = [large("start", data, empty) for _ in range(STARTS)]
+
+        assert count == filled["records"]
+        assert filled["anonymous"] <= count * RECORD_BYTES_MAX
+        for started in starts:
+            it_is_all_there(started, count)
+            it_read_the_index_and_nothing_else(started, count)
+        costs[count] = min(started["cpu"] for started in starts)
+
+    print(f"starts: {costs} s of CPU; memory of the last: {starts[-1]['anonymous'] / WHOLE:.0f} B a record")
+    assert costs[WHOLE] <= costs[QUARTER] * (WHOLE / QUARTER) * TO_LINEAR_MAX
+
+
+def it_is_all_there(started, count):
+    assert count == started["records"]
+    assert [[1, number * 1000] for number in range(TOPICS)] == started["first"]
+    assert started["anonymous"] <= count * RECORD_BYTES_MAX
+
+
+def it_read_the_index_and_nothing_else(started, count):
+    """The snapshots and the indexes at most once, those of segments that are not sealed once more; one file of log."""
+    read, there = started["read"], started["sizes"]
+    open_idx = TOPICS * SEGMENT_RECORDS * 20
+
+    assert there[".data"] > count * 200
+    assert set(read) <= {"FORMAT", ".bin", ".idx", ".col", ".log", "wal/gen-0/shard-00/CURRENT"}
+    assert there[".idx"] <= read[".idx"] <= there[".idx"] + open_idx
+    assert read.get(".col", 0) <= there.get(".col", 0)
+    assert read[".bin"] <= there[".bin"]
+    assert read[".log"] <= WAL_FILE + 4096

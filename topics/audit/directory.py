@@ -1,0 +1,195 @@
+"""The files of a directory beside records: what is damaged of them, and what nobody needs.
+
+Most of it is of no harm: a start takes a bad LOCK for a restart, a bad CURRENT for none, a damaged snapshot is stood in
+for by the one before. It is told all the same, for bytes that changed by themselves are news about the disk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from topics.audit.files import Hiding
+from topics.audit.recovery import State, segment_tasks
+from topics.audit.rows import Severity, Violation
+from topics.codec.snapshot import decode_snapshot
+from topics.engine import image
+from topics.engine.verify import canonical
+from topics.host.layout import FORMAT_FILE, find_shards, read_hint
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.opening import read_state
+from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path
+from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
+from topics.kernel.config import Durability
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk
+
+_PIECE: Final = 1 << 20
+_SEGMENT: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col|del)", re.ASCII)
+_TOPIC: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_SNAPSHOT: Final = re.compile(r"snapshot\.[0-9]{4,20}\.bin", re.ASCII)
+_WAL: Final = re.compile(r"wal-[0-9]{20}\.log", re.ASCII)
+_GENERATION: Final = re.compile(r"gen-[0-9]{1,9}", re.ASCII)
+_SHARD: Final = re.compile(r"shard-[0-9]{2}", re.ASCII)
+_ROOT: Final = frozenset({"wal", "topics", META_DIR, "archive", FORMAT_FILE, LOCK_NAME})
+_OWN_ROOT: Final = re.compile(r"repaired-.*|MANIFEST.*|manifest.*", re.ASCII)
+
+
+def check_directory(disk: Disk, state: State) -> Iterator[Violation]:
+    """FORMAT, LOCK, CURRENT, reserved files, snapshots, and files that nobody needs."""
+    if state.wrong is not None:
+        yield _told("format", FORMAT_FILE, Severity.ERROR, state.wrong)
+    yield from _check_lock(disk)
+    for generation, shard in find_shards(disk):
+        yield from _check_shard(disk, generation, shard)
+    yield from _check_snapshots(disk, state)
+    yield from _check_leftovers(disk, state)
+
+
+def _told(check: str, file: str, severity: Severity, detail: str, offset: int | None = None) -> Violation:
+    return Violation("", file, check, severity, None, offset, detail)
+
+
+def _check_lock(disk: Disk) -> Iterator[Violation]:
+    size = disk.size(LOCK_NAME)
+    if size is None or (
+        size == RECORD_SIZE and OwnerRecord.decode(disk.read(LOCK_NAME, 0, size)) is not None
+    ):
+        return
+    detail = "it is no owner's line, so the next start takes the machine as restarted"
+    yield _told("lock", LOCK_NAME, Severity.NOTE, detail)
+
+
+def _check_shard(disk: Disk, generation: int, shard: int) -> Iterator[Violation]:
+    hint = f"{shard_dir(generation, shard)}/{CURRENT_FILE}"
+    size = disk.size(hint)
+    if size is not None and any(disk.read(hint, 0, size)) and read_hint(disk, generation, shard) is None:
+        yield _told("hint", hint, Severity.NOTE, "it names no file; nobody needs it while the log is whole")
+    reserve = f"{shard_dir(generation, shard)}/{NEXT_FILE}"
+    for at in range(0, disk.size(reserve) or 0, _PIECE):
+        piece = disk.read(reserve, at, _PIECE)
+        if piece.count(0) != len(piece):
+            offset = at + len(piece) - len(piece.lstrip(b"\0"))
+            detail = "bytes that are not zero, where nothing was written yet; the next start makes it anew"
+            yield _told("reserve", reserve, Severity.NOTE, detail, offset)
+            return
+
+
+def _check_snapshots(disk: Disk, state: State) -> Iterator[Violation]:
+    """Each by itself, for a start looks no further than it must."""
+    told = set()
+    for number in find_snapshots(disk):
+        path = snapshot_path(number)
+        try:
+            found, body = decode_snapshot(disk.read(path, 0, disk.size(path) or 0))
+            if found != number:
+                raise Corrupt(f"snapshot: it is number {found}", field="number")
+            image.decode(body)
+        except Corrupt as damage:
+            told.add(path)
+            yield _told("snapshot", path, Severity.ERROR, damage.message)
+    for wrong in state.read.restored.wrong:
+        path, _, why = wrong.partition(": ")
+        if path not in told:
+            yield _told("snapshot", path, Severity.ERROR, why)
+
+
+def check_agreement(disk: Disk, state: State) -> Iterator[Violation]:
+    """What the older snapshot and all of the log behind it give is what the newest one gives (I-20)."""
+    kept = state.read.restored.kept
+    if len(kept) < 2 or state.read.recovered.damages:
+        return
+    newest, older = kept[0], kept[1]
+    hidden = frozenset(snapshot_path(number) for number in find_snapshots(disk) if number > older.number)
+    other = read_state(Hiding(disk, hidden), state.form, same_boot=state.same_boot).recovered
+    file = snapshot_path(newest.number)
+    for damage in other.damages:
+        detail = f"without it: {damage}"
+        yield Violation(
+            damage.topic or "", file, "snapshot.agree", Severity.ERROR, damage.first_seq, None, detail
+        )
+    if other.damages:
+        return
+    own, theirs = (_facts(canonical(one.catalog)) for one in (state.read.recovered, other))
+    for name in sorted(own.keys() | theirs.keys()):
+        if own.get(name) != theirs.get(name):
+            detail = f"{snapshot_path(older.number)} and the log say otherwise of its {_differences(own, theirs, name)}"
+            yield Violation(name, file, "snapshot.agree", Severity.ERROR, None, None, detail)
+
+
+def _facts(encoded: bytes) -> dict[str, dict[str, object]]:
+    """By topic name, of those whose every change is in the log; sizes of files are no facts."""
+    found = {}
+    for topic in msgspec.msgpack.decode(encoded)["topics"]:
+        if topic["config"]["durability"] != Durability.EPHEMERAL.value:
+            found[topic["name"]] = {key: value for key, value in topic.items() if key != "segments"}
+    return found
+
+
+def _differences(
+    own: dict[str, dict[str, object]], theirs: dict[str, dict[str, object]], name: str
+) -> str:  # fmt: skip
+    a, b = own.get(name), theirs.get(name)
+    if a is None or b is None:
+        return "existence"
+    return ", ".join(key for key in sorted(a) if a[key] != b.get(key))
+
+
+# What nobody needs.
+
+
+def _check_leftovers(disk: Disk, state: State) -> Iterator[Violation]:
+    for name in disk.names(""):
+        if name not in _ROOT and not _OWN_ROOT.fullmatch(name):
+            yield _leftover(name)
+    for name in disk.names(META_DIR):
+        if not _SNAPSHOT.fullmatch(name):
+            yield _leftover(f"{META_DIR}/{name}")
+    for generation in disk.names("wal"):
+        if not _GENERATION.fullmatch(generation):
+            yield _leftover(f"wal/{generation}")
+            continue
+        for shard in disk.names(f"wal/{generation}"):
+            directory = f"wal/{generation}/{shard}"
+            if not _SHARD.fullmatch(shard):
+                yield _leftover(directory)
+                continue
+            for name in disk.names(directory):
+                if not _WAL.fullmatch(name) and name not in (CURRENT_FILE, NEXT_FILE):
+                    yield _leftover(f"{directory}/{name}")
+    yield from _check_orphans(disk, state)
+
+
+def _leftover(path: str) -> Violation:
+    return _told("leftover", path, Severity.NOTE, "topics needs no file of this name here")
+
+
+def _check_orphans(disk: Disk, state: State) -> Iterator[Violation]:
+    """Files in the directories of topics that belong to no segment that the state or a kept snapshot counts."""
+    counted = {(task.topic_id, task.first) for task in segment_tasks(state)}
+    for directory in disk.names("topics"):
+        if not _TOPIC.fullmatch(directory):
+            yield _leftover(f"topics/{directory}")
+            continue
+        topic_id = int(directory, 16)
+        for name in disk.names(f"topics/{directory}"):
+            found = _SEGMENT.fullmatch(name)
+            if found is not None and (topic_id, int(found[1])) in counted:
+                continue
+            yield _orphan(
+                state, topic_id, f"topics/{directory}/{name}", 0 if found is None else int(found[1])
+            )
+
+
+def _orphan(state: State, topic_id: int, path: str, first: int) -> Violation:
+    """A segment that nobody counts is what a crash left of an append or a removal, unless it begins inside another."""
+    topic = state.topics.get(topic_id)
+    holder = None if topic is None else topic.segments.holds(first)
+    if topic is not None and holder is not None:
+        detail = f"the segment of seqs {holder.first} to {holder.last} holds the seq that it begins with"
+        return Violation(topic.name, path, "segment.overlap", Severity.ERROR, first, None, detail)
+    detail = "it belongs to no segment that the state or a kept snapshot counts"
+    return Violation(state.name_of(topic_id), path, "leftover", Severity.NOTE, None, None, detail)

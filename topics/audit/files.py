@@ -1,0 +1,125 @@
+"""A data directory that is looked at and never changed: the Disk port without its changing half.
+
+It takes no lock and opens for reading only, so it works on a directory that another process owns, and on one that this
+user may not write. A file that goes away between two calls is FileNotFoundError from `read` and None from `size`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+from topics.kernel.ports import Disk
+
+READ_MAX: Final = 1 << 30  # bytes of one system call
+
+
+class Unchanging:
+    """The changing half of `kernel.ports.Disk`: to call it is a bug."""
+
+    def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:  # noqa: ARG002 -- the port's signature
+        _refuse("write", path)
+
+    def sync_data(self, path: str) -> None:
+        _refuse("sync_data", path)
+
+    def sync_dir(self, path: str) -> None:
+        _refuse("sync_dir", path)
+
+    def create(self, path: str, size: int) -> None:  # noqa: ARG002 -- the port's signature
+        _refuse("create", path)
+
+    def extend(self, path: str, size: int) -> None:  # noqa: ARG002 -- the port's signature
+        _refuse("extend", path)
+
+    def truncate(self, path: str, size: int) -> None:  # noqa: ARG002 -- the port's signature
+        _refuse("truncate", path)
+
+    def rename(self, source: str, target: str) -> None:  # noqa: ARG002 -- the port's signature
+        _refuse("rename", source)
+
+    def unlink(self, path: str) -> None:
+        _refuse("unlink", path)
+
+    def make_dir(self, path: str) -> None:
+        _refuse("make_dir", path)
+
+    def remove_dir(self, path: str) -> None:
+        _refuse("remove_dir", path)
+
+
+class ReadOnlyDisk(Unchanging):
+    """`kernel.ports.Disk` over a directory, reading only."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        assert offset >= 0
+        assert size >= 0
+        with (self.root / path).open("rb", buffering=0) as file:
+            file.seek(offset)
+            parts = []
+            while size > 0:
+                data = file.read(min(size, READ_MAX))
+                if not data:
+                    break
+                parts.append(data)
+                size -= len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:  # noqa: ARG002 -- the port's signature
+        """Nothing is known to be at hand."""
+        return None
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root / path))  # noqa: PTH208 -- names are wanted, not paths
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def size(self, path: str) -> int | None:
+        try:
+            found = (self.root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_size if (self.root / path).is_file() else None
+
+    def links(self, path: str) -> int:
+        return (self.root / path).lstat().st_nlink
+
+    def free_bytes(self) -> int:
+        found = os.statvfs(self.root)
+        return found.f_bavail * found.f_frsize
+
+
+class Hiding(Unchanging):
+    """A disk on which some files are not there: how a start fares that has to do without them."""
+
+    def __init__(self, disk: Disk, hidden: frozenset[str]) -> None:
+        self._disk = disk
+        self._hidden = hidden
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        return self._disk.read(path, offset, size)
+
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
+        return self._disk.read_nowait(path, offset, size)
+
+    def names(self, path: str) -> list[str]:
+        return [name for name in self._disk.names(path) if f"{path}/{name}" not in self._hidden]
+
+    def size(self, path: str) -> int | None:
+        return None if path in self._hidden else self._disk.size(path)
+
+    def links(self, path: str) -> int:
+        return self._disk.links(path)
+
+    def free_bytes(self) -> int:
+        return self._disk.free_bytes()
+
+
+def _refuse(call: str, path: str) -> NoReturn:
+    raise AssertionError(f"{call} {path!r} on a directory that is only looked at")

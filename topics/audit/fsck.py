@@ -1,0 +1,149 @@
+"""`fsck`: is this data directory whole? It reads and changes nothing, and needs no lock (storage 4, spark 4).
+
+    state     what a start would make of the directory, by the code of a start
+    rows      one a WAL file and one a segment, scanned here or in processes
+    checks    rows and state against each other
+
+The directory may be in use meanwhile: files grow, move and go away under the reader. So nothing is believed that was
+seen once: whatever is wrong is looked at again from the beginning, and only what is wrong in the same place both times
+is told. Damage stays; a write that was under way has moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from topics.audit.checks import check_rows
+from topics.audit.directory import check_agreement, check_directory
+from topics.audit.recovery import State, read, segment_tasks, wal_tasks
+from topics.audit.rows import Row, SegmentRow, Severity, Violation, WalRow
+from topics.audit.scan import Progress, scan_all
+from topics.host.snapshots import META_DIR
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk
+
+PASSES_MAX: Final = 5
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """How to look. `same_boot`: the machine has not restarted since the last recovery (LOCK says so). `settled`: nobody
+    writes meanwhile, so one look is enough.
+    """
+
+    same_boot: bool = False
+    jobs: int = 1
+    settled: bool = False
+    agreement: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """What was found. `unsettled`: the directory changed so fast that it could not be read as a whole."""
+
+    where: str
+    violations: Sequence[Violation]
+    files: int
+    bytes: int
+    records: int
+    passes: int
+    unsettled: bool = False
+
+    @property
+    def errors(self) -> Sequence[Violation]:
+        return [one for one in self.violations if one.severity is Severity.ERROR]
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing that was promised is wrong; 1: something is; 2: it could not be looked at."""
+        return 2 if self.unsettled else 1 if self.errors else 0
+
+
+def fsck(
+    disk: Disk,
+    *,
+    where: str,
+    options: Options | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Look at a data directory. `progress` is told bytes done and bytes in all, of one look.
+
+    Raises:
+        CannotOpen: no data directory, or one of a newer version.
+        OSError: the disk failed.
+    """
+    options = options or Options()
+    before: _Look | None = None
+    found = None
+    for passes in range(1, PASSES_MAX + 1):
+        try:
+            found = _look(disk, where, options, progress)
+        except FileNotFoundError:
+            before = found = None  # a checkpoint has removed what this look had begun with
+            continue
+        if options.settled or not found.violations:
+            return found.report(where, found.violations, passes)
+        if before is not None:
+            known = dict.fromkeys(one.key for one in before.violations)
+            return found.report(where, [one for one in found.violations if one.key in known], passes)
+        before = found
+    return Report(where=where, violations=(), files=0, bytes=0, records=0, passes=PASSES_MAX, unsettled=True)
+
+
+@attrs.frozen
+class _Look:
+    violations: Sequence[Violation]
+    rows: Sequence[Row]
+
+    def report(self, where: str, violations: Sequence[Violation], passes: int) -> Report:
+        return Report(
+            where=where,
+            violations=violations,
+            files=len(self.rows),
+            bytes=sum(row.size for row in self.rows),
+            records=sum(row.records for row in self.rows if isinstance(row, SegmentRow)),
+            passes=passes,
+        )
+
+
+def _look(
+    disk: Disk, where: str, options: Options, progress: Callable[[int, int], None] | None
+) -> _Look:  # fmt: skip
+    try:
+        state = read(disk, where, same_boot=options.same_boot)
+    except Corrupt as damage:
+        return _Look([Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)], ())
+    logs = wal_tasks(disk)
+    files = [task.file for task in logs] + [task.file for task in segment_tasks(state)]
+    tell = _teller(sum(disk.size(file) or 0 for file in files), progress)
+    wal_rows = scan_all(disk, logs, jobs=options.jobs, progress=tell)
+    tasks = segment_tasks(state, [row for row in wal_rows if isinstance(row, WalRow)])
+    segment_rows = scan_all(disk, tasks, jobs=options.jobs, progress=tell)
+    rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
+    return _Look(examine(disk, state, rows, agreement=options.agreement), rows)
+
+
+def _teller(total: int, progress: Callable[[int, int], None] | None) -> Progress:
+    done = 0
+
+    def tell(size: int) -> None:
+        nonlocal done
+        done += size
+        if progress is not None:
+            progress(done, max(total, done))
+
+    return tell
+
+
+def examine(disk: Disk, state: State, rows: Sequence[Row], *, agreement: bool = True) -> list[Violation]:
+    """What is wrong with a directory by its state and its rows, whoever made them."""
+    wal_rows = [row for row in rows if isinstance(row, WalRow)]
+    segment_rows = [row for row in rows if isinstance(row, SegmentRow)]
+    return [
+        *check_directory(disk, state),
+        *(check_agreement(disk, state) if agreement else ()),
+        *check_rows(state, wal_rows, segment_rows),
+    ]

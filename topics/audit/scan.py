@@ -1,0 +1,77 @@
+"""Files to rows, in this process or in several (spark 4). Any machine that sees the files may make the rows.
+
+A row depends on nothing but its task and its file, so who scans is a question of speed only: `scan` here, a pool of
+processes, or the executors of Spark.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final
+
+from topics.audit.files import ReadOnlyDisk
+from topics.audit.rows import Row, SegmentTask, Task
+from topics.audit.segmentscan import scan_segment
+from topics.audit.walscan import scan_wal
+from topics.kernel.limits import MIB
+from topics.kernel.ports import Disk
+
+JOBS_MAX: Final = 64
+WORTH_A_POOL: Final = 64 * MIB  # below, starting processes takes longer than scanning
+Progress = Callable[[int], None]
+
+
+def scan(disk: Disk, task: Task) -> Row | None:
+    """The row of one file; None if it is not there (any more)."""
+    return scan_segment(disk, task) if isinstance(task, SegmentTask) else scan_wal(disk, task)
+
+
+def scan_all(
+    disk: Disk, tasks: Sequence[Task], *, jobs: int = 1, progress: Progress | None = None
+) -> list[Row | None]:
+    """The rows, in the order of the tasks. `progress` is told the bytes of each file that is done.
+
+    With `jobs` above 1 and a real directory, that many processes share the work if it is worth them.
+    """
+    assert 1 <= jobs <= JOBS_MAX
+    tell = progress or _tell_nobody
+    sizes = [disk.size(task.file) or 0 for task in tasks]
+    if jobs > 1 and isinstance(disk, ReadOnlyDisk) and sum(sizes) >= WORTH_A_POOL:
+        return _scan_in_processes(disk.root, tasks, sizes, jobs, tell)
+    rows = []
+    for task, size in zip(tasks, sizes, strict=True):
+        rows.append(scan(disk, task))
+        tell(size)
+    return rows
+
+
+def _scan_in_processes(
+    root: os.PathLike[str], tasks: Sequence[Task], sizes: Iterable[int], jobs: int, tell: Progress
+) -> list[Row | None]:
+    rows = []
+    context = multiprocessing.get_context("spawn")  # a fork would copy locks that somebody holds
+    with ProcessPoolExecutor(jobs, context, _begin, (os.fspath(root),)) as pool:
+        for row, size in zip(pool.map(_scan_here, tasks), sizes, strict=True):
+            rows.append(row)
+            tell(size)
+    return rows
+
+
+_disk: ReadOnlyDisk | None = None  # of a worker process
+
+
+def _begin(root: str) -> None:
+    global _disk  # noqa: PLW0603 -- what a worker process is given once
+    _disk = ReadOnlyDisk(root)
+
+
+def _scan_here(task: Task) -> Row | None:
+    assert _disk is not None
+    return scan(_disk, task)
+
+
+def _tell_nobody(size: int) -> None:
+    assert size >= 0

@@ -1,0 +1,79 @@
+"""One file of the log to one row: what recovery's own `look` says of it, and the checksum of each record.
+
+The row has what `engine.judge.judge` asks of a file but its items, so rows that were made anywhere are judged by the
+code that a start runs (`look_of`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Final
+
+from topics.audit.rows import WalRow, WalSpan, WalTask
+from topics.codec.control import CommitMark, Control
+from topics.codec.frame import Run
+from topics.codec.layout import CHECKSUM_SIZE, FrameType
+from topics.codec.primitives import U64
+from topics.engine.judge import FileLook, look
+from topics.kernel.ports import Disk
+from topics.log.regions import WalFileId
+
+BROKEN_MAX: Final = 1000  # damaged places that a row lists of one file
+
+
+def scan_wal(disk: Disk, task: WalTask) -> WalRow | None:
+    """The row of a WAL file; None if it is not there (any more)."""
+    size = disk.size(task.file)
+    if size is None:
+        return None
+    try:
+        buffer = disk.read(task.file, 0, size)
+    except FileNotFoundError:
+        return None
+    return row_of(task, buffer)
+
+
+def row_of(task: WalTask, buffer: bytes) -> WalRow:
+    """The row of a WAL file's bytes."""
+    seen = look(WalFileId(task.generation, task.shard, task.first_frame), buffer)
+    return WalRow(
+        task=task, size=seen.size, header_defect=seen.header_defect, blank=seen.blank, frames=seen.frames,
+        beyond=len(seen.beyond), end=seen.end, stopped_at=seen.stopped_at, clean=seen.clean, defect=seen.defect,
+        stop=seen.stop, followed=seen.followed, marks=tuple(seen.marks),
+        broken=tuple((at, size, *(head or (0, 0))) for at, size, head in seen.broken[:BROKEN_MAX]),
+        spans=tuple(_spans([*seen.items, *seen.beyond], buffer)),
+    )  # fmt: skip
+
+
+def look_of(row: WalRow) -> FileLook:
+    """What `judge` needs to decide. It only asks if there are items behind a bad frame, so one stands for all."""
+    task = row.task
+    return FileLook(
+        file=WalFileId(task.generation, task.shard, task.first_frame), size=row.size,
+        header_defect=row.header_defect, blank=row.blank, file_id=b"", items=(), frames=row.frames, end=row.end,
+        stopped_at=row.stopped_at, clean=row.clean, defect=row.defect, stop=row.stop,
+        beyond=(_SOMETHING,) * min(row.beyond, 1), followed=row.followed, marks=row.marks,
+        broken=[(at, size, (topic_id, seq) if seq else None) for at, size, topic_id, seq in row.broken],
+    )  # fmt: skip
+
+
+_SOMETHING: Final = Control(FrameType.COMMIT_MARK, 0, 0, CommitMark(bytes(8), 0, 0), 0, 0, False)  # noqa: FBT003 -- a struct's field
+
+
+def _spans(items: Iterable[Run | Control], buffer: bytes) -> Iterable[WalSpan]:
+    """The records of each topic, neighbours in the log as one span."""
+    topic_id, first, offset, prints = 0, 0, 0, array("Q")
+    for item in items:
+        if not isinstance(item, Run):
+            continue
+        if item.topic_id != topic_id or item.seq_start != first + len(prints):
+            if prints:
+                yield WalSpan(topic_id, first, offset, prints.tobytes())
+            topic_id, first, offset, prints = item.topic_id, item.seq_start, item.offset, array("Q")
+        at = item.offset
+        for length in item.lengths:
+            at += length
+            prints.append(U64.unpack_from(buffer, at - CHECKSUM_SIZE)[0])
+    if prints:
+        yield WalSpan(topic_id, first, offset, prints.tobytes())

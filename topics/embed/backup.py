@@ -1,0 +1,72 @@
+"""A backup of an embedded store, taken by the thread that asks for it, while others read and write (storage 7)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from topics.embed.compaction import Compactor
+from topics.embed.driver import LocalEngine
+from topics.host.backup import Backup, Link, Written, write_backup
+from topics.host.checkpointer import Checkpointer
+from topics.host.destination import Destination, unwritable
+from topics.host.disk import OsDisk
+from topics.host.parts import Contents
+
+Tell = Callable[[int, int], None]
+
+
+def back_up(
+    local: LocalEngine,
+    compactor: Compactor,
+    checkpointer: Checkpointer,
+    dest: str | os.PathLike[str],
+    tell: Tell | None,
+) -> Written:
+    """Cut, write, rename. If it fails, nothing is left of it.
+
+    Raises:
+        Rejected: something is at `dest`, a shard has failed, or the store was closed meanwhile.
+        CannotOpen: `dest` cannot be written.
+        Corrupt, OSError: of the store.
+    """
+    disk = checkpointer.disk
+    root = disk.root if isinstance(disk, OsDisk) else None
+    target = Destination.claim(dest, source=root)
+    try:
+        with Backup(checkpointer) as backup:
+            compactor.carry_out(backup.steps)
+            contents = backup.contents()
+            total = contents.size
+            link = None if root is None else partial(target.link_from, root)
+            _check_room(target, contents, root)
+
+            def told(done: int) -> None:
+                local.check_open()
+                if tell is not None:
+                    tell(done, total)
+
+            written = _written(target, contents, link, told)
+        target.finish()
+    except BaseException:
+        target.discard()
+        raise
+    return written
+
+
+def _written(
+    target: Destination, contents: Contents, link: Link | None, told: Callable[[int], None]
+) -> Written:
+    try:
+        return write_backup(contents, target.disk, link=link, tell=told)
+    except OSError as error:
+        raise unwritable(target.path, error) from error
+
+
+def _check_room(target: Destination, contents: Contents, root: Path | None) -> None:
+    """Before hours of copying: is there room for what cannot be linked?"""
+    links = root is not None and root.stat().st_dev == target.partial.stat().st_dev
+    needed = sum(part.size for part in contents.parts if not (links and part.linkable))
+    target.check_room(needed)

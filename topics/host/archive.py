@@ -1,0 +1,91 @@
+"""The archive of the log: WAL files that a checkpoint has absorbed, kept for restores to a moment (storage 1 and 7).
+
+    archive/gen-N/shard-NN/wal-<20-digit frame number>.log      as they lay in wal/
+
+A file is moved there instead of being removed, by one rename, so it is in one of the two places whatever happens.
+Nothing of a store reads the archive; `topics restore` does. It may be bounded, by bytes and by age: then the oldest
+files go, from the front of each shard, so that what is left has no holes. How old a file is, is said by the first
+frame of the one behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import attrs
+
+from topics.codec.layout import FRAME_HEAD
+from topics.codec.walheader import HEADER_SIZE
+from topics.host.layout import find_wal_files_in, shards_in
+from topics.host.walfile import wal_path
+from topics.kernel.checks import whole_number
+from topics.kernel.ports import Disk
+from topics.log.regions import WalFileId
+
+ARCHIVE_DIR: Final = "archive"
+_WAL_DIR: Final = "wal"
+
+
+@attrs.frozen(kw_only=True)
+class ArchiveRules:
+    """How much is kept. 0: no bound."""
+
+    bytes_max: int = 0
+    age_ms: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        whole_number("archive.bytes_max", self.bytes_max)
+        whole_number("archive.age_ms", self.age_ms)
+
+
+def archive_path(file: WalFileId) -> str:
+    return ARCHIVE_DIR + wal_path(file).removeprefix(_WAL_DIR)
+
+
+class Archive:
+    """That of one data directory. Every call blocks."""
+
+    def __init__(self, disk: Disk, rules: ArchiveRules) -> None:
+        self._disk = disk
+        self._rules = rules
+
+    def take(self, files: Sequence[WalFileId]) -> None:
+        """Move WAL files of one shard here, durably. The caller syncs the directory they leave."""
+        if not files:
+            return
+        directory = archive_path(files[0]).rpartition("/")[0]
+        if not self._disk.names(directory):
+            self._disk.make_dir(directory)
+            for parent in (directory.rpartition("/")[0], ARCHIVE_DIR, ""):
+                self._disk.sync_dir(parent)
+        for file in files:
+            self._disk.rename(wal_path(file), archive_path(file))
+        self._disk.sync_dir(directory)
+
+    def trim(self, now_ms: int) -> None:
+        """Remove what the rules no longer keep. The newest file of a shard stays."""
+        if not self._rules.bytes_max and not self._rules.age_ms:
+            return
+        found = [
+            find_wal_files_in(self._disk, ARCHIVE_DIR, *key) for key in shards_in(self._disk, ARCHIVE_DIR)
+        ]
+        dated = sorted((self._first_ts(behind), file) for files in found for file, behind in pairwise(files))
+        sizes = {file: self._disk.size(archive_path(file)) or 0 for files in found for file in files}
+        held = sum(sizes.values())
+        for until_ms, file in dated:
+            too_many = bool(self._rules.bytes_max) and held > self._rules.bytes_max
+            too_old = bool(self._rules.age_ms) and until_ms < now_ms - self._rules.age_ms
+            if not too_many and not too_old:
+                break
+            self._disk.unlink(archive_path(file))
+            held -= sizes[file]
+
+    def _first_ts(self, file: WalFileId) -> int:
+        """When the file was begun: the ts of its first frame; 0 if it has none."""
+        head = self._disk.read(archive_path(file), HEADER_SIZE, FRAME_HEAD.size)
+        if len(head) < FRAME_HEAD.size:
+            return 0
+        ts: int = FRAME_HEAD.unpack(head)[5]
+        return ts

@@ -1,0 +1,203 @@
+"""One segment between the tiers: its copies, compared before either goes; and what ends in it there (storage 5 and 6).
+
+Every call blocks. Errors of the cold store are `StoreFailed`, those of the data directory OSError: a store that fails
+holds up relocation, a disk that fails ends all background work.
+
+What it must never know: when a segment is to be moved, or what is logged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.codec.segdel import Ended, decode_del, encode_del
+from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
+from topics.codec.segment import DEAD, walk
+from topics.host.layout import topic_dir
+from topics.host.segments import TEMPORARY, data_end, encode_idx, write_temporary
+from topics.host.tiers import CHUNK, GuardedStore, part_path
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk
+from topics.log.past import End
+from topics.log.regions import SegmentId
+from topics.log.segments import Segment
+
+_ENDS: Final = bytes(
+    (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
+)
+
+
+class Unmovable(Corrupt):
+    """The segment is damaged where it is, so it stays there."""
+
+
+class Carrier:
+    """`found`: the segment as the state has it; `size` of it are the bytes of its data."""
+
+    def __init__(self, disk: Disk, store: GuardedStore, segment: SegmentId, found: Segment) -> None:
+        assert found.sealed
+        assert found.first == segment.first_seq
+        self.segment = segment
+        self.found = found
+        self.hot_whole = False
+        self.cold_whole = False
+        self._disk = disk
+        self._store = store
+
+    def look(self) -> None:
+        """Which of the two copies are whole, by their sizes: each appears as a whole or not at all."""
+        size = self.found.size
+        self.hot_whole = self._disk.size(self._path("data")) == size
+        there = self._store.exists(self.segment, "data") and self._store.exists(self.segment, "idx")
+        self.cold_whole = there and self._store.len(self.segment, "data") == size
+
+    def copy_out(self) -> None:
+        """Put the segment into the cold tier, and compare what is there with what was put.
+
+        Raises:
+            Unmovable: a record of it is damaged, or its idx does not say what its data is.
+            StoreFailed, OSError: see above.
+        """
+        data = self._disk.read(self._path("data"), 0, self.found.size)
+        idx = self._whole(self._disk.read(self._path("idx"), 0, self._size("idx")))
+        self._check(data, idx)
+        parts = {"data": data, "idx": encode_idx(idx)}
+        if (size := self._disk.size(self._path("col"))) is not None:
+            parts["col"] = self._disk.read(self._path("col"), 0, size)
+        self._store.put(self.segment, parts)
+        for part, expected in parts.items():
+            self._compare(part, expected)
+
+    def copy_back(self) -> None:
+        """Put the segment's data into the data directory again, with the ends that its .del says.
+
+        Raises:
+            Unmovable: it is not in the cold tier, or damaged there.
+            StoreFailed, OSError: see above.
+        """
+        idx = self._whole(self._disk.read(self._path("idx"), 0, self._size("idx")))
+        if not self._store.exists(self.segment, "data"):
+            raise self._unmovable(f"it is not in {self._store.where}")
+        data = bytearray()
+        while len(data) < self.found.size:
+            chunk = self._store.read_range(
+                self.segment, "data", len(data), min(CHUNK, self.found.size - len(data))
+            )
+            if not chunk:
+                break
+            data += chunk
+        self._check(bytes(data), idx)
+        if ends := self._ends():
+            for at, end in enumerate(ends):
+                if end and idx.lengths[at]:
+                    data[idx.offsets[at] + idx.lengths[at]] = DEAD
+                    idx.flags[at] |= end
+            self._replace("idx", encode_idx(idx))
+        self._replace("data", bytes(data))
+        self._disk.sync_dir(topic_dir(self.segment.topic_id))
+
+    def drop_hot(self) -> None:
+        """The data directory's copy goes; idx and columns stay."""
+        self._disk.unlink(self._path("data"))
+        self._disk.sync_dir(topic_dir(self.segment.topic_id))
+
+    def drop_cold(self) -> None:
+        """The cold tier's copy goes, and what was said of it."""
+        self._store.delete(self.segment)
+        self._disk.unlink(self._path("del"))
+        self._disk.sync_dir(topic_dir(self.segment.topic_id))
+
+    def read_ends(self) -> bytes:
+        """The .del file beside the idx; empty if there is none."""
+        path = self._path("del")
+        size = self._disk.size(path)
+        return b"" if size is None else self._disk.read(path, 0, size)
+
+    def put_ends(self, data: bytes) -> None:
+        """Put that file into the cold tier."""
+        self._store.put(self.segment, {"del": data})
+
+    # Inside.
+
+    def _path(self, part: str) -> str:
+        return part_path(self.segment, part)
+
+    def _size(self, part: str) -> int:
+        return self._disk.size(self._path(part)) or 0
+
+    def _whole(self, data: bytes) -> IdxColumns:
+        try:
+            idx = decode_idx(data)
+        except Corrupt as damage:
+            raise self._unmovable(damage.message) from damage
+        if len(idx) != self.found.count or data_end(idx) != self.found.size:
+            raise self._unmovable(f"its idx has {len(idx)} entries of {data_end(idx)} bytes")
+        return idx
+
+    def _check(self, data: bytes, idx: IdxColumns) -> None:
+        """Every record that the idx has is in the data, whole, and nothing else is."""
+        first = self.found.first
+        found = walk(
+            data, 0, len(data), topic_id=self.segment.topic_id, first_seq=first, seq_stop=self.found.last + 1
+        )
+        there = [at for at, length in enumerate(idx.lengths) if length]
+        same = (
+            not found.damages
+            and len(data) == self.found.size
+            and list(found.seqs) == [first + at for at in there]
+            and list(found.offsets) == [idx.offsets[at] for at in there]
+            and list(found.lengths) == [idx.lengths[at] for at in there]
+        )
+        if not same:
+            what = f"{len(found.damages)} places are damaged, {len(there) - len(found)} records are missing"
+            raise self._unmovable(what)
+
+    def _ends(self) -> bytes:
+        """What .del says of each entry; empty if there is none, or it is damaged: the ends in files are hints."""
+        try:
+            ended = decode_del(self.read_ends())
+        except Corrupt:
+            return b""
+        ours = (ended.topic_id, ended.first_seq, len(ended.ends))
+        return ended.ends if ours == (*self.segment, self.found.count) else b""
+
+    def _compare(self, part: str, expected: bytes) -> None:
+        """What the store gives back is what was put."""
+        size = self._store.len(self.segment, part)
+        same = size == len(expected)
+        for at in range(0, len(expected), CHUNK):
+            if not same:
+                break
+            piece = expected[at : at + CHUNK]
+            same = self._store.read_range(self.segment, part, at, len(piece)) == piece
+        if not same:
+            raise self._store.failed(
+                f"{part_path(self.segment, part)} reads back differently from what was put"
+            )
+
+    def _replace(self, part: str, data: bytes) -> None:
+        path = self._path(part)
+        write_temporary(self._disk, path, data)
+        self._disk.rename(path + TEMPORARY, path)
+
+    def _unmovable(self, why: str) -> Unmovable:
+        return Unmovable(f"{self._path('data')} is damaged and stays where it is: {why}")
+
+
+def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> bool:
+    """Keep which records of a cold segment have ended, in its .del file; durable on return, True if that is new.
+
+    `ends`: the bits of `End` of each of its slots. Raises OSError.
+    """
+    assert len(ends) == segment.count
+    if not any(ends):
+        return False
+    of = SegmentId(topic_id, segment.first)
+    path, data = part_path(of, "del"), encode_del(Ended(*of, ends.translate(_ENDS)))
+    size = disk.size(path)
+    if size == len(data) and disk.read(path, 0, size) == data:
+        return False
+    write_temporary(disk, path, data)
+    disk.rename(path + TEMPORARY, path)
+    disk.sync_dir(topic_dir(topic_id))
+    return True

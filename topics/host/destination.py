@@ -1,0 +1,117 @@
+"""A directory that is to be a backup or a restored store: made under another name, and renamed when it is whole.
+
+    DEST.partial/      while it is being written
+    DEST/              renamed there, durably, at the end
+
+So what is broken off is never taken for a whole one, and what was there is never touched. An error removes the partial
+directory; a crash leaves it, and the next try names it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from topics.host.disk import DIRECTORY_MODE, OsDisk
+from topics.kernel.errors import CannotOpen, Unusable, invalid
+
+PARTIAL: Final = ".partial"
+_NOT_LINKED: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
+)
+
+
+class Destination:
+    """`disk`: the directory that is being written. End it by `finish` or `discard`."""
+
+    def __init__(self, path: Path, partial: Path) -> None:
+        self.path = path
+        self.partial = partial
+        self.disk = OsDisk(partial)
+
+    @classmethod
+    def claim(cls, path: str | os.PathLike[str], *, source: Path | None = None) -> Destination:
+        """Make the partial directory. `source`: a directory that it must not lie in.
+
+        Raises:
+            Rejected: something is there already, or it lies inside the source.
+            CannotOpen: it cannot be written there.
+        """
+        target = Path(os.path.abspath(path))
+        if source is not None and _is_inside(target, source):
+            raise invalid("dest", f"{path} lies inside {source}: choose a directory beside it")
+        if os.path.lexists(target) and not _is_empty(target):
+            raise invalid("dest", f"{path} is there already: choose another, or remove it")
+        partial = target.with_name(target.name + PARTIAL)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.mkdir(mode=DIRECTORY_MODE)
+            return cls(target, partial)
+        except FileExistsError:
+            raise invalid(
+                "dest",
+                f"{partial} is left of one that was broken off, or is being written now: remove it first",
+            ) from None
+        except OSError as error:
+            raise unwritable(path, error) from error
+
+    def check_room(self, needed: int) -> None:
+        """Raises `CannotOpen` if so many bytes will not fit."""
+        free = self.disk.free_bytes()
+        if needed > free:
+            raise CannotOpen(
+                Unusable.NO_SPACE,
+                f"{self.path}: {needed} bytes are needed and {free} are free: free some, or choose another disk",
+                path=str(self.path),
+            )
+
+    def link_from(self, root: Path, path: str) -> bool:
+        """Give a file below `root` a second name here. False if the file systems cannot."""
+        try:
+            os.link(root / path, self.partial / path, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _NOT_LINKED:
+                return False
+            raise
+        return True
+
+    def finish(self) -> None:
+        """Everything in it is durable: give it its name."""
+        self.disk.close()
+        with suppress(FileNotFoundError):
+            self.path.rmdir()  # an empty one was allowed
+        self.partial.rename(self.path)
+        fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def discard(self) -> None:
+        """Remove what was written. What cannot be removed is left under its partial name."""
+        self.disk.close()
+        with suppress(OSError):
+            shutil.rmtree(self.partial)
+
+
+def unwritable(path: str | os.PathLike[str], error: OSError) -> CannotOpen:
+    """What went wrong there, in one line."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CannotOpen(
+            Unusable.NO_SPACE, f"{path}: no space left on the device; free some", path=str(path)
+        )
+    why = error.strerror or str(error)
+    return CannotOpen(Unusable.UNWRITABLE, f"{path} cannot be written: {why}", path=str(path))
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
+
+def _is_inside(path: Path, directory: Path) -> bool:
+    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
+    return real == root or root in real.parents

@@ -1,0 +1,193 @@
+"""What a backup is made of: files with their sizes, known before the first byte of them is read (storage 7).
+
+Sealed segments are taken whole. What is still appended to is taken up to what the cut counts: a WAL file gets zeros
+behind it, so that recovery finds a clean end; an idx gets a trailer for exactly the entries that count. Every call that
+reads blocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+import attrs
+
+from topics.codec.manifest import (
+    MANIFEST_VERSION,
+    NO_CHECKSUM,
+    ColdEntry,
+    FileEntry,
+    Manifest,
+    Position,
+    TopicEntry,
+)
+from topics.codec.segcolumns import blocks_before
+from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
+from topics.codec.snapshot import encode_snapshot
+from topics.engine import image
+from topics.engine.image import Place, Snapshot
+from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path, topic_dir
+from topics.host.segments import whole_idx
+from topics.host.snapshots import snapshot_path
+from topics.host.walfile import CURRENT_FILE, MARK_SIZE, hint, shard_dir, wal_path
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk
+from topics.log.image import TopicImage
+from topics.log.regions import WalFileId
+from topics.log.segments import Segment
+
+PIECE_SIZE: Final = 256 * 1024
+_PAGE: Final = 4096
+_SNAPSHOT_NUMBER: Final = 1
+
+
+@attrs.frozen(kw_only=True)
+class Part:
+    """One file. `pieces`: its bytes, in pieces of up to PIECE_SIZE or as they were made. `linkable`: it is all of the
+    file of that name, which is never edited in place while it has a second name.
+    """
+
+    path: str
+    size: int
+    pieces: Callable[[], Iterator[bytes]]
+    linkable: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Contents:
+    """All parts of a backup, in the order in which they are written, and what its manifest says but for checksums."""
+
+    parts: deque[Part]
+    manifest: Manifest
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+
+def contents_of(disk: Disk, snapshot: Snapshot, form: Format) -> Contents:
+    """What a backup at this cut holds. Whatever of it the disk has is pinned.
+
+    Raises:
+        Corrupt: a file of the log is not there.
+        OSError: the disk failed.
+    """
+    topics = snapshot.state.topics
+    parts = [
+        _made(snapshot_path(_SNAPSHOT_NUMBER), encode_snapshot(_SNAPSHOT_NUMBER, image.encode(snapshot)))
+    ]
+    for place in snapshot.places:
+        parts += _log(disk, place)
+    for topic in topics:
+        for segment in topic.segments:
+            parts += _segment(disk, topic, segment)
+    parts.append(_made(FORMAT_FILE, form.encode()))  # last: what is broken off before is no store
+    manifest = Manifest(
+        backup=MANIFEST_VERSION,
+        ts=snapshot.state.ts,
+        vector=[
+            Position(place.generation, place.shard, place.file, place.offset, place.next_frame)
+            for place in snapshot.places
+            if place.file
+        ],
+        topics=[TopicEntry(topic.name, topic.topic_id, topic.epoch, topic.head_seq) for topic in topics],
+        files=[FileEntry(part.path, part.size, NO_CHECKSUM) for part in parts],
+        cold=[
+            ColdEntry(topic.topic_id, segment.first, segment.size)
+            for topic in topics
+            for segment in topic.segments
+            if segment.cold
+        ],
+    )
+    return Contents(parts=deque(parts), manifest=manifest)
+
+
+def copied_bytes(disk: Disk, path: str, size: int) -> Iterator[bytes]:
+    """The first `size` bytes of a file, which has them.
+
+    Raises:
+        Corrupt: it is shorter.
+    """
+    for at in range(0, size, PIECE_SIZE):
+        piece = disk.read(path, at, min(PIECE_SIZE, size - at))
+        if len(piece) < min(PIECE_SIZE, size - at):
+            raise Corrupt(f"{path} ends at {at + len(piece)} bytes, {size} of it are needed", field="size")
+        yield piece
+
+
+def room_behind(offset: int) -> int:
+    """Size of a WAL file that ends at `offset`: whole pages, with room for the marks of whoever goes on in it."""
+    return -(-(offset + 2 * MARK_SIZE) // _PAGE) * _PAGE
+
+
+def log_part(disk: Disk, path: str, source: str, end: int) -> Part:
+    """A WAL file up to `end`, with zeros behind."""
+    size = room_behind(end)
+
+    def pieces() -> Iterator[bytes]:
+        yield from copied_bytes(disk, source, end)
+        yield bytes(size - end)
+
+    return Part(path=path, size=size, pieces=pieces)
+
+
+def copy_part(disk: Disk, path: str, source: str, size: int, *, linkable: bool = False) -> Part:
+    """The first `size` bytes of a file."""
+    return Part(path=path, size=size, pieces=partial(copied_bytes, disk, source, size), linkable=linkable)
+
+
+def _made(path: str, data: bytes) -> Part:
+    return Part(path=path, size=len(data), pieces=lambda: iter((data,)))
+
+
+# The log.
+
+
+def _log(disk: Disk, place: Place) -> list[Part]:
+    """The files of one shard that the snapshot needs, up to its place in them."""
+    key = (place.generation, place.shard)
+    parts = []
+    for file in find_wal_files(disk, *key):
+        path = wal_path(file)
+        if file.first_frame >= place.needed and (not place.file or file.first_frame < place.file):
+            parts.append(copy_part(disk, path, path, disk.size(path) or 0))
+    if place.file:
+        last = WalFileId(*key, place.file)
+        path = wal_path(last)
+        if (disk.size(path) or 0) < place.offset:
+            raise Corrupt(f"{path} is not there, or shorter than what was written to it", field="size")
+        parts.append(log_part(disk, path, path, place.offset))
+        parts.append(_made(f"{shard_dir(*key)}/{CURRENT_FILE}", hint(last)))
+    return parts
+
+
+# Segments.
+
+
+def _segment(disk: Disk, topic: TopicImage, segment: Segment) -> list[Part]:
+    """The files of a segment. Of one in the cold tier the data stays there."""
+    topic_id, first = topic.topic_id, segment.first
+    parts = []
+    data = segment_path(topic_id, first, "data")
+    there = disk.size(data)
+    if there is not None:  # else it is cold, or the damage comes along and `verify` tells
+        whole = segment.sealed and there == segment.size
+        parts.append(copy_part(disk, data, data, min(there, segment.size), linkable=whole))
+    idx = segment_path(topic_id, first, "idx")
+    parts.append(
+        Part(
+            path=idx,
+            size=segment.count * ENTRY_SIZE + TRAILER_SIZE,
+            pieces=lambda: iter((whole_idx(disk, topic_id, segment),)),
+        )
+    )
+    col = segment_path(topic_id, first, "col")
+    if (size := disk.size(col)) is not None:
+        end = size if segment.sealed else blocks_before(disk.read(col, 0, size), segment.last + 1)[1]
+        parts.append(copy_part(disk, col, col, end))
+    deleted = f"{topic_dir(topic_id)}/seg-{first:020d}.del"
+    if (size := disk.size(deleted)) is not None:
+        parts.append(_made(deleted, disk.read(deleted, 0, size)))
+    return parts

@@ -1,0 +1,329 @@
+"""Moving sealed segments between the tiers, as steps that a driver carries out (storage 6, seed 3.6).
+
+    to the cold tier:  copy data, idx and columns; read them back and compare    (the store makes them durable)
+                       log a mark that says so; sync the log                     (the commit point)
+                       remove the data from the data directory
+    back:              copy the data aside, flag in it what .del says; sync, rename
+                       log a mark that says so; sync the log
+                       remove the segment from the cold tier
+
+Idx and columns stay in the data directory, so a start reads nothing of the cold tier. Whatever a crash leaves is
+settled after the next start: the log says where the segment is, and the other copy goes, unless it is the only whole
+one. So at every moment the tier that the durable state names has all of the segment.
+
+A segment moves as a whole. A slice of work is one segment, or small ones up to SLICE_BYTES. A cold store that fails
+holds up nothing but this: what was begun is left, and tried again later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from topics.codec.control import CheckpointMark
+from topics.codec.primitives import checksum
+from topics.engine.commands import Checkpointed, Sync
+from topics.engine.engine import Engine
+from topics.host.carrying import Carrier, Unmovable
+from topics.host.cold import ColdTier
+from topics.host.ownership import claim
+from topics.host.pins import Pins
+from topics.host.snapshots import KEPT_MAX, Kept
+from topics.host.steps import Blocking, Propose, Step, Steps
+from topics.host.tiers import GuardedStore, StoreFailed
+from topics.kernel.checks import whole_number
+from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.limits import MIB
+from topics.kernel.ports import Disk, Entropy
+from topics.log.regions import SegmentId
+from topics.log.segments import Segment
+from topics.log.topic import Topic
+
+SLICE_BYTES: Final = 16 * MIB
+SLICE_WORKS: Final = 64
+AGAIN_MS: Final = 30_000  # after the store has failed
+_Work = Generator[Step, None, int]  # says how many bytes it has moved
+
+
+@attrs.frozen(kw_only=True)
+class HotRules:
+    """How much of a topic's sealed segments stays in the data directory; the stricter wins (seed 6.1). 0 bytes: any."""
+
+    retain_segments: int = 4
+    retain_bytes: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        whole_number("hot_retain_segments", self.retain_segments)
+        whole_number("hot_retain_bytes", self.retain_bytes)
+
+    def surplus(self, topic: Topic) -> list[Segment]:
+        """The hot segments that are to go to the cold tier, the oldest first."""
+        sealed = [segment for segment in topic.segments if segment.sealed]
+        room, size = self.retain_segments, 0
+        for at in range(len(sealed) - 1, -1, -1):
+            size += sealed[at].size
+            if room == 0 or (self.retain_bytes and size > self.retain_bytes):
+                return [segment for segment in sealed[: at + 1] if not segment.cold]
+            room -= 1
+        return []
+
+
+@attrs.define
+class MoveCounts:
+    """What has been moved since the start."""
+
+    to_cold: int = 0
+    to_cold_bytes: int = 0
+    to_hot: int = 0
+    dropped: int = 0
+
+
+class Relocator:
+    """The moves of one store, one at a time. `failed`: what is the matter with the cold store, None if nothing is.
+
+    `kept`: the snapshots that are there. `round`: how many checkpoints were taken; only they make work.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        disk: Disk,
+        cold: ColdTier,
+        entropy: Entropy,
+        *,
+        rules: HotRules,
+        pins: Pins,
+        kept: Callable[[], Sequence[Kept]],
+        round: Callable[[], int],  # noqa: A002 # what it is called everywhere
+    ) -> None:
+        self.counts = MoveCounts()
+        self.failed: str | None = None
+        self.unmovable: dict[SegmentId, str] = {}  # damaged ones stay where they are
+        self._engine = engine
+        self._disk = disk
+        self._cold = cold
+        self._store = None if cold.store is None else GuardedStore(cold.store)
+        self._entropy = entropy
+        self._rules = rules
+        self._pins = pins
+        self._kept = kept
+        self._round = round
+        self._present: set[SegmentId] = set()
+        self._noted: dict[SegmentId, int] = {}  # digests of the .del files that the store has
+        self._wanted: dict[SegmentId, None] = {}  # to be brought back, in this order
+        self._works: deque[Callable[[], _Work]] = deque()
+        self._planned = -1
+        self._settled = False
+        self._again_ms = 0
+
+    def due(self) -> Steps | None:
+        """What is to be moved now, None if nothing is or the store has failed a moment ago."""
+        if self._store is None or self._engine.now_ms() < self._again_ms:
+            return None
+        if not self._settled:
+            return self._settle(self._store)
+        if self._planned != self._round():
+            self._plan()
+        return self._slice() if self._works else None
+
+    def want_back(self, segment: SegmentId) -> None:
+        """Bring a cold segment back, as half of it is dead: a rewrite can be done only here."""
+        self._wanted[segment] = None
+        self._planned = -1
+
+    # What is to be done.
+
+    def _plan(self) -> None:
+        """Look at all topics, after a checkpoint: only one seals segments or lets go of some."""
+        self._planned = self._round()
+        self._works.clear()
+        topics = self._engine.state.catalog.topics
+        for segment in self._wanted:
+            self._works.append(partial(self._to_hot, segment))
+        for topic_id, topic in topics.items():
+            for found in self._rules.surplus(topic):
+                segment = SegmentId(topic_id, found.first)
+                if segment not in self.unmovable and segment not in self._wanted:
+                    self._works.append(partial(self._to_cold, segment))
+        noted = [
+            SegmentId(topic_id, segment.first)
+            for topic_id, topic in topics.items()
+            for segment in topic.segments
+            if segment.cold
+        ]
+        if noted:
+            self._works.append(partial(self._note_ends, noted))
+        if orphans := self._orphans():
+            self._works.append(partial(self._drop, orphans))
+
+    def _orphans(self) -> list[SegmentId]:
+        """Segments of the store that neither the state nor a snapshot that may be started from needs."""
+        kept = self._kept()
+        if len(kept) < KEPT_MAX:
+            return []
+        needed = set.union(*(set(one.segments) for one in kept))
+        return [
+            segment
+            for segment in sorted(self._present)
+            if segment not in needed and self._find(segment) is None and not self._pins.holds(*segment)
+        ]
+
+    def _slice(self) -> Steps:
+        self.failed = None
+        moved = done = 0
+        planned, self._planned = self._planned, -1  # one that is broken off is planned anew
+        while self._works and moved < SLICE_BYTES and done < SLICE_WORKS and not self._is_failing():
+            moved += yield from self._works.popleft()()
+            done += 1
+        if not self._is_failing():
+            self._planned = planned
+
+    # One segment.
+
+    def _to_cold(self, segment: SegmentId) -> _Work:
+        found, store = self._find(segment), self._store
+        if found is None or found.cold or store is None or self._pins.holds(*segment):
+            return 0
+        carrier = Carrier(self._disk, store, segment, found)
+        yield Blocking(partial(self._ask, partial(self._copy_out, carrier)))
+        if self._is_failing() or segment in self.unmovable:
+            return found.size
+        self._present.add(segment)
+        yield from self._log(segment, found, cold=True)
+        if self._cold.is_cold(segment):  # else the segment has gone meanwhile
+            yield Blocking(carrier.drop_hot)
+            self.counts.to_cold += 1
+            self.counts.to_cold_bytes += found.size
+        return found.size
+
+    def _copy_out(self, carrier: Carrier) -> None:
+        try:
+            carrier.copy_out()
+        except Unmovable as damage:
+            self.unmovable[carrier.segment] = damage.message
+
+    def _to_hot(self, segment: SegmentId) -> _Work:
+        found, store = self._find(segment), self._store
+        if found is None or not found.cold or store is None or segment in self.unmovable:
+            self._wanted.pop(segment, None)
+            return 0
+        carrier = Carrier(self._disk, store, segment, found)
+        yield Blocking(partial(self._ask, partial(self._copy_back, carrier)))
+        if self._is_failing():
+            return found.size
+        self._wanted.pop(segment, None)
+        if segment in self.unmovable:
+            return found.size
+        yield from self._log(segment, found, cold=False)
+        if self._find(segment) is not None:
+            yield Blocking(partial(self._ask, carrier.drop_cold))
+            self._present.discard(segment)
+            self._noted.pop(segment, None)
+            self.counts.to_hot += 1
+        return found.size
+
+    def _copy_back(self, carrier: Carrier) -> None:
+        try:
+            carrier.copy_back()
+        except Unmovable as damage:
+            self.unmovable[carrier.segment] = damage.message
+
+    def _log(self, segment: SegmentId, found: Segment, *, cold: bool) -> Steps:
+        """Say where the segment is, durably."""
+        mark = CheckpointMark(found.first, found.last + 1, found.last, found.size, sealed=True, cold=cold)
+        yield Propose(Checkpointed(topic_id=segment.topic_id, mark=mark))
+        lane = self._engine.state.lanes.get(segment.topic_id)
+        if lane is not None:
+            yield Propose(Sync(shard=lane.shard))
+
+    # Many at once.
+
+    def _note_ends(self, segments: Sequence[SegmentId]) -> _Work:
+        """The .del files that are new go to the store, too."""
+        store = self._store
+        assert store is not None
+        for segment in segments:
+            found = self._find(segment)
+            if found is not None and found.cold:
+                carrier = Carrier(self._disk, store, segment, found)
+                yield Blocking(partial(self._ask, partial(self._put_ends, carrier)))
+                if self._is_failing():
+                    break
+        return 0
+
+    def _put_ends(self, carrier: Carrier) -> None:
+        ends = carrier.read_ends()
+        if ends and self._noted.get(carrier.segment) != (digest := checksum(ends)):
+            carrier.put_ends(ends)
+            self._noted[carrier.segment] = digest
+
+    def _drop(self, segments: Sequence[SegmentId]) -> _Work:
+        store = self._store
+        assert store is not None
+        for segment in segments:
+            yield Blocking(partial(self._ask, partial(store.delete, segment)))
+            if self._is_failing():
+                break
+            self._present.discard(segment)
+            self._noted.pop(segment, None)
+            self.counts.dropped += 1
+        return 0
+
+    # After a start.
+
+    def _settle(self, store: GuardedStore) -> Steps:
+        """Finish what a crash has broken off."""
+        self.failed = None
+        yield Blocking(partial(self._ask, partial(self._look, store)))
+        if self._is_failing():
+            return
+        for topic_id, topic in list(self._engine.state.catalog.topics.items()):
+            for found in list(topic.segments):
+                segment = SegmentId(topic_id, found.first)
+                if found.cold or segment in self._present:
+                    yield from self._settle_one(store, segment, found)
+                    if self._is_failing():
+                        return
+        self._settled = True
+
+    def _look(self, store: GuardedStore) -> None:
+        self._cold.owner = claim(self._disk, store, self._entropy)
+        self._present = set(store.list())
+
+    def _settle_one(self, store: GuardedStore, segment: SegmentId, found: Segment) -> Steps:
+        carrier = Carrier(self._disk, store, segment, found)
+        yield Blocking(partial(self._ask, carrier.look))
+        if self._is_failing() or not (carrier.hot_whole and carrier.cold_whole):
+            if carrier.hot_whole and found.cold and not self._is_failing():
+                yield from self._log(segment, found, cold=False)  # the only one there is
+            return
+        yield Blocking(carrier.drop_hot if found.cold else partial(self._ask, carrier.drop_cold))
+        if not found.cold and not self._is_failing():
+            self._present.discard(segment)
+
+    # Inside.
+
+    def _find(self, segment: SegmentId) -> Segment | None:
+        topic = self._engine.state.catalog.topics.get(segment.topic_id)
+        found = None if topic is None else topic.segments.holds(segment.first_seq)
+        return found if found is not None and found.sealed and found.first == segment.first_seq else None
+
+    def _ask(self, call: Callable[[], None]) -> None:
+        """A call that asks the store. Its failure ends the slice and nothing else; it is asked again later."""
+        try:
+            call()
+        except StoreFailed as error:
+            self._fail(str(error))
+        except (Rejected, Corrupt) as refused:
+            self._fail(refused.message)
+
+    def _is_failing(self) -> bool:
+        return self.failed is not None
+
+    def _fail(self, why: str) -> None:
+        self.failed = why
+        self._again_ms = self._engine.now_ms() + AGAIN_MS

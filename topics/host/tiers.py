@@ -1,0 +1,208 @@
+"""Where a sealed segment may lie besides the data directory: the cold tier (storage 6, seed 3.6).
+
+`SegmentStore` is the whole of what is asked of it: parts of segments, each a byte string under the segment's name.
+Every call blocks, waits for what it does to be durable, and either does it or raises OSError (an absent part:
+FileNotFoundError), so each can be sent to a pool. Names mirror the data directory: `topics/<16 hex digits>/seg-….data`.
+
+What a store must never know: which records are in a segment, which segments are needed, and whose they are. It keeps
+one note for that: `owner`, by which two stores that were given one cold directory find out before either removes a
+thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from topics.host.layout import topic_dir
+from topics.kernel.limits import MIB
+from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
+
+PARTS: Final = ("data", "idx", "col", "del")
+OWNER_FILE: Final = "OWNER"
+CHUNK: Final = 4 * MIB
+_TEMPORARY: Final = ".tmp"
+_NAME: Final = re.compile(r"topics/([0-9a-f]{16})/seg-([0-9]{20})\.(data|idx|col|del)(\.tmp)?", re.ASCII)
+
+
+class SegmentStore(Protocol):
+    """Segments by name. Any thread may call at any time."""
+
+    @property
+    def where(self) -> str:
+        """Its place, for messages; without secrets."""
+        ...
+
+    def put(self, segment: SegmentId, parts: Mapping[str, bytes]) -> None:
+        """Keep these parts durably, each in place of the one that is there. A part appears whole or not at all."""
+        ...
+
+    def read_range(self, segment: SegmentId, part: str, offset: int, size: int) -> bytes:
+        """Bytes [offset, offset + size) of a part, fewer only at its end."""
+        ...
+
+    def delete(self, segment: SegmentId) -> None:
+        """Remove all parts, and what a broken off `put` left. One that is not there is fine."""
+        ...
+
+    def list(self) -> list[SegmentId]:
+        """Every segment of which there is anything, ascending."""
+        ...
+
+    def exists(self, segment: SegmentId, part: str) -> bool:
+        """Whether a part is there."""
+        ...
+
+    def len(self, segment: SegmentId, part: str) -> int:
+        """Bytes of a part."""
+        ...
+
+    def read_owner(self) -> bytes | None:
+        """The note of whose segments these are; None if there is none."""
+        ...
+
+    def write_owner(self, note: bytes) -> None:
+        """Leave that note, durably."""
+        ...
+
+
+def part_path(segment: SegmentId, part: str) -> str:
+    """Where a part lies below the root of a store."""
+    assert part in PARTS, part
+    return f"{topic_dir(segment.topic_id)}/seg-{segment.first_seq:020d}.{part}"
+
+
+def segment_of(path: str) -> SegmentId | None:
+    """The segment that a path below the root belongs to; None if it is none of ours."""
+    match = _NAME.fullmatch(path)
+    return SegmentId(int(match[1], 16), int(match[2])) if match is not None else None
+
+
+class StoreFailed(Exception):
+    """The cold store has failed; the data directory has not."""
+
+
+class GuardedStore:
+    """A store whose errors are `StoreFailed`, for who uses it beside a disk and must tell one from the other."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    @property
+    def where(self) -> str:
+        return self._store.where
+
+    def put(self, segment: SegmentId, parts: Mapping[str, bytes]) -> None:
+        with self._asking():
+            self._store.put(segment, parts)
+
+    def read_range(self, segment: SegmentId, part: str, offset: int, size: int) -> bytes:
+        with self._asking():
+            return self._store.read_range(segment, part, offset, size)
+
+    def delete(self, segment: SegmentId) -> None:
+        with self._asking():
+            self._store.delete(segment)
+
+    def list(self) -> list[SegmentId]:
+        with self._asking():
+            return self._store.list()
+
+    def exists(self, segment: SegmentId, part: str) -> bool:
+        with self._asking():
+            return self._store.exists(segment, part)
+
+    def len(self, segment: SegmentId, part: str) -> int:
+        with self._asking():
+            return self._store.len(segment, part)
+
+    def read_owner(self) -> bytes | None:
+        with self._asking():
+            return self._store.read_owner()
+
+    def write_owner(self, note: bytes) -> None:
+        with self._asking():
+            self._store.write_owner(note)
+
+    def failed(self, why: str) -> StoreFailed:
+        return StoreFailed(f"{self.where} fails: {why}")
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.failed(str(error)) from error
+
+
+class LocalSegmentStore:
+    """A folder. Written aside, synced and renamed, so that a crash leaves a part as it was or as it should be."""
+
+    def __init__(self, disk: Disk, where: str) -> None:
+        self._disk = disk
+        self._where = where
+
+    @property
+    def where(self) -> str:
+        return self._where
+
+    def put(self, segment: SegmentId, parts: Mapping[str, bytes]) -> None:
+        directory = topic_dir(segment.topic_id)
+        if not self._disk.names(directory):
+            self._disk.make_dir(directory)
+            self._disk.sync_dir("topics")
+            self._disk.sync_dir("")
+        for part in PARTS:
+            if part in parts:
+                self._write(part_path(segment, part), parts[part])
+        self._disk.sync_dir(directory)
+
+    def read_range(self, segment: SegmentId, part: str, offset: int, size: int) -> bytes:
+        return self._disk.read(part_path(segment, part), offset, size)
+
+    def delete(self, segment: SegmentId) -> None:
+        directory = topic_dir(segment.topic_id)
+        names = set(self._disk.names(directory))
+        paths = [part_path(segment, part) + suffix for part in PARTS for suffix in ("", _TEMPORARY)]
+        found = [path for path in paths if path.rpartition("/")[2] in names]
+        for path in found:
+            self._disk.unlink(path)
+        if found:
+            self._disk.sync_dir(directory)
+
+    def list(self) -> list[SegmentId]:
+        paths = (
+            f"topics/{directory}/{name}"
+            for directory in self._disk.names("topics")
+            for name in self._disk.names(f"topics/{directory}")
+        )
+        return sorted({segment for path in paths if (segment := segment_of(path)) is not None})
+
+    def exists(self, segment: SegmentId, part: str) -> bool:
+        return self._disk.size(part_path(segment, part)) is not None
+
+    def len(self, segment: SegmentId, part: str) -> int:
+        path = part_path(segment, part)
+        size = self._disk.size(path)
+        if size is None:
+            raise FileNotFoundError(f"{self._where}/{path}")
+        return size
+
+    def read_owner(self) -> bytes | None:
+        size = self._disk.size(OWNER_FILE)
+        return None if size is None else self._disk.read(OWNER_FILE, 0, size)
+
+    def write_owner(self, note: bytes) -> None:
+        self._write(OWNER_FILE, note)
+        self._disk.sync_dir("")
+
+    def _write(self, path: str, data: bytes) -> None:
+        aside = path + _TEMPORARY
+        self._disk.create(aside, 0)
+        for at in range(0, len(data), CHUNK):
+            self._disk.write(aside, at, [data[at : at + CHUNK]])
+        self._disk.sync_data(aside)
+        self._disk.rename(aside, path)

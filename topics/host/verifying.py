@@ -1,0 +1,128 @@
+"""Whether a backup is whole: its manifest, every file, and what a recovery of it would find (storage 7).
+
+Nothing is changed. A finding is a value: what of the backup is wrong, in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import attrs
+import xxhash
+
+from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, decode_manifest
+from topics.host.layout import read_format
+from topics.host.opening import ReadState, read_state
+from topics.host.parts import PIECE_SIZE
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk
+
+_LOGS_AND_DATA: Final = ("meta", "wal", "topics")
+
+
+@attrs.frozen(kw_only=True)
+class Verified:
+    """`manifest`: None if it is not there or damaged."""
+
+    manifest: Manifest | None
+    findings: Sequence[str]
+
+
+def read_manifest(disk: Disk) -> Manifest:
+    """The manifest of a backup.
+
+    Raises:
+        Corrupt: there is none, so it is no whole backup; or it is damaged.
+    """
+    size = disk.size(MANIFEST_FILE)
+    if size is None:
+        raise Corrupt(
+            f"{MANIFEST_FILE} is not there: this is no backup, or one that was broken off", field="manifest"
+        )
+    return decode_manifest(disk.read(MANIFEST_FILE, 0, size))
+
+
+def verify_backup(disk: Disk, where: str, *, tell: Callable[[int], None] | None = None) -> Verified:
+    """Read all of it. `tell` is told how many bytes were compared. `where`: its name in messages.
+
+    Raises:
+        CannotOpen: it is no directory of ours, or of a newer version.
+        OSError: the disk failed.
+    """
+    try:
+        manifest = read_manifest(disk)
+    except Corrupt as damage:
+        return Verified(manifest=None, findings=[damage.message])
+    findings: list[str] = []
+    done = 0
+    for file in manifest.files:
+        wrong = _compared(disk, file)
+        if wrong:
+            findings.append(f"{file.path}: {wrong}")
+        done += file.size
+        if tell is not None:
+            tell(done)
+    known = {file.path for file in manifest.files}
+    findings += [f"{path}: not of this backup" for path in _files_of(disk) if path not in known]
+    form = read_format(disk, where)
+    if form is None:
+        return Verified(manifest=manifest, findings=findings)  # FORMAT is one of the files that are missing
+    try:
+        findings += _recovered(manifest, read_state(disk, form, same_boot=False))
+    except Corrupt as damage:
+        findings.append(damage.message)
+    return Verified(manifest=manifest, findings=findings)
+
+
+def _compared(disk: Disk, file: FileEntry) -> str:
+    """What is wrong with a file; nothing if nothing is."""
+    size = disk.size(file.path)
+    if size is None:
+        return "is not there"
+    if size != file.size:
+        return f"has {size} bytes instead of {file.size}"
+    digest = xxhash.xxh3_64()
+    for at in range(0, size, PIECE_SIZE):
+        digest.update(disk.read(file.path, at, min(PIECE_SIZE, size - at)))
+    return "" if f"{digest.intdigest():016x}" == file.xxh3 else "is not as it was written (checksum)"
+
+
+def _files_of(disk: Disk) -> Iterator[str]:
+    """Every file below the directories that a backup has."""
+    pending = list(_LOGS_AND_DATA)
+    while pending:
+        directory = pending.pop()
+        for name in disk.names(directory):
+            path = f"{directory}/{name}"
+            if disk.size(path) is None:
+                pending.append(path)
+            else:
+                yield path
+
+
+def _recovered(manifest: Manifest, read: ReadState) -> Iterator[str]:
+    """Where what recovery finds is not what the manifest says."""
+    for damage in read.recovered.damages:
+        yield str(damage)
+    for cut in read.recovered.cuts:
+        yield str(cut)
+    yield from read.restored.wrong
+    for position in manifest.vector:
+        verdict = read.verdicts.get((position.generation, position.shard))
+        tail = None if verdict is None else verdict.tail
+        found = (
+            None if tail is None else (tail.file.first_frame, tail.end, tail.file.first_frame + tail.frames)
+        )
+        if found != (position.file, position.offset, position.next_frame):
+            yield (
+                f"shard {position.shard} of generation {position.generation}: its log does not end at offset "
+                f"{position.offset} of wal file {position.file}, where the backup was cut"
+            )
+    heads = {topic.name: topic.head_seq for topic in read.recovered.catalog.topics.values()}
+    for entry in manifest.topics:
+        head = heads.pop(entry.name, None)
+        if head != entry.head_seq:
+            yield f"topic {entry.name!r}: head {head} instead of {entry.head_seq}"
+    for name in heads:
+        yield f"topic {name!r}: not of this backup"

@@ -1,0 +1,189 @@
+"""A sample's files, what a start makes of them, and where in them things lie: what faults are planted in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import attrs
+
+from topics.codec.frame import Run
+from topics.codec.layout import CHECKSUM_SIZE, FRAME_LEN_SIZE
+from topics.codec.primitives import U64, checksum
+from topics.codec.segidx import (
+    ENTRY,
+    ENTRY_SIZE,
+    TRAILER_SIZE,
+    IdxColumns,
+    decode_idx,
+    encode_trailer,
+)
+from topics.codec.snapshot import decode_snapshot, encode_snapshot
+from topics.engine import image
+from topics.engine.image import Place, Snapshot
+from topics.engine.judge import FileLook, look
+from topics.host.layout import find_shards, find_wal_files, read_format, segment_path
+from topics.host.opening import ReadState, read_state
+from topics.host.snapshots import find_snapshots, snapshot_path
+from topics.host.walfile import wal_path
+from topics.log.image import TopicImage
+from topics.log.segments import Segment
+from topics.testing.sample_store import ORDERS, Ack, Files, disk_of
+
+SEQ_AT: Final = 14  # in a frame
+TS_AT: Final = 22
+TOPIC_AT: Final = 6
+
+
+@attrs.frozen(kw_only=True)
+class Planted:
+    """What must be found. `topic` and `seq`: "" and None if it is nobody's or cannot be told. `also`: (check, file) of
+    what may be found with it, "*" for any file. `acks`: what a client was told, where that is the fault.
+    """
+
+    kind: str
+    file: str
+    check: str
+    topic: str = ""
+    seq: int | None = None
+    also: tuple[tuple[str, str], ...] = ()
+    acks: tuple[Ack, ...] = ()
+
+
+class Ground:
+    """A sample's files, what a start makes of them, and where in them things lie."""
+
+    def __init__(self, files: Files, rng: random.Random) -> None:
+        self.files = files
+        self.rng = rng
+        disk = disk_of(files)
+        form = read_format(disk, "a sample")
+        assert form is not None
+        self.state: ReadState = read_state(disk, form, same_boot=False)
+        self.numbers = find_snapshots(disk)
+        self.shards = find_shards(disk)
+        self.looks: dict[str, FileLook] = {
+            wal_path(file): look(file, files[wal_path(file)])
+            for key in self.shards
+            for file in find_wal_files(disk, *key)
+        }
+
+    # Bytes.
+
+    def edit(self, path: str, offset: int, data: bytes) -> None:
+        old = self.files[path]
+        assert 0 <= offset <= len(old) - len(data)
+        self.files[path] = old[:offset] + data + old[offset + len(data) :]
+
+    def flip(self, path: str, start: int, stop: int) -> None:
+        """Turn over one bit of [start, stop)."""
+        at = self.rng.randrange(start, stop)
+        self.edit(path, at, bytes((self.files[path][at] ^ 1 << self.rng.randrange(8),)))
+
+    # Segments.
+
+    def topic_id(self, topic: str) -> int:
+        return self.state.recovered.catalog.topic_ids[topic]
+
+    def segment(self, topic: str = ORDERS, *, sealed: bool = True) -> Segment:
+        """One that both snapshots count and of which the log holds nothing any more."""
+        logged = min((span for one, span, _ in self.records() if one == self.topic_id(topic)), default=0)
+        both = set.intersection(*(set(kept.segments) for kept in self.state.restored.kept))
+        found = [
+            segment
+            for segment in self.state.recovered.catalog.topics[self.topic_id(topic)].segments
+            if segment.sealed is sealed and segment.count > 2
+            and (not sealed or (segment.last < logged and (self.topic_id(topic), segment.first) in both))
+        ]  # fmt: skip
+        return self.rng.choice(found)
+
+    def path(self, segment: Segment, part: str = "data", topic: str = ORDERS) -> str:
+        return segment_path(self.topic_id(topic), segment.first, part)
+
+    def idx(self, segment: Segment, topic: str = ORDERS) -> IdxColumns:
+        return decode_idx(self.files[self.path(segment, "idx", topic)])
+
+    def live(self, segment: Segment, topic: str = ORDERS) -> int:
+        """A live record of a segment: neither its first nor its last."""
+        index = self.state.recovered.catalog.topics[self.topic_id(topic)].index
+        return self.rng.choice([seq for seq in range(segment.first + 1, segment.last) if index.is_live(seq)])
+
+    def frame(self, segment: Segment, seq: int, topic: str = ORDERS) -> tuple[int, int]:
+        """Offset and length of a record in its segment's data."""
+        idx = self.idx(segment, topic)
+        return idx.offsets[seq - segment.first], idx.lengths[seq - segment.first]
+
+    def set_entry(self, segment: Segment, seq: int, *, topic: str = ORDERS, **fields: int) -> None:
+        """Change an idx entry, and the checksum with it."""
+        path, at = self.path(segment, "idx", topic), (seq - segment.first) * ENTRY_SIZE
+        names = ("offset", "length", "ts", "flags")
+        entry = dict(zip(names, ENTRY.unpack_from(self.files[path], at), strict=True)) | fields
+        entries = bytearray(self.files[path][:-TRAILER_SIZE])
+        entries[at : at + ENTRY_SIZE] = ENTRY.pack(*(entry[name] for name in names))
+        self.files[path] = bytes(entries) + encode_trailer(entries)
+
+    # The log.
+
+    def records(self) -> Iterator[tuple[int, int, tuple[str, int, int]]]:
+        """(topic id, seq, (file, offset, length)) of every record in the log, in its order."""
+        for path, seen in self.looks.items():
+            for item in seen.items:
+                if isinstance(item, Run):
+                    at = item.offset
+                    for i, length in enumerate(item.lengths):
+                        yield item.topic_id, item.seq_start + i, (path, at, length)
+                        at += length
+
+    def logged(self, topic: str, *, absorbed: bool) -> tuple[int, str, int, int]:
+        """Seq, file, offset and length of a record in the log: in front of the newest snapshot's place, or behind."""
+        places = {(p.generation, p.shard): p for p in self.state.restored.kept[0].places}
+        stored = self.state.recovered.catalog.topics[self.topic_id(topic)].segments.stored_seq
+        found = [
+            (seq, *where)
+            for topic_id, seq, where in self.records()
+            if topic_id == self.topic_id(topic)
+            and (seq <= stored) is absorbed
+            and is_before(places, self.looks[where[0]], where[1]) is absorbed
+        ]
+        return self.rng.choice(found[1:-1])
+
+    def reseal(self, path: str, offset: int, length: int, at: int, data: bytes) -> None:
+        """Change bytes of a frame, and its checksum with them."""
+        frame = bytearray(self.files[path][offset : offset + length])
+        frame[at : at + len(data)] = data
+        covered = bytes(frame[FRAME_LEN_SIZE:-CHECKSUM_SIZE])
+        self.edit(path, offset, bytes(frame[:-CHECKSUM_SIZE]) + U64.pack(checksum(covered)))
+
+    def last_file(self, shard: int = 0) -> str:
+        return [path for path in self.looks if f"/shard-{shard:02d}/" in path][-1]
+
+    def shard_of(self, topic: str) -> int:
+        """Where the topic's records are written."""
+        return next(
+            int(path.split("/")[2][-2:])
+            for one, _, (path, _, _) in self.records()
+            if one == self.topic_id(topic)
+        )
+
+    # Snapshots.
+
+    def change_snapshot(self, change: Callable[[TopicImage], None], topic: str = ORDERS) -> str:
+        """Change what the newest snapshot says of a topic; its path."""
+        path = snapshot_path(self.numbers[-1])
+        number, body = decode_snapshot(self.files[path])
+        snapshot: Snapshot = image.decode(body)
+        for one in snapshot.state.topics:
+            if one.name == topic:
+                change(one)
+        self.files[path] = encode_snapshot(number, image.encode(snapshot))
+        return path
+
+
+def is_before(places: dict[tuple[int, int], Place], seen: FileLook, offset: int) -> bool:
+    """Whether a snapshot taken at these places has what lies at the offset of a file."""
+    place = places[seen.file.generation, seen.file.shard]
+    return (seen.file.first_frame, offset) < (place.file, place.offset)
+
+
+Kind = Callable[[Ground], Planted]

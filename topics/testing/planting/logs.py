@@ -1,0 +1,100 @@
+"""Faults of the log: in front of a mark and behind the last, in one file and between files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD
+from topics.codec.primitives import U64
+from topics.codec.walheader import HEADER_SIZE
+from topics.testing.planting.ground import SEQ_AT, Ground, Kind, Planted
+from topics.testing.sample_store import CLICKS, ORDERS
+
+_AGREE: Final = ("snapshot.agree", "*")  # an older snapshot needs more of the log
+
+
+def flipped_bit(ground: Ground) -> Planted:
+    """In a record that a mark covers."""
+    seq, path, offset, length = ground.logged(CLICKS, absorbed=False)
+    ground.flip(path, offset + FRAME_HEAD.size, offset + length)
+    return Planted(kind="", file=path, check="wal.damage", topic=CLICKS, seq=seq)
+
+
+def zeroed(ground: Ground) -> Planted:
+    """A record that a mark covers, and that no disk has written."""
+    seq, path, offset, length = ground.logged(ORDERS, absorbed=False)
+    ground.edit(path, offset, bytes(length))
+    return Planted(kind="", file=path, check="wal.damage", topic=ORDERS, seq=seq)
+
+
+def flipped_header(ground: Ground) -> Planted:
+    path = ground.last_file(ground.shard_of(ORDERS))
+    ground.flip(path, 0, HEADER_SIZE)
+    return Planted(kind="", file=path, check="wal.damage", also=(("wal.damage", "*"), ("tombstones", "*")))
+
+
+def file_removed(ground: Ground) -> Planted:
+    """The one in which the newest snapshot was taken."""
+    shard = ground.shard_of(ORDERS)
+    place = next(one for one in ground.state.restored.kept[0].places if one.shard == shard)
+    path = next(
+        path for path, seen in ground.looks.items() if seen.file[1:] == (shard, place.file)
+    )  # fmt: skip
+    del ground.files[path]
+    return Planted(kind="", file=path, check="wal.damage", also=(("wal.damage", "*"),))
+
+
+def torn_tail(ground: Ground) -> Planted:
+    """The first half of a write behind the last one."""
+    path = ground.last_file(ground.shard_of(CLICKS))
+    _, source, offset, length = ground.logged(CLICKS, absorbed=False)
+    half = ground.files[source][offset : offset + length - CHECKSUM_SIZE]
+    ground.edit(path, ground.looks[path].end, half)
+    return Planted(kind="", file=path, check="wal.tail")
+
+
+def broken_mark(ground: Ground) -> Planted:
+    """The mark that closes the log, which nothing covers."""
+    path = ground.last_file()
+    end = ground.looks[path].end
+    ground.flip(path, end - CHECKSUM_SIZE, end)
+    return Planted(kind="", file=path, check="wal.tail")
+
+
+def absorbed(ground: Ground) -> Planted:
+    """A record that is in a segment, in front of the newest snapshot's place."""
+    seq, path, offset, length = ground.logged(CLICKS, absorbed=True)
+    ground.flip(path, offset + FRAME_HEAD.size, offset + length)
+    return Planted(kind="", file=path, check="wal.absorbed", topic=CLICKS, seq=seq, also=(_AGREE,))
+
+
+def another_in_the_segment(ground: Ground) -> Planted:
+    """A record of the log that is whole, and other than the one in its segment."""
+    seq, path, offset, length = ground.logged(CLICKS, absorbed=True)
+    ground.reseal(path, offset, length, length - CHECKSUM_SIZE - 2, b"X")
+    segment = ground.state.recovered.catalog.topics[ground.topic_id(CLICKS)].segments.holds(seq)
+    assert segment is not None
+    return Planted(
+        kind="", file=ground.path(segment, topic=CLICKS), check="wal.segment", topic=CLICKS, seq=seq
+    )
+
+
+def twice(ground: Ground) -> Planted:
+    """A record that is whole, with the seq of the one before it."""
+    seq, path, offset, length = ground.logged(CLICKS, absorbed=False)
+    ground.reseal(path, offset, length, SEQ_AT, U64.pack(seq - 1))
+    also = (("wal.damage", path),)
+    return Planted(kind="", file=path, check="wal.duplicate", topic=CLICKS, seq=seq - 1, also=also)
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "wal.damage: a flipped bit": flipped_bit,
+    "wal.damage: zeros": zeroed,
+    "wal.damage: a header": flipped_header,
+    "wal.damage: a file is gone": file_removed,
+    "wal.tail: a torn write": torn_tail,
+    "wal.tail: the last mark": broken_mark,
+    "wal.absorbed: a flipped bit": absorbed,
+    "wal.segment: another record": another_in_the_segment,
+    "wal.duplicate: another record": twice,
+}
