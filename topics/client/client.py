@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -21,6 +21,8 @@ from topics.client.topic import Topic
 from topics.client.transport import Request, Transport
 from topics.client.trouble import Unreachable, not_topics
 from topics.engine.replies import TopicState
+from topics.host.backup import Written
+from topics.host.unpacking import receive_backup
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Fatal, Rejected, invalid
@@ -33,6 +35,7 @@ KEY_VARIABLE: Final = "TOPICS_API_KEY"
 KEY_CHARS_MAX: Final = 4096
 PAGE_SIZE: Final = 1000
 TOPICS_LISTED_MAX: Final = 10_000_000
+BACKUP_WAIT_MS: Final = 600_000  # for a checkpoint that is under way
 
 
 class Client:
@@ -150,6 +153,28 @@ class Client:
             Rejected: its storage is read-only, or its disk is full.
         """
         self.call(Request(method="POST", path="/v0/admin/checkpoint", repeatable=True), messages.read_object)
+
+    def backup(
+        self, dest: str | os.PathLike[str], *, tell: Callable[[int, int], None] | None = None
+    ) -> Written:
+        """Write a backup of the server's store to the directory `dest` here, which must not be there.
+
+        `tell` is told the bytes that have come, and how many there are.
+
+        Raises:
+            Rejected: something is at `dest`, or the server's storage is read-only.
+            CannotOpen: it cannot be written there; nothing is left of it.
+            Corrupt: what came is no whole backup.
+            Unreachable: it was broken off.
+        """
+
+        def take(pieces: Iterator[bytes], size: int | None) -> Written:
+            return receive_backup(
+                pieces, dest, lambda done: None if tell is None else tell(done, size or done)
+            )
+
+        request = Request(method="POST", path="/v0/admin/backup", wait_ms=BACKUP_WAIT_MS)
+        return self._transport.download(request, take)
 
     # For Topic.
 

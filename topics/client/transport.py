@@ -8,9 +8,9 @@ is taken from the environment (proxies, .netrc): a request goes to the URL that 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 import httpx
@@ -21,6 +21,8 @@ from topics.client.patience import Pace, Patience, retry_after_s
 from topics.client.trouble import Trouble, Unreachable, answered, not_topics, unanswered, unreachable
 from topics.kernel.errors import Code, Rejected, TopicsError, invalid
 from topics.kernel.limits import MIB
+
+T = TypeVar("T")
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 60.0  # without a byte; a write may wait for a slow disk, or behind others
@@ -86,12 +88,30 @@ class Transport:
             Rejected, Fatal: what the server answered.
             Unreachable: no answer, or none of ours.
         """
+        return self._patiently(request, self._body)
+
+    def download(self, request: Request, take: Callable[[Iterator[bytes], int | None], T]) -> T:
+        """What `take` makes of the body of a good answer, which it is given as it comes, with its length if that is
+        known.
+
+        Raises:
+            Rejected, Fatal: what the server answered.
+            Unreachable: no answer, or none of ours, or one that was broken off.
+        """
+
+        def taken(answer: httpx.Response) -> T:
+            length = answer.headers.get("content-length", "")
+            return take(answer.iter_bytes(), int(length) if length.isdigit() else None)
+
+        return self._patiently(request, taken)
+
+    def _patiently(self, request: Request, read: Callable[[httpx.Response], T]) -> T:
         pace = self._pace
         started, attempts, is_open = pace.now_s(), 0, False
         while True:
             error: TopicsError
             try:
-                return self._once(request)
+                return self._once(request, read)
             except Unreachable as failure:
                 error, after_s = failure, 0.0
                 again = failure.reason not in (Trouble.TLS, Trouble.NOT_TOPICS)
@@ -116,7 +136,7 @@ class Transport:
             chance=pace.chance(),
         )
 
-    def _once(self, request: Request) -> bytes:
+    def _once(self, request: Request, read: Callable[[httpx.Response], T]) -> T:
         headers = {} if request.body is None else {"content-type": "application/json"}
         built = self._http.build_request(
             request.method,
@@ -129,6 +149,9 @@ class Transport:
         try:
             answer = self._http.send(built, stream=True)
             try:
+                if 200 <= answer.status_code < 300:
+                    self._has_answered = True
+                    return read(answer)
                 body = self._body(answer)
             finally:
                 answer.close()
@@ -142,9 +165,6 @@ class Transport:
             if not self._http.is_closed:
                 raise
             raise Rejected(Code.SHUTTING_DOWN, "the client is closed; make another one") from error
-        if 200 <= answer.status_code < 300:
-            self._has_answered = True
-            return body
         refused = answered(answer.status_code, body, url=self.url, writes=request.writes)
         if isinstance(refused, Unreachable):
             raise refused

@@ -15,7 +15,7 @@ store read-only: an error ends the backup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -149,7 +149,7 @@ def write_backup(
     made: dict[str, None] = {"": None}
     while contents.parts:
         part = contents.parts.popleft()  # its bytes are let go of when it is written
-        _make_parents(target, part.path, made)
+        make_parents(target, part.path, made)
         summing = Summing(part)
         is_linked = part.linkable and link(part.path)
         at = 0
@@ -165,18 +165,23 @@ def write_backup(
         entries.append(summing.entry())
         done += at
         linked += at if is_linked else 0
-    for directory in reversed(made):
-        target.sync_dir(directory)
     manifest = msgspec.structs.replace(contents.manifest, files=entries)
+    finish_backup(target, manifest, made)
+    return Written(manifest=manifest, linked=linked)
+
+
+def finish_backup(target: Disk, manifest: Manifest, made: Iterable[str]) -> None:
+    """All files are durable: so are the names in `made` now, and then the manifest, with which it is a backup."""
+    for directory in made:
+        target.sync_dir(directory)
     target.create(_MANIFEST_TEMPORARY, 0)
     target.write(_MANIFEST_TEMPORARY, 0, [encode_manifest(manifest)])
     target.sync_data(_MANIFEST_TEMPORARY)
     target.rename(_MANIFEST_TEMPORARY, MANIFEST_FILE)
     target.sync_dir("")
-    return Written(manifest=manifest, linked=linked)
 
 
-def _make_parents(target: Disk, path: str, made: dict[str, None]) -> None:
+def make_parents(target: Disk, path: str, made: dict[str, None]) -> None:
     """Make the directories above a file; `made` has them all, each behind its parent."""
     parts = path.split("/")[:-1]
     for depth in range(1, len(parts) + 1):
