@@ -21,6 +21,7 @@ from topics.codec.layout import (
     DURABLE,
     EXT,
     EXT_HEAD,
+    FRAME_LEN_SIZE,
     FRAME_OVERHEAD,
     LEN_OVERHEAD,
     META,
@@ -41,6 +42,7 @@ RUN_TAIL: Final = Struct("<QHH")  # ts, node_len, tag_len
 assert RUN_HEAD.size + U64.size + RUN_TAIL.size + U32.size == COVERED_HEAD.size
 _LABELLED_HEAD: Final = Struct(f"<{RUN_HEAD.size}sQQHHI")  # seq, and what is packed in RUN_TAIL elsewhere
 assert _LABELLED_HEAD.size == COVERED_HEAD.size
+_SEAM: Final = Struct("<QI")  # a checksum and the frame_len behind it
 
 
 _Pack = Callable[..., bytes]
@@ -95,12 +97,13 @@ def encode_run(
         topic_id=topic_id, seq_start=seq_start, ts=ts, lengths=sizes, sizes=sizes, keyed=keyed, durable=durable
     )  # fmt: skip
     first = _exts_of_write(keyed, write_frames)
-    if plain:
-        chunks = _encode_plain(records, flag, topic_id, seq_start, ts, first)
-    elif records.labelled:
-        chunks = _encode_labelled(run, records, flag, first)
-    else:
-        chunks = _encode_mixed(run, records, flag, first)
+    if not plain and records.labelled:
+        return _encode_labelled(run, records, flag, first), run
+    chunks = (
+        _encode_plain(records, flag, topic_id, seq_start, ts, first)
+        if plain
+        else _encode_mixed(run, records, flag, first)
+    )
     assert len(chunks) == count
     if plain_even:
         run.lengths = array("I", (records.size_longest + FRAME_OVERHEAD,)) * count
@@ -165,36 +168,51 @@ def _encode_plain(
     return chunks
 
 
-def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[int, bytes]) -> list[bytes]:
-    """One chunk a record, where every record has the same of tag, node and meta, and no extension."""
-    count, datas = len(records), records.data
+def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[int, bytes]) -> bytes:
+    """The frames, where every record has the same of tag, node and meta, and no extension; fills the run's columns.
+
+    Column by column: what the checksum covers of each frame is one pack and one join; between two frames stands one
+    seam, the checksum of the one and the length of the other.
+    """
+    count = len(records)
     nodes, tags, metas = records.node, records.tag, records.meta
     bits = (TAG if tags else 0) | (NODE if nodes else 0) | (META if metas else 0)
-    absent = (b"",) * count
-    head, ts, seq = RUN_HEAD.pack(APPEND, flag | bits, run.topic_id), run.ts, run.seq_start
-    pack_head, pack_size, join, digest, packers = _LABELLED_HEAD.pack, U32.pack, b"".join, checksum, _packers
-    chunks: list[bytes] = []
-    append, sized = chunks.append, b""
-    for node, tag, meta, data in zip(nodes or absent, tags or absent, metas or absent, datas, strict=True):
-        if meta:
-            sized = pack_size(len(meta))
-        size = len(sized) + len(meta) + len(data)
-        covered = join((pack_head(head, seq, ts, len(node), len(tag), size), node, tag, sized, meta, data))
-        size = len(covered)
-        append(packers[size - COVERED_HEAD.size][1](size + CHECKSUM_SIZE, covered, digest(covered)))
-        seq += 1
+    columns: list[Iterable[bytes]] = [
+        map(
+            _LABELLED_HEAD.pack,
+            repeat(RUN_HEAD.pack(APPEND, flag | bits, run.topic_id)),
+            range(run.seq_start, run.seq_stop),
+            repeat(run.ts),
+            map(len, nodes) if nodes else repeat(0),
+            map(len, tags) if tags else repeat(0),
+            [size + U32.size for size in records.stored] if metas else records.sizes,
+        )
+    ]
+    columns += [column for column in (nodes, tags) if column]
+    if metas:
+        columns += [map(U32.pack, map(len, metas)), metas]
+    columns.append(records.data)
+    covereds = list(map(b"".join, zip(*columns, strict=True)))
     if first:
-        chunks[0] = pack_frame(
-            APPEND, flag, run.topic_id, run.seq_start, run.ts, datas[0],
+        covereds[0] = pack_frame(
+            APPEND, flag, run.topic_id, run.seq_start, run.ts, records.data[0],
             node=nodes[0] if nodes else b"", tag=tags[0] if tags else b"", meta=metas[0] if metas else b"",
             exts=pack_exts(sorted(first.items())),
-        )  # fmt: skip
+        )[FRAME_LEN_SIZE:-CHECKSUM_SIZE]  # fmt: skip
+    assert len(covereds) == count
+    lengths = [len(covered) + CHECKSUM_SIZE for covered in covereds]
+    pieces = [b""] * (2 * count + 1)
+    pieces[0] = U32.pack(lengths[0])
+    pieces[1::2] = covereds
+    pieces[2::2] = map(_SEAM.pack, map(checksum, covereds), [*lengths[1:], 0])
+    pieces[-1] = pieces[-1][:CHECKSUM_SIZE]
+    run.lengths = array("I", [length + FRAME_LEN_SIZE for length in lengths])
     if metas:
         run.sizes = array("I", records.stored)
     run.flags = bytes((bits,)) * count
     run.tags = tags if isinstance(tags, list) else list(tags) if tags else None
     run.nodes = nodes if isinstance(nodes, list) else list(nodes) if nodes else None
-    return chunks
+    return b"".join(pieces)
 
 
 def _encode_mixed(run: Run, records: RecordColumns, flag: int, first: dict[int, bytes]) -> list[bytes]:
