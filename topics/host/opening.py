@@ -42,6 +42,7 @@ from topics.kernel.limits import (
     CHECKPOINT_WAL_BYTES,
     MIB,
     SYNC_INTERVAL_MS,
+    TAIL_CACHE_BYTES,
     WAL_SHARDS_MAX,
     ZERO_FILL_CHUNK,
     Limits,
@@ -65,6 +66,7 @@ class StoreOptions:
     segments: SegmentRules = attrs.field(factory=SegmentRules)
     checkpoint_wal_bytes: int = CHECKPOINT_WAL_BYTES
     checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS
+    tail_cache_bytes: int = TAIL_CACHE_BYTES
     archive: ArchiveRules | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -72,6 +74,7 @@ class StoreOptions:
             raise invalid("shards", f"must be from 1 to {WAL_SHARDS_MAX}, not {self.shards}")
         whole_number("sync_interval_ms", self.sync_interval_ms)
         whole_number("min_free_bytes", self.min_free_bytes)
+        whole_number("tail_cache_bytes", self.tail_cache_bytes)
 
 
 @attrs.frozen(kw_only=True)
@@ -135,7 +138,7 @@ def open_store(
         for shard in range(form.shards)
     ]
     engine = _engine(clock, form, recovered, options)
-    writers = [ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes) for wal in wals]
+    writers = [_writer(engine, wal, disk, options, shards=form.shards) for wal in wals]
     for writer in writers:
         writer.keep_reserve()
     engine.resume(machine_restarted=machine_restarted)
@@ -162,7 +165,7 @@ def open_store(
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
-        reader=Reader(disk),
+        reader=Reader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}),
         warnings=restored.wrong,
     )
 
@@ -249,6 +252,11 @@ def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[D
         for shard, verdict in enumerate(shards)
         if verdict is None or not verdict.looks
     ]
+
+
+def _writer(engine: Engine, wal: WalFile, disk: Disk, options: StoreOptions, *, shards: int) -> ShardWriter:
+    tail_bytes = options.tail_cache_bytes // shards
+    return ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes, tail_bytes=tail_bytes)
 
 
 def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Engine:
