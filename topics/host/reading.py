@@ -5,7 +5,7 @@ in memory, too. `nowait` answers from memory and may be called by an event loop;
 checks what it reads: `log.diff.assemble` does.
 
 Files are read, not mapped: a page that is not in memory would stop every thread, and a disk error would be a signal
-(decision NNNN).
+(decision 0023).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A reader that is close to the head reads what was just written. The bytes are still there, in the very chunks that were
 written, so reading them needs neither a system call nor, where the file system cannot say what is in its cache, a
 thread. Keeping them is not free, though they are not copied: memory that is not given back at once is not in the
-processor's caches when the next batch takes it (decision NNNN). So it holds something only while somebody reads near
+processor's caches when the next batch takes it (decision 0023). So it holds something only while somebody reads near
 the end: it begins with the first such read, and ends when as much as it may hold was written since the last one.
 
 What it holds is what is in the file: a batch is added when its write has returned, never before, and a write that
