@@ -27,7 +27,7 @@ from topics.host.archive import Archive
 from topics.host.layout import find_shards, find_wal_files, topic_dir
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
-from topics.host.relocation import Relocator
+from topics.host.relocation import Relocation
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.steps import Blocking, GoOn, Propose, Step, Steps, Wait
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
@@ -56,6 +56,7 @@ class Checkpointer:
         interval_ms: int,
         archive: Archive | None = None,
         min_free_bytes: int = 0,
+        relocation: Relocation | None = None,
     ) -> None:
         self.engine = engine
         self.writers = writers
@@ -63,7 +64,7 @@ class Checkpointer:
         self.kept = list(kept)
         self.pins = Pins()
         self.reclaimer = Reclaimer(engine, disk, self.pins, min_free_bytes=min_free_bytes)
-        self.relocator: Relocator | None = None
+        self.relocator = None if relocation is None else relocation.begin(self)
         self.rounds = 0
         self._ended = [key for key in find_shards(disk) if writers and key[0] < writers[0].wal.generation]
         self._number = max(number, 1 + max((one.number for one in kept), default=0))
