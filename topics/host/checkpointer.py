@@ -89,8 +89,10 @@ class Checkpointer:
         """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
         if any(writer.failed is not None for writer in self.writers):
             return None
-        if self.is_due():
-            return self.round()
+        return self.round() if self.is_due() else self.between()
+
+    def between(self) -> Steps | None:
+        """What is to be done between rounds: a slice of rewriting, else one of relocating."""
         steps = self.reclaimer.due(self.kept)
         return self.relocator.due() if steps is None and self.relocator is not None else steps
 
