@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from topics.audit.acknowledged import Acks
+from topics.audit.checks import CHECKS
 from topics.audit.fsck import Options, fsck
 from topics.audit.rows import Severity
 from topics.testing.planting import KINDS, plant
+from topics.testing.planting.journals import ACKS
 from topics.testing.sample_store import build, disk_of
 
 ONCE = Options(settled=True)
@@ -19,6 +22,13 @@ def sample():
 
 def look(files, **options):
     return fsck(disk_of(files), where="a sample", options=Options(settled=True, **options))
+
+
+def acks_of(told):
+    acks = Acks(ACKS)
+    for ack in told:
+        acks.add(ack.topic, ack.seq, ack.digest)
+    return acks
 
 
 def found(report, planted):
@@ -44,9 +54,33 @@ def test_what_is_planted_is_found_and_nothing_else(sample, kind):
     for seed in range(3):
         files = dict(sample.files)
         planted = plant(files, kind, seed)
-        report = look(files)
+        report = look(files, acks=acks_of(planted.acks))
         hits, others = found(report, planted)
 
         assert hits, (planted, report.violations)
         assert not others, (planted, others)
         assert report.exit_code == (1 if any(one.severity is Severity.ERROR for one in hits) else 0)
+
+
+def test_a_directory_without_a_fault_has_none(sample):
+    report = look(sample.files, acks=acks_of(sample.acks))
+
+    assert list(report.violations) == []
+    assert report.exit_code == 0
+    assert report.records > 0
+
+
+def test_each_check_has_a_fault_that_it_is_there_for():
+    assert {kind.partition(":")[0] for kind in KINDS} == set(CHECKS)
+
+
+def test_a_larger_sample_is_found_whole_and_its_faults_are_found(sample):
+    large = build(records=40, seed=3)
+    for kind in sorted(KINDS)[::5]:
+        files = dict(large.files)
+        planted = plant(files, kind)
+        hits, others = found(look(files, acks=acks_of(planted.acks)), planted)
+
+        assert hits, planted
+        assert not others, (planted, others)
+    assert not look(large.files, acks=acks_of(large.acks)).violations

@@ -9,7 +9,7 @@ from topics.kernel.config import parse_config
 from topics.kernel.limits import Limits
 from topics.log.diff import DiffQuery
 from topics.log.match import parse_match
-from topics.simulation.checkpoint import take_checkpoint
+from topics.simulation.checkpoint import carry_out, take_checkpoint
 from topics.simulation.machine import open_simulated, peek, read_page, restarted
 from topics.simulation.oracle import facts
 from topics.testing.clock import ManualClock
@@ -79,6 +79,14 @@ class Scene:
     def checkpoint(self):
         """One whole round of a checkpoint."""
         take_checkpoint(self.opened.checkpointer, self.drain)
+
+    def reclaim(self):
+        """Slices of rewriting until nothing is left to rewrite; says how many segments were."""
+        checkpointer = self.opened.checkpointer
+        before = checkpointer.reclaimer.rewrites
+        while (steps := checkpointer.reclaimer.due(checkpointer.kept)) is not None:
+            carry_out(self.engine, steps, self.drain)
+        return checkpointer.reclaimer.rewrites - before
 
     def propose(self, command, *, sync=False):
         return self.engine.propose(command, sync=sync)

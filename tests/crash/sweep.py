@@ -38,7 +38,7 @@ class Watched(Scene):
         self.disk.monitor = self.ledger.watch.observe
         machine_restarted = self.ledger.opening()
         super().open()
-        assert not self.opened.read_only, self.opened.damages
+        assert not self.opened.damages
         self.ledger.opened(self.engine, machine_restarted=machine_restarted)
         self.pens = [Pen(writer) for writer in self.opened.writers]
         return self.opened
@@ -108,10 +108,13 @@ class Watched(Scene):
 
 
 class Operation:
-    """`setup(scene)` runs once; `act(scene)` is what the crash strikes. `unopened`: the act opens the store itself."""
+    """`setup(scene)` runs once; `act(scene)` is what the crash strikes. `unopened`: the act opens the store itself.
+    `prelude(scene)` runs in the process that is struck, before; what it did is done again behind the second recovery.
+    """
 
-    def __init__(self, name, setup, act, *, unopened=False, **options):
+    def __init__(self, name, setup, act, *, unopened=False, prelude=None, **options):
         self.name, self.act, self.unopened, self.options = name, act, unopened, options
+        self.prelude = prelude
         scene = Watched(SimDisk(1), **options)
         scene.begin()
         scene.open()
@@ -130,9 +133,7 @@ class Operation:
 
     def strike(self, call, landed, how):
         """One crash point, from the snapshot to the second recovery."""
-        scene = self._scene()
-        if not self.unopened:
-            scene.open()
+        scene = self._begun()
         scene.disk.crash_at(call, landed)
         try:
             self.act(scene)
@@ -146,6 +147,18 @@ class Operation:
         scene.end(PROCESS, call)
         scene.open()
         assert before == scene.facts()  # I-10
+        if self.prelude is not None:
+            self.prelude(scene)
+            self.act(scene)
+            scene.read_everything()
+
+    def _begun(self):
+        scene = self._scene()
+        if not self.unopened:
+            scene.open()
+        if self.prelude is not None:
+            self.prelude(scene)
+        return scene
 
     def _scene(self):
         disk = SimDisk(1)
@@ -156,9 +169,7 @@ class Operation:
         return scene
 
     def _count(self):
-        scene = self._scene()
-        if not self.unopened:
-            scene.open()
+        scene = self._begun()
         before = scene.disk.mutations
         self.act(scene)
         return scene.disk.mutations - before

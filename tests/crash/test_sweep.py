@@ -7,9 +7,10 @@ import random
 import pytest
 
 from tests.crash.scene import append, deletion, put_topic
-from tests.crash.sweep import Operation
+from tests.crash.sweep import PROCESS, Operation
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
+from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
 
 SMALL_SEGMENTS = SegmentRules(records_max=6, bytes_max=1500)
@@ -135,6 +136,68 @@ def torn(how, seed):
     return setup
 
 
+def half_dead(scene):
+    """Sealed segments in which half has ended: by tag, by its own time, below the floor; some with labels."""
+    topics(scene)
+    scene.do(
+        append(
+            "fsync", *range(14), tag=[b"red", b"blue"] * 7, node=[b"n"] * 14, ttl_ms=[0, 0, 0, 9] * 3 + [0, 0]
+        ),
+        append("disk", *range(14), tag=[b"red", b"red", b"", b"red", b"red", b"red", b""] * 2),
+        append("memory", *range(12)),
+    )
+    scene.checkpoint()
+
+
+def flagging(scene):
+    scene.clock.advance(50)
+    scene.do(deletion("fsync", match="red"), deletion("disk", match="red"), deletion("memory", before_seq=12))
+
+
+def shared_and_half_dead(scene):
+    """As a backup leaves them: with a second name."""
+    half_dead(scene)
+    for directory in scene.disk.names("topics"):
+        for name in scene.disk.names(f"topics/{directory}"):
+            scene.disk.share(f"topics/{directory}/{name}")
+
+
+def one_round(scene):
+    scene.checkpoint()
+
+
+def two_rounds(scene):
+    """Behind them what is half dead may be rewritten."""
+    flagging(scene)
+    scene.checkpoint()
+    scene.do(append("fsync", 77))
+    scene.checkpoint()
+
+
+def rewriting(scene):
+    scene.reclaim()
+
+
+def rewrite_broken_off(call, how):
+    """Ends in the middle of a rewrite, for recovery to make good. The tenth call puts the data in its place."""
+
+    def setup(scene):
+        half_dead(scene)
+        two_rounds(scene)
+        scene.disk.crash_at(call, Landed.ALL)
+        with pytest.raises(SimCrash):
+            scene.reclaim()
+        scene.end(how, call)
+
+    return setup
+
+
+def emptying(scene):
+    """Whole segments, and whole topics."""
+    scene.do(deletion("fsync", before_seq=1000), deletion("disk", before_seq=8), DeleteTopic(topic="memory"))
+    scene.checkpoint()
+
+
 def recovering(scene):
     scene.open()
 
@@ -157,6 +220,22 @@ OPERATIONS = {
         recovering,
         {"unopened": True, "segments": SMALL_SEGMENTS},
     ),
+    "delete flags": (half_dead, one_round, {"segments": SMALL_SEGMENTS, "prelude": flagging}),
+    "delete flags of shared files": (
+        shared_and_half_dead,
+        one_round,
+        {"segments": SMALL_SEGMENTS, "prelude": flagging},
+    ),
+    "rewrite": (half_dead, rewriting, {"segments": SMALL_SEGMENTS, "prelude": two_rounds, "shards": 2}),
+    "drop": (half_dead, one_round, {"segments": SMALL_SEGMENTS, "prelude": emptying}),
+    **{
+        f"recovery of a rewrite at call {call} by {how if how == PROCESS else how.value}": (
+            rewrite_broken_off(call, how),
+            recovering,
+            {"unopened": True, "segments": SMALL_SEGMENTS},
+        )
+        for call, how in ((9, Shape.EVERYTHING), (11, PROCESS), (12, Shape.RANDOM_PAGES))
+    },
     "recovery after power loss": (torn(Shape.RANDOM_PAGES, 3), recovering, {"unopened": True}),
     "recovery after torn sectors": (torn(Shape.TORN_SECTORS, 5), recovering, {"unopened": True, "shards": 2}),
     "recovery after process death": (torn("process", 0), recovering, {"unopened": True, "shards": 2}),
@@ -181,7 +260,7 @@ def strike_all(found, points):
 
 @pytest.mark.rule(
     "S2.1", "S2.5", "S2.6", "S2.7", "S2.10", "S2.11", "S2.12", "S2.13", "S2.15", "S2.17", "S2.20", "S7.14", "T4.2",
-    "T4.3", "T4.12", "T4.23", "T4.25", "T4.31",
+    "T4.3", "T4.12", "T4.23", "T4.25", "T4.31", "T5.14",
 )  # fmt: skip
 @pytest.mark.invariant("I-07", "I-08", "I-10", "I-17")
 @pytest.mark.parametrize("name", OPERATIONS)

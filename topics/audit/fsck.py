@@ -16,8 +16,10 @@ from typing import Final
 
 import attrs
 
+from topics.audit.acknowledged import Acks, check_acknowledged
 from topics.audit.checks import check_rows
 from topics.audit.directory import check_agreement, check_directory
+from topics.audit.journals import check_journals
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import Row, SegmentRow, Severity, Violation, WalRow
 from topics.audit.scan import Progress, scan_all
@@ -31,13 +33,16 @@ PASSES_MAX: Final = 5
 @attrs.frozen(kw_only=True)
 class Options:
     """How to look. `same_boot`: the machine has not restarted since the last recovery (LOCK says so). `settled`: nobody
-    writes meanwhile, so one look is enough.
+    writes meanwhile, so one look is enough. `acks`: what clients were told. `agreement`, `journals`: the checks that
+    cost a second start, and reading what databases and Weavers hold.
     """
 
     same_boot: bool = False
     jobs: int = 1
     settled: bool = False
     agreement: bool = True
+    journals: bool = True
+    acks: Acks | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -123,7 +128,7 @@ def _look(
     tasks = segment_tasks(state, [row for row in wal_rows if isinstance(row, WalRow)])
     segment_rows = scan_all(disk, tasks, jobs=options.jobs, progress=tell)
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
-    return _Look(examine(disk, state, rows, agreement=options.agreement), rows)
+    return _Look(examine(disk, state, rows, options), rows)
 
 
 def _teller(total: int, progress: Callable[[int, int], None] | None) -> Progress:
@@ -138,12 +143,17 @@ def _teller(total: int, progress: Callable[[int, int], None] | None) -> Progress
     return tell
 
 
-def examine(disk: Disk, state: State, rows: Sequence[Row], *, agreement: bool = True) -> list[Violation]:
+def examine(
+    disk: Disk, state: State, rows: Sequence[Row], options: Options | None = None
+) -> list[Violation]:  # fmt: skip
     """What is wrong with a directory by its state and its rows, whoever made them."""
+    options = options or Options()
     wal_rows = [row for row in rows if isinstance(row, WalRow)]
     segment_rows = [row for row in rows if isinstance(row, SegmentRow)]
     return [
         *check_directory(disk, state),
-        *(check_agreement(disk, state) if agreement else ()),
+        *(check_agreement(disk, state) if options.agreement else ()),
         *check_rows(state, wal_rows, segment_rows),
+        *(check_journals(disk, state) if options.journals else ()),
+        *(check_acknowledged(disk, state, options.acks) if options.acks is not None else ()),
     ]

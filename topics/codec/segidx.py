@@ -74,7 +74,7 @@ class IdxColumns:
 
 
 _WORDS: Final = ENTRY_SIZE // U32.size
-_FLAGS_AT: Final = 16
+ENTRY_FLAGS_AT: Final = 16
 assert _WORDS == 5
 
 
@@ -92,7 +92,7 @@ def encode_entries(
     words[2::_WORDS] = halves[0::2]
     words[3::_WORDS] = halves[1::2]
     entries = bytearray(words.tobytes())
-    entries[_FLAGS_AT::ENTRY_SIZE] = flags
+    entries[ENTRY_FLAGS_AT::ENTRY_SIZE] = flags
     assert len(entries) == ENTRY_SIZE * count
     return bytes(entries)
 
@@ -117,7 +117,7 @@ def decode_idx(buffer: Buffer) -> IdxColumns:
     if _digest(entries) != crc:
         raise Corrupt("idx: the checksum does not match", field="checksum")
     zeros = bytes(count)
-    if any(entries[at::ENTRY_SIZE] != zeros for at in range(_FLAGS_AT + 1, ENTRY_SIZE)):
+    if any(entries[at::ENTRY_SIZE] != zeros for at in range(ENTRY_FLAGS_AT + 1, ENTRY_SIZE)):
         raise Corrupt("idx: the padding of an entry is not zero", field="pad")
     words = array("I", entries)
     halves = array("I", bytes(U64.size * count))
@@ -127,12 +127,12 @@ def decode_idx(buffer: Buffer) -> IdxColumns:
         words[0::_WORDS],
         words[1::_WORDS],
         array("Q", halves.tobytes()),
-        bytearray(entries[_FLAGS_AT::ENTRY_SIZE]),
+        bytearray(entries[ENTRY_FLAGS_AT::ENTRY_SIZE]),
     )
 
 
 def _digest(entries: Buffer) -> int:
     """The checksum of entries with both ends of each cleared."""
     covered = bytearray(entries)
-    covered[_FLAGS_AT::ENTRY_SIZE] = covered[_FLAGS_AT::ENTRY_SIZE].translate(_FRAME_FLAGS_OF)
+    covered[ENTRY_FLAGS_AT::ENTRY_SIZE] = covered[ENTRY_FLAGS_AT::ENTRY_SIZE].translate(_FRAME_FLAGS_OF)
     return checksum(covered)

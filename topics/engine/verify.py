@@ -136,24 +136,24 @@ def _topic(topic: Topic) -> dict[str, object]:
         "stored_seq": topic.segments.stored_seq,
         "live": (index.live_count, index.live_bytes),
         "ts": index.ts[span].tobytes(),
-        "lengths": _of_live(index, index.lengths),
-        "sizes": _of_live(index, index.sizes),
+        "lengths": _of_live(index, index.lengths).tobytes(),
+        "sizes": _of_live(index, index.sizes).tobytes(),
         "flags": bytes(index.flags[span]).translate(_FLAGS_OF),
         "tags": [(name, index.tags.seqs(number).tolist()) for name, number in index.tags.labels.items()],
         "nodes": _nodes(topic),
-        "expires": [] if index.expires is None else _sparse(index.expires[span].tolist()),
+        "expires": [] if index.expires is None else _sparse(_of_live(index, index.expires)),
         "results": [(key, tuple(_result(result))) for key, result in topic.results.items()],
         "dedup_ids": topic.dedup_ids.items(),
     }
 
 
-def _of_live(index: Index, column: array[int]) -> bytes:
+def _of_live(index: Index, column: array[int]) -> array[int]:
     """A column without what a rewrite drops."""
     flags, values = index.flags, column[index.start : index.stop]
     for dead in _DEAD_RUN.finditer(flags, index.start, index.stop):
         start, stop = dead.start() - index.start, dead.end() - index.start
         values[start:stop] = array(values.typecode, bytes((stop - start) * values.itemsize))
-    return values.tobytes()
+    return values
 
 
 def _result(result: object) -> tuple[object, ...]:
@@ -170,7 +170,7 @@ def _nodes(topic: Topic) -> list[tuple[int, bytes]]:
     return [(at - index.start, index.nodes.name(index.node_ids[at])) for at in live]
 
 
-def _sparse(values: list[int]) -> list[tuple[int, int]]:
+def _sparse(values: array[int]) -> list[tuple[int, int]]:
     return [(i, value) for i, value in enumerate(values) if value]
 
 

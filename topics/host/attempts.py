@@ -4,9 +4,9 @@ A plan holds for its moment. A checkpoint removes files, a rewrite puts another 
 may come between the plan and the fetch. So a record that is not there is planned again; it is damaged only if it is
 not there either where the next plan has it, which is the same place of the same file.
 
-Damage ends a page before its first damaged record, so that everything before is served. A page that begins with one
-fails, and says from which seq on a reader can go on: nothing is skipped that the reader did not decide to skip.
-Nothing wrong is served either way, because every frame is verified against checksum, topic and seq.
+Damage ends a page before its first damaged record, so that everything before is served, tombstones too. A page that
+begins with one fails, and says from which seq on a reader can go on: nothing is skipped that the reader did not decide
+to skip. Nothing wrong is served either way, because every frame is verified against checksum, topic and seq.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Attempts:
             return
         if isinstance(error, Unread):
             at = self._narrowed(plan, error)
-        if at > 0:
+        if at > 0 or plan.gap is not None:  # a loss before the damage is told first, on a page without records
             assert at < len(plan.seqs)
             self.query = attrs.evolve(self.query, limit=at)
             return

@@ -3,6 +3,7 @@
     copy records that are durable into segments, sync, log the mark    (until all that was durable at first is)
     cut: the state as a value, when nothing is in flight               (at most one sync of pause)
     sync the log up to the cut; keep the snapshot, durably
+    flag what is dead in segments
     remove what neither of the two kept snapshots needs: old snapshots, WAL files, segments
 
 `round` is a generator: a thread of the embedded store, a task of the server and the simulator run the same one. It
@@ -23,8 +24,10 @@ from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
 from topics.host.appending import append_pieces
 from topics.host.archive import Archive
-from topics.host.layout import find_shards, find_wal_files, segment_path, topic_dir
+from topics.host.layout import find_shards, find_wal_files, topic_dir
 from topics.host.pins import Pins
+from topics.host.reclaim import Reclaimer
+from topics.host.relocation import Relocation
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.steps import Blocking, GoOn, Propose, Step, Steps, Wait
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
@@ -35,7 +38,7 @@ from topics.kernel.ports import Disk
 
 TOGETHER: Final = 256  # pieces that share syncs: what a round that is broken off copies in vain
 _TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col)", re.ASCII)
+_SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(?:data|idx|col|del)(\.tmp)?", re.ASCII)
 
 
 class Checkpointer:
@@ -52,12 +55,16 @@ class Checkpointer:
         wal_bytes: int,
         interval_ms: int,
         archive: Archive | None = None,
+        min_free_bytes: int = 0,
+        relocation: Relocation | None = None,
     ) -> None:
         self.engine = engine
         self.writers = writers
         self.disk = disk
         self.kept = list(kept)
         self.pins = Pins()
+        self.reclaimer = Reclaimer(engine, disk, self.pins, min_free_bytes=min_free_bytes)
+        self.relocator = None if relocation is None else relocation.begin(self)
         self.rounds = 0
         self._ended = [key for key in find_shards(disk) if writers and key[0] < writers[0].wal.generation]
         self._number = max(number, 1 + max((one.number for one in kept), default=0))
@@ -68,17 +75,26 @@ class Checkpointer:
         self._ended_ms = engine.now_ms()
 
     def is_due(self) -> bool:
-        """True if enough was written since the last round, or anything and long ago."""
+        """True if enough was written since the last round, or long ago and anything was or would be freed by one."""
         appended = self._appended_now()
-        if any(writer.failed is not None for writer in self.writers) or appended == self._appended:
+        if any(writer.failed is not None for writer in self.writers):
             return False
         if appended - self._appended >= self._wal_bytes:
             return True
+        if appended == self._appended and not self._would_free():
+            return False
         return bool(self._interval_ms) and self.engine.now_ms() - self._ended_ms >= self._interval_ms
 
     def due(self) -> Steps | None:
         """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
-        return self.round() if self.is_due() else None
+        if any(writer.failed is not None for writer in self.writers):
+            return None
+        return self.round() if self.is_due() else self.between()
+
+    def between(self) -> Steps | None:
+        """What is to be done between rounds: a slice of rewriting, else one of relocating."""
+        steps = self.reclaimer.due(self.kept)
+        return self.relocator.due() if steps is None and self.relocator is not None else steps
 
     def round(self) -> Steps:
         """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
@@ -95,6 +111,8 @@ class Checkpointer:
         for writer in self.writers:
             yield Propose(Sync(shard=writer.shard))
         yield Blocking(partial(self._keep, Snapshot(image, places)))
+        yield from self.reclaimer.look(image, self.kept[0].number)
+        yield Blocking(self._drop)
         self._appended = appended
         self._ended_ms = self.engine.now_ms()
         self.rounds += 1
@@ -161,13 +179,22 @@ class Checkpointer:
         self._number += 1
         self.kept = [kept, *self.kept][:KEPT_MAX]
         drop_snapshots(self.disk, self.kept)
-        if len(self.kept) == KEPT_MAX:
-            self._drop_wal_files()
-            self._drop_segments()
-            if self._archive is not None:
-                self._archive.trim(self.engine.now_ms())
 
     # What nobody needs.
+
+    def _would_free(self) -> bool:
+        """Whether a round would let something go although nothing was written: it waits for two snapshots to agree."""
+        if len(self.kept) == KEPT_MAX and not self.kept[1].segments <= self.kept[0].segments:
+            return True
+        return self.reclaimer.waits(self.kept)
+
+    def _drop(self) -> None:
+        if len(self.kept) < KEPT_MAX:
+            return
+        self._drop_wal_files()
+        self._drop_segments()
+        if self._archive is not None:
+            self._archive.trim(self.engine.now_ms())
 
     def _drop_wal_files(self) -> None:
         for key in find_shards(self.disk):
@@ -189,22 +216,32 @@ class Checkpointer:
                 self.disk.sync_dir(shard_dir(*key))
 
     def _drop_segments(self) -> None:
-        needed = set.union(*(set(one.segments) for one in self.kept))
+        """Files of segments that neither snapshot counts, what a crash left of a rewrite, and topics without a file."""
+        needed = frozenset.union(*(one.segments for one in self.kept))
+        self.reclaimer.forget(needed)
+        emptied = False
         for name in self.disk.names("topics"):
             if _TOPIC_DIR.fullmatch(name) is None:
                 continue
-            topic_id = int(name, 16)
-            gone = [
-                segment_path(topic_id, int(match[1]), match[2])
-                for file in self.disk.names(topic_dir(topic_id))
-                if (match := _SEGMENT_FILE.fullmatch(file))
-                and (topic_id, int(match[1])) not in needed
-                and not self.pins.holds(topic_id, int(match[1]))
-            ]
-            for path in gone:
-                self.disk.unlink(path)
-            if gone:
-                self.disk.sync_dir(topic_dir(topic_id))
+            directory = topic_dir(int(name, 16))
+            files = self.disk.names(directory)
+            gone = [file for file in files if self._is_gone(int(name, 16), file, needed)]
+            for file in gone:
+                self.disk.unlink(f"{directory}/{file}")
+            if len(gone) == len(files):
+                self.disk.remove_dir(directory)
+                emptied = True
+            elif gone:
+                self.disk.sync_dir(directory)
+        if emptied:
+            self.disk.sync_dir("topics")
+
+    def _is_gone(self, topic_id: int, file: str, needed: frozenset[tuple[int, int]]) -> bool:
+        match = _SEGMENT_FILE.fullmatch(file)
+        if match is None:
+            return False
+        segment = topic_id, int(match[1])
+        return bool(match[2]) or (segment not in needed and not self.pins.holds(*segment))
 
     def _appended_now(self) -> int:
         return sum(writer.wal.appended for writer in self.writers)

@@ -3,8 +3,7 @@
 Where a segment is says the state, by the marks in its log; a file in the data directory wins while both are there.
 Reads here may take as long as the store behind takes, so whoever must not wait asks `is_cold` first and sends the read
 to a pool of its own. Besides, only so many run at once and so many wait, in number and in bytes; one that has waited
-too long is refused. A store that fails, or that was not given, is no damage: such a read is refused for now, with what
-is missing.
+too long is refused. A store that fails, or was not given, is no damage: such a read is refused, with what is missing.
 """
 
 from __future__ import annotations
@@ -74,6 +73,11 @@ class ColdTier:
         """The store's place, for messages."""
         return "nowhere" if self.store is None else self.store.where
 
+    def close(self) -> None:
+        """No read is asked any more."""
+        if self.store is not None:
+            self.store.close()
+
     @property
     def waiting(self) -> int:
         """Reads that run or wait now."""
@@ -87,6 +91,12 @@ class ColdTier:
     def segments(self) -> int:
         """How many segments the state says are there."""
         return sum(segment.cold for topic in self._catalog.topics.values() for segment in topic.segments)
+
+    def missing(self) -> list[str]:
+        """What cannot be read as long as there is no store, in one line; nothing if there is one or none is needed."""
+        count = 0 if self.store is not None else self.segments()
+        what = f"{count} segments are in the cold tier, and no cold directory is given: their records cannot be read"
+        return [f"{what}; name it with --cold-dir or TOPICS_COLD_DIR"] if count else []
 
     def read(self, extent: Extent) -> bytes:
         """The bytes of a cold extent, fewer if its data ends before.

@@ -157,6 +157,9 @@ class FsspecSegmentStore:
     def write_owner(self, note: bytes) -> None:
         self._write(OWNER_FILE, note)
 
+    def close(self) -> None:
+        """The file system closes its own connections when it is collected."""
+
     def _write(self, path: str, data: bytes) -> None:
         if not self._flat:
             self._asked(path.rpartition("/")[0], lambda at: self._files.makedirs(at, exist_ok=True))

@@ -21,6 +21,8 @@ from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
 from topics.host.archive import Archive, ArchiveRules
 from topics.host.checkpointer import Checkpointer
+from topics.host.cold import ColdTier
+from topics.host.coldplace import open_cold
 from topics.host.layout import (
     Format,
     find_shards,
@@ -32,7 +34,9 @@ from topics.host.layout import (
     write_hint,
 )
 from topics.host.reading import Reader
+from topics.host.relocation import HotRules, Relocation
 from topics.host.restoring import Restored, Settled, mend, restore, settle
+from topics.host.tiers import SegmentStore
 from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
@@ -42,6 +46,7 @@ from topics.kernel.limits import (
     CHECKPOINT_WAL_BYTES,
     MIB,
     SYNC_INTERVAL_MS,
+    TAIL_CACHE_BYTES,
     WAL_SHARDS_MAX,
     ZERO_FILL_CHUNK,
     Limits,
@@ -65,13 +70,17 @@ class StoreOptions:
     segments: SegmentRules = attrs.field(factory=SegmentRules)
     checkpoint_wal_bytes: int = CHECKPOINT_WAL_BYTES
     checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS
+    tail_cache_bytes: int = TAIL_CACHE_BYTES
     archive: ArchiveRules | None = None
+    cold_dir: str | None = None  # a folder or a URL for older segments
+    hot: HotRules = attrs.field(factory=HotRules)
 
     def __attrs_post_init__(self) -> None:
         if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:
             raise invalid("shards", f"must be from 1 to {WAL_SHARDS_MAX}, not {self.shards}")
         whole_number("sync_interval_ms", self.sync_interval_ms)
         whole_number("min_free_bytes", self.min_free_bytes)
+        whole_number("tail_cache_bytes", self.tail_cache_bytes)
 
 
 @attrs.frozen(kw_only=True)
@@ -84,6 +93,7 @@ class Opened:
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
     reader: Reader
+    cold: ColdTier
     checkpointer: Checkpointer | None = None
     warnings: Sequence[str] = ()  # what was damaged and not needed: a snapshot that another one stood in for
 
@@ -102,17 +112,20 @@ def open_store(
     confirm: Callable[[], None],
     options: StoreOptions | None = None,
     progress: Callable[[float], None] | None = None,
+    cold: SegmentStore | None = None,
 ) -> Opened:
-    """Recover the directory and make its engine. `where`: its name in messages.
+    """Recover the directory and make its engine. `where`: its name in messages. `cold`: in place of `cold_dir`.
 
     `progress` is told, by this thread, how far that is: up to a half by bytes read and judged, then by frames folded,
     1 when the store is ready. It never falls.
 
     Raises:
         CannotOpen: foreign or newer directory.
+        Rejected: the cold directory cannot be used.
         OSError: the disk failed while reading or repairing; nothing acknowledged is lost by trying again.
     """
     options = options or StoreOptions()
+    cold = cold if options.cold_dir is None else open_cold(options.cold_dir)
     form = read_format(disk, where)
     if form is None:
         form = Format(options.shards or 1, 0)
@@ -122,7 +135,9 @@ def open_store(
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
-        return attrs.evolve(_damaged(disk, clock, form, recovered, options), warnings=restored.wrong)
+        engine = _engine(clock, form, recovered, options)
+        opened = _damaged(engine, disk, form, recovered, ColdTier(engine.state.catalog, cold))
+        return attrs.evolve(opened, warnings=restored.wrong)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
     mend(disk, recovered.catalog, read.settled.unfit)
@@ -135,15 +150,10 @@ def open_store(
         for shard in range(form.shards)
     ]
     engine = _engine(clock, form, recovered, options)
-    writers = [ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes) for wal in wals]
-    for writer in writers:
-        writer.keep_reserve()
-    engine.resume(machine_restarted=machine_restarted)
-    for writer in writers:
-        writer.drain()
-        if writer.failed is not None:
-            raise writer.failed
+    writers = [_writer(engine, wal, disk, options, shards=form.shards) for wal in wals]
+    _resume_writing(engine, writers, machine_restarted=machine_restarted)
     confirm()
+    tier = ColdTier(engine.state.catalog, cold)
     checkpointer = Checkpointer(
         engine,
         writers,
@@ -152,18 +162,21 @@ def open_store(
         number=restored.number,
         wal_bytes=options.checkpoint_wal_bytes,
         interval_ms=options.checkpoint_interval_ms,
+        min_free_bytes=options.min_free_bytes,
         archive=None if options.archive is None else Archive(disk, options.archive),
+        relocation=Relocation(tier, entropy, options.hot),
     )
     tell(1.0)
     return Opened(
         engine=engine,
         writers=writers,
+        cold=tier,
         checkpointer=checkpointer,
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
-        reader=Reader(disk),
-        warnings=restored.wrong,
+        reader=Reader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}, tier),
+        warnings=[*restored.wrong, *tier.missing()],
     )
 
 
@@ -251,6 +264,21 @@ def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[D
     ]
 
 
+def _writer(engine: Engine, wal: WalFile, disk: Disk, options: StoreOptions, *, shards: int) -> ShardWriter:
+    tail_bytes = options.tail_cache_bytes // shards
+    return ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes, tail_bytes=tail_bytes)
+
+
+def _resume_writing(engine: Engine, writers: Sequence[ShardWriter], *, machine_restarted: bool) -> None:
+    for writer in writers:
+        writer.keep_reserve()
+    engine.resume(machine_restarted=machine_restarted)
+    for writer in writers:
+        writer.drain()
+        if writer.failed is not None:
+            raise writer.failed
+
+
 def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Engine:
     return Engine(
         clock,
@@ -263,8 +291,7 @@ def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOpti
     )
 
 
-def _damaged(disk: Disk, clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Opened:
-    engine = _engine(clock, form, recovered, options)
+def _damaged(engine: Engine, disk: Disk, form: Format, recovered: Recovered, tier: ColdTier) -> Opened:
     engine.make_read_only(f"the log is damaged: {recovered.damages[0]}")
     for lane in engine.state.lanes.values():
         lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
@@ -274,7 +301,8 @@ def _damaged(disk: Disk, clock: Clock, form: Format, recovered: Recovered, optio
         generation=form.generation,
         damages=recovered.damages,
         cuts=recovered.cuts,
-        reader=Reader(disk),
+        reader=Reader(disk, cold=tier),
+        cold=tier,
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -82,36 +82,43 @@ class MoveCounts:
     dropped: int = 0
 
 
+class Host(Protocol):
+    """What relocation is told by whoever takes checkpoints. `rounds`: how many were taken; only they make work."""
+
+    engine: Engine
+    disk: Disk
+    pins: Pins
+    kept: list[Kept]
+    rounds: int
+
+
+@attrs.frozen
+class Relocation:
+    """What is to be known to begin."""
+
+    cold: ColdTier
+    entropy: Entropy
+    rules: HotRules
+
+    def begin(self, host: Host) -> Relocator:
+        return Relocator(host, self.cold, self.entropy, self.rules)
+
+
 class Relocator:
-    """The moves of one store, one at a time. `failed`: what is the matter with the cold store, None if nothing is.
+    """The moves of one store, one at a time. `failed`: what is the matter with the cold store, None if nothing is."""
 
-    `kept`: the snapshots that are there. `round`: how many checkpoints were taken; only they make work.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        disk: Disk,
-        cold: ColdTier,
-        entropy: Entropy,
-        *,
-        rules: HotRules,
-        pins: Pins,
-        kept: Callable[[], Sequence[Kept]],
-        round: Callable[[], int],  # noqa: A002 # what it is called everywhere
-    ) -> None:
+    def __init__(self, host: Host, cold: ColdTier, entropy: Entropy, rules: HotRules) -> None:
         self.counts = MoveCounts()
         self.failed: str | None = None
         self.unmovable: dict[SegmentId, str] = {}  # damaged ones stay where they are
-        self._engine = engine
-        self._disk = disk
+        self._host = host
+        self._engine = host.engine
+        self._disk = host.disk
         self._cold = cold
         self._store = None if cold.store is None else GuardedStore(cold.store)
         self._entropy = entropy
         self._rules = rules
-        self._pins = pins
-        self._kept = kept
-        self._round = round
+        self._pins = host.pins
         self._present: set[SegmentId] = set()
         self._noted: dict[SegmentId, int] = {}  # digests of the .del files that the store has
         self._wanted: dict[SegmentId, None] = {}  # to be brought back, in this order
@@ -126,7 +133,7 @@ class Relocator:
             return None
         if not self._settled:
             return self._settle(self._store)
-        if self._planned != self._round():
+        if self._planned != self._host.rounds:
             self._plan()
         return self._slice() if self._works else None
 
@@ -139,7 +146,7 @@ class Relocator:
 
     def _plan(self) -> None:
         """Look at all topics, after a checkpoint: only one seals segments or lets go of some."""
-        self._planned = self._round()
+        self._planned = self._host.rounds
         self._works.clear()
         topics = self._engine.state.catalog.topics
         for segment in self._wanted:
@@ -162,7 +169,7 @@ class Relocator:
 
     def _orphans(self) -> list[SegmentId]:
         """Segments of the store that neither the state nor a snapshot that may be started from needs."""
-        kept = self._kept()
+        kept = self._host.kept
         if len(kept) < KEPT_MAX:
             return []
         needed = set.union(*(set(one.segments) for one in kept))

@@ -53,6 +53,14 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     first = max(segment.first, base_seq)
     assert first <= segment.last
     idx, rebuilt = load_idx(disk, topic_id, segment)
+    slots, wrong = slots_of(disk, topic_id, segment, idx, first)
+    # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
+    holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
+    return Loaded(slots=slots, rebuilt=rebuilt, holes=holes, wrong=wrong)
+
+
+def slots_of(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first: int) -> tuple[Slots, str]:
+    """The slots from `first` on that these entries and the columns say, and what is wrong with the files."""
     blocks, wrong = _load_blocks(disk, topic_id, segment, idx)
     skip = first - segment.first
     slots = Slots(
@@ -64,16 +72,14 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
         flags=bytes(idx.flags[skip:]).translate(_SLOT_FLAGS),
     )
     _add_columns(slots, segment, idx, blocks, skip)
-    # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
-    holes = _NO_LENGTH in slots.lengths and 0 in idx.lengths[skip:]
-    return Loaded(slots=slots, rebuilt=rebuilt, holes=holes, wrong=wrong)
+    return slots, wrong
 
 
 def load_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, bool]:
     """The entries that count, and whether they had to be made anew from the data."""
     idx = _read_idx(disk, topic_id, segment)
     if idx is None or not _fits(disk, topic_id, segment, idx):
-        return _rebuilt_idx(disk, topic_id, segment), True
+        return _rebuilt_idx(disk, topic_id, segment, idx), True
     if len(idx) > segment.count:  # a later mark counts more
         idx = IdxColumns(
             idx.offsets[: segment.count],
@@ -114,7 +120,7 @@ def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
     if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx):
         return False
     path = segment_path(topic_id, segment.first, "idx")
-    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment)))
+    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx)))
     disk.rename(path + TEMPORARY, path)
     disk.sync_dir(topic_dir(topic_id))
     return True
@@ -153,11 +159,14 @@ def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
         return None
 
 
-def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns:
-    """The idx as the data says it must be."""
+def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None) -> IdxColumns:
+    """The idx as the data says it must be. One that does not fit knows the times of what a rewrite has dropped."""
     data = _read_data(disk, topic_id, segment)
     found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
-    return found.index_columns(segment.first, segment.last + 1)
+    idx = found.index_columns(segment.first, segment.last + 1)
+    if before is not None and len(before) >= segment.count:
+        idx.ts = before.ts[: segment.count]
+    return idx
 
 
 def _read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:

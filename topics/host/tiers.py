@@ -12,7 +12,7 @@ thing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -66,6 +66,10 @@ class SegmentStore(Protocol):
 
     def write_owner(self, note: bytes) -> None:
         """Leave that note, durably."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds open. Twice is fine."""
         ...
 
 
@@ -127,6 +131,9 @@ class GuardedStore:
         with self._asking():
             self._store.write_owner(note)
 
+    def close(self) -> None:
+        self._store.close()
+
     def failed(self, why: str) -> StoreFailed:
         return StoreFailed(f"{self.where} fails: {why}")
 
@@ -141,9 +148,10 @@ class GuardedStore:
 class LocalSegmentStore:
     """A folder. Written aside, synced and renamed, so that a crash leaves a part as it was or as it should be."""
 
-    def __init__(self, disk: Disk, where: str) -> None:
+    def __init__(self, disk: Disk, where: str, *, close: Callable[[], None] | None = None) -> None:
         self._disk = disk
         self._where = where
+        self._close = close
 
     @property
     def where(self) -> str:
@@ -198,6 +206,10 @@ class LocalSegmentStore:
     def write_owner(self, note: bytes) -> None:
         self._write(OWNER_FILE, note)
         self._disk.sync_dir("")
+
+    def close(self) -> None:
+        if self._close is not None:
+            self._close()
 
     def _write(self, path: str, data: bytes) -> None:
         aside = path + _TEMPORARY

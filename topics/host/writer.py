@@ -12,23 +12,28 @@ from contextlib import suppress
 
 from topics.engine.batch import WalBatch
 from topics.engine.engine import Engine
-from topics.host.walfile import DiskOp, PlannedWrite, WalFile, run
+from topics.host.tail import Tail
+from topics.host.walfile import DiskOp, PlannedWrite, WalFile, Write, run
 from topics.kernel.errors import Fatal
 from topics.kernel.ports import Disk
 
 
 class ShardWriter:
-    """One shard's engine side, file and disk."""
+    """One shard's engine side, file and disk. `tail_bytes`: how much of what it wrote last stays in memory."""
 
-    def __init__(self, engine: Engine, wal: WalFile, disk: Disk, *, min_free_bytes: int) -> None:
+    def __init__(
+        self, engine: Engine, wal: WalFile, disk: Disk, *, min_free_bytes: int, tail_bytes: int = 0
+    ) -> None:
         self.engine = engine
         self.wal = wal
         self.disk = disk
         self.shard = wal.shard
+        self.tail = Tail(tail_bytes)
         self.failed: Fatal | None = None
         self.disk_low = False
         self._min_free_bytes = min_free_bytes
         self._free_bytes = 0
+        self._closing_mark: Sequence[DiskOp] = ()
 
     @property
     def wants_keeper(self) -> bool:
@@ -80,6 +85,8 @@ class ShardWriter:
 
     def after_write(self, batch: WalBatch, plan: PlannedWrite) -> None:
         self.wal.wrote()
+        if batch.size:
+            self._note_written(plan.write[-1], plan.at.offset + batch.size)
         self.tell_space()
         self.engine.written(batch, plan.at)
         if not batch.sync:
@@ -103,11 +110,13 @@ class ShardWriter:
             self.end_mark(self.carry_out(self.begin_mark()))
 
     def begin_mark(self) -> Sequence[DiskOp]:
-        return self.wal.closing_mark(self.engine.now_ms())
+        self._closing_mark = self.wal.closing_mark(self.engine.now_ms())
+        return self._closing_mark
 
     def end_mark(self, error: OSError | None) -> None:
         if error is None:
             self.wal.closed()
+            self._note_written(self._closing_mark[0], self.wal.tail[0])
             self.tell_space()
         else:
             self.failed = self._fatal(error)
@@ -152,6 +161,12 @@ class ShardWriter:
         """Appends need more than the reserve, so on a low disk they are refused and deletes are not (storage 3)."""
         room = self.wal.room()
         self.engine.space(self.shard, min(room, self.engine.limits.wal_reserve) if self.disk_low else room)
+
+    def _note_written(self, written: DiskOp, stop: int) -> None:
+        """A write up to `stop` has returned: before that nobody could know of its bytes."""
+        assert isinstance(written, Write)
+        assert self.wal.file is not None
+        self.tail.add(self.wal.file, written.offset, written.chunks, stop - written.offset)
 
     def _fatal(self, error: OSError) -> Fatal:
         fatal = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)

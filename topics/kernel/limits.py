@@ -30,6 +30,7 @@ READ_NODES_MAX: Final = 64
 FLOOR_STALENESS_MS: Final = 1000
 REPLANS_MAX: Final = 3  # of a read whose files a checkpoint took away meanwhile
 EXTENT_GAP_MAX: Final = 4 * KIB
+TAIL_CACHE_BYTES: Final = 8 * MIB  # of what was written last, in all shards
 
 # Heads that survive a crash (storage 3).
 CEILING_STEP_FIRST: Final = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from topics.engine.commands import Command
@@ -79,8 +80,12 @@ class Walk:
                 return "waits" if isinstance(step, Wait) else "goes on"
 
 
-def begin_walk(opened: Opened | None, propose: Callable[[Command], Ticket | None]) -> Walk:
-    """A round of an open store."""
+def begin_walk(
+    opened: Opened | None, propose: Callable[[Command], Ticket | None], rng: random.Random
+) -> Walk:
+    """A round of an open store, or a slice of what is done between rounds if there is any."""
     assert opened is not None
     assert opened.checkpointer is not None
-    return Walk(opened.checkpointer.round(), propose)
+    checkpointer = opened.checkpointer
+    steps = checkpointer.between() if rng.random() < 0.5 else None
+    return Walk(checkpointer.round() if steps is None else steps, propose)

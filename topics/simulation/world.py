@@ -45,6 +45,8 @@ _FAULTS = (
 _TRACE_KEPT = 400
 _OPENS_MAX = 40
 _CLIENTS_IN_FLIGHT = 12
+_HASTE = 0.05
+_HASTE_STEPS = 150
 
 
 @attrs.frozen(kw_only=True)
@@ -181,6 +183,7 @@ class World:
             self.disk.process_death()
         self.ledger.crashed(at_least, power=power)
         self.counts["power losses" if power else "process deaths"] += 1
+        self._count_works()
         self.opened, self.pens, self.walk = None, [], None
         self.asked.clear()
 
@@ -251,16 +254,27 @@ class World:
                         self.counts["folds from empty"] += 1
 
     def _checkpoint(self) -> None:
-        """A step of a round, or the first of one. What fails in it is tried again in another round."""
-        if self.walk is None or self.walk.done:
-            self.walk = begin_walk(self.opened, self._ask)
-            self.counts["checkpoints begun"] += 1
-        try:
-            self._note(f"checkpoint {self.walk.advance()}")
-        except (OSError, Rejected, Fatal) as error:
-            self._note(f"checkpoint failed: {error}")
-        self.counts["checkpoints ended"] += self.walk.done
-        self._after_call()
+        """A step of background work, or all of some of it while shards write on. What fails is begun anew later."""
+        haste = self.random.random() < _HASTE
+        for _ in range(_HASTE_STEPS if haste else 1):
+            if self.walk is None or self.walk.done:
+                self.walk = begin_walk(self.opened, self._ask, self.random)
+                self.counts["works begun"] += 1
+            try:
+                self._note(f"works: {self.walk.advance()}")
+            except (OSError, Rejected, Fatal) as error:
+                self._note(f"work failed: {error}")
+            self.counts["works ended"] += self.walk.done
+            self._after_call()
+            if haste:
+                self._advance(self.random.choice(self.pens))
+
+    def _count_works(self) -> None:
+        """What became of the store's background work in this round."""
+        if self.opened is not None and self.opened.checkpointer is not None:
+            checkpointer = self.opened.checkpointer
+            self.counts["checkpoints"] += checkpointer.rounds
+            self.counts["rewrites"] += checkpointer.reclaimer.rewrites
 
     def _propose(self) -> None:
         if len(self.asked) >= _CLIENTS_IN_FLIGHT:

@@ -69,6 +69,27 @@ async def test_no_call_that_may_block_runs_on_the_loops_thread(durability):
     assert len(writers) == 1  # the shard's own
 
 
+@pytest.mark.rule("T5.21")
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+async def test_a_live_reader_needs_neither_disk_nor_thread_where_nothing_says_what_is_cached(durability):
+    """The first read finds out that there is a reader; from there on what is written stays at hand."""
+    disk = Watched()
+    disk.read_nowait = lambda path, offset, size: None
+    site = new_site()
+    async with alone(), begun(site, disk=disk):
+        await ask(site, "PUT", "/v0/topics/a", {"durability": durability})
+        for i in range(100):  # over several files
+            await ask(site, "POST", "/v0/topics/a", {"records": [{"data": "x" * 1000}, {"data": i}]})
+            page = fields_of(
+                await ask(site, "POST", "/v0/topics/a/diff", {"from_seq": 2 * i, "account": True})
+            )
+            assert [record["$seq"] for record in page["records"]] == [2 * i + 1, 2 * i + 2]
+        calls = [name for name, _ in disk.calls]
+
+    assert calls.count("rename") >= 2
+    assert calls.count("read") == 1
+
+
 @pytest.mark.rule("T3.33")
 async def test_a_directory_that_a_server_wrote_is_an_embedded_stores_and_back(tmp_path):
     for turn in range(2):

@@ -16,13 +16,13 @@ from typing import Final
 import attrs
 
 from topics.testing.planting import files as of_files
-from topics.testing.planting import logs, segments
+from topics.testing.planting import journals, logs, segments
 from topics.testing.planting.ground import Ground, Kind, Planted
 from topics.testing.sample_store import Files
 
 __all__ = ["KINDS", "Planted", "plant"]
 
-KINDS: Final[dict[str, Kind]] = {**segments.KINDS, **logs.KINDS, **of_files.KINDS}
+KINDS: Final[dict[str, Kind]] = {**segments.KINDS, **logs.KINDS, **of_files.KINDS, **journals.KINDS}
 
 
 def plant(files: Files, kind: str, seed: int = 0) -> Planted:

@@ -98,6 +98,19 @@ class Ground:
         ]  # fmt: skip
         return self.rng.choice(found)
 
+    def stored(self, topic: str) -> list[tuple[Segment, int]]:
+        """The live records of a topic that are in a segment and not in the log any more."""
+        found = self.state.recovered.catalog.topics[self.topic_id(topic)]
+        logged = min(
+            (seq for one, seq, _ in self.records() if one == found.topic_id), default=found.head_seq + 1
+        )
+        return [
+            (segment, seq)
+            for segment in found.segments
+            for seq in range(segment.first, min(segment.last + 1, logged))
+            if found.index.is_live(seq)
+        ]
+
     def path(self, segment: Segment, part: str = "data", topic: str = ORDERS) -> str:
         return segment_path(self.topic_id(topic), segment.first, part)
 

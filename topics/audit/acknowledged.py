@@ -1,0 +1,160 @@
+"""Nothing that a client was told is stored may be missing (semantics 2, spark 4).
+
+The client's own log of acknowledgements is the witness: JSON lines, or Parquet where pyarrow is installed, of `topic`,
+`seq` and, if it kept one, `digest`: the XXH3-64 of the record's data as it was sent, a number or 16 hex digits. What
+was deleted, has expired or was evicted since is accounted for by the topic's floors and not missing; what is lost is.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from topics.audit.records import is_at_hand, read_records
+from topics.audit.recovery import State
+from topics.audit.rows import Severity, Violation
+from topics.codec.primitives import checksum
+from topics.kernel.errors import Corrupt, invalid
+from topics.kernel.limits import U64_MAX
+from topics.kernel.ports import Disk
+from topics.log.topic import Topic
+
+NO_DIGEST: Final = 0
+READ_TOGETHER: Final = 256  # seqs that are no further apart are read in one go
+
+
+class Acks:
+    """Acknowledgements by topic: columns of seqs and digests, 0 for none. `file`: where they come from."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.by_topic: dict[str, tuple[array[int], array[int]]] = {}
+
+    def add(self, topic: str, seq: int, digest: int = NO_DIGEST) -> None:
+        seqs, digests = self.by_topic.setdefault(topic, (array("Q"), array("Q")))
+        seqs.append(seq)
+        digests.append(digest)
+
+    def __len__(self) -> int:
+        return sum(len(seqs) for seqs, _ in self.by_topic.values())
+
+
+class _Line(msgspec.Struct):
+    topic: str
+    seq: int
+    digest: int | str | None = None
+
+
+def load_acks(path: Path) -> Acks:
+    """Read a log of acknowledgements; a last line that was cut off is left out, as its writer may have been killed.
+
+    Raises:
+        Rejected: a line, or a column, is not what it should be; or it is Parquet and pyarrow is not installed.
+        OSError: it cannot be read.
+    """
+    acks = Acks(str(path))
+    with path.open("rb") as file:
+        parquet = file.read(4) == b"PAR1"
+        file.seek(0)
+        if parquet:
+            _load_parquet(path, acks)
+            return acks
+        for number, text in enumerate(file, 1):
+            if not text.endswith(b"\n") or not text.strip():
+                continue
+            try:
+                line = msgspec.json.decode(text, type=_Line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise invalid("acks", f"{path}, line {number}: {error}") from None
+            acks.add(line.topic, _seq(line.seq, path, number), _digest(line.digest, path, number))
+    return acks
+
+
+def _load_parquet(path: Path, acks: Acks) -> None:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise invalid("acks", f"{path} is Parquet: install pyarrow, or give JSON lines") from None
+    file: Any = parquet.ParquetFile(path)
+    names = set(file.schema_arrow.names)
+    if not {"topic", "seq"} <= names:
+        raise invalid("acks", f"{path} has the columns {', '.join(sorted(names))}; topic and seq are needed")
+    number = 0
+    for batch in file.iter_batches(columns=[name for name in ("topic", "seq", "digest") if name in names]):
+        for row in batch.to_pylist():
+            number += 1
+            acks.add(
+                str(row["topic"]), _seq(row["seq"], path, number), _digest(row.get("digest"), path, number)
+            )
+
+
+def _seq(seq: object, path: Path, number: int) -> int:
+    if not isinstance(seq, int) or not 1 <= seq <= U64_MAX:
+        raise invalid("acks", f"{path}, line {number}: {seq!r:.40} is no seq")
+    return seq
+
+
+def _digest(digest: object, path: Path, number: int) -> int:
+    if digest is None:
+        return NO_DIGEST
+    try:
+        value = int(digest, 16) if isinstance(digest, str) else digest
+    except ValueError:
+        value = None
+    if not isinstance(value, int) or not -(2**63) <= value <= U64_MAX:
+        raise invalid("acks", f"{path}, line {number}: {digest!r:.40} is no digest of 64 bits")
+    return value & U64_MAX  # Parquet may know signed numbers only
+
+
+def check_acknowledged(disk: Disk, state: State, acks: Acks) -> Iterator[Violation]:
+    """What was acknowledged and is missing, or is another record now."""
+    catalog = state.read.recovered.catalog
+    for name, (seqs, digests) in sorted(acks.by_topic.items()):
+        topic = catalog.find(name)
+        if topic is not None:
+            yield from _check_topic(disk, topic, dict(zip(seqs, digests, strict=True)), acks.file)
+        elif name not in catalog.epochs:
+            yield _missing(
+                name, acks.file, min(seqs), f"{len(seqs)} records, and there never was such a topic"
+            )
+
+
+def _check_topic(disk: Disk, topic: Topic, acked: Mapping[int, int], file: str) -> Iterator[Violation]:
+    live = []
+    for seq in sorted(acked):
+        lost = topic.index.lost.at(seq)
+        if seq > topic.head_seq:
+            yield _missing(topic.name, file, seq, f"it was acknowledged, and head_seq is {topic.head_seq}")
+        elif lost is not None:
+            yield _missing(topic.name, file, seq, f"it was acknowledged, and is lost ({lost.reason})")
+        elif acked[seq] != NO_DIGEST and topic.index.is_live(seq):
+            live.append(seq)
+    if live and is_at_hand(topic):
+        yield from _check_data(disk, topic, live, acked, file)
+
+
+def _check_data(
+    disk: Disk, topic: Topic, live: list[int], acked: Mapping[int, int], file: str
+) -> Iterator[Violation]:
+    """Neighbours are read together."""
+    groups = groupby(enumerate(live), key=lambda one: (one[1] - one[0]) // READ_TOGETHER)
+    for _, group in groups:
+        seqs = list(map(itemgetter(1), group))
+        try:
+            for view in read_records(disk, topic, seqs[0] - 1, seqs[-1]):
+                if view.seq in acked and acked[view.seq] not in (NO_DIGEST, checksum(view.data)):
+                    yield _missing(topic.name, file, view.seq, "it was acknowledged with other data")
+        except Corrupt as damage:
+            yield _missing(
+                topic.name, file, seqs[0], f"it, or one behind it, cannot be read: {damage.message}"
+            )
+
+
+def _missing(topic: str, file: str, seq: int, detail: str) -> Violation:
+    return Violation(topic, file, "acknowledged", Severity.ERROR, seq, None, detail)

@@ -1,0 +1,158 @@
+"""Journals of databases and Weavers: what their records say of each other (replication 3 and 5).
+
+They lie in internal topics, an item a record. Whether they can be folded is asked of the code that opens them; that the
+order in which changes meet makes no difference is tried: joins once more in the other order, intentions once more as
+they would arrive from a peer, newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from topics.audit.records import is_at_hand, read_records
+from topics.audit.recovery import State
+from topics.audit.rows import Violation
+from topics.codec.cell import decode_cell, encode_cell
+from topics.crypto.keys import KeyPair
+from topics.host.layout import topic_dir
+from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.ports import Disk
+from topics.kv.journaled import replay as replay_database
+from topics.kv.store import store_to_cell
+from topics.log.topic import Topic
+from topics.weaver.bounds import DEFAULT
+from topics.weaver.effective import EffectiveClock
+from topics.weaver.envelope import Envelope
+from topics.weaver.item import Header, Kind, unpack
+from topics.weaver.ops import MACHINES
+from topics.weaver.projection import open_state
+from topics.weaver.replay import Check, Replay
+from topics.weaver.store import open_store
+
+KV_PREFIX: Final = "$kv."
+WEAVER_PREFIX, WEAVER_SUFFIX = "$weaver.", ".log"
+BLOCK: Final = 2000  # intentions that are handed over the other way round: so many may wait for each other
+Finder = Callable[[list[bytes], int], str]
+_SEED: Final = bytes(32)  # of the node that tries it, which signs for nobody
+
+
+def check_journals(disk: Disk, state: State) -> Iterator[Violation]:
+    """Every journal that is in internal topics of the state."""
+    for topic_id, topic in sorted(state.topics.items()):
+        if topic.name.startswith(KV_PREFIX):
+            check, find = "kv.journal", _wrong_with_database
+        elif topic.name.startswith(WEAVER_PREFIX) and topic.name.endswith(WEAVER_SUFFIX):
+            check, find = "weaver.journal", _wrong_with_weaver
+        else:
+            continue
+        if not is_at_hand(topic):
+            continue
+        seq, detail = _try(disk, topic, find)
+        if detail:
+            yield state.violation(topic_id, topic_dir(topic_id), check, seq, None, detail)
+
+
+class ItemJournal:
+    """`kernel.ports.Journal` over a list."""
+
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self.items = list(items)
+
+    def append(self, items: Sequence[bytes]) -> None:
+        self.items += items
+
+    def read(self) -> Iterator[bytes]:
+        return iter(list(self.items))
+
+
+class _StillClock:
+    """A clock that stands where the journal's newest item was written."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+def _try(disk: Disk, topic: Topic, find: Finder) -> tuple[int | None, str]:
+    seqs: list[int] = []
+    try:
+        items = []
+        for view in read_records(disk, topic):
+            seqs.append(view.seq)
+            items.append(view.data)
+        lost = next((lost for lost in topic.index.lost if not seqs or lost.last > seqs[0]), None)
+        if lost is not None:
+            return lost.first, f"seqs {lost.first} to {lost.last} of the journal are lost ({lost.reason})"
+        return None, find(items, topic.last_write_ts) if items else ""
+    except (Corrupt, Rejected) as damage:
+        number, seq = damage.detail.get("item"), damage.detail.get("seq")
+        if isinstance(number, int) and number - _FIRST_ITEM[find] < len(seqs):
+            return seqs[number - _FIRST_ITEM[find]], damage.message
+        return seq if isinstance(seq, int) else None, damage.message
+
+
+# Databases.
+
+
+def _wrong_with_database(items: list[bytes], now_ms: int) -> str:  # noqa: ARG001 -- as every finder
+    """Folded as it is, and with the joins between two other items in the other order."""
+    store, _, _ = replay_database(ItemJournal(items))
+    turned: list[bytes] = []
+    for joins, group in groupby(items, key=_is_join):
+        some = list(group)
+        turned += reversed(some) if joins else some
+    other, _, _ = replay_database(ItemJournal(turned))
+    if encode_cell(store_to_cell(store)) != encode_cell(store_to_cell(other)):
+        return "its changes give another state when they meet in another order"
+    return ""
+
+
+def _is_join(item: bytes) -> bool:
+    match decode_cell(item):
+        case ("change", _, down):
+            return not down
+    return False
+
+
+# Weavers.
+
+
+def _wrong_with_weaver(items: list[bytes], now_ms: int) -> str:
+    """Every hash, link and signature; then what a peer makes of the same intentions, in two orders."""
+    kind, payload = unpack(items[0])
+    if kind is not Kind.HEADER:
+        raise Corrupt(f"Weaver journal, item 1: {kind.name} where the header belongs", item=1)
+    header = Header.decode(payload)
+    effective = EffectiveClock(DEFAULT.drift_ms)
+    effective.advance(now_ms)
+    replay = Replay(header, DEFAULT, effective, Check.EVERY)
+    replay.run(items[1:])
+    if replay.settlement is not None or header.kind not in MACHINES:
+        return ""  # what was pruned cannot be handed over again
+    envelopes = [node.envelope for node in replay.graph.nodes.values()]
+    forth = _of_peer(header, envelopes, now_ms)
+    back = _of_peer(header, _turned(envelopes), now_ms)
+    if forth[0] != replay.fingerprint:
+        return "a peer that is handed its intentions does not witness the same ones"
+    return "" if forth == back else "its intentions give another state when they arrive in another order"
+
+
+def _turned(envelopes: list[Envelope]) -> list[Envelope]:
+    blocks = [envelopes[at : at + BLOCK] for at in range(0, len(envelopes), BLOCK)]
+    return [envelope for block in blocks for envelope in reversed(block)]
+
+
+def _of_peer(header: Header, envelopes: list[Envelope], now_ms: int) -> tuple[int, bytes]:
+    """Fingerprint and digest of the state of a node that is handed these intentions."""
+    node, clock = KeyPair.from_seed(_SEED), _StillClock(now_ms)
+    store = open_store(ItemJournal(()), store_id=header.store_id, node=node, clock=clock, kind=header.kind)
+    for at in range(0, len(envelopes), BLOCK):
+        store.ingest(envelopes[at : at + BLOCK])
+    return store.fingerprint_int, open_state(store, ItemJournal(())).digest()
+
+
+_FIRST_ITEM: Final[dict[Finder, int]] = {_wrong_with_database: 0, _wrong_with_weaver: 1}

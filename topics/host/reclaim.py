@@ -1,0 +1,207 @@
+"""Reclaiming the space of dead records in segments: what is flagged, what is rewritten, and when (storage 5).
+
+A round of a checkpoint shows its image of the state here (`look`): segments in which more is dead than at the last
+look get flags, and a sealed one of which half is dead becomes a candidate, with a mask of what is dead in it.
+
+A candidate is rewritten when the snapshot of that image is the older one of the two that are kept. Then every start
+begins with a state in which the dropped records are dead: nothing that folding the log needs of them (sizes, tags,
+times) is ever missed, whichever snapshot is damaged, and no loss of a log's tail can make one of them live again.
+
+Rewriting goes in slices: each look of a driver gives it `SLICE_BYTES` to write, and what is written beyond that is
+taken from the looks that follow, so that it keeps behind writes and reads. Nothing of all this outlives the process:
+after a start the next rounds find the candidates again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import compress
+from typing import Final
+
+import attrs
+
+from topics.codec.segment import END_SIZE
+from topics.engine.engine import Engine
+from topics.engine.image import StateImage
+from topics.host.flags import flag_ends
+from topics.host.pins import Pins
+from topics.host.rewrite import Rewrite
+from topics.host.segments import load_idx
+from topics.host.snapshots import KEPT_MAX, Kept
+from topics.host.steps import Blocking, Steps, Swap
+from topics.kernel.limits import MIB
+from topics.kernel.ports import Disk
+from topics.log.image import TopicImage
+from topics.log.past import End
+from topics.log.regions import SegmentId
+from topics.log.segments import Segment
+
+SLICE_BYTES: Final = 16 * MIB  # written a look, which is once a second
+MASKS_MAX: Final = 16 * MIB  # of all candidates, a byte a slot; those beyond wait for a later round
+LOOK_TOGETHER: Final = 32  # segments looked at by one step
+_POPPED: Final = 1  # in a mask: below the floor, which is one number and needs no flag
+_FLAGGED: Final = bytes(bits & (End.DELETED | End.EXPIRED) for bits in range(256))
+_DeadRun = tuple[int, int, int]
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """A segment to be rewritten. `number`: of the snapshot in which `dead` is dead: nonzero for each such slot."""
+
+    id: SegmentId
+    number: int
+    dead: bytes
+
+
+@attrs.frozen(kw_only=True)
+class _Look:
+    """`runs`: (first, last, bits) of what is dead in the segment, ascending."""
+
+    id: SegmentId
+    segment: Segment
+    runs: Sequence[_DeadRun]
+
+    @property
+    def count(self) -> int:
+        return sum(last - first + 1 for first, last, _ in self.runs)
+
+    @property
+    def mask(self) -> bytes:
+        """For each slot what it died of, 0 if it lives."""
+        mask = bytearray(self.segment.count)
+        for first, last, bits in self.runs:
+            mask[first - self.segment.first : last + 1 - self.segment.first] = bytes((bits,)) * (
+                last - first + 1
+            )
+        assert len(mask) == self.segment.count
+        return bytes(mask)
+
+
+class Reclaimer:
+    """`rewritten_bytes`: written by rewrites; `freed_bytes`: what segments got smaller by them; since the start."""
+
+    def __init__(self, engine: Engine, disk: Disk, pins: Pins, *, min_free_bytes: int = 0) -> None:
+        self.rewrites = 0
+        self.rewritten_bytes = 0
+        self.freed_bytes = 0
+        self.slice_bytes = SLICE_BYTES
+        self._engine = engine
+        self._disk = disk
+        self._pins = pins
+        self._min_free_bytes = min_free_bytes
+        self._seen: dict[SegmentId, int] = {}
+        self._candidates: dict[SegmentId, Candidate] = {}
+        self._credit = 0
+
+    # In a round.
+
+    def look(self, image: StateImage, number: int) -> Steps:
+        """Flag what ended since the last look, and note what is half dead. Snapshot `number` of `image` is kept."""
+        looks: list[_Look] = []
+        yield Blocking(partial(self._find, image, looks))
+        for start in range(0, len(looks), LOOK_TOGETHER):
+            yield Blocking(partial(self._look_at, looks[start : start + LOOK_TOGETHER], number))
+
+    def forget(self, needed: frozenset[tuple[int, int]]) -> None:
+        """Segments that no snapshot names have gone."""
+        self._seen = {known: count for known, count in self._seen.items() if known in needed}
+        self._candidates = {known: one for known, one in self._candidates.items() if known in needed}
+
+    # Between rounds.
+
+    def waits(self, kept: Sequence[Kept]) -> bool:
+        """True if a candidate needs another round before it can be rewritten."""
+        return any(not _is_ready(one, kept) for one in self._candidates.values())
+
+    def due(self, kept: Sequence[Kept]) -> Steps | None:
+        """A slice of rewriting, None if there is nothing to rewrite now."""
+        self._credit = min(self._credit + self.slice_bytes, self.slice_bytes)
+        if self._credit <= 0 or not any(map(self._may_begin, self._ready(kept))):
+            return None
+        return self._slice(kept)
+
+    # Inside.
+
+    def _find(self, image: StateImage, looks: list[_Look]) -> None:
+        """Segments in which another number of records is dead than at the last look."""
+        for topic in image.topics:
+            found = (look for look in _dead_of(topic) if not look.segment.cold)
+            looks += [look for look in found if look.count != self._seen.get(look.id, 0)]
+
+    def _look_at(self, looks: Sequence[_Look], number: int) -> None:
+        for look in looks:
+            if self._pins.holds(*look.id):
+                continue
+            idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
+            mask = look.mask
+            if not rebuilt:  # else the next start mends it first, or tells that it is damaged
+                flag_ends(self._disk, look.id.topic_id, look.segment, idx, mask.translate(_FLAGGED))
+            dead = sum(length + END_SIZE for length in compress(idx.lengths, mask) if length)
+            if look.segment.sealed and look.segment.size <= 2 * dead > 0 and look.id not in self._candidates:
+                if sum(len(one.dead) for one in self._candidates.values()) + len(mask) > MASKS_MAX:
+                    continue
+                self._candidates[look.id] = Candidate(id=look.id, number=number, dead=mask)
+            self._seen[look.id] = look.count
+
+    def _ready(self, kept: Sequence[Kept]) -> list[Candidate]:
+        return [one for one in self._candidates.values() if _is_ready(one, kept)]
+
+    def _may_begin(self, candidate: Candidate) -> bool:
+        return not self._pins.holds(*candidate.id)
+
+    def _slice(self, kept: Sequence[Kept]) -> Steps:
+        for candidate in self._ready(kept):
+            if self._credit <= 0:
+                return
+            if self._may_begin(candidate):
+                yield from self._rewrite(candidate)
+
+    def _rewrite(self, candidate: Candidate) -> Steps:
+        topic = self._engine.state.catalog.topics.get(candidate.id.topic_id)
+        segment = None if topic is None else topic.segments.holds(candidate.id.first_seq)
+        if segment is None or segment.first != candidate.id.first_seq or segment.cold:
+            del self._candidates[candidate.id]
+            return
+        assert segment.count == len(candidate.dead)
+        rewrite = Rewrite(self._disk, candidate.id.topic_id, segment, candidate.dead)
+        yield Blocking(partial(rewrite.begin, self._min_free_bytes))
+        if rewrite.postponed:
+            self._credit = 0
+            return
+        for chunk in rewrite.chunks():
+            yield Blocking(partial(rewrite.copy, chunk))
+        yield Blocking(rewrite.end)
+        yield Swap(partial(rewrite.swap, self._engine.state.catalog))
+        del self._candidates[candidate.id]
+        if rewrite.swapped:
+            yield Blocking(rewrite.finish)
+            self.rewrites += 1
+            self.rewritten_bytes += rewrite.size
+            self.freed_bytes += segment.size - rewrite.size
+        self._credit -= rewrite.size
+
+
+def _is_ready(candidate: Candidate, kept: Sequence[Kept]) -> bool:
+    """True if what it drops is dead in both snapshots that a start may begin with."""
+    return len(kept) == KEPT_MAX and all(candidate.number <= one.number for one in kept)
+
+
+def _dead_of(topic: TopicImage) -> Iterator[_Look]:
+    """What is dead in each of a topic's segments, of those in which anything is."""
+    dead, at = topic.dead, 0
+    for segment in topic.segments:
+        if segment.last < topic.base_seq:
+            continue
+        runs: list[_DeadRun] = []
+        if segment.first < topic.base_seq:
+            runs.append((segment.first, topic.base_seq - 1, _POPPED))
+        while at < len(dead) and dead[at][0] <= segment.last:
+            first, last, bits = dead[at]
+            if last >= segment.first:
+                runs.append((max(first, segment.first), min(last, segment.last), bits))
+            if last > segment.last:
+                break  # it goes on in the next one
+            at += 1
+        if runs:
+            yield _Look(id=SegmentId(topic.topic_id, segment.first), segment=segment, runs=runs)
