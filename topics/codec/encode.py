@@ -13,6 +13,8 @@ from itertools import repeat
 from struct import Struct
 from typing import Final
 
+from msgspec import Raw
+
 from topics.codec.layout import (
     APPEND,
     CHECKSUM_SIZE,
@@ -34,7 +36,7 @@ from topics.codec.layout import (
 )  # fmt: skip
 from topics.codec.primitives import LAYOUT_BYTES_MAX, U8, U16, U32, U64, checksum
 from topics.codec.run import Keyed, Run
-from topics.kernel.columns import RecordColumns
+from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.limits import U64_MAX
 
 RUN_HEAD: Final = Struct("<BBQ")  # type, flags, topic_id
@@ -92,7 +94,11 @@ def encode_run(
     flag = DURABLE if durable else 0
     plain = records.plain
     plain_even = records.even and plain
-    sizes = array("I", (records.size_longest,)) * count if plain_even else array("I", records.sizes)
+    sizes = (
+        array("I", (records.size_longest,)) * count
+        if plain_even
+        else array("I", records.stored or records.sizes)
+    )
     run = Run(
         topic_id=topic_id, seq_start=seq_start, ts=ts, lengths=sizes, sizes=sizes, keyed=keyed, durable=durable
     )  # fmt: skip
@@ -177,7 +183,7 @@ def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[in
     count = len(records)
     nodes, tags, metas = records.node, records.tag, records.meta
     bits = (TAG if tags else 0) | (NODE if nodes else 0) | (META if metas else 0)
-    columns: list[Iterable[bytes]] = [
+    columns: list[Iterable[bytes | Raw]] = [
         map(
             _LABELLED_HEAD.pack,
             repeat(RUN_HEAD.pack(APPEND, flag | bits, run.topic_id)),
@@ -191,7 +197,8 @@ def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[in
     columns += [column for column in (nodes, tags) if column]
     if metas:
         columns += [map(U32.pack, map(len, metas)), metas]
-    columns.append(records.data)
+    data = records.data
+    columns.append(data.raws if isinstance(data, Texts) else data)
     covereds = list(map(b"".join, zip(*columns, strict=True)))
     if first:
         covereds[0] = pack_frame(
@@ -207,8 +214,6 @@ def _encode_labelled(run: Run, records: RecordColumns, flag: int, first: dict[in
     pieces[2::2] = map(_SEAM.pack, map(checksum, covereds), [*lengths[1:], 0])
     pieces[-1] = pieces[-1][:CHECKSUM_SIZE]
     run.lengths = array("I", [length + FRAME_LEN_SIZE for length in lengths])
-    if metas:
-        run.sizes = array("I", records.stored)
     run.flags = bytes((bits,)) * count
     run.tags = tags if isinstance(tags, list) else list(tags) if tags else None
     run.nodes = nodes if isinstance(nodes, list) else list(nodes) if nodes else None
@@ -253,8 +258,6 @@ def _encode_mixed(run: Run, records: RecordColumns, flag: int, first: dict[int, 
     run.flags = bytes(flags) if any(flags) else None
     run.tags = list(tags) if any(tags) else None
     run.nodes = list(nodes) if any(nodes) else None
-    if any(metas):
-        run.sizes = array("I", records.stored)
     return chunks
 
 

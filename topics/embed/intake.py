@@ -234,11 +234,9 @@ def encode_meta(field: str, value: object, limits: Limits) -> bytes:
 
 def check_sizes(columns: RecordColumns, limits: Limits) -> None:
     """The bound of a record, which is of its `data` and `meta` together."""
-    if columns.meta is None and columns.size_longest <= limits.record_bytes:
+    if columns.stored_longest <= limits.record_bytes:
         return
     sizes = columns.sizes if columns.meta is None else columns.stored
-    if max(sizes, default=0) <= limits.record_bytes:
-        return
     for i, size in enumerate(sizes):
         if size > limits.record_bytes:
             raise Rejected(

@@ -44,12 +44,12 @@ def check_creation(command: Append, limits: Limits) -> None:
 
 def stored_size(records: RecordColumns) -> int:
     """Stored bytes of `data` + `meta`, which is what `cap_bytes` counts."""
-    return records.size_total if records.meta is None else sum(records.stored)
+    return records.stored_total
 
 
 def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> None:
     config = topic.config
-    longest = records.size_longest if records.meta is None else max(records.stored)
+    longest = records.stored_longest
     if longest > config.max_record_bytes:
         raise Rejected(
             Code.RECORD_TOO_LARGE,

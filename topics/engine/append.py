@@ -13,7 +13,7 @@ import msgspec
 from topics.codec.control import HeadWatermark, WriteResult
 from topics.codec.digest import body_digest
 from topics.codec.frame import Keyed, encode_run
-from topics.engine.admit import check_caps, check_topic_limits, stored_size
+from topics.engine.admit import check_caps, check_topic_limits
 from topics.engine.batch import Entry, Item, Step, step
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
@@ -148,7 +148,7 @@ def _write(
     else:
         items, chunks = _keyed_frames(lane, topic, records, Keyed(key, digest), duplicates, now_ms)
         frames, size = count + len(items) - (1 if count else 0), sum(map(len, chunks))
-    stored = records.size_total if records.meta is None else stored_size(records)
+    stored = records.stored_total
     memory: bytes | None = None
     if durability is Durability.EPHEMERAL:
         memory, chunks, frames, size = b"".join(chunks), (), 0, 0

@@ -5,9 +5,9 @@ A column that no record uses is None: the plain case (data only) has its own bra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import add, attrgetter
-from typing import Final, TypeVar
+from typing import Final, TypeVar, overload
 
 import msgspec
 
@@ -19,6 +19,32 @@ _optional: Final = attrgetter(*_OPTIONAL)
 _NONE: Final = (None,) * len(_OPTIONAL)
 
 
+class Texts(Sequence[bytes]):
+    """Texts where they lie in a body: one is copied when it is asked for, so that whoever can take them as they are
+    (a join can) copies none. They hold the body.
+    """
+
+    __slots__ = ("raws",)
+
+    def __init__(self, raws: list[msgspec.Raw]) -> None:
+        self.raws = raws
+
+    def __len__(self) -> int:
+        return len(self.raws)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(bytes, self.raws)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return list(map(bytes, self.raws[at]))
+        return bytes(self.raws[at])
+
+
 class RecordColumns(msgspec.Struct, eq=False):
     """The records of one write. `data[i]` is stored bytes: JSON text, or a payload with a content type.
 
@@ -26,7 +52,7 @@ class RecordColumns(msgspec.Struct, eq=False):
     `meta` is JSON text of an object of strings. Times are relative: `ttl_ms`, `delay_ms`.
 
     Walked once a write, for limits, caps and frames all ask: `sizes[i]` is `len(data[i])`; `even`: they are all the
-    same; `stored`: with the bytes of `meta`, empty if there is none.
+    same; `stored`: with the bytes of `meta`, empty if there is none, and then its total and longest are of the sizes.
     """
 
     data: Sequence[bytes]
@@ -45,6 +71,8 @@ class RecordColumns(msgspec.Struct, eq=False):
     size_total: int = 0
     size_longest: int = 0
     stored: list[int] = []
+    stored_total: int = 0
+    stored_longest: int = 0
 
     def __post_init__(self) -> None:
         data, sizes = self.data, self.sizes
@@ -59,10 +87,13 @@ class RecordColumns(msgspec.Struct, eq=False):
             self.even = even = sizes.count(size) == count
             self.size_total = count * size if even else sum(sizes)
             self.size_longest = size if even else max(sizes)
+        self.stored_total, self.stored_longest = self.size_total, self.size_longest
         if not self.plain:
-            assert all(len(c) == count for c in self.optional())
+            for column in self.optional():
+                assert len(column) == count
             if self.meta is not None:
-                self.stored = list(map(add, sizes, map(len, self.meta)))
+                self.stored = stored = list(map(add, sizes, map(len, self.meta)))
+                self.stored_total, self.stored_longest = sum(stored), max(stored, default=0)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -92,6 +123,13 @@ class RecordColumns(msgspec.Struct, eq=False):
             dedup_id=self.dedup_id, ttl_ms=self.ttl_ms, priority=self.priority, delay_ms=self.delay_ms,
             compressed=compressed,
         )  # fmt: skip
+
+    def let_go(self) -> None:
+        """Give the memory back: what is in the columns is in frames by now, and nobody asks for it here any more."""
+        self.data = ()
+        self.node = self.tag = self.key = self.meta = self.content_type = self.dedup_id = None
+        self.ttl_ms = self.priority = self.delay_ms = self.compressed = None
+        self.sizes, self.stored = [], []
 
     def take(self, kept: Sequence[int]) -> RecordColumns:
         """The records at these indexes, in that order (used to leave duplicates out)."""

@@ -34,7 +34,7 @@ def outcome(body: bytes, known: KnownLabels | None):
         records = decode_write("t", body, LIMITS, auto_create=True, known=known).command.records
     except Rejected as refused:
         return refused.code, refused.message, refused.detail
-    return records.data, records.tag, records.node, records.meta
+    return list(records.data), records.tag, records.node, records.meta
 
 
 @given(st.lists(rows, min_size=2, max_size=4))

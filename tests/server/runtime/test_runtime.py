@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -34,6 +35,22 @@ async def test_a_cancelled_caller_loses_his_answer_and_not_his_write():
 
         assert runtime.engine.topic_state("t").head_seq == 3
         assert runtime.in_flight == 0
+
+
+async def test_a_write_that_waits_holds_its_records_only_for_retries_to_be_compared_with():
+    async with alone(), begun(new_site()) as runtime:
+        await runtime.append(one())
+        plain = one(b"2")
+        keyed = msgspec.structs.replace(one(b"3"), idempotency_key=b"k")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.append, plain)
+            nursery.start_soon(runtime.append, keyed)
+            await trio.lowlevel.checkpoint()
+            assert (len(plain.records), list(keyed.records.data)) == (0, [b"3"])
+        reply, _ = await runtime.append(msgspec.structs.replace(one(b"4"), idempotency_key=b"k"))
+
+        assert (reply.deduped, reply.same_body) == (True, False)
+        assert runtime.engine.topic_state("t").bytes == 3
 
 
 @pytest.mark.rule("O3.5")

@@ -19,7 +19,7 @@ from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
 from topics.embed.intake import check_sizes, dedup_bytes, encode_meta, key_bytes
 from topics.engine.commands import DEFAULT_CONFIG, Append
 from topics.kernel.checks import text_bytes
-from topics.kernel.columns import RecordColumns
+from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
@@ -175,26 +175,29 @@ def _decoded(body: bytes) -> _AnyWriteIn:
 
 def _columns(write: _AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> RecordColumns:
     """The columns that any record uses, each checked."""
+    data: Sequence[bytes]
+    sizes: list[int] = []
     if isinstance(write, PlainWriteIn) or not write.records:
         data = list(map(bytes, map(_data, write.records)))
-        _check_text(body, data)
+        sizes = list(map(len, data))
+        _check_text(body, data, sizes)
         if isinstance(write, WriteIn):
             _check_around(body, data, [])
         optional: dict[str, Any] = {}
     elif isinstance(write, LabelledWriteIn):
-        data, optional = _labelled_columns(write, body, limits, known)
+        data, sizes, optional = _labelled_columns(write, body, limits, known)
     else:
         data, optional = _any_columns(write.records, body, limits)
     if write.node is not None:
         default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
         own = optional.get("node")
         optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
-    return RecordColumns(data, **optional)
+    return RecordColumns(data, sizes=sizes, **optional)
 
 
 def _labelled_columns(
     write: LabelledWriteIn, body: bytes, limits: Limits, known: KnownLabels
-) -> tuple[list[bytes], dict[str, Any]]:
+) -> tuple[Texts, list[int], dict[str, Any]]:
     datas: list[msgspec.Raw] = []
     tags: list[str | None] = []
     nodes: list[str | None] = []
@@ -204,8 +207,8 @@ def _labelled_columns(
         tags.append(record.tag)
         nodes.append(record.node)
         raw_metas.append(record.meta)
-    data, metas = list(map(bytes, datas)), _short_texts(raw_metas)
-    _check_text(body, data)
+    data, sizes, metas = Texts(datas), list(map(len, datas)), _short_texts(raw_metas)
+    _check_text(body, data, sizes)
     stored = known.metas.column(metas)
     if write.config is not _NO_CONFIG or (stored is None and max(map(len, metas)) > FLAT_BYTES):
         _check_around(body, data, metas)
@@ -216,7 +219,8 @@ def _labelled_columns(
     if stored is None:
         stored = _metas(metas, limits)
         known.metas.learn(metas, stored)
-    return data, optional | {"meta": _present(stored)}
+    optional["meta"] = _present(stored)
+    return data, sizes, optional
 
 
 def _short_texts(raws: Sequence[msgspec.Raw]) -> list[bytes]:
@@ -232,7 +236,7 @@ def _any_columns(
         *map(_fields, records), strict=True
     )
     data, metas = list(map(bytes, datas)), list(map(bytes, raw_metas))
-    _check_text(body, data)
+    _check_text(body, data, list(map(len, data)))
     _check_around(body, data, metas)
     return data, {
         "tag": _present(_texts("tag", tags, limits.tag_bytes)),
@@ -246,15 +250,14 @@ def _any_columns(
     }
 
 
-def _check_text(body: bytes, data: Sequence[bytes]) -> None:
+def _check_text(body: bytes, data: Sequence[bytes], sizes: Sequence[int]) -> None:
     """UTF-8, and nesting in each payload: 200 deep, whatever is around it."""
     if not body.isascii():
         try:
             body.decode()
         except UnicodeDecodeError as error:
             raise invalid("body", f"is not UTF-8 (byte {error.start})") from None
-    longest = max(map(len, data), default=0)
-    if longest > FLAT_BYTES:
+    if max(sizes, default=0) > FLAT_BYTES:
         for i, text in enumerate(data):
             if not depth_fits(text, JSON_DEPTH_MAX):
                 raise invalid(

@@ -17,7 +17,7 @@ import trio
 
 from topics.engine.commands import Append, Command
 from topics.engine.replies import Appended, Reply
-from topics.engine.tickets import Ticket
+from topics.engine.tickets import Stage, Ticket
 from topics.host.compress import compress_records
 from topics.host.opening import Opened
 from topics.kernel.config import Compression
@@ -168,6 +168,7 @@ class Runtime:
                 finally:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
+                    _let_go(ticket)
                     ticket.waiter = trio.lowlevel.current_task()
                     self._in_flight += 1
                     try:
@@ -224,6 +225,16 @@ class Runtime:
                 else:
                     wait_s = min(wait_s, (due_ms - now_ms) / 1000)
             await trio.sleep(max(wait_s, _ALARM_MIN_S))
+
+
+def _let_go(ticket: Ticket) -> None:
+    """The records of a write that is in frames: while it waits nobody holds them beside the frames.
+
+    Those of an idempotent one stay, for its retries are compared with them.
+    """
+    command = ticket.command
+    if ticket.stage is Stage.PENDING and isinstance(command, Append) and command.idempotency_key is None:
+        command.records.let_go()
 
 
 def _leave(ticket: Ticket, _: object) -> trio.lowlevel.Abort:
