@@ -15,12 +15,15 @@ import msgspec
 from topics.audit.files import Hiding
 from topics.audit.recovery import State, segment_tasks
 from topics.audit.rows import Severity, Violation
+from topics.codec.manifest import MANIFEST_FILE
 from topics.codec.snapshot import decode_snapshot
 from topics.engine import image
 from topics.engine.verify import canonical
+from topics.host.archive import ARCHIVE_DIR
 from topics.host.layout import FORMAT_FILE, find_shards, read_hint
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import read_state
+from topics.host.ownership import NOTE_FILE
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability
@@ -34,8 +37,10 @@ _SNAPSHOT: Final = re.compile(r"snapshot\.[0-9]{4,20}\.bin", re.ASCII)
 _WAL: Final = re.compile(r"wal-[0-9]{20}\.log", re.ASCII)
 _GENERATION: Final = re.compile(r"gen-[0-9]{1,9}", re.ASCII)
 _SHARD: Final = re.compile(r"shard-[0-9]{2}", re.ASCII)
-_ROOT: Final = frozenset({"wal", "topics", META_DIR, "archive", FORMAT_FILE, LOCK_NAME})
-_OWN_ROOT: Final = re.compile(r"repaired-.*|MANIFEST.*|manifest.*", re.ASCII)
+_ROOT: Final = frozenset(
+    {"wal", "topics", META_DIR, ARCHIVE_DIR, FORMAT_FILE, LOCK_NAME, MANIFEST_FILE, NOTE_FILE}
+)
+_REPAIRED: Final = re.compile(r"repaired-[0-9TZ-]+", re.ASCII)
 
 
 def check_directory(disk: Disk, state: State) -> Iterator[Violation]:
@@ -143,7 +148,7 @@ def _differences(
 
 def _check_leftovers(disk: Disk, state: State) -> Iterator[Violation]:
     for name in disk.names(""):
-        if name not in _ROOT and not _OWN_ROOT.fullmatch(name):
+        if name not in _ROOT and not _REPAIRED.fullmatch(name):
             yield _leftover(name)
     for name in disk.names(META_DIR):
         if not _SNAPSHOT.fullmatch(name):
