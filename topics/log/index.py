@@ -207,6 +207,14 @@ class Index:
         self.offsets[start:stop] = offsets[skip:]
         self.lengths[start:stop] = lengths[skip:]
 
+    def places_end(self, first: int, last: int) -> int:
+        """Where the delete byte of the last frame of [first, last] ends; 0 if none of them has bytes."""
+        start = self.position(first)
+        for at in range(self.position(last + 1) - 1, start - 1, -1):
+            if self.lengths[at]:
+                return self.offsets[at] + self.lengths[at] + 1
+        return 0
+
     def absent(self, first: int, last: int) -> list[int]:
         """The live seqs of [first, last] that have no bytes."""
         start, stop = self.position(first), self.position(last + 1)
