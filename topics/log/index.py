@@ -41,8 +41,8 @@ class Index:
 
     COMPACT_MIN = 4096
     __slots__ = (
-        "_skip", "base_seq", "expires", "flags", "head_seq", "lengths", "live_bytes", "live_count", "lost", "node_ids",
-        "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
+        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "lengths", "live_bytes", "live_count",
+        "lost", "node_ids", "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -56,6 +56,7 @@ class Index:
         self.tag_ids: array[int] | None = None
         self.node_ids: array[int] | None = None
         self.expires: array[int] | None = None
+        self.has_absent = False  # true if the bytes of a live slot may be gone
         self._skip = 0
         self.live_count = 0
         self.live_bytes = 0
