@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import pytest
 
 from tests.crash.scene import append, deletion, put_topic
@@ -202,6 +203,11 @@ def recovering(scene):
     scene.open()
 
 
+def another_shard_count(scene):
+    scene.options = attrs.evolve(scene.options, shards=3)
+    scene.open()
+
+
 OPERATIONS = {
     **{f"append to {name}": (topics, append_to(name, 5), {}) for name in CLASSES},
     "append synced by wish": (topics, append_to("disk", 2, sync=True), {}),
@@ -236,6 +242,11 @@ OPERATIONS = {
         )
         for call, how in ((9, Shape.EVERYTHING), (11, PROCESS), (12, Shape.RANDOM_PAGES))
     },
+    "recovery into another shard count": (
+        snapshot_and_tail,
+        another_shard_count,
+        {"unopened": True, "segments": SMALL_SEGMENTS, "shards": 2},
+    ),
     "recovery after power loss": (torn(Shape.RANDOM_PAGES, 3), recovering, {"unopened": True}),
     "recovery after torn sectors": (torn(Shape.TORN_SECTORS, 5), recovering, {"unopened": True, "shards": 2}),
     "recovery after process death": (torn("process", 0), recovering, {"unopened": True, "shards": 2}),
@@ -260,7 +271,7 @@ def strike_all(found, points):
 
 @pytest.mark.rule(
     "S2.1", "S2.5", "S2.6", "S2.7", "S2.10", "S2.11", "S2.12", "S2.13", "S2.15", "S2.17", "S2.20", "S7.14", "T4.2",
-    "T4.3", "T4.12", "T4.23", "T4.25", "T4.31", "T5.14",
+    "T4.3", "T4.12", "T4.23", "T4.7", "T4.25", "T4.31", "T5.14",
 )  # fmt: skip
 @pytest.mark.invariant("I-07", "I-08", "I-10", "I-17")
 @pytest.mark.parametrize("name", OPERATIONS)

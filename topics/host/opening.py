@@ -19,6 +19,7 @@ from topics.engine.engine import Engine
 from topics.engine.image import Place
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
+from topics.host.alone import checkpoint_alone
 from topics.host.archive import Archive, ArchiveRules
 from topics.host.behind import ColdBehind
 from topics.host.checkpointer import Checkpointer
@@ -144,7 +145,7 @@ def open_store(
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit)
-    form = choose_generation(disk, form, verdicts, options.shards, clock)
+    before, form = form, choose_generation(disk, form, verdicts, options.shards, clock)
     for generation, shard in verdicts:
         if generation != form.generation:
             disk.unlink(f"{shard_dir(generation, shard)}/{NEXT_FILE}")  # nothing will be written there again
@@ -168,6 +169,8 @@ def open_store(
         archive=None if options.archive is None else Archive(disk, options.archive),
         relocation=Relocation(tier, entropy, options.hot),
     )
+    # A changed shard count leaves logs that only a replay of all of them in their order reads (storage 4).
+    refused = checkpoint_alone(checkpointer) if form != before else ""
     tell(1.0)
     return Opened(
         engine=engine,
@@ -178,8 +181,22 @@ def open_store(
         damages=recovered.damages,
         cuts=recovered.cuts,
         reader=Reader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}, tier),
-        warnings=[*restored.wrong, *tier.missing()],
+        warnings=[*restored.wrong, *tier.missing(), *_told(refused)],
     )
+
+
+def _told(refused: str) -> list[str]:
+    return [f"no checkpoint behind the change of shards: {refused}"] if refused else []
+
+
+@attrs.frozen
+class ReadState:
+    """What a directory holds, and how it was put together."""
+
+    restored: Restored
+    verdicts: Mapping[ShardKey, Verdict]
+    settled: Settled
+    recovered: Recovered
 
 
 def read_state(
