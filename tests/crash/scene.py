@@ -99,6 +99,10 @@ class Scene:
             carry_out(self.engine, steps, self.drain)
         return relocator.counts.to_cold - before
 
+    def carry(self, steps):
+        """All steps of some background work."""
+        carry_out(self.engine, steps, self.drain)
+
     def propose(self, command, *, sync=False):
         return self.engine.propose(command, sync=sync)
 
