@@ -96,7 +96,7 @@ class Scene:
         relocator = self.opened.checkpointer.relocator
         before = relocator.counts.to_cold
         while (steps := relocator.due()) is not None:
-            carry_out(self.engine, steps, self.drain)
+            self.carry(steps)
         return relocator.counts.to_cold - before
 
     def carry(self, steps):

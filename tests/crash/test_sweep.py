@@ -11,6 +11,9 @@ from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import PROCESS, Operation
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
+from topics.host.relocation import HotRules
+from topics.host.tiers import LocalSegmentStore
+from topics.testing.below import Below
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
 
@@ -193,6 +196,64 @@ def rewrite_broken_off(call, how):
     return setup
 
 
+def tiered(scene):
+    """Sealed segments of which all but the newest go to the cold tier, some with labels and ends."""
+    half_dead(scene)
+    scene.do(append("fsync", *range(6)), append("disk", *range(6)))
+    scene.checkpoint()
+
+
+def cold(scene):
+    tiered(scene)
+    scene.relocate()
+
+
+def relocating(scene):
+    scene.relocate()
+
+
+def nothing(scene):
+    """What was begun is only finished."""
+
+
+def in_the_background(scene):
+    """All that is due between rounds: what is half dead comes back, is rewritten, and goes again."""
+    for _ in range(2):
+        while (steps := scene.opened.checkpointer.between()) is not None:
+            scene.carry(steps)
+        scene.do(append("fsync", 78))
+        scene.checkpoint()
+
+
+def round_and_relocation(scene):
+    scene.checkpoint()
+    scene.relocate()
+
+
+def rounds_and_relocation(scene):
+    round_and_relocation(scene)
+    scene.do(append("disk", 79))
+    round_and_relocation(scene)
+
+
+def relocation_broken_off(how, call):
+    """Ends in the middle of a move, for the next start to settle."""
+
+    def setup(scene):
+        tiered(scene)
+        scene.disk.crash_at(call, Landed.ALL)
+        with pytest.raises(SimCrash):
+            scene.relocate()
+        scene.end(how, call)
+
+    return setup
+
+
+def recovering_and_settling(scene):
+    scene.open()
+    scene.relocate()
+
+
 def emptying(scene):
     """Whole segments, and whole topics."""
     scene.do(deletion("fsync", before_seq=1000), deletion("disk", before_seq=8), DeleteTopic(topic="memory"))
@@ -207,6 +268,13 @@ def another_shard_count(scene):
     scene.options = attrs.evolve(scene.options, shards=3)
     scene.open()
 
+
+def in_folder(disk):
+    """A cold tier on the same machine: it loses power with the rest, and its calls are struck like all others."""
+    return LocalSegmentStore(Below(disk, "cold"), "cold")
+
+
+TIERS = {"segments": SMALL_SEGMENTS, "cold": in_folder, "hot": HotRules(retain_segments=1)}
 
 OPERATIONS = {
     **{f"append to {name}": (topics, append_to(name, 5), {}) for name in CLASSES},
@@ -241,6 +309,18 @@ OPERATIONS = {
             {"unopened": True, "segments": SMALL_SEGMENTS},
         )
         for call, how in ((9, Shape.EVERYTHING), (11, PROCESS), (12, Shape.RANDOM_PAGES))
+    },
+    "relocation": (tiered, relocating, {**TIERS, "prelude": nothing, "shards": 2}),
+    "deletes of cold segments": (cold, round_and_relocation, {**TIERS, "prelude": flagging}),
+    "return of half-dead cold segments": (cold, in_the_background, {**TIERS, "prelude": two_rounds}),
+    "drop in both tiers": (cold, rounds_and_relocation, {**TIERS, "prelude": emptying}),
+    **{
+        f"settling of a relocation at call {call} by {how if how == PROCESS else how.value}": (
+            relocation_broken_off(how, call),
+            recovering_and_settling,
+            {"unopened": True, **TIERS},
+        )
+        for call, how in ((9, PROCESS), (24, Shape.RANDOM_PAGES), (27, Shape.EVERYTHING), (29, PROCESS))
     },
     "recovery into another shard count": (
         snapshot_and_tail,

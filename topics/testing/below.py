@@ -13,7 +13,6 @@ class Below:
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._folder = folder
-        self._made = False
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         return self._disk.read(self._at(path), offset, size)
@@ -66,10 +65,9 @@ class Below:
         return self._disk.free_bytes()
 
     def _make(self) -> None:
-        if not self._made:
+        if self._folder not in self._disk.names(""):
             self._disk.make_dir(self._folder)
             self._disk.sync_dir("")
-            self._made = True
 
     def _at(self, path: str) -> str:
         return f"{self._folder}/{path}" if path else self._folder
