@@ -24,7 +24,7 @@ from topics.host.layout import FORMAT_FILE, find_shards, read_hint
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import read_state
 from topics.host.ownership import NOTE_FILE
-from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path
+from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability
 from topics.kernel.errors import Corrupt
@@ -182,11 +182,18 @@ def _check_orphans(disk: Disk, state: State) -> Iterator[Violation]:
         topic_id = int(directory, 16)
         for name in disk.names(f"topics/{directory}"):
             found = _SEGMENT.fullmatch(name)
-            if found is not None and (topic_id, int(found[1])) in counted:
-                continue
-            yield _orphan(
-                state, topic_id, f"topics/{directory}/{name}", 0 if found is None else int(found[1])
-            )
+            first = 0 if found is None else int(found[1])
+            if found is None or not ((topic_id, first) in counted or _awaits_removal(state, topic_id, first)):
+                yield _orphan(state, topic_id, f"topics/{directory}/{name}", first)
+
+
+def _awaits_removal(state: State, topic_id: int, first: int) -> bool:
+    """Nothing is removed before two snapshots are kept: then a segment below the floor may stay for a while."""
+    catalog = state.read.recovered.catalog
+    if len(state.read.restored.kept) >= KEPT_MAX or topic_id >= catalog.next_topic_id:
+        return False
+    topic = catalog.topics.get(topic_id)
+    return topic is None or (first < topic.earliest_seq and topic.segments.holds(first) is None)
 
 
 def _orphan(state: State, topic_id: int, path: str, first: int) -> Violation:
