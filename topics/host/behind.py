@@ -46,6 +46,9 @@ class ColdBehind:
     def sync_dir(self, path: str) -> None:
         self._disk.sync_dir(path)
 
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        self._disk.sync_many(files, directories)
+
     def create(self, path: str, size: int) -> None:
         self._disk.create(path, size)
 

@@ -29,6 +29,9 @@ class Below:
     def sync_dir(self, path: str) -> None:
         self._disk.sync_dir(self._at(path))
 
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        self._disk.sync_many(list(map(self._at, files)), list(map(self._at, directories)))
+
     def create(self, path: str, size: int) -> None:
         self._make()
         self._disk.create(self._at(path), size)
