@@ -115,3 +115,12 @@ def test_a_damaged_frame_says_what_it_was():
     whole[4] = 99
     assert plausible_head(whole, 0, len(whole)) is None
     assert plausible_head(bytes(100), 0, 100) is None
+
+
+def test_a_frame_with_one_bit_of_its_head_turned_over_is_known_by_its_checksum():
+    """Ids and lengths too: what it says it is would be wrong, or would not agree with itself."""
+    whole = frame(b"x" * 50, seq=12, topic_id=34)
+    for bit in range(38 * 8):
+        turned = bytearray(whole + bytes(20))
+        turned[bit // 8] ^= 1 << bit % 8
+        assert plausible_head(turned, 0, len(turned)) == (34, 12, FrameType.APPEND)

@@ -23,9 +23,10 @@ SMALL = Limits(wal_file_first=2048, wal_file_max=8192, wal_reserve=256)
 class Scene:
     """One directory. Nothing is open until `open`."""
 
-    def __init__(self, seed=0, *, disk=None, shards=None, limits=None, port=None, **options):
+    def __init__(self, seed=0, *, disk=None, shards=None, limits=None, port=None, cold=None, **options):
         self.disk = disk if disk is not None else SimDisk(seed)
         self.port = port(self.disk) if port is not None else self.disk
+        self.cold = cold(self.disk) if cold is not None else None  # the cold store of this machine
         self.clock = ManualClock()
         self.entropy = SeededEntropy(seed)
         self.options = StoreOptions(
@@ -36,7 +37,9 @@ class Scene:
     # Beginnings and ends.
 
     def open(self):
-        self.opened = open_simulated(self.disk, self.clock, self.entropy, self.options, port=self.port)
+        self.opened = open_simulated(
+            self.disk, self.clock, self.entropy, self.options, port=self.port, cold=self.cold
+        )
         return self.opened
 
     def process_death(self):
@@ -87,6 +90,18 @@ class Scene:
         while (steps := checkpointer.reclaimer.due(checkpointer.kept)) is not None:
             carry_out(self.engine, steps, self.drain)
         return checkpointer.reclaimer.rewrites - before
+
+    def relocate(self):
+        """Slices of relocation until nothing is left to move; says how many segments went to the cold tier."""
+        relocator = self.opened.checkpointer.relocator
+        before = relocator.counts.to_cold
+        while (steps := relocator.due()) is not None:
+            self.carry(steps)
+        return relocator.counts.to_cold - before
+
+    def carry(self, steps):
+        """All steps of some background work."""
+        carry_out(self.engine, steps, self.drain)
 
     def propose(self, command, *, sync=False):
         return self.engine.propose(command, sync=sync)

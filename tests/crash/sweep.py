@@ -58,7 +58,10 @@ class Watched(Scene):
 
     def checkpoint(self):
         """One whole round."""
-        walk = Walk(self.opened.checkpointer.round(), self._ask)
+        self.carry(self.opened.checkpointer.round())
+
+    def carry(self, steps):
+        walk = Walk(steps, self._ask)
         while not walk.done:
             walk.advance()
 

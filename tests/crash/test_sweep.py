@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import pytest
 
 from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import PROCESS, Operation
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
+from topics.host.relocation import HotRules
+from topics.host.tiers import LocalSegmentStore
+from topics.testing.below import Below
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
 
@@ -192,6 +196,64 @@ def rewrite_broken_off(call, how):
     return setup
 
 
+def tiered(scene):
+    """Sealed segments of which all but the newest go to the cold tier, some with labels and ends."""
+    half_dead(scene)
+    scene.do(append("fsync", *range(6)), append("disk", *range(6)))
+    scene.checkpoint()
+
+
+def cold(scene):
+    tiered(scene)
+    scene.relocate()
+
+
+def relocating(scene):
+    scene.relocate()
+
+
+def nothing(scene):
+    """What was begun is only finished."""
+
+
+def in_the_background(scene):
+    """All that is due between rounds: what is half dead comes back, is rewritten, and goes again."""
+    for _ in range(2):
+        while (steps := scene.opened.checkpointer.between()) is not None:
+            scene.carry(steps)
+        scene.do(append("fsync", 78))
+        scene.checkpoint()
+
+
+def round_and_relocation(scene):
+    scene.checkpoint()
+    scene.relocate()
+
+
+def rounds_and_relocation(scene):
+    round_and_relocation(scene)
+    scene.do(append("disk", 79))
+    round_and_relocation(scene)
+
+
+def relocation_broken_off(how, call):
+    """Ends in the middle of a move, for the next start to settle."""
+
+    def setup(scene):
+        tiered(scene)
+        scene.disk.crash_at(call, Landed.ALL)
+        with pytest.raises(SimCrash):
+            scene.relocate()
+        scene.end(how, call)
+
+    return setup
+
+
+def recovering_and_settling(scene):
+    scene.open()
+    scene.relocate()
+
+
 def emptying(scene):
     """Whole segments, and whole topics."""
     scene.do(deletion("fsync", before_seq=1000), deletion("disk", before_seq=8), DeleteTopic(topic="memory"))
@@ -201,6 +263,18 @@ def emptying(scene):
 def recovering(scene):
     scene.open()
 
+
+def another_shard_count(scene):
+    scene.options = attrs.evolve(scene.options, shards=3)
+    scene.open()
+
+
+def in_folder(disk):
+    """A cold tier on the same machine: it loses power with the rest, and its calls are struck like all others."""
+    return LocalSegmentStore(Below(disk, "cold"), "cold")
+
+
+TIERS = {"segments": SMALL_SEGMENTS, "cold": in_folder, "hot": HotRules(retain_segments=1)}
 
 OPERATIONS = {
     **{f"append to {name}": (topics, append_to(name, 5), {}) for name in CLASSES},
@@ -236,6 +310,23 @@ OPERATIONS = {
         )
         for call, how in ((9, Shape.EVERYTHING), (11, PROCESS), (12, Shape.RANDOM_PAGES))
     },
+    "relocation": (tiered, relocating, {**TIERS, "prelude": nothing, "shards": 2}),
+    "deletes of cold segments": (cold, round_and_relocation, {**TIERS, "prelude": flagging}),
+    "return of half-dead cold segments": (cold, in_the_background, {**TIERS, "prelude": two_rounds}),
+    "drop in both tiers": (cold, rounds_and_relocation, {**TIERS, "prelude": emptying}),
+    **{
+        f"settling of a relocation at call {call} by {how if how == PROCESS else how.value}": (
+            relocation_broken_off(how, call),
+            recovering_and_settling,
+            {"unopened": True, **TIERS},
+        )
+        for call, how in ((9, PROCESS), (24, Shape.RANDOM_PAGES), (27, Shape.EVERYTHING), (29, PROCESS))
+    },
+    "recovery into another shard count": (
+        snapshot_and_tail,
+        another_shard_count,
+        {"unopened": True, "segments": SMALL_SEGMENTS, "shards": 2},
+    ),
     "recovery after power loss": (torn(Shape.RANDOM_PAGES, 3), recovering, {"unopened": True}),
     "recovery after torn sectors": (torn(Shape.TORN_SECTORS, 5), recovering, {"unopened": True, "shards": 2}),
     "recovery after process death": (torn("process", 0), recovering, {"unopened": True, "shards": 2}),
@@ -260,7 +351,7 @@ def strike_all(found, points):
 
 @pytest.mark.rule(
     "S2.1", "S2.5", "S2.6", "S2.7", "S2.10", "S2.11", "S2.12", "S2.13", "S2.15", "S2.17", "S2.20", "S7.14", "T4.2",
-    "T4.3", "T4.12", "T4.23", "T4.25", "T4.31", "T5.14",
+    "T4.3", "T4.12", "T4.23", "T4.7", "T4.25", "T4.31", "T5.14",
 )  # fmt: skip
 @pytest.mark.invariant("I-07", "I-08", "I-10", "I-17")
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -278,12 +278,12 @@ def test_a_broken_head_is_believed_only_as_far_as_frames_fit_in_the_damaged_byte
     near = recovered(log_of(before, broken(record(1, 3)), after))
     assert lost(near.catalog.find("t")) == [(3, 3, "corrupt")]
 
-    far = recovered(log_of(before, broken(record(1, 3), 19), after))  # bit 40 of the seq
+    far = recovered(log_of(before, broken(broken(record(1, 3)), 19), after))  # bit 40 of the seq, too
     assert (told(far), lost(far.catalog.find("t"))) == ([(None, None, None)], [])
     assert far.catalog.find("t").head_seq == 2
 
     third, fourth = (
-        broken(record(1, 3), 20),
+        broken(broken(record(1, 3)), 20),
         broken(record(1, 4)),
     )  # seq 3 is beyond belief, and makes room for 4
     two = recovered(log_of(before, third, control(HeadWatermark(64)), fourth, after))
@@ -295,10 +295,10 @@ def test_a_broken_head_is_believed_only_as_far_as_frames_fit_in_the_damaged_byte
 
 @pytest.mark.rule("T4.20")
 def test_a_broken_head_that_claims_a_record_which_is_there_is_not_believed():
-    log = log_of(create(1, "t"), records(1, 1, 3), broken(record(1, 4), 14), record(1, 5), mark(900))
-    found = recovered(log)
+    fourth = broken(broken(record(1, 4)), 14)
+    found = recovered(log_of(create(1, "t"), records(1, 1, 3), fourth, record(1, 5), mark(900)))
 
-    assert broken(record(1, 4), 14)[14] == 5
+    assert fourth[14] == 5
     assert told(found) == [("t", 4, 4), (None, None, None)]
 
 

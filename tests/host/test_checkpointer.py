@@ -239,7 +239,7 @@ def test_a_segment_that_is_not_there_is_damage_with_topic_and_seqs():
         scene.disk.unlink(segment_path(1, 1, part))
     scene.open()
 
-    assert scene.opened.read_only
+    assert not scene.opened.read_only
     (damage,) = scene.opened.damages
     assert (damage.topic, damage.first_seq, damage.last_seq) == ("t", 1, 8)
     assert scene.engine.topic_state("t").head_seq == 10
@@ -255,7 +255,7 @@ def test_data_that_is_cut_short_is_damage_at_the_start_although_the_index_is_who
     scene.disk.truncate(segment_path(1, 1, "data"), left)
     scene.open()
 
-    assert scene.opened.read_only
+    assert not scene.opened.read_only
     (damage,) = scene.opened.damages
     assert (damage.topic, damage.first_seq, damage.last_seq) == ("t", 1, 8)
     assert damage.why == "8 of 8 records are not in topics/0000000000000001/seg-00000000000000000001.data"
@@ -460,7 +460,7 @@ def test_a_topic_made_ephemeral_starts_alike_from_a_snapshot_and_from_the_log():
 
 
 @pytest.mark.parametrize("left", [None, 60])
-def test_without_a_col_file_and_its_data_a_store_opens_read_only(left):
+def test_without_a_col_file_and_its_data_a_store_opens_and_says_what_is_gone(left):
     """What the index needs of a record whose bytes are gone is damage, not a failed start."""
     scene = scene_with()
     labelled(scene)

@@ -142,6 +142,22 @@ class TestContract:
 
         assert disk.names("wal") == ["gen-0", "gen-1"]
 
+    def test_many_can_be_synced_together_and_one_that_is_not_there_is_told(self, disk: Disk):
+        names = [f"topics/{i}" for i in range(20)]
+        for name in names:
+            disk.make_dir(name)
+            disk.create(f"{name}/a", 3)
+        disk.sync_many([f"{name}/a" for name in names], names)
+        disk.sync_many([], [])
+
+        for files, directories in (
+            ([*names[:1], "b"], []),
+            ([f"{name}/a" for name in names] + ["b"], []),
+            ([], ["c"]),
+        ):
+            with pytest.raises(OSError, match=r"No such file|Is a directory"):
+                disk.sync_many(files, directories)
+
     def test_an_empty_directory_can_be_removed_and_an_absent_one_is_fine(self, disk: Disk):
         disk.make_dir("topics/a")
         disk.create("topics/a/file", 0)

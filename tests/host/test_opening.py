@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -81,23 +82,114 @@ def with_topics(shards):
     return scene
 
 
-@pytest.mark.rule("T3.6", "T3.7", "T3.8", "T3.2", "T4.2")
-def test_a_changed_shard_count_begins_a_generation_and_the_old_ones_are_replayed():
+def reads(scene):
+    return {name: scene.read(name) for name in scene.engine.names()}
+
+
+def segments(scene):
+    topics = scene.engine.state.catalog.topics.values()
+    return {(topic.name, segment.first, segment.last) for topic in topics for segment in topic.segments}
+
+
+@pytest.mark.rule("T3.6", "T3.7", "T3.2", "T4.2", "T4.7")
+def test_a_changed_shard_count_begins_a_generation_behind_a_checkpoint_of_the_old_ones():
     scene = with_topics(2)
-    before = scene.facts()
+    before = reads(scene)
     for generation, shards in enumerate((3, 1, 2), 1):
         scene.process_death()
         scene.options = Scene(shards=shards).options
         opened = scene.open()
 
         assert (generation, shards) == (opened.generation, len(opened.writers))
-        assert before == scene.facts()
+        assert before == reads(scene)
         form = json.loads(scene.disk.content("FORMAT"))
         assert (shards, generation) == (form["shards"], form["generation"])
+        assert opened.checkpointer.rounds == 1  # before anybody has the store
+        assert all(
+            topic.segments.stored_seq == topic.head_seq
+            for topic in scene.engine.state.catalog.topics.values()
+        )
         for i in range(6):
             scene.put(f"t{i}", 1000 * generation)
-        before = scene.facts()
+        before = reads(scene)
     assert list(scene.read("t5").values()) == [b"5", b"105", b"1000", b"2000", b"3000"]
+    scene.checkpoint()
+    scene.checkpoint()
+    assert (
+        scene.disk.names("wal/gen-0/shard-00") == []
+    )  # what no snapshot needs goes, and a start asks for nothing of it
+    state = scene.facts()
+    scene.process_death()
+    scene.open()
+    assert (state, before) == (scene.facts(), reads(scene))
+    assert scene.opened.checkpointer.rounds == 0
+
+
+@pytest.mark.rule("T3.8", "T4.2")
+def test_old_generations_are_replayed_in_their_order_where_no_checkpoint_could_be_taken():
+    """A full disk lets no snapshot be written. The store opens all the same, and says so."""
+    scene = with_topics(2)
+    for shards in (3, 1, 2):
+        before = reads(scene)
+        scene.process_death()
+        scene.options = Scene(shards=shards).options
+        opened = open_on_a_disk_without_room_for_segments(scene)
+
+        assert before == reads(scene)
+        assert not segments(scene)
+        assert any("no checkpoint behind the change of shards" in warning for warning in opened.warnings)
+        for i in range(6):
+            scene.put(f"t{i}", shards)
+    assert list(scene.read("t5").values()) == [b"5", b"105", b"3", b"1", b"2"]
+    scene.process_death()
+    scene.open()
+    assert list(scene.read("t5").values()) == [b"5", b"105", b"3", b"1", b"2"]
+
+
+def open_on_a_disk_without_room_for_segments(scene):
+    class Full:
+        def __getattr__(self, name):
+            return getattr(scene.disk, name)
+
+        def create(self, path, size):
+            if path.startswith("topics/"):
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+            scene.disk.create(path, size)
+
+    port, scene.port = scene.port, Full()
+    opened = scene.open()
+    scene.port = port
+    return opened
+
+
+@pytest.mark.rule("T4.7")
+@pytest.mark.parametrize("how", ["process", Shape.NOTHING, Shape.RANDOM_PAGES])
+def test_a_change_of_shards_may_end_at_any_of_its_disk_calls(how):
+    scene = with_topics(2)
+    scene.checkpoint()
+    for i in range(6):
+        scene.put(f"t{i}", 7)
+    scene.process_death()
+    snapshot, call, ended = scene.disk.snapshot(), 0, False
+    while not ended:
+        scene.disk.restore(snapshot)
+        scene.options = Scene(shards=3).options
+        scene.disk.crash_at(call, Landed.PART)
+        try:
+            scene.open()
+            ended = True
+        except SimCrash:
+            if how == "process":
+                scene.process_death()
+            else:
+                scene.power_loss(how, call)
+            scene.options = Scene(shards=(1, 3)[call % 2]).options
+            scene.open()
+        assert not scene.opened.damages
+        assert list(scene.read("t5").values()) == [b"5", b"105", b"7"]
+        call += 11
+
+    assert call > 100
 
 
 @pytest.mark.rule("T3.6")

@@ -74,6 +74,8 @@ def naive(topic, query):
             fates["deleted" if index.flags[at] & End.DELETED else "expired"] += 1
         elif expires and expires < NOW_MS:
             fates["expired"] += 1
+        elif not index.lengths[at]:  # who knows whose it was, and what its tag
+            seqs.append(seq)
         elif index.nodes.name(index.node_ids[at]) in query.nodes:
             fates["own"] += 1
         elif query.match is not None and not query.match.accepts(index.tags.labels.name(index.tag_ids[at])):
@@ -105,6 +107,31 @@ def test_each_slot_becomes_what_a_look_at_it_says(slots, read):
         list(found.seqs), found.next_from_seq, account.deleted, account.expired, account.own_node, account.filtered,
     )  # fmt: skip
     assert account.total == found.next_from_seq - found.from_seq
+
+
+@pytest.mark.rule("T5.11")
+@given(st.lists(SLOT, min_size=1, max_size=40), READS, st.sets(st.integers(0, 39)))
+def test_a_record_without_bytes_is_for_every_reader_who_would_pass_by_it(slots, read, absent):
+    """Its labels went with its bytes, so no filter may leave it out in silence: the read of it fails instead."""
+    nodes, match, limit, bytes_max, filler, many_names, timed = read
+    topic = topic_of(slots, filler=filler, many_names=many_names, timed=timed)
+    index = topic.index
+    for at in absent:
+        if at < len(slots):
+            index.lengths[len(index.lengths) - len(slots) + at] = 0
+            index.has_absent = True
+    query = DiffQuery(topic="t", nodes=frozenset(nodes), match=match, limit=limit, bytes_max=bytes_max)
+    found = plan(topic, query, now_ms=NOW_MS, durable_seq=0)
+
+    account = found.account
+    assert naive(topic, query) == (
+        list(found.seqs), found.next_from_seq, account.deleted, account.expired, account.own_node, account.filtered,
+    )  # fmt: skip
+    assert account.total == found.next_from_seq - found.from_seq
+    assert sum(extent.count for extent in found.extents) == len(found.seqs)
+    for extent in found.extents:
+        for at in range(extent.first, extent.first + extent.count):
+            assert 0 <= found.offsets[at] - extent.offset <= extent.size - found.lengths[at]
 
 
 def bits(mask, slots):

@@ -177,7 +177,8 @@ def _check_flaws(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation
         task = row.task
         for flaw in row.flaws:
             file = task.part(flaw.check.partition(".")[2]) if flaw.check in _OTHER_PARTS else task.file
-            yield state.violation(task.topic_id, file, flaw.check, flaw.seq, flaw.offset, flaw.detail)
+            topic = state.name_of(task.topic_id)
+            yield Violation(topic, file, flaw.check, flaw.severity, flaw.seq, flaw.offset, flaw.detail)
         if row.flaw_count > len(row.flaws):
             detail = f"{row.flaw_count - len(row.flaws)} more of this file"
             yield state.violation(task.topic_id, task.file, "segment.record", None, None, detail)
@@ -206,8 +207,10 @@ def _check_against_state(state: State, topic: Topic, row: SegmentRow) -> Iterato
     known = dict.fromkeys(row.damaged)
     for word, ranges in (("deleted", row.deleted), ("expired", row.expired)):
         for seq in _live_in(topic, (one for one in ranges if one not in known)):
-            detail = f"marked as {word}, and live in snapshot and log"
-            yield state.violation(topic_id, task.file, "segment.deletes", seq, None, detail)
+            detail = (
+                f"marked as {word}, and live in snapshot and log; a power cut may have taken what ended it"
+            )
+            yield Violation(topic.name, task.file, "segment.deletes", Severity.UNDECIDABLE, seq, None, detail)
 
 
 def _live_in(topic: Topic, ranges: Iterable[tuple[int, int]]) -> Iterator[int]:

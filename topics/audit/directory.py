@@ -15,13 +15,16 @@ import msgspec
 from topics.audit.files import Hiding
 from topics.audit.recovery import State, segment_tasks
 from topics.audit.rows import Severity, Violation
+from topics.codec.manifest import MANIFEST_FILE
 from topics.codec.snapshot import decode_snapshot
 from topics.engine import image
 from topics.engine.verify import canonical
+from topics.host.archive import ARCHIVE_DIR
 from topics.host.layout import FORMAT_FILE, find_shards, read_hint
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import read_state
-from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path
+from topics.host.ownership import NOTE_FILE
+from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability
 from topics.kernel.errors import Corrupt
@@ -34,8 +37,10 @@ _SNAPSHOT: Final = re.compile(r"snapshot\.[0-9]{4,20}\.bin", re.ASCII)
 _WAL: Final = re.compile(r"wal-[0-9]{20}\.log", re.ASCII)
 _GENERATION: Final = re.compile(r"gen-[0-9]{1,9}", re.ASCII)
 _SHARD: Final = re.compile(r"shard-[0-9]{2}", re.ASCII)
-_ROOT: Final = frozenset({"wal", "topics", META_DIR, "archive", FORMAT_FILE, LOCK_NAME})
-_OWN_ROOT: Final = re.compile(r"repaired-.*|MANIFEST.*|manifest.*", re.ASCII)
+_ROOT: Final = frozenset(
+    {"wal", "topics", META_DIR, ARCHIVE_DIR, FORMAT_FILE, LOCK_NAME, MANIFEST_FILE, NOTE_FILE}
+)
+_REPAIRED: Final = re.compile(r"repaired-[0-9TZ-]+", re.ASCII)
 
 
 def check_directory(disk: Disk, state: State) -> Iterator[Violation]:
@@ -143,7 +148,7 @@ def _differences(
 
 def _check_leftovers(disk: Disk, state: State) -> Iterator[Violation]:
     for name in disk.names(""):
-        if name not in _ROOT and not _OWN_ROOT.fullmatch(name):
+        if name not in _ROOT and not _REPAIRED.fullmatch(name):
             yield _leftover(name)
     for name in disk.names(META_DIR):
         if not _SNAPSHOT.fullmatch(name):
@@ -177,11 +182,18 @@ def _check_orphans(disk: Disk, state: State) -> Iterator[Violation]:
         topic_id = int(directory, 16)
         for name in disk.names(f"topics/{directory}"):
             found = _SEGMENT.fullmatch(name)
-            if found is not None and (topic_id, int(found[1])) in counted:
-                continue
-            yield _orphan(
-                state, topic_id, f"topics/{directory}/{name}", 0 if found is None else int(found[1])
-            )
+            first = 0 if found is None else int(found[1])
+            if found is None or not ((topic_id, first) in counted or _awaits_removal(state, topic_id, first)):
+                yield _orphan(state, topic_id, f"topics/{directory}/{name}", first)
+
+
+def _awaits_removal(state: State, topic_id: int, first: int) -> bool:
+    """Nothing is removed before two snapshots are kept: then a segment below the floor may stay for a while."""
+    catalog = state.read.recovered.catalog
+    if len(state.read.restored.kept) >= KEPT_MAX or topic_id >= catalog.next_topic_id:
+        return False
+    topic = catalog.topics.get(topic_id)
+    return topic is None or (first < topic.earliest_seq and topic.segments.holds(first) is None)
 
 
 def _orphan(state: State, topic_id: int, path: str, first: int) -> Violation:

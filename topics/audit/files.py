@@ -28,6 +28,9 @@ class Unchanging:
     def sync_dir(self, path: str) -> None:
         _refuse("sync_dir", path)
 
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:  # noqa: ARG002 -- the port's
+        _refuse("sync_many", "")
+
     def create(self, path: str, size: int) -> None:  # noqa: ARG002 -- the port's signature
         _refuse("create", path)
 

@@ -12,6 +12,7 @@ is told. Damage stays; a write that was under way has moved on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -23,6 +24,7 @@ from topics.audit.journals import check_journals
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import Row, SegmentRow, Severity, Violation, WalRow
 from topics.audit.scan import Progress, scan_all
+from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
 from topics.host.snapshots import META_DIR
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -43,6 +45,17 @@ class Options:
     agreement: bool = True
     journals: bool = True
     acks: Acks | None = None
+
+
+def same_boot_at(root: Path) -> bool:
+    """Whether LOCK says that this machine has not restarted since the directory was last recovered."""
+    try:
+        found = (root / LOCK_NAME).stat()
+    except OSError:
+        return False
+    return same_boot(
+        read_owner(root), boot_id=machine_boot_id(), device=found.st_dev, inode=found.st_ino
+    )  # fmt: skip
 
 
 @attrs.frozen(kw_only=True)

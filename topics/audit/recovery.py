@@ -110,7 +110,7 @@ def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[Segment
             sealed=segment.sealed,
             directory=topic_dir(topic_id),
             cold=segment.cold,
-            rewritten=not _is_current(state, topic_id, segment),
+            stale=not _is_current(state, topic_id, segment),
             compare_from=compare_from.get(topic_id),
         )
         for (topic_id, _), segment in sorted(_segments(state).items())
@@ -126,7 +126,10 @@ def _is_current(state: State, topic_id: int, segment: Segment) -> bool:
 def _segments(state: State) -> dict[tuple[int, int], Segment]:
     """By topic id and first seq; the state's own account of one goes before a snapshot's."""
     found: dict[tuple[int, int], Segment] = {}
-    images = (image for _, snapshot in state.snapshots for image in snapshot.state.topics)
+    kept = dict.fromkeys(one.number for one in state.read.restored.kept)
+    images = (
+        image for number, snapshot in state.snapshots if number in kept for image in snapshot.state.topics
+    )
     for topic in state.topics.values():
         found.update({(topic.topic_id, segment.first): segment for segment in topic.segments})
     for image in images:

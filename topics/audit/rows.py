@@ -60,6 +60,7 @@ class Flaw:
     seq: int | None
     offset: int | None
     detail: str
+    severity: Severity = Severity.ERROR
 
 
 @attrs.frozen(kw_only=True)
@@ -67,8 +68,8 @@ class SegmentTask:
     """A segment to be scanned, as the state or a kept snapshot counts it: seqs [first, last] in `size` bytes of data.
 
     `compare_from`: the records from here on lie in the log, too, so the row gets a checksum of each. `directory` holds
-    its files, relative to the data directory. `cold`: its data is in the other tier. `rewritten`: it may be
-    shorter than `size`, for only an older snapshot counts it and a rewrite tells none.
+    its files, relative to the data directory. `cold`: its data is in the other tier. `stale`: only an older
+    snapshot counts it, so it may have been rewritten since: how far it goes says its idx.
     """
 
     topic_id: int
@@ -78,7 +79,7 @@ class SegmentTask:
     sealed: bool
     directory: str
     cold: bool = False
-    rewritten: bool = False
+    stale: bool = False
     compare_from: int | None = None
 
     @property

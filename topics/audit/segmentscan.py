@@ -13,13 +13,13 @@ from itertools import compress
 from operator import gt, ne, or_
 from typing import Final
 
-from topics.audit.rows import FLAWS_MAX, Flaw, SegmentRow, SegmentTask
+from topics.audit.rows import FLAWS_MAX, Flaw, SegmentRow, SegmentTask, Severity
 from topics.codec.frame import decode_frame
 from topics.codec.layout import CHECKSUM_SIZE, EXT, FLAGS_ALL, META, NODE, TAG
 from topics.codec.primitives import U64
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, implied_sizes
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
-from topics.codec.segment import DataColumns, is_deleted, is_regular, walk
+from topics.codec.segment import END_SIZE, DataColumns, is_deleted, is_regular, walk
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
 from topics.kernel.ports import Disk
@@ -45,10 +45,17 @@ class Flaws:
         self.count = 0
         self.listed: list[Flaw] = []
 
-    def add(self, check: str, seq: int | None, offset: int | None, detail: str) -> None:
+    def add(
+        self,
+        check: str,
+        seq: int | None,
+        offset: int | None,
+        detail: str,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
         self.count += 1
         if len(self.listed) < FLAWS_MAX:
-            self.listed.append(Flaw(check, seq, offset, detail))
+            self.listed.append(Flaw(check, seq, offset, detail, severity))
 
 
 def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
@@ -60,8 +67,9 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
     if size is None:
         return None
     try:
-        data = disk.read(task.file, 0, size if task.rewritten else min(task.size, size))
         idx_buffer, col_buffer = (_read(disk, task.part(part)) for part in ("idx", "col"))
+        stop = _stale_size(task, idx_buffer) if task.stale else task.size
+        data = disk.read(task.file, 0, min(stop, size))
     except FileNotFoundError:
         return None
     if task.size > U32_MAX:
@@ -70,7 +78,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
         )
         data = data[:U32_MAX]
     found = walk(data, 0, len(data), topic_id=task.topic_id, first_seq=task.first, seq_stop=task.last + 1)
-    if len(data) < task.size and not task.rewritten:
+    if len(data) < task.size and not task.stale:
         flaws.add(
             "segment.record", None, len(data), f"{task.size - len(data)} of {task.size} bytes are not there"
         )
@@ -102,6 +110,15 @@ def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
 def _read(disk: Disk, path: str) -> bytes | None:
     size = disk.size(path)
     return None if size is None else disk.read(path, 0, size)
+
+
+def _stale_size(task: SegmentTask, buffer: bytes | None) -> int:
+    """How much of the data an idx says the records of the task take; what the task says if there is none."""
+    try:
+        idx = decode_idx(buffer or b"")
+    except Corrupt:
+        return task.size
+    return _end_of(idx, min(len(idx), task.last - task.first + 1))
 
 
 # Records.
@@ -176,17 +193,24 @@ def _prints(task: SegmentTask, found: DataColumns, data: bytes) -> tuple[int, by
 
 
 def _whole_idx(task: SegmentTask, buffer: bytes | None, flaws: Flaws) -> IdxColumns | None:
+    """The idx, None if it is damaged. Of a segment that grows it may be what a crash left of an append."""
+    severity, hint = Severity.ERROR, ""
+    if not task.sealed:
+        severity, hint = (
+            Severity.UNDECIDABLE,
+            "; damage, or an append that was cut off: the next start makes it anew",
+        )
     if buffer is None:
-        flaws.add("segment.idx", None, None, f"{task.part('idx')} is not there")
+        flaws.add("segment.idx", None, None, f"{task.part('idx')} is not there{hint}", severity)
         return None
     try:
         idx = decode_idx(buffer)
     except Corrupt as damage:
-        flaws.add("segment.idx", None, None, damage.message)
+        flaws.add("segment.idx", None, None, f"{damage.message}{hint}", severity)
         return None
     count = task.last - task.first + 1
     if len(idx) < count:
-        flaws.add("segment.idx", None, None, f"it has {len(idx)} entries for {count} records")
+        flaws.add("segment.idx", None, None, f"it has {len(idx)} entries for {count} records{hint}", severity)
         return None
     return idx
 
@@ -214,10 +238,22 @@ def _check_idx(
             _mark(differs, own, right, None if name == "lengths" else there)
     if flags != wanted_flags:
         _mark(differs, flags, wanted_flags, there)
+    severity, hint = Severity.ERROR, ""
+    if not task.sealed or _end_of(idx, count) != _end_of(wanted, count):
+        severity, hint = Severity.UNDECIDABLE, "; an append or a rewrite that was cut off leaves that, too"
     for at in compress(range(count), differs):
         if not unknown[at]:
-            flaws.add("segment.idx", task.first + at, None, _contradiction(idx, wanted, at))
+            detail = _contradiction(idx, wanted, at) + hint
+            flaws.add("segment.idx", task.first + at, None, detail, severity)
     return idx
+
+
+def _end_of(idx: IdxColumns, count: int) -> int:
+    """How many bytes of data the first entries imply."""
+    for at in range(count - 1, -1, -1):
+        if idx.lengths[at]:
+            return idx.offsets[at] + idx.lengths[at] + END_SIZE
+    return 0
 
 
 def _mark(differs: bytearray, own: Sequence[int], right: Sequence[int], there: bytes | None) -> None:

@@ -36,6 +36,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "configure": ("manage", "Change the config of a topic."),
     "delete": ("manage", "Delete records, by seq or tag, for good."),
     "rm": ("manage", "Delete topics with everything in them."),
+    "fsck": ("check", "Check that a data directory is whole."),
+    "inspect": ("check", "Print what is in a file of a data directory."),
     "config": ("about", "Show the settings and where each came from."),
     "version": ("about", "Print the version."),
     "completion": ("about", "Print a completion script for bash, zsh or fish."),

@@ -71,15 +71,32 @@ def find_marks(buffer: Buffer, file_id: bytes, start: int, stop: int) -> Iterato
 
 
 def plausible_head(buffer: Buffer, offset: int, stop: int) -> tuple[int, int, FrameType] | None:
-    """(topic id, seq, type) of the frame that the bytes at `offset` claim to be, if the head agrees with itself.
+    """(topic id, seq, type) of the damaged frame in [offset, stop): what its head says, if that agrees with itself.
 
-    For naming what a damaged frame was. Nothing is verified.
+    Where turning one bit of the head back makes the frame whole, that is the head: its checksum says so. Otherwise
+    nothing is verified, for the damage is elsewhere in the frame.
     """
-    claimed = check_head(buffer, offset, stop)
-    if isinstance(claimed, Defect) and claimed is not Defect.TORN:
-        return None
-    _, kind, _, topic_id, seq, _, _, _, _ = FRAME_HEAD.unpack_from(buffer, offset)
+    head = _head_with_a_bit_turned_back(buffer, offset, stop)
+    if head is None:
+        claimed = check_head(buffer, offset, stop)
+        if isinstance(claimed, Defect) and claimed is not Defect.TORN:
+            return None
+        head = bytes(buffer[offset : offset + FRAME_HEAD.size])
+    _, kind, _, topic_id, seq, _, _, _, _ = FRAME_HEAD.unpack_from(head)
     return topic_id, seq, FrameType(kind)
+
+
+def _head_with_a_bit_turned_back(buffer: Buffer, offset: int, stop: int) -> bytes | None:
+    """The head that makes this frame whole, if it differs in one bit from the one that is there."""
+    frame = bytearray(buffer[offset:stop])
+    if len(frame) < FRAME_OVERHEAD:
+        return None
+    for bit in range(FRAME_HEAD.size * 8):
+        frame[bit // 8] ^= 1 << bit % 8
+        if not isinstance(check_frame(frame, 0, len(frame)), Defect):
+            return bytes(frame[: FRAME_HEAD.size])
+        frame[bit // 8] ^= 1 << bit % 8
+    return None
 
 
 def _resume(data: bytes, at: int, stop: int) -> int | None:

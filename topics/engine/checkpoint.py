@@ -146,7 +146,8 @@ class Checkpoints:
         first = max(topic.segments.stored_seq + 1, index.base_seq)
         if (lost := index.lost.at(first)) is not None:
             first = lost.last + 1
-        if active is not None and self._is_done(active, first, goal, now_ms):
+        damaged = active is not None and active.first in topic.segments.damaged
+        if active is not None and (damaged or self._is_done(active, first, goal, now_ms)):
             return _sealing(topic, active)
         return self._appending(topic, active, first, goal) if first <= goal else None
 

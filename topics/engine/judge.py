@@ -279,18 +279,18 @@ def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Bro
     at = start
     for offset, length in find_frames(buffer, start, len(buffer)):
         if offset > at:
-            broken.append((at, offset - at, _head(buffer, at)))
+            broken.append((at, offset - at, _head(buffer, at, offset)))
         item = scan_frame(buffer, offset, length)
         if item is None:
-            broken.append((offset, length, _head(buffer, offset)))
+            broken.append((offset, length, _head(buffer, offset, offset + length)))
         else:
             items.append(item)
         at = offset + length
     if at < stop:
-        broken.append((at, stop - at, _head(buffer, at)))
+        broken.append((at, stop - at, _head(buffer, at, len(buffer))))
     return items, broken
 
 
-def _head(buffer: bytes, offset: int) -> tuple[int, int] | None:
-    head = plausible_head(buffer, offset, len(buffer))
+def _head(buffer: bytes, offset: int, stop: int) -> tuple[int, int] | None:
+    head = plausible_head(buffer, offset, stop)
     return None if head is None or head[1] == 0 else (head[0], head[1])

@@ -38,7 +38,11 @@ REPORTS: Final = 100  # of progress, in all
 
 @attrs.frozen(kw_only=True)
 class DamageReport:
-    """Acknowledged data that is gone or wrong: file, offset, why; topic and seqs where they can be told."""
+    """Acknowledged data that is gone or wrong: file, offset, why; topic and seqs where they can be told.
+
+    Damage in the log leaves unknown what was promised behind it, so a store with such is read-only. Damage in a segment
+    takes the records it names and nothing else.
+    """
 
     file: WalFileId | SegmentId
     offset: int
@@ -46,6 +50,10 @@ class DamageReport:
     topic: str | None = None
     first_seq: int | None = None
     last_seq: int | None = None
+
+    @property
+    def in_log(self) -> bool:
+        return isinstance(self.file, WalFileId)
 
     def __str__(self) -> str:
         what = "unknown records"
@@ -81,7 +89,7 @@ class Recovered:
 
     @property
     def read_only(self) -> bool:
-        return bool(self.damages)
+        return any(damage.in_log for damage in self.damages)
 
 
 def recover(

@@ -47,12 +47,10 @@ def append_pieces(disk: Disk, pieces: Sequence[Piece]) -> None:
     pieces = [piece for piece in pieces if piece.slots is not None]
     _make_dirs(disk, [topic_dir(piece.topic_id) for piece in pieces if piece.before == 0])
     written = [_write_piece(disk, piece) for piece in pieces]
-    for files, _ in written:
-        for path in files:
-            disk.sync_data(path)
-    for piece, (_, named) in zip(pieces, written, strict=True):
-        if named:
-            disk.sync_dir(topic_dir(piece.topic_id))
+    named = [piece.topic_id for piece, (_, named) in zip(pieces, written, strict=True) if named]
+    disk.sync_many(
+        [path for files, _ in written for path in files], [topic_dir(topic_id) for topic_id in named]
+    )
 
 
 def _make_dirs(disk: Disk, directories: Sequence[str]) -> None:

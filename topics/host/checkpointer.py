@@ -36,7 +36,7 @@ from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 
-TOGETHER: Final = 256  # pieces that share syncs: what a round that is broken off copies in vain
+TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
 _TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(?:data|idx|col|del)(\.tmp)?", re.ASCII)
 

@@ -22,8 +22,18 @@ def open_cold(place: str) -> SegmentStore:
         return open_fsspec(place)
     folder = Path(place)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            _sync_name(folder)
         disk = OsDisk(folder)
     except OSError as error:
         raise invalid("cold_dir", f"{place} cannot be used: {error.strerror or error}") from error
     return LocalSegmentStore(disk, place, close=disk.close)
+
+
+def _sync_name(folder: Path) -> None:
+    """The new folder outlives a power cut, and so does every one that was made on the way to it."""
+    for parent in folder.resolve().parents:
+        disk = OsDisk(parent)
+        disk.sync_dir("")
+        disk.close()

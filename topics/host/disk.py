@@ -28,6 +28,7 @@ from typing import Final, Self
 
 import attrs
 
+from topics.host.together import call_all
 from topics.kernel.limits import ZERO_FILL_CHUNK
 
 OPEN_FILES_MAX: Final = 128
@@ -182,6 +183,10 @@ class OsDisk:
             self._calls.sync_dir(fd)
         finally:
             os.close(fd)
+
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        call_all(self.sync_data, files)
+        call_all(self.sync_dir, directories)
 
     def create(self, path: str, size: int) -> None:
         assert size >= 0, size

@@ -57,6 +57,12 @@ class MemoryDisk:
         with self._lock:
             self._directory(path)
 
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        for path in files:
+            self.sync_data(path)
+        for path in directories:
+            self.sync_dir(path)
+
     def create(self, path: str, size: int) -> None:
         assert size >= 0, size
         _check_path(path)

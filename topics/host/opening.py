@@ -19,15 +19,17 @@ from topics.engine.engine import Engine
 from topics.engine.image import Place
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
+from topics.host.alone import checkpoint_alone
 from topics.host.archive import Archive, ArchiveRules
+from topics.host.behind import ColdBehind
 from topics.host.checkpointer import Checkpointer
 from topics.host.cold import ColdTier
 from topics.host.coldplace import open_cold
+from topics.host.generations import choose_generation, go_on
 from topics.host.layout import (
     Format,
     find_shards,
     find_wal_files,
-    make_shard_dir,
     read_format,
     read_hint,
     write_format,
@@ -37,7 +39,7 @@ from topics.host.reading import Reader
 from topics.host.relocation import HotRules, Relocation
 from topics.host.restoring import Restored, Settled, mend, restore, settle
 from topics.host.tiers import SegmentStore
-from topics.host.walfile import NEXT_FILE, WalFile, run, shard_dir, wal_path
+from topics.host.walfile import NEXT_FILE, WalFile, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
@@ -85,7 +87,9 @@ class StoreOptions:
 
 @attrs.frozen(kw_only=True)
 class Opened:
-    """A recovered store ready to be driven. A damaged one has no writers: `damages` says what is wrong."""
+    """A recovered store ready to be driven. One whose log is damaged has no writers: `damages` says what is wrong.
+    Damage in segments is among them too, and stands in nobody's way but that of who reads the records it took.
+    """
 
     engine: Engine
     writers: Sequence[ShardWriter]
@@ -99,7 +103,7 @@ class Opened:
 
     @property
     def read_only(self) -> bool:
-        return bool(self.damages)
+        return any(damage.in_log for damage in self.damages)
 
 
 def open_store(
@@ -131,7 +135,7 @@ def open_store(
         form = Format(options.shards or 1, 0)
         write_format(disk, form)
     tell = progress or _tell_nobody
-    read = read_state(disk, form, same_boot=not machine_restarted, progress=tell)
+    read = read_state(disk, form, same_boot=not machine_restarted, progress=tell, cold=cold)
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
@@ -140,14 +144,13 @@ def open_store(
         return attrs.evolve(opened, warnings=restored.wrong)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
-    mend(disk, recovered.catalog, read.settled.unfit)
-    form = _choose_generation(disk, form, verdicts, options, clock)
+    mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit)
+    before, form = form, choose_generation(disk, form, verdicts, options.shards, clock)
     for generation, shard in verdicts:
         if generation != form.generation:
             disk.unlink(f"{shard_dir(generation, shard)}/{NEXT_FILE}")  # nothing will be written there again
     wals = [
-        _go_on(disk, entropy, form.generation, shard, verdicts, options.limits)
-        for shard in range(form.shards)
+        go_on(disk, entropy, form.generation, shard, verdicts, options.limits) for shard in range(form.shards)
     ]
     engine = _engine(clock, form, recovered, options)
     writers = [_writer(engine, wal, disk, options, shards=form.shards) for wal in wals]
@@ -166,6 +169,8 @@ def open_store(
         archive=None if options.archive is None else Archive(disk, options.archive),
         relocation=Relocation(tier, entropy, options.hot),
     )
+    # A changed shard count leaves logs that only a replay of all of them in their order reads (storage 4).
+    refused = checkpoint_alone(checkpointer) if form != before else ""
     tell(1.0)
     return Opened(
         engine=engine,
@@ -176,8 +181,12 @@ def open_store(
         damages=recovered.damages,
         cuts=recovered.cuts,
         reader=Reader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}, tier),
-        warnings=[*restored.wrong, *tier.missing()],
+        warnings=[*restored.wrong, *tier.missing(), *_told(refused)],
     )
+
+
+def _told(refused: str) -> list[str]:
+    return [f"no checkpoint behind the change of shards: {refused}"] if refused else []
 
 
 @attrs.frozen
@@ -191,7 +200,12 @@ class ReadState:
 
 
 def read_state(
-    disk: Disk, form: Format, *, same_boot: bool, progress: Callable[[float], None] | None = None
+    disk: Disk,
+    form: Format,
+    *,
+    same_boot: bool,
+    progress: Callable[[float], None] | None = None,
+    cold: SegmentStore | None = None,
 ) -> ReadState:
     """Snapshot, segments and log, without a change on the disk.
 
@@ -200,11 +214,12 @@ def read_state(
         OSError: the disk failed.
     """
     tell = progress or _tell_nobody
-    restored = restore(disk)
+    behind = ColdBehind(disk, cold)
+    restored = restore(behind)
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
     told = {damage.file for damage in restored.damages}
-    settled = settle(disk, recovered.catalog, restored.unsure)
+    settled = settle(behind, recovered.catalog, restored.unsure)
     short = [damage for damage in settled.damages if damage.file not in told]
     damages = [*restored.damages, *short, *_absent_shards(form, verdicts), *recovered.damages]
     return ReadState(restored, verdicts, settled, attrs.evolve(recovered, damages=damages))
@@ -292,7 +307,9 @@ def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOpti
 
 
 def _damaged(engine: Engine, disk: Disk, form: Format, recovered: Recovered, tier: ColdTier) -> Opened:
-    engine.make_read_only(f"the log is damaged: {recovered.damages[0]}")
+    engine.make_read_only(
+        f"the log is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
+    )
     for lane in engine.state.lanes.values():
         lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
     return Opened(
@@ -329,71 +346,3 @@ def _repair_tail(disk: Disk, verdict: Verdict) -> None:
         for at in reversed(range(tail.end, tail.stop, ZERO_FILL_CHUNK)):
             disk.write(path, at, [bytes(min(ZERO_FILL_CHUNK, tail.stop - at))])
         disk.sync_data(path)
-
-
-def _choose_generation(
-    disk: Disk, form: Format, verdicts: Mapping[ShardKey, Verdict], options: StoreOptions, clock: Clock
-) -> Format:
-    """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3).
-
-    So does a FORMAT that names less than there is, as one copied back does: to go on before the newest log would put
-    new frames in front of its.
-    """
-    shards = options.shards or form.shards
-    behind = any(
-        verdict.looks and key > (form.generation, form.shards - 1) for key, verdict in verdicts.items()
-    )
-    if shards == form.shards and not behind:
-        return form
-    for (generation, shard), verdict in verdicts.items():
-        wal = WalFile(generation, shard, _NoEntropy())
-        # A log without a frame gets none: its generation may lack a shard still, which only its emptiness excuses.
-        if verdict.tail is not None and any(seen.intact for seen in verdict.looks):
-            _resume(wal, verdict)
-            if wal.mark_due:
-                run(disk, wal.closing_mark(clock.now_ms()))
-    new = Format(shards, max(form.generation, *(generation for generation, _ in verdicts), 0) + 1)
-    write_format(disk, new)
-    return new
-
-
-def _go_on(
-    disk: Disk,
-    entropy: Entropy,
-    generation: int,
-    shard: int,
-    verdicts: Mapping[ShardKey, Verdict],
-    limits: Limits,
-) -> WalFile:
-    """The writer of one shard: in its recovered file, or in a first one."""
-    make_shard_dir(disk, generation, shard)
-    wal = WalFile(generation, shard, entropy, limits)
-    verdict = verdicts.get((generation, shard))
-    if verdict is not None and verdict.tail is not None:
-        _resume(wal, verdict)
-        if read_hint(disk, generation, shard) != verdict.tail.file:
-            write_hint(disk, verdict.tail.file)
-    else:
-        run(disk, wal.begin())
-    return wal
-
-
-def _resume(wal: WalFile, verdict: Verdict) -> None:
-    tail = verdict.tail
-    assert tail is not None
-    next_frame = tail.file.first_frame + tail.frames
-    wal.go_on(
-        tail.file,
-        tail.file_id,
-        size=tail.size,
-        tail=tail.end,
-        next_frame=next_frame,
-        marked=tail.marked,
-    )
-
-
-class _NoEntropy:
-    """An old generation gets no new file, so no new file id either."""
-
-    def token(self, size: int) -> bytes:
-        raise AssertionError(f"an old generation asks for {size} random bytes")

@@ -24,6 +24,7 @@ import attrs
 from topics.codec.segment import END_SIZE
 from topics.engine.engine import Engine
 from topics.engine.image import StateImage
+from topics.host.carrying import note_ends
 from topics.host.flags import flag_ends
 from topics.host.pins import Pins
 from topics.host.rewrite import Rewrite
@@ -121,13 +122,20 @@ class Reclaimer:
             return None
         return self._slice(kept)
 
+    def half_dead(self) -> frozenset[SegmentId]:
+        """What is going to be rewritten: it had better not go to the cold tier before."""
+        return frozenset(self._candidates)
+
+    def cold_ones(self, kept: Sequence[Kept]) -> list[SegmentId]:
+        """What could be rewritten now if it was not in the cold tier."""
+        return [one.id for one in self._ready(kept) if self._is_cold(one)]
+
     # Inside.
 
     def _find(self, image: StateImage, looks: list[_Look]) -> None:
         """Segments in which another number of records is dead than at the last look."""
         for topic in image.topics:
-            found = (look for look in _dead_of(topic) if not look.segment.cold)
-            looks += [look for look in found if look.count != self._seen.get(look.id, 0)]
+            looks += [look for look in _dead_of(topic) if look.count != self._seen.get(look.id, 0)]
 
     def _look_at(self, looks: Sequence[_Look], number: int) -> None:
         for look in looks:
@@ -135,7 +143,9 @@ class Reclaimer:
                 continue
             idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
             mask = look.mask
-            if not rebuilt:  # else the next start mends it first, or tells that it is damaged
+            if look.segment.cold:
+                note_ends(self._disk, look.id.topic_id, look.segment, mask.translate(_FLAGGED))
+            elif not rebuilt:  # else the next start mends it first, or tells that it is damaged
                 flag_ends(self._disk, look.id.topic_id, look.segment, idx, mask.translate(_FLAGGED))
             dead = sum(length + END_SIZE for length in compress(idx.lengths, mask) if length)
             if look.segment.sealed and look.segment.size <= 2 * dead > 0 and look.id not in self._candidates:
@@ -148,7 +158,12 @@ class Reclaimer:
         return [one for one in self._candidates.values() if _is_ready(one, kept)]
 
     def _may_begin(self, candidate: Candidate) -> bool:
-        return not self._pins.holds(*candidate.id)
+        return not self._pins.holds(*candidate.id) and not self._is_cold(candidate)
+
+    def _is_cold(self, candidate: Candidate) -> bool:
+        topic = self._engine.state.catalog.topics.get(candidate.id.topic_id)
+        segment = None if topic is None else topic.segments.holds(candidate.id.first_seq)
+        return segment is not None and segment.cold
 
     def _slice(self, kept: Sequence[Kept]) -> Steps:
         for candidate in self._ready(kept):

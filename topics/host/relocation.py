@@ -32,6 +32,7 @@ from topics.host.carrying import Carrier, Unmovable
 from topics.host.cold import ColdTier
 from topics.host.ownership import claim
 from topics.host.pins import Pins
+from topics.host.reclaim import Reclaimer
 from topics.host.snapshots import KEPT_MAX, Kept
 from topics.host.steps import Blocking, Propose, Step, Steps
 from topics.host.tiers import GuardedStore, StoreFailed
@@ -88,6 +89,7 @@ class Host(Protocol):
     engine: Engine
     disk: Disk
     pins: Pins
+    reclaimer: Reclaimer
     kept: list[Kept]
     rounds: int
 
@@ -121,7 +123,6 @@ class Relocator:
         self._pins = host.pins
         self._present: set[SegmentId] = set()
         self._noted: dict[SegmentId, int] = {}  # digests of the .del files that the store has
-        self._wanted: dict[SegmentId, None] = {}  # to be brought back, in this order
         self._works: deque[Callable[[], _Work]] = deque()
         self._planned = -1
         self._settled = False
@@ -137,11 +138,6 @@ class Relocator:
             self._plan()
         return self._slice() if self._works else None
 
-    def want_back(self, segment: SegmentId) -> None:
-        """Bring a cold segment back, as half of it is dead: a rewrite can be done only here."""
-        self._wanted[segment] = None
-        self._planned = -1
-
     # What is to be done.
 
     def _plan(self) -> None:
@@ -149,12 +145,13 @@ class Relocator:
         self._planned = self._host.rounds
         self._works.clear()
         topics = self._engine.state.catalog.topics
-        for segment in self._wanted:
+        for segment in self._host.reclaimer.cold_ones(self._host.kept):
             self._works.append(partial(self._to_hot, segment))
+        half_dead = self._host.reclaimer.half_dead()
         for topic_id, topic in topics.items():
             for found in self._rules.surplus(topic):
                 segment = SegmentId(topic_id, found.first)
-                if segment not in self.unmovable and segment not in self._wanted:
+                if segment not in self.unmovable and segment not in half_dead:
                     self._works.append(partial(self._to_cold, segment))
         noted = [
             SegmentId(topic_id, segment.first)
@@ -216,13 +213,11 @@ class Relocator:
     def _to_hot(self, segment: SegmentId) -> _Work:
         found, store = self._find(segment), self._store
         if found is None or not found.cold or store is None or segment in self.unmovable:
-            self._wanted.pop(segment, None)
             return 0
         carrier = Carrier(self._disk, store, segment, found)
         yield Blocking(partial(self._ask, partial(self._copy_back, carrier)))
         if self._is_failing():
             return found.size
-        self._wanted.pop(segment, None)
         if segment in self.unmovable:
             return found.size
         yield from self._log(segment, found, cold=False)

@@ -9,6 +9,7 @@ import attrs
 from topics.engine.apply import Catalog
 from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
+from topics.host.behind import ColdBehind
 from topics.host.layout import segment_path
 from topics.host.segments import data_end, data_size, load_idx, load_slots, mend_idx
 from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
@@ -79,35 +80,52 @@ def restore(disk: Disk) -> Restored:
     )
 
 
-def settle(disk: Disk, catalog: Catalog, unsure: frozenset[SegmentId]) -> Settled:
+def settle(disk: ColdBehind, catalog: Catalog, unsure: frozenset[SegmentId]) -> Settled:
     """Behind the log: where the records of each rewritten segment lie now, and which records are not there at all.
 
     A rewrite is in no log, so what the marks say of its segment's size and places is stale. It takes only what is dead
     in the state that the log gives, whichever snapshot that began with: a record that is not dead and has no bytes is
     damage. Costs a look at each file's size; nothing is changed on the disk.
+
+    Data that is not here is in the cold tier if the log says so, or if it is there: a repair may have taken the mark.
     """
     damages: list[DamageReport] = []
     unfit: list[tuple[int, Segment]] = []
     for topic in catalog.topics.values():
+        _find_moved(disk, topic)
         for segment in list(topic.segments):
-            if segment.cold:
-                continue
+            named = SegmentId(topic.topic_id, segment.first)
             size = data_size(disk, topic.topic_id, segment)
-            stale = size < segment.size or (segment.sealed and size != segment.size)
-            if stale or SegmentId(topic.topic_id, segment.first) in unsure:
-                rebuilt = _place(disk, topic, segment, size)
+            if segment.cold:
+                stale = topic.index.places_end(segment.first, segment.last) != segment.size
+            else:
+                stale = size < segment.size or (segment.sealed and size != segment.size)
+            if stale or named in unsure:
+                rebuilt = _place(disk, topic, segment, segment.size if segment.cold else size)
                 if gone := topic.index.absent(segment.first, segment.last):
+                    topic.note_damage(segment)
                     damages.append(_absent(topic, segment, gone))
                 elif rebuilt:
                     unfit.append((topic.topic_id, segment))
     return Settled(damages=damages, unfit=unfit)
 
 
+def _find_moved(disk: ColdBehind, topic: Topic) -> None:
+    for segment in list(topic.segments):
+        named = SegmentId(topic.topic_id, segment.first)
+        if segment.sealed and not segment.cold and not data_size(disk, topic.topic_id, segment):
+            if disk.has(named, segment.size):
+                topic.segments.move(segment.first, size=segment.size, cold=True)
+
+
 def mend(disk: Disk, catalog: Catalog, unfit: Sequence[tuple[int, Segment]]) -> None:
-    """Make good what a crash or damage left of each idx, before anything is appended to it or depends on it."""
+    """Make good what a crash or damage left of each idx, before anything is appended to it or depends on it.
+
+    A segment that lacks records is left as it is: its idx may know more of them than its data.
+    """
     for topic in catalog.topics.values():
         for segment in topic.segments:
-            if not segment.sealed:
+            if not segment.sealed and segment.first not in topic.segments.damaged:
                 mend_idx(disk, topic.topic_id, segment)
     for topic_id, segment in unfit:
         mend_idx(disk, topic_id, segment)

@@ -52,8 +52,11 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     """The slots of a segment from `base_seq` on, all live. A read of one of length 0 fails, with its seq."""
     first = max(segment.first, base_seq)
     assert first <= segment.last
-    idx, rebuilt = load_idx(disk, topic_id, segment)
+    idx, rebuilt = load_idx(disk, topic_id, segment, away=True)  # a later mark may say where the data is
     slots, wrong = slots_of(disk, topic_id, segment, idx, first)
+    if wrong and not rebuilt:  # no data that could say it is to be had: then none of it is there
+        idx, rebuilt = load_idx(disk, topic_id, segment)
+        slots, wrong = slots_of(disk, topic_id, segment, idx, first)
     # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
     holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
     return Loaded(slots=slots, rebuilt=rebuilt, holes=holes, wrong=wrong)
@@ -75,10 +78,10 @@ def slots_of(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first
     return slots, wrong
 
 
-def load_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, bool]:
-    """The entries that count, and whether they had to be made anew from the data."""
+def load_idx(disk: Disk, topic_id: int, segment: Segment, *, away: bool = False) -> tuple[IdxColumns, bool]:
+    """The entries that count, and whether they had to be made anew from the data. `away`: it may be in another tier."""
     idx = _read_idx(disk, topic_id, segment)
-    if idx is None or not _fits(disk, topic_id, segment, idx):
+    if idx is None or not _fits(disk, topic_id, segment, idx, away=away):
         return _rebuilt_idx(disk, topic_id, segment, idx), True
     if len(idx) > segment.count:  # a later mark counts more
         idx = IdxColumns(
@@ -136,16 +139,18 @@ def write_temporary(disk: Disk, path: str, data: bytes) -> None:
 # Below.
 
 
-def _fits(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns) -> bool:
+def _fits(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *, away: bool = False) -> bool:
     """Whether an intact idx speaks of the data that is there, as appends or a rewrite have left it.
 
     An append that was broken off leaves more data than marks count; data that is in the cold tier has no size here.
     """
     if len(idx) < segment.count:
         return False
+    if segment.cold or (away and disk.size(segment_path(topic_id, segment.first, "data")) is None):
+        return True
     size = data_size(disk, topic_id, segment)
     end = data_end(idx)
-    return segment.cold or end == size or (len(idx) == segment.count and end == segment.size <= size)
+    return end == size or (len(idx) == segment.count and end == segment.size <= size)
 
 
 def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
@@ -207,11 +212,13 @@ def _rebuilt_blocks(
         start, stop = idx.offsets[at], idx.offsets[at] + idx.lengths[at]
         if stop > len(data):
             wrong = wrong or f"seq {segment.first + at}: the data ends before its record"
+            idx.flags[at] &= ~(TAG | NODE)
             continue
         try:
             view = decode_frame(data, start, stop)
         except Corrupt as damage:
             wrong = wrong or f"seq {segment.first + at}: {damage.message}"
+            idx.flags[at] &= ~(TAG | NODE)
             continue
         sizes[at] = len(view.data) + len(view.meta)
         tags[at], nodes[at], expires[at] = view.tag, view.node, view.expires_at or 0

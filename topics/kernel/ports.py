@@ -52,6 +52,10 @@ class Disk(Protocol):
         """Fsync of a directory: makes its names durable. `""` is the data directory."""
         ...
 
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """`sync_data` of each file, then `sync_dir` of each directory; those of a kind in any order, or at once."""
+        ...
+
     def create(self, path: str, size: int) -> None:
         """Make (or empty) a file of `size` real zero bytes: space is taken, not promised."""
         ...

@@ -321,6 +321,10 @@ class _Scan:
         if self.wanted is not None:
             given = 0 if index.tag_ids is None else left & self.wanted.of(index.tag_ids[start:stop])
 
+        if index.has_absent:  # a record whose labels are lost with its bytes must not be passed by in silence
+            absent = masks.zero(index.lengths[start:stop]) & (alive ^ late)
+            left, given, own = left | absent, given | absent, own & ~absent
+
         cut, full = self._take(masks.positions(given, start, stop), start, stop)
         alive, deleted, late, own, left, given = (
             masks.before(mask, slots, cut).bit_count() for mask in (alive, deleted, late, own, left, given)
@@ -362,7 +366,10 @@ def _extents(topic: Topic, seqs: array[int], offsets: array[int], lengths: array
         source, elsewhere = topic.regions.source_until(seqs[i])
         stop = bisect_left(seqs, elsewhere, i) if elsewhere else len(seqs)
         span = offsets[stop - 1] + lengths[stop - 1] - offsets[i]
-        if 0 <= span - sum(lengths[i:stop]) <= EXTENT_GAP_MAX:  # all of a dense page, without a look at each
+        whole = not topic.index.has_absent  # else what has no bytes has no place either
+        if (
+            whole and 0 <= span - sum(lengths[i:stop]) <= EXTENT_GAP_MAX
+        ):  # a dense page, without a look at each
             extents.append(Extent(source, offsets[i], span, i, stop - i))
             i = stop
             continue

@@ -45,8 +45,8 @@ class Index:
 
     COMPACT_MIN = 4096
     __slots__ = (
-        "_skip", "base_seq", "expires", "flags", "head_seq", "lengths", "live_bytes", "live_count", "lost", "node_ids",
-        "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
+        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "lengths", "live_bytes", "live_count",
+        "lost", "node_ids", "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -60,6 +60,7 @@ class Index:
         self.tag_ids: array[int] | None = None
         self.node_ids: array[int] | None = None
         self.expires: array[int] | None = None
+        self.has_absent = False  # true if the bytes of a live slot may be gone
         self._skip = 0
         self.live_count = 0
         self.live_bytes = 0
@@ -206,6 +207,14 @@ class Index:
         assert skip >= 0
         self.offsets[start:stop] = offsets[skip:]
         self.lengths[start:stop] = lengths[skip:]
+
+    def places_end(self, first: int, last: int) -> int:
+        """Where the delete byte of the last frame of [first, last] ends; 0 if none of them has bytes."""
+        start = self.position(first)
+        for at in range(self.position(last + 1) - 1, start - 1, -1):
+            if self.lengths[at]:
+                return self.offsets[at] + self.lengths[at] + 1
+        return 0
 
     def absent(self, first: int, last: int) -> list[int]:
         """The live seqs of [first, last] that have no bytes."""

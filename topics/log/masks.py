@@ -30,6 +30,11 @@ def below(column: array[int], bound: int) -> int:
     return int.from_bytes(bytes(map(bound.__gt__, column)))
 
 
+def zero(column: array[int]) -> int:
+    """Which numbers of the column are 0."""
+    return int.from_bytes(bytes(map((0).__eq__, column)))
+
+
 def before(mask: int, slots: int, cut: int) -> int:
     """The mask of the first `cut` of its slots."""
     assert 0 <= cut <= slots

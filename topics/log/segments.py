@@ -28,13 +28,17 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Segments:
-    """The segments of one topic that hold a slot still, ascending; only the last one may be unsealed."""
+    """The segments of one topic that hold a slot still, ascending; only the last one may be unsealed.
 
-    __slots__ = ("_all", "stored_seq")
+    `damaged`: first seqs of those whose files lack records, as a start has found; no state. Nothing is appended to one.
+    """
+
+    __slots__ = ("_all", "damaged", "stored_seq")
 
     def __init__(self, segments: list[Segment] | None = None, stored_seq: int = 0) -> None:
         self._all = segments or []
         self.stored_seq = stored_seq
+        self.damaged: frozenset[int] = frozenset()
         assert not self._all or self._all[-1].last == stored_seq
 
     def __len__(self) -> int:

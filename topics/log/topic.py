@@ -81,6 +81,11 @@ class Topic:
         self.index.put_places(segment.first, segment.last, offsets, lengths)
         self.segments.resize(segment.first, size)
 
+    def note_damage(self, segment: Segment) -> None:
+        """Records of this segment have no bytes: reading them fails, and nothing more goes into it (storage 5)."""
+        self.index.has_absent = True
+        self.segments.damaged |= {segment.first}
+
     def trim(self) -> None:
         """After the front moved: forget where gone records were."""
         self.regions.drop_below(self.index.base_seq)

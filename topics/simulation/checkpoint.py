@@ -83,9 +83,13 @@ class Walk:
 def begin_walk(
     opened: Opened | None, propose: Callable[[Command], Ticket | None], rng: random.Random
 ) -> Walk:
-    """A round of an open store, or a slice of what is done between rounds if there is any."""
+    """Some background work of an open store."""
     assert opened is not None
     assert opened.checkpointer is not None
-    checkpointer = opened.checkpointer
+    return Walk(choose_work(opened.checkpointer, rng), propose)
+
+
+def choose_work(checkpointer: Checkpointer, rng: random.Random) -> Steps:
+    """A round, or a slice of what is done between rounds if there is any."""
     steps = checkpointer.between() if rng.random() < 0.5 else None
-    return Walk(checkpointer.round() if steps is None else steps, propose)
+    return checkpointer.round() if steps is None else steps

@@ -13,6 +13,7 @@ from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store, read_state
 from topics.host.reading import Reader
+from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
 from topics.testing.simdisk import SimDisk
@@ -27,7 +28,13 @@ def restarted(disk: SimDisk) -> bool:
 
 
 def open_simulated(
-    disk: SimDisk, clock: Clock, entropy: Entropy, options: StoreOptions, *, port: Disk | None = None
+    disk: SimDisk,
+    clock: Clock,
+    entropy: Entropy,
+    options: StoreOptions,
+    *,
+    port: Disk | None = None,
+    cold: SegmentStore | None = None,
 ) -> Opened:
     """Take the lock, recover, confirm. `port`: what the store sees instead of the disk itself.
 
@@ -55,6 +62,7 @@ def open_simulated(
         machine_restarted=machine_restarted,
         confirm=confirm,
         options=options,
+        cold=cold,
     )
 
 

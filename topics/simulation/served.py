@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, cast
 
 import attrs
@@ -21,7 +22,7 @@ from topics.engine.commands import Append
 from topics.engine.tickets import Ticket
 from topics.host.layout import path_of
 from topics.host.reading import Reader
-from topics.kernel.errors import Rejected
+from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
 from topics.server.api.message import Answer, Peer
@@ -31,6 +32,7 @@ from topics.server.runtime.runtime import Runtime
 from topics.server.wire.connection import Connection
 from topics.server.wire.patience import WireOptions
 from topics.simulation.beneath import SeededThreads, watched
+from topics.simulation.checkpoint import choose_work
 from topics.simulation.client import Client
 from topics.simulation.oracle import Violation
 from topics.simulation.scheduling import LoopClock, run_seeded
@@ -45,6 +47,7 @@ _WIRE: Final = WireOptions(head_s=2.0, idle_s=4.0, grace_s=2.0, byte_rate=1 << 2
 _DRAIN_S: Final = 10.0
 _PERFORMANCE: Final = re.compile(rb'"performance":\{[^}]*\}')
 _CLIENTS: Final = 7
+_TIDY: Final = 0.4
 
 
 class SteadySite(Site):
@@ -143,6 +146,8 @@ class ServedWorld(World):
             async with trio.open_nursery() as self._server:
                 async with trio.open_nursery() as around:
                     around.start_soon(self._weather)
+                    if self.random.random() < _TIDY:
+                        around.start_soon(self._tidy)
                     if end == "kill":
                         around.start_soon(self._after_a_while, self._kill)
                     elif end == "drain":
@@ -165,6 +170,17 @@ class ServedWorld(World):
                 self._inject()
             elif kind == "space":
                 self.disk.free = self.random.choice((0, CAPACITY, CAPACITY))
+
+    async def _tidy(self) -> None:
+        """Background work far more often than once a second, so that reads and writes meet all of it."""
+        assert self.opened is not None
+        compactor, checkpointer = self.runtime.compactor, self.opened.checkpointer
+        assert compactor is not None
+        assert checkpointer is not None
+        while compactor.failed is None:
+            await trio.sleep(self.random.choice((0.001, 0.01, 0.05)))
+            with suppress(Rejected, Fatal):
+                await compactor.carry_out(partial(choose_work, checkpointer, self.random))
 
     async def _after_a_while(self, act: Callable[[], Awaitable[None]]) -> None:
         await trio.sleep(self.random.choice((0.005, 0.05, 0.2, 1.0)))

@@ -91,6 +91,12 @@ class SimDisk:
     def sync_dir(self, path: str) -> None:
         self._do(Call("sync_dir", path), self._store.sync_dir)
 
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        for path in files:
+            self.sync_data(path)
+        for path in directories:
+            self.sync_dir(path)
+
     def create(self, path: str, size: int) -> None:
         assert size >= 0, size
         self._do(Call("create", path, 0, size), self._store.create)

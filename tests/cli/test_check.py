@@ -1,0 +1,126 @@
+"""`fsck` and `inspect` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import topics
+from topics.testing.planting import plant
+from topics.testing.sample_store import build, write_out
+
+
+@pytest.fixture
+def sample(tmp_path):
+    """Writes a sample, with faults of these kinds, and says where."""
+
+    def write(*kinds):
+        made = build()
+        planted = [plant(made.files, kind) for kind in kinds]
+        root = tmp_path / "data"
+        write_out(made.files, root)
+        (tmp_path / "acks.jsonl").write_text(
+            "".join(
+                json.dumps({"topic": a.topic, "seq": a.seq, "digest": f"{a.digest:016x}"}) + "\n" for a in made.acks
+            )
+        )  # fmt: skip
+        return root, planted
+
+    return write
+
+
+@pytest.mark.rule("T4.10", "O2.12")
+def test_a_whole_directory_is_said_to_be_whole(call, sample):
+    root, _ = sample()
+    answer = call("fsck", str(root), "--acks", "acks.jsonl")
+
+    assert answer.code == 0
+    assert answer.text.startswith(f"{root}: ")
+    assert answer.text.endswith("nothing is wrong\n")
+
+
+@pytest.mark.rule("T4.10", "T5.11")
+def test_damage_is_named_with_topic_seq_and_file_and_ends_with_1(call, sample):
+    root, (planted,) = sample("segment.record: a flipped bit")
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    answer = call("fsck", "--data", str(root))
+
+    assert answer.code == 1
+    assert f"segment.record: topic 'orders' seq {planted.seq}:" in answer.text
+    assert planted.file in answer.text
+    assert "1 error" in answer.text
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.rule("T4.15", "T4.16")
+def test_a_tail_is_undecidable_and_no_error(call, sample):
+    root, _ = sample("wal.tail: a torn write")
+    answer = call("fsck", str(root))
+
+    assert answer.code == 0
+    assert "UNDECIDABLE wal.tail:" in answer.text
+    assert "bytes of tail that no mark covers" in answer.text
+
+
+def test_machines_get_a_row_a_violation_and_a_summary(call, sample):
+    root, (planted,) = sample("segment.flag: another value")
+    answer = call("fsck", str(root), "--json", "--out", "report.json")
+    row, summary = answer.lines
+    report = json.loads((root.parent / "report.json").read_text())
+
+    assert answer.code == 1
+    assert list(row) == ["topic", "file", "check", "severity", "seq", "offset", "detail"]
+    assert (row["check"], row["file"], row["seq"]) == (planted.check, planted.file, planted.seq)
+    assert summary["error"] == summary["exit_code"] == 1
+    assert report["violations"] == [row]
+    assert {one["status"] for one in report["checks"]} == {"passed", "failed"}
+
+
+def test_what_cannot_be_looked_at_ends_with_2(call, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer" / "FORMAT").write_text('{"format": 9}')
+
+    assert call("fsck", str(tmp_path / "nowhere")).code == 2
+    assert call("fsck", str(tmp_path / "empty")).code == 2
+    newer = call("fsck", str(tmp_path / "newer"))
+    assert newer.code == 2
+    assert "use a newer topics" in newer.err
+
+
+@pytest.mark.rule("O2.21")
+def test_a_directory_that_is_in_use_is_looked_at(call, tmp_path):
+    with topics.open(tmp_path / "data") as store:
+        topic = store.create("t", durability="fsync")
+        for i in range(50):
+            topic.put({"n": i})
+        checked = call("fsck", str(tmp_path / "data"))
+        log = next((tmp_path / "data" / "wal").rglob("wal-*.log"))
+        shown = call("inspect", str(log), "--json", "--seq", "7-8")
+
+    assert checked.code == 0, checked.text
+    assert [row["seq"] for row in shown.lines] == [7, 8]
+
+
+@pytest.mark.rule("O2.12")
+def test_inspect_prints_a_line_an_item(call, sample):
+    root, _ = sample()
+    log = max((root / "wal").rglob("wal-*.log"))
+    answer = call("inspect", str(log), "--limit", "3")
+    lines = answer.text.splitlines()
+
+    assert answer.code == 0
+    assert len(lines) == 3
+    assert lines[0].split()[:2] == ["0", "header"]
+    assert "first_frame=" in lines[0]
+
+
+@pytest.mark.parametrize("wrong", [("inspect", "notes.txt"), ("inspect", "x.log", "--seq", "a-b")])
+def test_a_wrong_call_of_inspect_says_so_in_a_line(call, tmp_path, wrong):
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "x.log").write_bytes(bytes(64))
+    answer = call(*wrong)
+
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1

@@ -1,0 +1,140 @@
+"""What is in one file of a data directory, item by item, damaged places too: what `topics inspect` shows.
+
+An item is a mapping: `offset` where there is one, `what` it is, and its fields, numbers and text only. Bytes are shown
+as text where they are text, else as hex, cut to a bound. Nothing here raises for what a file holds: damage is an item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from topics.audit.dumplog import Item, damaged, log_items, shown
+from topics.audit.dumpsegment import col_items, data_items, del_items, idx_items
+from topics.codec.manifest import MANIFEST_FILE, decode_manifest
+from topics.codec.snapshot import decode_snapshot
+from topics.engine import image
+from topics.host.layout import FORMAT_FILE
+from topics.host.lock import LOCK_NAME, OwnerRecord
+from topics.host.ownership import NOTE_FILE
+from topics.host.walfile import CURRENT_FILE, NEXT_FILE
+from topics.kernel.errors import Corrupt, invalid
+
+Dumper = Callable[[bytes, Path], Iterator[Item]]
+_SEGMENT: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col|del)(\.tmp)?", re.ASCII)
+_WAL: Final = re.compile(r"wal-[0-9]+\.log|" + re.escape(NEXT_FILE), re.ASCII)
+_SNAPSHOT: Final = re.compile(r"snapshot\.([0-9]+\.bin|tmp)", re.ASCII)
+
+
+def dump(path: Path) -> Iterator[Item]:
+    """The items of a file.
+
+    Raises:
+        Rejected: nothing that topics writes has such a name.
+        OSError: it cannot be read.
+    """
+    dumper = _dumper(path.name)
+    if dumper is None:
+        raise invalid(
+            "file", f"{path} has no name that topics gives: wal-….log, seg-….data, .idx, .col or .del, "
+            "snapshot.….bin, next.tmp, CURRENT, LOCK, FORMAT or BACKUP.json",
+        )  # fmt: skip
+    return dumper(path.read_bytes(), path)
+
+
+def _dumper(name: str) -> Dumper | None:
+    segment = _SEGMENT.fullmatch(name)
+    if segment is not None:
+        return _SEGMENT_PARTS[segment[2]]
+    if _SNAPSHOT.fullmatch(name):
+        return _snapshot
+    return _log if _WAL.fullmatch(name) else _SMALL.get(name)
+
+
+def _log(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
+    return log_items(buffer)
+
+
+# Snapshots.
+
+
+def _snapshot(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
+    try:
+        number, body = decode_snapshot(buffer)
+        snapshot = image.decode(body)
+    except Corrupt as damage:
+        yield damaged(0, len(buffer), damage.message)
+        return
+    state = snapshot.state
+    yield {
+        "what": "snapshot", "number": number, "ts": state.ts, "high_ts": state.high_ts,
+        "next_topic_id": state.next_topic_id, "names": len(state.epochs), "topics": len(state.topics),
+    }  # fmt: skip
+    for place in snapshot.places:
+        yield {"what": "place", **msgspec.structs.asdict(place)}
+    for topic in state.topics:
+        fields = msgspec.structs.asdict(topic)
+        segments, slots = fields.pop("segments"), fields.pop("slots")
+        for name in ("results", "dedup_ids"):
+            fields[name] = len(fields[name])
+        yield {"what": "topic", **_plain(fields)}
+        for segment in segments:
+            yield {"what": "segment", "topic_id": topic.topic_id, **msgspec.structs.asdict(segment)}
+        for run in slots:
+            last = run.first_seq + len(run) - 1
+            yield {"what": "slots", "topic_id": topic.topic_id, "seq": run.first_seq, "last": last}
+
+
+def _plain(fields: dict[str, Any]) -> Item:
+    return {name: shown(value) for name, value in fields.items()}
+
+
+# Small files.
+
+
+def _lock(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
+    owner = OwnerRecord.decode(buffer)
+    if owner is None:
+        yield damaged(0, len(buffer), "no owner's line")
+        return
+    yield {
+        "what": "owner", "pid": owner.pid, "boot_id": owner.boot_id, "device": owner.device, "inode": owner.inode
+    }  # fmt: skip
+
+
+def _json(buffer: bytes, path: Path) -> Iterator[Item]:
+    try:
+        found = msgspec.json.decode(buffer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        yield damaged(0, len(buffer), f"no JSON: {error}")
+        return
+    yield {"what": path.name, **(_plain(found) if isinstance(found, dict) else {"value": shown(found)})}
+
+
+def _hint(buffer: bytes, path: Path) -> Iterator[Item]:
+    yield {"what": path.name, "text": shown(buffer.strip(b"\0\n"))}
+
+
+def _manifest(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
+    try:
+        manifest = msgspec.to_builtins(decode_manifest(buffer))
+    except Corrupt as damage:
+        yield damaged(0, len(buffer), damage.message)
+        return
+    lists = {name: value for name, value in manifest.items() if isinstance(value, list)}
+    yield {"what": "backup", **_plain({name: value for name, value in manifest.items() if name not in lists})}
+    for name, entries in lists.items():
+        for entry in entries:
+            yield {"what": name, **(entry if isinstance(entry, dict) else {"value": shown(entry)})}
+
+
+_SMALL: Final[dict[str, Dumper]] = {
+    LOCK_NAME: _lock, FORMAT_FILE: _json, NOTE_FILE: _json, CURRENT_FILE: _hint, MANIFEST_FILE: _manifest
+}  # fmt: skip
+_SEGMENT_PARTS: Final[dict[str, Dumper]] = {
+    "data": data_items, "idx": idx_items, "col": col_items, "del": del_items
+}  # fmt: skip

@@ -1,0 +1,182 @@
+"""`fsck` and `inspect`: is a data directory whole, and what is in one of its files.
+
+Neither opens a store or takes a lock, so both work on a directory that a running server owns. Exit codes of `fsck`: 0
+nothing is wrong · 1 something is · 2 it could not be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topics.cli.failure import USAGE, Failed, say
+from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.quantities import counted, size
+from topics.cli.terminal import Pen, is_terminal, json_line, progress, safe
+
+if TYPE_CHECKING:
+    from topics.audit.fsck import Report
+
+COULD_NOT: Final = 2
+_COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
+
+
+@click.command()
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), help="Processes; as many as the machine has, unless given."
+)
+@click.option(
+    "--acks", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="What clients were told is stored: JSON lines or Parquet of topic, seq, digest.",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="All of it as JSON."
+)
+@json_option
+@common_options
+@pass_invocation
+def fsck(
+    invocation: Invocation, directory: Path | None, jobs: int | None, acks: Path | None, out: Path | None, as_json: bool
+) -> None:  # fmt: skip
+    """Check a data directory, or a backup. Nothing is changed, and nobody is in the way.
+
+    Exit code 0: nothing is wrong; 1: something is; 2: it could not be looked at.
+    """
+    from topics.audit.files import ReadOnlyDisk
+    from topics.audit.fsck import Options, same_boot_at
+    from topics.audit.fsck import fsck as look
+    from topics.audit.report import document, json_lines
+    from topics.kernel.errors import CannotOpen, TopicsError
+
+    root = _root(invocation, directory)
+    try:
+        options = Options(
+            same_boot=same_boot_at(root), jobs=jobs or os.cpu_count() or 1, acks=_load(acks),
+        )  # fmt: skip
+        with _bar(root.name) as tell:
+            report = look(ReadOnlyDisk(root), where=str(root), options=options, progress=tell)
+    except (CannotOpen, OSError, TopicsError) as error:
+        raise Failed(str(error), code=COULD_NOT) from error
+    if out is not None:
+        out.write_bytes(document(report))
+    if as_json:
+        for one in json_lines(report):
+            sys.stdout.buffer.write(one)
+    else:
+        _print(report)
+    if report.unsettled:
+        say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
+    raise click.exceptions.Exit(report.exit_code)
+
+
+def _root(invocation: Invocation, directory: Path | None) -> Path:
+    if directory is None and invocation.settings.values["url"].source == "--url":
+        raise Failed("fsck works on a directory: give --data DIR", code=USAGE)
+    root = directory or invocation.settings.data
+    if not root.is_dir():
+        raise Failed(f"{root} is no directory", code=COULD_NOT)
+    return root
+
+
+def _load(acks: Path | None) -> Any:
+    from topics.audit.acknowledged import load_acks
+
+    return None if acks is None else load_acks(acks)
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar over bytes, on a terminal."""
+    if not is_terminal(sys.stderr):
+        yield None
+        return
+    with progress(total=1, what=name) as bar:
+        task = bar.task_ids[0]
+
+        def tell(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, bytes=f"{size(done)}/{size(total)}")
+
+        yield tell
+
+
+def _print(report: Report) -> None:
+    from topics.audit.report import line
+
+    pen = Pen(sys.stdout)
+    for one in report.violations:
+        severity = one.severity.value
+        head = pen.paint(f"{severity.upper():<11}", _COLOURS[severity], bold=True)
+        click.echo(f"{head} {one.check}: {safe(line(one))}")
+    counts = {name: sum(one.severity.value == name for one in report.violations) for name in _COLOURS}
+    seen = f"{counted(report.files, 'file')}, {size(report.bytes)}, {counted(report.records, 'record')} in segments"
+    found = ", ".join(
+        counted(count, name) if name != "undecidable" else f"{count} undecidable"
+        for name, count in counts.items()
+        if count
+    )
+    click.echo(f"{report.where}: {seen}: {found or 'nothing is wrong'}")
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N items.")
+@click.option("--seq", "seqs", metavar="SEQ|FIRST-LAST", help="Only what is about these seqs, and damage.")
+@json_option
+@common_options
+@pass_invocation
+def inspect(invocation: Invocation, file: Path, limit: int | None, seqs: str | None, as_json: bool) -> None:  # noqa: ARG001 -- as every command
+    """Print what is in a file of a data directory, damaged places too: log, segment, snapshot, LOCK …"""
+    from topics.audit.dump import dump
+
+    first, last = _seq_range(seqs)
+    shown = 0
+    for item in dump(file):
+        seq = item.get("seq")
+        if (
+            seqs is not None
+            and item["what"] != "DAMAGED"
+            and not (isinstance(seq, int) and first <= seq <= last)
+        ):
+            continue
+        if as_json:
+            sys.stdout.buffer.write(json_line(item))
+        else:
+            click.echo(_line(item))
+        shown += 1
+        if shown == limit:
+            return
+
+
+def _seq_range(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 0, 0
+    first, dash, last = text.partition("-")
+    if not (first.isascii() and first.isdigit()) or (dash and not (last.isascii() and last.isdigit())):
+        raise Failed(f"--seq takes a seq or FIRST-LAST, not {text!r}", code=USAGE)
+    return int(first), int(last) if dash else int(first)
+
+
+def _line(item: Mapping[str, Any]) -> str:
+    """An item on a line: where, what, and its fields."""
+    offset = f"{item['offset']:>10}" if "offset" in item else " " * 10
+    fields = " ".join(
+        f"{name}={_value(value)}" for name, value in item.items() if name not in ("offset", "what")
+    )
+    return safe(f"{offset}  {item['what']}  {fields}")
+
+
+def _value(value: object) -> str:
+    import msgspec
+
+    return (
+        value
+        if isinstance(value, str) and value and " " not in value
+        else msgspec.json.encode(value).decode()
+    )

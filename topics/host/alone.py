@@ -1,0 +1,57 @@
+"""A checkpoint by whoever is alone with a store: a start, before anybody else has it (storage 4).
+
+It is one thread, so a step is carried out where it is asked for, and a proposal is at its end when the writers have
+nothing left to write.
+"""
+
+from __future__ import annotations
+
+from topics.engine.engine import Engine
+from topics.host.checkpointer import Checkpointer, disk_full
+from topics.host.steps import Blocking, GoOn, Propose, Swap, Wait
+from topics.kernel.errors import Corrupt, Rejected
+
+
+def checkpoint_alone(checkpointer: Checkpointer) -> str:
+    """One whole round. Says why there is none, `""` if there is: the log has everything all the same.
+
+    Raises:
+        OSError, Fatal: the disk failed.
+    """
+    engine, steps = checkpointer.engine, checkpointer.round()
+    try:
+        for step in steps:
+            match step:
+                case Blocking(call) | Swap(call):
+                    call()
+                case Propose(command):
+                    ticket = engine.propose(command)
+                    _drain(checkpointer)
+                    ticket.result()
+                case Wait() | GoOn():
+                    _drain(checkpointer)
+    except (Rejected, Corrupt) as refused:
+        return refused.message
+    except OSError as error:
+        if not disk_full(error):
+            raise
+        return str(error)
+    finally:
+        steps.close()
+        _drain(checkpointer)
+        _forget_effects(engine)
+    return ""
+
+
+def _drain(checkpointer: Checkpointer) -> None:
+    """Write whatever is to be written, and reserve the next file of each log."""
+    for writer in checkpointer.writers:
+        writer.drain()
+        if writer.failed is not None:
+            raise writer.failed
+        writer.keep_reserve()
+
+
+def _forget_effects(engine: Engine) -> None:
+    """Nobody waits for a ticket, and nobody reads yet."""
+    engine.take_effects()

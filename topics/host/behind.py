@@ -1,0 +1,83 @@
+"""A data directory whose cold segments can be read, for a start that has to make an idx or columns anew (storage 4).
+
+A start reads idx and columns, which are in the data directory, so as a rule it asks nothing of the cold tier. Only what
+is damaged or missing of them is made from the data, and that may be cold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from topics.host.tiers import SegmentStore, segment_of
+from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
+
+
+class ColdBehind:
+    """The port of `disk`; a `.data` that is not there is read from the cold tier."""
+
+    def __init__(self, disk: Disk, store: SegmentStore | None) -> None:
+        self._disk = disk
+        self._store = store
+
+    def has(self, segment: SegmentId, size: int) -> bool:
+        """Whether the cold tier has all of the segment: asked only if the data directory has none of it."""
+        store = self._store
+        return store is not None and store.exists(segment, "data") and store.len(segment, "data") == size
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        try:
+            return self._disk.read(path, offset, size)
+        except FileNotFoundError:
+            segment = segment_of(path) if path.endswith(".data") else None
+            if segment is None or self._store is None:
+                raise
+            return self._store.read_range(segment, "data", offset, size)
+
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
+        return self._disk.read_nowait(path, offset, size)
+
+    def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
+        self._disk.write(path, offset, chunks)
+
+    def sync_data(self, path: str) -> None:
+        self._disk.sync_data(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._disk.sync_dir(path)
+
+    def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        self._disk.sync_many(files, directories)
+
+    def create(self, path: str, size: int) -> None:
+        self._disk.create(path, size)
+
+    def extend(self, path: str, size: int) -> None:
+        self._disk.extend(path, size)
+
+    def truncate(self, path: str, size: int) -> None:
+        self._disk.truncate(path, size)
+
+    def rename(self, source: str, target: str) -> None:
+        self._disk.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._disk.unlink(path)
+
+    def make_dir(self, path: str) -> None:
+        self._disk.make_dir(path)
+
+    def remove_dir(self, path: str) -> None:
+        self._disk.remove_dir(path)
+
+    def links(self, path: str) -> int:
+        return self._disk.links(path)
+
+    def names(self, path: str) -> list[str]:
+        return self._disk.names(path)
+
+    def size(self, path: str) -> int | None:
+        return self._disk.size(path)
+
+    def free_bytes(self) -> int:
+        return self._disk.free_bytes()

@@ -1,0 +1,80 @@
+"""Which generation of the log is written on, and in which file of each shard (storage 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topics.engine.judge import Verdict
+from topics.engine.recover import ShardKey
+from topics.host.layout import Format, make_shard_dir, read_hint, write_format, write_hint
+from topics.host.walfile import WalFile, run
+from topics.kernel.limits import Limits
+from topics.kernel.ports import Clock, Disk, Entropy
+
+
+def choose_generation(
+    disk: Disk, form: Format, verdicts: Mapping[ShardKey, Verdict], shards: int | None, clock: Clock
+) -> Format:
+    """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3).
+
+    So does a FORMAT that names less than there is, as one copied back does: to go on before the newest log would put
+    new frames in front of its.
+    """
+    shards = shards or form.shards
+    behind = any(
+        verdict.looks and key > (form.generation, form.shards - 1) for key, verdict in verdicts.items()
+    )
+    if shards == form.shards and not behind:
+        return form
+    for (generation, shard), verdict in verdicts.items():
+        wal = WalFile(generation, shard, _NoEntropy())
+        # A log without a frame gets none: its generation may lack a shard still, which only its emptiness excuses.
+        if verdict.tail is not None and any(seen.intact for seen in verdict.looks):
+            _resume(wal, verdict)
+            if wal.mark_due:
+                run(disk, wal.closing_mark(clock.now_ms()))
+    new = Format(shards, max(form.generation, *(generation for generation, _ in verdicts), 0) + 1)
+    write_format(disk, new)
+    return new
+
+
+def go_on(
+    disk: Disk,
+    entropy: Entropy,
+    generation: int,
+    shard: int,
+    verdicts: Mapping[ShardKey, Verdict],
+    limits: Limits,
+) -> WalFile:
+    """The writer of one shard: in its recovered file, or in a first one."""
+    make_shard_dir(disk, generation, shard)
+    wal = WalFile(generation, shard, entropy, limits)
+    verdict = verdicts.get((generation, shard))
+    if verdict is not None and verdict.tail is not None:
+        _resume(wal, verdict)
+        if read_hint(disk, generation, shard) != verdict.tail.file:
+            write_hint(disk, verdict.tail.file)
+    else:
+        run(disk, wal.begin())
+    return wal
+
+
+def _resume(wal: WalFile, verdict: Verdict) -> None:
+    tail = verdict.tail
+    assert tail is not None
+    next_frame = tail.file.first_frame + tail.frames
+    wal.go_on(
+        tail.file,
+        tail.file_id,
+        size=tail.size,
+        tail=tail.end,
+        next_frame=next_frame,
+        marked=tail.marked,
+    )
+
+
+class _NoEntropy:
+    """An old generation gets no new file, so no new file id either."""
+
+    def token(self, size: int) -> bytes:
+        raise AssertionError(f"an old generation asks for {size} random bytes")
