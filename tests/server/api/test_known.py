@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import Limits
 from topics.server.api.bodies import decode_write
-from topics.server.api.known import KNOWN_BYTES_MAX, KNOWN_MAX, Known, KnownLabels
+from topics.server.api.known import KNOWN_BYTES_MAX, KNOWN_MAX, LOOKED_EVERY, MISSES_MAX, Known, KnownLabels
 
 LIMITS = Limits(tag_bytes=4, node_bytes=3, meta_bytes=24, meta_keys=2)
 labels = st.none() | st.text("aé", max_size=5) | st.sampled_from(["\ud800", "\0", 5])
@@ -71,6 +71,26 @@ def test_a_flood_of_labels_is_forgotten_in_time_and_long_ones_are_never_kept():
     many = [b"%d" % i for i in range(KNOWN_MAX + 1)]
     known.learn(many, many)
     assert len(known) <= KNOWN_MAX
+
+
+def test_labels_that_never_come_again_are_not_learnt_for_ever_and_those_that_do_are_found_soon():
+    known, told = Known(b""), 0
+    for i in range(100 * MISSES_MAX):
+        before, text = len(known), b"%d" % i
+        assert known.column([text]) is None
+        known.learn([text], [text])
+        told += len(known) != before
+    assert MISSES_MAX < told <= MISSES_MAX + 100 * MISSES_MAX // LOOKED_EVERY + 1
+
+    def asked_until_found() -> int:
+        for asked in range(1, 100):
+            if known.column([b"a"]) is not None:
+                return asked
+            known.learn([b"a"], [b"a"])
+        raise AssertionError("it is never found")
+
+    assert asked_until_found() <= 2 * LOOKED_EVERY
+    assert asked_until_found() == 1
 
 
 @pytest.mark.parametrize("kind", ["tags", "nodes", "metas"])
