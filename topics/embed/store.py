@@ -202,6 +202,7 @@ class Store:
                 self._local.finish()
             finally:  # whatever interrupts it, the directory is free again: recovery does what is left
                 self._closed = True
+                self._opened.cold.close()
                 if self._lock is not None:
                     if isinstance(self._disk, OsDisk):
                         self._disk.close()
