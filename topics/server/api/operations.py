@@ -75,7 +75,8 @@ async def checkpoint(call: Call) -> Answer:
 
 async def backup(call: Call) -> Answer:
     """A backup of the store as it is now, as a tar archive (storage 7)."""
-    stream = await call.runtime.backup(bytes_per_s=call.site.options.backup_bytes_per_s)
+    with_cold = call.flag("with_cold", default=False)
+    stream = await call.runtime.backup(with_cold=with_cold, bytes_per_s=call.site.options.backup_bytes_per_s)
     taken = datetime.fromtimestamp(stream.ts / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     name = (b"content-disposition", f'attachment; filename="topics-{taken}.tar"'.encode())
     return Answer(200, content_type=TAR_TYPE, headers=(name, *_NO_STORE), stream=stream)
