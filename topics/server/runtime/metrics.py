@@ -146,6 +146,8 @@ class Snapshot:
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
     checkpoints_failed: bool = False
+    rewritten_bytes: int = 0
+    freed_bytes: int = 0
     topics: Sequence[TopicRow] = ()
     topic_count: int = 0
     record_count: int = 0
@@ -204,9 +206,15 @@ class Metrics:
             waiting_readers=runtime.hub.readers,
             tombstones=dict(runtime.tombstones),
             shards=_shard_figures(runtime),
-            checkpoints=0 if runtime.compactor is None else runtime.compactor.rounds,
-            checkpoints_failed=runtime.compactor is not None and runtime.compactor.failed is not None,
         )
+        if (compactor := runtime.compactor) is not None:
+            shown = attrs.evolve(
+                shown,
+                checkpoints=compactor.rounds,
+                checkpoints_failed=compactor.failed is not None,
+                rewritten_bytes=compactor.reclaimer.rewritten_bytes,
+                freed_bytes=compactor.reclaimer.freed_bytes,
+            )
         return await self._take_topics(shown, runtime.engine.topic_figures())
 
     def text(self, taken: Snapshot) -> bytes:
@@ -247,6 +255,11 @@ class Metrics:
         yield _gauge(
             "topics_checkpoints_failed", "1 if none is taken before a restart", taken.checkpoints_failed
         )
+        for name, what, value in (
+            ("rewritten", "Bytes written anew because half of a segment was dead", taken.rewritten_bytes),
+            ("freed", "Bytes that segments got smaller by that", taken.freed_bytes),
+        ):
+            yield CounterMetricFamily(f"topics_segment_{name}_bytes", what, value=value)
         yield _counters(
             "topics_tombstones",
             "Reads that were answered with a tombstone, by its reason",
