@@ -27,6 +27,7 @@ from topics.kernel.limits import (
     DECOMPRESSED_MAX,
     KIB,
     MIB,
+    TAIL_CACHE_BYTES,
     U16_MAX,
     U32_MAX,
     WAL_SHARDS_MAX,
@@ -159,6 +160,10 @@ TABLE: Final[Mapping[str, Setting]] = {
             low=0, high=WINDOW_MS_MAX,
         ),
         Setting(
+            key="tail_cache_bytes", variable="TOPICS_TAIL_CACHE_BYTES", default=TAIL_CACHE_BYTES,
+            low=0, high=2**40,
+        ),
+        Setting(
             key="cold_dir", variable="TOPICS_COLD_DIR", default=None, kind=Kind.PLACE,
             unset="off",
         ),
@@ -208,6 +213,7 @@ class Settings:
             ),
             checkpoint_wal_bytes=get["checkpoint_wal_bytes"],
             checkpoint_interval_ms=get["checkpoint_interval_ms"],
+            tail_cache_bytes=get["tail_cache_bytes"],
             cold_dir=get["cold_dir"],
             hot=HotRules(retain_segments=get["hot_retain_segments"], retain_bytes=get["hot_retain_bytes"]),
         )
