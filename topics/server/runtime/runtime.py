@@ -85,6 +85,7 @@ class Runtime:
             finally:  # writers are shielded: whatever went wrong, they are told, or nobody would ever end
                 for shard in self.shards:
                     shard.close()
+                self.opened.cold.close()
         log.info(
             "storage.closed", failed=[shard.writer.shard for shard in self.shards if shard.writer.failed]
         )
