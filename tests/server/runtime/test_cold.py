@@ -161,3 +161,31 @@ async def test_a_store_that_fails_is_an_error_of_its_readers_only():
         assert await read(runtime, 40) == [41]
         held.store.fails = set()
         assert await read(runtime, 0) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.rule("T6.4")
+async def test_the_metrics_say_what_lies_where_and_what_it_costs():
+    held = Held()
+    site = new_site()
+    async with (
+        alone(),
+        begun(site, cold=held.store, segments=TINY, hot=HotRules(retain_segments=1)) as runtime,
+    ):
+        await relocated(runtime)
+        await read(runtime, 0)
+        held.store.fails = {"read_range"}
+        with pytest.raises(Rejected):
+            await read(runtime, 0)
+        text = site.metrics.text(await site.metrics.take(site, runtime)).decode()
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+    assert found['topics_segments{tier="hot"}'] == "1.0"
+    assert found['topics_segments{tier="cold"}'] == "4.0"
+    assert (
+        float(found['topics_segment_bytes{tier="cold"}']) == float(found["topics_relocated_bytes_total"]) > 0
+    )
+    assert found["topics_relocated_segments_total"] == "4.0"
+    assert found["topics_cold_reads_total"] == "2.0"
+    assert found["topics_cold_reads_failed_total"] == "1.0"
+    assert float(found["topics_cold_read_seconds_total"]) > 0
+    assert found["topics_cold_store_failing"] == "0.0"
