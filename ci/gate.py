@@ -99,7 +99,14 @@ def static_steps() -> list[Step]:
 
 def unit_steps(*options: str) -> list[Step]:
     ignored = [f"--ignore={folder}" for folder in SEPARATE]
-    return pytest_steps("unit and models", ["tests", "models"], *ignored, *(options or ("-m", "not slow")))
+    options = options or ("-m", "not slow and not spark")
+    return pytest_steps("unit and models", ["tests", "models"], *ignored, *options)
+
+
+def spark_steps(*options: str) -> list[Step]:
+    """In one process: one Java for all of it."""
+    options = ("-n", "0", "--timeout=300", *(options or ("-m", "spark and not slow")))
+    return pytest_steps("tests/spark", ["tests/spark"], *options)
 
 
 def separate_steps(folder: str, *options: str) -> list[Step]:
@@ -126,7 +133,9 @@ def exists(path: str) -> bool:
     return (ROOT / path).exists()
 
 
-SLOW = ("-m", "slow", "--hypothesis-profile=full", "--timeout=3600")
+SLOW_PROFILE = ("--hypothesis-profile=full", "--timeout=3600")
+SLOW = ("-m", "slow and not spark", *SLOW_PROFILE)
+SLOW_SPARK = ("-m", "slow and spark", *SLOW_PROFILE)
 
 LANES = {
     "static": Lane("static", 60, static_steps, list, side_by_side=True),
@@ -137,6 +146,7 @@ LANES = {
     "crash": Lane(
         "crash", 150, lambda: separate_steps("tests/crash"), lambda: separate_steps("tests/crash", *SLOW)
     ),
+    "spark": Lane("spark", 90, spark_steps, lambda: spark_steps(*SLOW_SPARK)),
     "fuzz": Lane("fuzz", 60, fuzz_steps, lambda: fuzz_step("full")),
 }
 

@@ -145,6 +145,17 @@ def test_a_flipped_bit_is_told_and_its_record_is_not_served(writes, data):
     assert batch.take(rest).equals(sound.take(rest))
 
 
+def test_without_checksums_a_flipped_payload_is_served_whatever_else_the_record_has():
+    records = RecordColumns([b"12", b"34"], meta=[b'{"m":"1"}', b""])
+    frames = framed(records)
+    at = frames.buffer.index(b"12")
+
+    batch = frames_batch(flipped(frames, at), whole(), Verify.OFF)
+
+    assert batch["value"].to_pylist() == [b"02", b"34"]
+    assert batch["headers"].to_pylist()[0] == [{"key": "m", "value": b"1"}]
+
+
 def test_a_frame_that_is_another_records_or_runs_past_the_end_is_damage():
     frames = framed(RecordColumns([b"1", b"2"]))
     moved = placed(frames.buffer, [2, 1], frames.offsets, frames.lengths)

@@ -152,6 +152,29 @@ def test_damage_is_told_and_what_is_intact_is_read(call: Call) -> None:
     assert write.err.splitlines()[-1].startswith("topics: ")
 
 
+@pytest.mark.rule("T5.11")
+def test_damage_in_a_segment_is_told_the_rest_is_read_and_writes_go_on(call: Call) -> None:
+    call("put", "t", stdin=b"".join(b'"record %d"\n' % i for i in range(5)))
+    with topics.open("topics-data") as store:
+        store.checkpoint()
+    (data,) = pathlib.Path("topics-data").rglob("seg-*.data")
+    content = bytearray(data.read_bytes())
+    content[content.index(b"record 2")] ^= 1
+    data.write_bytes(content)
+
+    read = call("get", "t", "--json")
+    assert (read.code, [line["data"] for line in read.lines]) == (1, ["record 0", "record 1"])
+    assert "seq 3 is damaged in topics/0000000000000001/seg-" in read.err
+    assert read.err.endswith("go on with from_seq=3 (--from 3)\n")
+    behind = call("get", "t", "--json", "--from", "3")
+    assert (behind.code, [line["data"] for line in behind.lines]) == (0, ["record 3", "record 4"])
+    data.write_bytes(content[:200])
+    cut = call("get", "t", "--json", "--from", "5")
+    assert cut.err.startswith("DAMAGED: topic 't' seqs ")
+    assert "read-only" not in cut.err
+    assert call("put", "t", stdin=b'"after"\n').code == 0
+
+
 def test_a_cut_tail_is_told(call: Call) -> None:
     call("put", "t", stdin=b'"kept"\n')
     with topics.open("topics-data") as store:

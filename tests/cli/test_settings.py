@@ -10,9 +10,11 @@ import attrs
 import pytest
 
 from topics.cli.setting import Kind
-from topics.cli.settings import SYNC_INTERVAL_MS, TABLE
+from topics.cli.settings import SYNC_INTERVAL_MS, TABLE, load
+from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import SYNC_INTERVAL_MS as ENGINE_SYNC_INTERVAL_MS
 from topics.host.opening import StoreOptions
+from topics.host.relocation import HotRules
 from topics.kernel.limits import Limits
 from topics.server.runtime.log import LEVELS
 from topics.server.settings import LOG_LEVELS, ServerSettings
@@ -134,6 +136,44 @@ def test_settings_reach_the_store(call: Call) -> None:
     assert call("--data", "elsewhere", "--set", "wal_shards=2", "put", "t", stdin=b"1\n2\n3\n").code == 0
     assert (pathlib.Path("elsewhere") / "wal" / "gen-0" / "shard-01").is_dir()
     assert call("get", "t", "--data", "elsewhere", "--json").lines[2]["data"] == 3
+
+
+@pytest.mark.rule("T6.6", "O3.1")
+def test_the_cold_directory_is_a_folder_or_a_url(
+    call: Call, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the file a folder is relative to it, a URL is not; a user in one is told to nobody."""
+    (tmp_path / "sub").mkdir()
+    for given, expected in (("cold", "sub/cold"), ("s3://me:secret@bucket/x", "s3://bucket/x")):
+        (tmp_path / "sub" / "my.toml").write_text(f'cold_dir = "{given}"\n')
+        assert shown(call, "--settings", "sub/my.toml")["cold_dir"] == (expected, "sub/my.toml")
+        assert expected in call("--settings", "sub/my.toml", "config", "show").text
+    assert shown(call)["cold_dir"] == (None, "default")
+    monkeypatch.setenv("TOPICS_COLD_DIR", "from-env")
+    monkeypatch.setenv("TOPICS_HOT_RETAIN_SEGMENTS", "2")
+    seen = shown(call, "--set", "hot_retain_bytes=1GiB")
+    assert seen["cold_dir"] == ("from-env", "TOPICS_COLD_DIR")
+    assert (seen["hot_retain_segments"][0], seen["hot_retain_bytes"][0]) == (2, 2**30)
+    options = load({"cold_dir": "flag"}, {}).options()
+    assert (options.cold_dir, options.hot) == ("flag", HotRules(retain_segments=4, retain_bytes=0))
+    assert call("--cold-dir", "elsewhere", "put", "t", stdin=b"1\n").code == 0
+    assert pathlib.Path("elsewhere").is_dir()
+    refused = call("--cold-dir", "nowhere://x", "put", "t", stdin=b"1\n")
+    assert refused.code == 2
+    assert "cold_dir: nowhere://x cannot be used: Protocol not known" in refused.err
+
+
+@pytest.mark.rule("T6.5")
+def test_the_knobs_of_sealing_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load({}, {}).options().segments == SegmentRules(
+        records_max=10_000, bytes_max=64 << 20, age_ms=3_600_000
+    )
+    environment = {
+        "TOPICS_SEGMENT_MAX_EVENTS": "5",
+        "TOPICS_SEGMENT_MAX_BYTES": "1KiB",
+        "TOPICS_SEGMENT_MAX_AGE_MS": "0",
+    }
+    assert load({}, environment).options().segments == SegmentRules(records_max=5, bytes_max=1024, age_ms=0)
 
 
 def test_a_relative_directory_in_a_named_file_is_relative_to_the_file(

@@ -311,6 +311,63 @@ def test_what_is_written_behind_the_cut_is_due_again_and_an_idle_store_comes_to_
     assert [segment.count for segment in segments(scene, "t")] == [2]
 
 
+@pytest.mark.rule("T5.10")
+def test_a_segment_is_sealed_when_it_is_full_by_records_or_by_bytes():
+    rules = SegmentRules()
+    assert (rules.records_max, rules.bytes_max, rules.age_ms) == (10_000, 64 << 20, 3_600_000)
+
+    scene = scene_with()
+    scene.put("records", *[b"1"] * 9)
+    scene.put("bytes", *[b'"' + b"x" * 500 + b'"'] * 5)
+    scene.sync()
+    scene.checkpoint()
+
+    assert [(segment.count, segment.sealed) for segment in segments(scene, "records")] == [
+        (8, True),
+        (1, False),
+    ]
+    assert [(segment.count, segment.sealed) for segment in segments(scene, "bytes")] == [
+        (4, True),
+        (1, False),
+    ]
+
+
+@pytest.mark.rule("T1.6")
+def test_the_files_of_a_segment_are_named_by_its_topics_id_and_its_first_seq():
+    scene = scene_with()
+    scene.put("other", b"1")
+    scene.put("t", *[b"%d" % i for i in range(9)])
+    scene.sync()
+    scene.checkpoint()
+
+    assert scene.disk.names("topics") == ["0000000000000001", "0000000000000002"]
+    names = [name for name in scene.disk.names("topics/0000000000000002") if not name.endswith(".col")]
+    assert names == [f"seg-{first:020d}.{part}" for first in (1, 9) for part in ("data", "idx")]
+
+
+@pytest.mark.rule("T4.6")
+def test_frames_that_a_snapshot_knows_are_not_applied_again_and_not_even_looked_at():
+    """The log that the older snapshot needs is still there; what the newer one knows of it may as well be damaged."""
+    scene = scene_with()
+    scene.create("t", durability="fsync", cap_records=5)
+    scene.put("t", *[b"%d" % i for i in range(9)], idempotency_key=b"k")
+    scene.delete("t", before_seq=6)
+    scene.checkpoint()
+    (place,) = scene.opened.checkpointer.kept[0].places
+    scene.put("t", b"9")
+    state, read = state_of(scene), scene.read("t")
+    scene.process_death()
+    (path,) = scene.files()
+    for offset in range(100, place.offset, 40):
+        scene.flip(path, offset)
+    scene.open()
+
+    assert not scene.opened.damages
+    assert place.offset > 500
+    assert (state_of(scene), scene.read("t")) == (state, read)
+
+
+@pytest.mark.rule("T5.10")
 def test_a_segment_is_sealed_by_its_age():
     scene = scene_with()
     scene.put("t", b"1")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from topics.audit.heads import Bytes, Flags, Frames, Longs, check_sums, damage_of, gather_heads
-from topics.codec.frame import FrameView, decode_frame
-from topics.codec.layout import CHECKSUM_SIZE, COMPRESSED, EXT, FRAME_HEAD, META, NODE, TAG
+from topics.codec.frame import FrameView
+from topics.codec.layout import CHECKSUM_SIZE, COMPRESSED, EXT, FRAME_HEAD, META, NODE, TAG, parse_region
 from topics.host.compress import decompress
 from topics.kernel.errors import Corrupt, Rejected
 
@@ -95,44 +95,35 @@ def views_batch(topic: str, views: Sequence[FrameView], schema: pa.Schema) -> pa
 # What a batch is made of.
 
 
-class _Columns:
-    """Columns of n records, each computed when asked for. None stands for what a record lacks."""
+class _Columns(Protocol):
+    """Columns of `count` records, each computed when asked for. None stands for what a record lacks, or all of them."""
 
-    def __init__(self, topic: str, count: int) -> None:
-        self.topic = topic
-        self.count = count
+    topic: str
+    count: int
 
-    def offset(self) -> Longs:
-        raise NotImplementedError
+    def offset(self) -> Longs: ...
 
-    def ts_ms(self) -> Longs:
-        raise NotImplementedError
+    def ts_ms(self) -> Longs: ...
 
-    def states(self) -> Bytes | None:
-        return None
+    def states(self) -> Bytes | None: ...
 
-    def damaged(self) -> Flags:
-        return np.zeros(self.count, dtype=np.bool_)
+    def damaged(self) -> Flags: ...
 
-    def value(self) -> Sequence[bytes | None]:
-        raise NotImplementedError
+    def value(self) -> Sequence[bytes | None]: ...
 
-    def key(self) -> Sequence[bytes | None] | None:
-        raise NotImplementedError
+    def key(self) -> Sequence[bytes | None] | None: ...
 
-    def node(self) -> Sequence[bytes | None] | None:
-        raise NotImplementedError
+    def node(self) -> Sequence[bytes | None] | None: ...
 
-    def tag(self) -> Sequence[bytes | None] | None:
-        raise NotImplementedError
+    def tag(self) -> Sequence[bytes | None] | None: ...
 
-    def headers(self) -> Sequence[list[tuple[str, bytes]] | None] | None:
-        raise NotImplementedError
+    def headers(self) -> Sequence[list[tuple[str, bytes]] | None] | None: ...
 
 
-class _Decoded(_Columns):
+class _Decoded:
     def __init__(self, topic: str, views: Sequence[FrameView]) -> None:
-        super().__init__(topic, len(views))
+        self.topic = topic
+        self.count = len(views)
         self._views = views
 
     def offset(self) -> Longs:
@@ -140,6 +131,12 @@ class _Decoded(_Columns):
 
     def ts_ms(self) -> Longs:
         return np.array([view.ts for view in self._views], dtype=np.int64)
+
+    def states(self) -> Bytes | None:
+        return None
+
+    def damaged(self) -> Flags:
+        return np.zeros(self.count, dtype=np.bool_)
 
     def value(self) -> Sequence[bytes | None]:
         return [_plain(view, self.topic) for view in self._views]
@@ -157,11 +154,12 @@ class _Decoded(_Columns):
         return [_headers(view) for view in self._views]
 
 
-class _Gathered(_Columns):
+class _Gathered:
     """Columns of frames whose heads are gathered. Only records that are more than data are decoded one by one."""
 
     def __init__(self, frames: Frames, heads: npt.NDArray[np.void], sound: Flags) -> None:
-        super().__init__(frames.topic, len(frames))
+        self.topic = frames.topic
+        self.count = len(frames)
         self._frames = frames
         self._heads = heads
         self._sound = sound
@@ -222,8 +220,18 @@ class _Gathered(_Columns):
         return found
 
     def _view(self, at: int) -> FrameView:
-        start = int(self._frames.offsets[at])
-        return decode_frame(self._frames.buffer, start, start + int(self._frames.lengths[at]))
+        """The record, whose checksum was looked at before, if it was to be."""
+        head, topic_id, seq = self._heads[at], self._frames.topic_id, int(self._frames.seqs[at])
+        node_at = int(self._frames.offsets[at]) + FRAME_HEAD.size
+        tag_at = node_at + int(head["node_len"])
+        data_at = tag_at + int(head["tag_len"])
+        buffer, flags = self._frames.buffer, int(head["flags"])
+        parsed = parse_region(buffer[data_at : data_at + int(head["data_len"])], flags)
+        if parsed is None:
+            raise damage_of(self._frames, at)
+        meta, exts, data = parsed
+        node, tag = buffer[node_at:tag_at], buffer[tag_at:data_at]
+        return FrameView(seq, int(head["ts"]), flags, topic_id, node, tag, meta, data, exts)
 
     def _of_views(self, part: Callable[[FrameView], Any]) -> list[Any] | None:
         if not self._views:

@@ -37,7 +37,8 @@ def show(invocation: Invocation, as_json: bool) -> None:
     settings = invocation.settings
     if as_json:
         shown = {
-            key: {"value": value.value, "source": value.source} for key, value in settings.values.items()
+            key: {"value": TABLE[key].told(value.value), "source": value.source}
+            for key, value in settings.values.items()
         }
         sys.stdout.buffer.write(json_line(shown))
         return

@@ -63,7 +63,7 @@ def say(line: str, prefix: str = "", *, colour: str = "yellow") -> None:
 
 
 def _described(error: Exception) -> tuple[str, int]:
-    from topics.kernel.errors import TopicsError
+    from topics.kernel.errors import Corrupt, TopicsError
 
     match error:
         case Failed():
@@ -72,6 +72,8 @@ def _described(error: Exception) -> tuple[str, int]:
             return _usage(error), USAGE
         case click.ClickException():
             return error.format_message(), error.exit_code
+        case Corrupt() if "next_from_seq" in error.detail:
+            return f"{error.message} (--from {error.detail['next_from_seq']})", code_of(error)
         case TopicsError():
             return error.message, code_of(error)
         case OSError():

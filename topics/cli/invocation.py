@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from topics.cli.settings import Settings
 
 _OPTIONS: Final = {
-    "data": "--data", "url": "--url", "cafile": "--cafile", "api_key_file": "--api-key-file",
+    "data": "--data", "cold_dir": "--cold-dir", "url": "--url", "cafile": "--cafile", "api_key_file": "--api-key-file",
 }  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,7 +57,7 @@ class Invocation:
 
 
 def common_options(command: F) -> F:
-    """`--data`, `--url`, `--set` …: of the group and of each command, so that they may stand anywhere."""
+    """`--data`, `--cold-dir`, `--url`, `--set` …: of the group and of each command, so that they may stand anywhere."""
     for option in (
         click.option(
             "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_debug, help="Show tracebacks.",
@@ -77,6 +77,10 @@ def common_options(command: F) -> F:
             help="The key the server asks for, unless TOPICS_API_KEY holds it.",
         ),
         click.option("--url", metavar="URL", expose_value=False, callback=_own, help="The server."),
+        click.option(
+            "--cold-dir", metavar="DIR", expose_value=False, callback=_own,
+            help="Where older segments go: a directory, or a URL as in s3://bucket/folder.",
+        ),
         click.option("--data", metavar="DIR", expose_value=False, callback=_own, help="The data directory."),
     ):  # fmt: skip
         command = option(command)

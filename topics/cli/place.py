@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from topics.cli.port import StorePort
     from topics.cli.settings import Settings, Value
 
+_DAMAGES_SHOWN_MAX: Final = 20
 # A crash in mid-write leaves such a tail; so does damage to the last mark of a sync, and then it had been synced.
 _UNTOLD: Final = "no whole mark of a sync is left behind it, so whether it had been synced cannot be told"
 
@@ -99,8 +100,11 @@ class Directory:
                 say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
             for warning in store.warnings:
                 say(f"{warning}; nothing is lost", "recovered: ", colour="yellow")
-            for damage in store.damages:
+            for damage in store.damages[:_DAMAGES_SHOWN_MAX]:
                 say(f"{damage}", "DAMAGED: ", colour="red")
+            if len(store.damages) > _DAMAGES_SHOWN_MAX:
+                more = len(store.damages) - _DAMAGES_SHOWN_MAX
+                say(f"and {more} more; topics fsck lists them all", "DAMAGED: ", colour="red")
             if store.read_only:
                 say(
                     f"{self.root} is read-only until it is repaired; what is intact can be read",

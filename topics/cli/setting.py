@@ -15,6 +15,8 @@ from topics.server.settings import HOST_FORM, ORIGIN_FORM, parse_origins
 _DIGITS: Final = re.compile(r"[0-9]{1,40}")
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?", re.ASCII)
+_STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
+_USER: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/]*@", re.ASCII)
 _FLAGS: Final = {
     "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False,
 }  # fmt: skip
@@ -25,6 +27,7 @@ class Kind(Enum):
 
     NUMBER = "a whole number"
     DIRECTORY = "a directory"
+    PLACE = "a directory, or a store's URL as in s3://bucket/folder"
     FILE = "a file"
     HOST = HOST_FORM
     FLAG = "true or false"
@@ -77,14 +80,17 @@ class Setting:
                 raise ValueError(value)
             return parse_origins(",".join(value))
         checked = self.checked(value)
-        return str(folder / checked) if self.kind in (Kind.DIRECTORY, Kind.FILE) else checked
+        is_path = self.kind in (Kind.DIRECTORY, Kind.FILE) or (
+            self.kind is Kind.PLACE and _STORE.match(str(checked)) is None
+        )
+        return str(folder / checked) if is_path else checked
 
     def checked(self, value: object) -> Any:
         """The value, if it is one of ours. Raises ValueError."""
         match self.kind:
             case Kind.NUMBER:
                 fits = type(value) is int and self.low <= value <= self.high
-            case Kind.DIRECTORY | Kind.FILE:
+            case Kind.DIRECTORY | Kind.FILE | Kind.PLACE:
                 fits = isinstance(value, str) and bool(value) and "\0" not in value
             case Kind.URL:
                 fits = isinstance(value, str) and _URL.fullmatch(value) is not None
@@ -104,7 +110,11 @@ class Setting:
             return self.unset
         if isinstance(value, bool):
             return "true" if value else "false"
-        return ", ".join(value) if isinstance(value, tuple) else str(value)
+        return ", ".join(value) if isinstance(value, tuple) else str(self.told(value))
+
+    def told(self, value: Any) -> Any:
+        """The value without what a store's URL says of a user, which is nobody's business."""
+        return _USER.sub(r"\1", value) if self.kind is Kind.PLACE and value is not None else value
 
 
 def _whole(text: str) -> int:

@@ -27,6 +27,7 @@ from topics.kernel.limits import (
     DECOMPRESSED_MAX,
     KIB,
     MIB,
+    TAIL_CACHE_BYTES,
     U16_MAX,
     U32_MAX,
     WAL_SHARDS_MAX,
@@ -158,6 +159,20 @@ TABLE: Final[Mapping[str, Setting]] = {
             key="checkpoint_interval_ms", variable="TOPICS_CHECKPOINT_INTERVAL_MS", default=CHECKPOINT_INTERVAL_MS,
             low=0, high=WINDOW_MS_MAX,
         ),
+        Setting(
+            key="tail_cache_bytes", variable="TOPICS_TAIL_CACHE_BYTES", default=TAIL_CACHE_BYTES,
+            low=0, high=2**40,
+        ),
+        Setting(
+            key="cold_dir", variable="TOPICS_COLD_DIR", default=None, kind=Kind.PLACE,
+            unset="off",
+        ),
+        Setting(
+            key="hot_retain_segments", variable="TOPICS_HOT_RETAIN_SEGMENTS", default=4, low=0, high=U32_MAX,
+        ),
+        Setting(
+            key="hot_retain_bytes", variable="TOPICS_HOT_RETAIN_BYTES", default=0, low=0, high=2**63 - 1,
+        ),
         Setting(key="url", variable="TOPICS_URL", default=None, kind=Kind.URL),
         Setting(key="cafile", variable="TOPICS_CAFILE", default=None, kind=Kind.FILE),
         Setting(key="api_key_file", variable="TOPICS_API_KEY_FILE", default=None, kind=Kind.FILE),
@@ -182,6 +197,7 @@ class Settings:
         """How the store runs."""
         from topics.engine.checkpoint import SegmentRules
         from topics.host.opening import StoreOptions
+        from topics.host.relocation import HotRules
 
         get = {key: value.value for key, value in self.values.items()}
         limits = {setting.limit: get[setting.key] for setting in TABLE.values() if setting.limit is not None}
@@ -197,6 +213,9 @@ class Settings:
             ),
             checkpoint_wal_bytes=get["checkpoint_wal_bytes"],
             checkpoint_interval_ms=get["checkpoint_interval_ms"],
+            tail_cache_bytes=get["tail_cache_bytes"],
+            cold_dir=get["cold_dir"],
+            hot=HotRules(retain_segments=get["hot_retain_segments"], retain_bytes=get["hot_retain_bytes"]),
         )
 
     def server(self) -> ServerSettings:

@@ -155,11 +155,16 @@ class Client:
         self.call(Request(method="POST", path="/v0/admin/checkpoint", repeatable=True), messages.read_object)
 
     def backup(
-        self, dest: str | os.PathLike[str], *, tell: Callable[[int, int], None] | None = None
+        self,
+        dest: str | os.PathLike[str],
+        *,
+        with_cold: bool = False,
+        tell: Callable[[int, int], None] | None = None,
     ) -> Written:
         """Write a backup of the server's store to the directory `dest` here, which must not be there.
 
-        `tell` is told the bytes that have come, and how many there are.
+        `tell` is told the bytes that have come, and how many there are. What is in the server's cold tier stays there,
+        and is copied only `with_cold`.
 
         Raises:
             Rejected: something is at `dest`, or the server's storage is read-only.
@@ -173,7 +178,8 @@ class Client:
                 pieces, dest, lambda done: None if tell is None else tell(done, size or done)
             )
 
-        request = Request(method="POST", path="/v0/admin/backup", wait_ms=BACKUP_WAIT_MS)
+        query = {"with_cold": "true"} if flag("with_cold", with_cold) else {}
+        request = Request(method="POST", path="/v0/admin/backup", query=query, wait_ms=BACKUP_WAIT_MS)
         return self._transport.download(request, take)
 
     # For Topic.

@@ -14,6 +14,7 @@ from topics.host.checkpointer import Checkpointer
 from topics.host.destination import Destination, unwritable
 from topics.host.disk import OsDisk
 from topics.host.parts import Contents
+from topics.host.tiers import SegmentStore
 
 Tell = Callable[[int, int], None]
 
@@ -23,9 +24,11 @@ def back_up(
     compactor: Compactor,
     checkpointer: Checkpointer,
     dest: str | os.PathLike[str],
+    *,
+    cold: SegmentStore | None,
     tell: Tell | None,
 ) -> Written:
-    """Cut, write, rename. If it fails, nothing is left of it.
+    """Cut, write, rename. If it fails, nothing is left of it. `cold`: copy what is there too.
 
     Raises:
         Rejected: something is at `dest`, a shard has failed, or the store was closed meanwhile.
@@ -36,7 +39,7 @@ def back_up(
     root = disk.root if isinstance(disk, OsDisk) else None
     target = Destination.claim(dest, source=root)
     try:
-        with Backup(checkpointer) as backup:
+        with Backup(checkpointer, cold=cold) as backup:
             compactor.carry_out(backup.steps)
             contents = backup.contents()
             total = contents.size

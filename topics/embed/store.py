@@ -165,12 +165,16 @@ class Store:
         self._compactor.checkpoint()
 
     def backup(
-        self, dest: str | os.PathLike[str], *, tell: Callable[[int, int], None] | None = None
+        self,
+        dest: str | os.PathLike[str],
+        *,
+        with_cold: bool = False,
+        tell: Callable[[int, int], None] | None = None,
     ) -> Written:
         """Write a backup to the directory `dest`, which must not be there: this store as it is now, while it is used.
 
         `tell` is told the bytes that are done, and how many there are. Sealed segments are linked, not copied, where
-        the file system can. What is in the cold tier stays there.
+        the file system can. What is in the cold tier stays there, and is copied only `with_cold`.
 
         Raises:
             Rejected: something is at `dest`, it lies in the store, or the store is read-only.
@@ -183,7 +187,8 @@ class Store:
             raise Rejected(
                 Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup; see `damages`"
             )
-        return back_up(self._local, self._compactor, checkpointer, dest, tell)
+        cold = self._opened.cold.store if with_cold else None
+        return back_up(self._local, self._compactor, checkpointer, dest, cold=cold, tell=tell)
 
     def close(self) -> None:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
@@ -202,6 +207,7 @@ class Store:
                 self._local.finish()
             finally:  # whatever interrupts it, the directory is free again: recovery does what is left
                 self._closed = True
+                self._opened.cold.close()
                 if self._lock is not None:
                     if isinstance(self._disk, OsDisk):
                         self._disk.close()

@@ -31,6 +31,7 @@ from topics.host.layout import read_format
 from topics.host.parts import Contents, Part, contents_of
 from topics.host.pins import Pin
 from topics.host.steps import GoOn, Propose, Steps
+from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 
@@ -41,10 +42,14 @@ Tell = Callable[[int], None]
 
 
 class Backup:
-    """One backup of an open store, a context manager: at its end nothing is held back any more."""
+    """One backup of an open store, a context manager: at its end nothing is held back any more.
 
-    def __init__(self, checkpointer: Checkpointer) -> None:
+    `cold`: the cold tier, if what is there is to be copied too.
+    """
+
+    def __init__(self, checkpointer: Checkpointer, *, cold: SegmentStore | None = None) -> None:
         self._checkpointer = checkpointer
+        self._cold = cold
         self._snapshot: Snapshot | None = None
         self._pin: Pin | None = None
 
@@ -74,7 +79,7 @@ class Backup:
         disk = self._checkpointer.disk
         form = read_format(disk, "the data directory")
         assert form is not None
-        return contents_of(disk, snapshot, form)
+        return contents_of(disk, snapshot, form, cold=self._cold)
 
     def close(self) -> None:
         """Let go of what it needed. Twice is fine."""

@@ -66,7 +66,7 @@ class ColdTier:
         self._inside = 0
         self._inside_bytes = 0
         self._inside_max = reads_max + waiting_max
-        self._wait_s = wait_s
+        self.wait_s = wait_s
 
     @property
     def where(self) -> str:
@@ -132,8 +132,15 @@ class ColdTier:
     def too_long(self, extent: Extent) -> Rejected:
         """What a reader is told who has waited as long as anybody may."""
         assert isinstance(extent.source, SegmentId)
-        return self._refused(
-            extent.source, f"{self.where} has not answered for {self._wait_s:g} s; try again"
+        return self._refused(extent.source, f"{self.where} has not answered for {self.wait_s:g} s; try again")
+
+    def too_many(self) -> Rejected:
+        """What a reader is told who would be one too many to wait."""
+        self.counts.refused += 1
+        return Rejected(
+            Code.THROTTLED,
+            f"too many reads wait for cold segments in {self.where}; retry when some are done",
+            retry_after_ms=RETRY_MS,
         )
 
     def _find(self, source: Source) -> Segment | None:
@@ -149,18 +156,12 @@ class ColdTier:
             full = self._inside >= self._inside_max
             full = full or (self._inside > 0 and self._inside_bytes + size > COLD_WAITING_BYTES_MAX)
             if full:
-                self.counts.refused += 1
-                raise Rejected(
-                    Code.THROTTLED,
-                    f"{self._inside} reads of {self._inside_bytes} bytes wait for cold segments in {self.where}; "
-                    "retry when some are done",
-                    retry_after_ms=RETRY_MS,
-                )
+                raise self.too_many()
             self._inside += 1
             self._inside_bytes += size
         try:
-            if not self._turns.acquire(timeout=self._wait_s):
-                raise self._refused(source, f"{self.where} is slow: no turn in {self._wait_s:g} s; try again")
+            if not self._turns.acquire(timeout=self.wait_s):
+                raise self._refused(source, f"{self.where} is slow: no turn in {self.wait_s:g} s; try again")
             try:
                 yield
             finally:

@@ -218,10 +218,8 @@ def read_state(
     restored = restore(behind)
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
-    told = {damage.file for damage in restored.damages}
     settled = settle(behind, recovered.catalog, restored.unsure)
-    short = [damage for damage in settled.damages if damage.file not in told]
-    damages = [*restored.damages, *short, *_absent_shards(form, verdicts), *recovered.damages]
+    damages = [*settled.damages, *_absent_shards(form, verdicts), *recovered.damages]
     return ReadState(restored, verdicts, settled, attrs.evolve(recovered, damages=damages))
 
 

@@ -28,14 +28,16 @@ from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.codec.snapshot import encode_snapshot
 from topics.engine import image
 from topics.engine.image import Place, Snapshot
+from topics.host.behind import ColdBehind
 from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path, topic_dir
 from topics.host.segments import whole_idx
 from topics.host.snapshots import snapshot_path
+from topics.host.tiers import CHUNK, SegmentStore
 from topics.host.walfile import CURRENT_FILE, MARK_SIZE, hint, shard_dir, wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
-from topics.log.regions import WalFileId
+from topics.log.regions import SegmentId, WalFileId
 from topics.log.segments import Segment
 
 PIECE_SIZE: Final = 256 * 1024
@@ -67,8 +69,10 @@ class Contents:
         return sum(part.size for part in self.parts)
 
 
-def contents_of(disk: Disk, snapshot: Snapshot, form: Format) -> Contents:
-    """What a backup at this cut holds. Whatever of it the disk has is pinned.
+def contents_of(
+    disk: Disk, snapshot: Snapshot, form: Format, *, cold: SegmentStore | None = None
+) -> Contents:
+    """What a backup at this cut holds. Whatever of it the disk has is pinned. `cold`: copy what is there too.
 
     Raises:
         Corrupt: a file of the log is not there.
@@ -82,8 +86,9 @@ def contents_of(disk: Disk, snapshot: Snapshot, form: Format) -> Contents:
         parts += _log(disk, place)
     for topic in topics:
         for segment in topic.segments:
-            parts += _segment(disk, topic, segment)
+            parts += _segment(disk, topic, segment, cold)
     parts.append(_made(FORMAT_FILE, form.encode()))  # last: what is broken off before is no store
+    copied = {part.path for part in parts}
     manifest = Manifest(
         backup=MANIFEST_VERSION,
         ts=snapshot.state.ts,
@@ -98,7 +103,7 @@ def contents_of(disk: Disk, snapshot: Snapshot, form: Format) -> Contents:
             ColdEntry(topic.topic_id, segment.first, segment.size)
             for topic in topics
             for segment in topic.segments
-            if segment.cold
+            if segment.cold and segment_path(topic.topic_id, segment.first, "data") not in copied
         ],
     )
     return Contents(parts=deque(parts), manifest=manifest)
@@ -166,23 +171,25 @@ def _log(disk: Disk, place: Place) -> list[Part]:
 # Segments.
 
 
-def _segment(disk: Disk, topic: TopicImage, segment: Segment) -> list[Part]:
-    """The files of a segment. Of one in the cold tier the data stays there."""
+def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore | None) -> list[Part]:
+    """The files of a segment. Of one in the cold tier the data stays there, unless that is given."""
     topic_id, first = topic.topic_id, segment.first
     parts = []
     data = segment_path(topic_id, first, "data")
     there = disk.size(data)
-    if there is not None:  # else it is cold, or the damage comes along and `verify` tells
+    if there is not None:  # if it is not cold either, the damage comes along and `verify` tells
         whole = segment.sealed and there == segment.size
         parts.append(copy_part(disk, data, data, min(there, segment.size), linkable=whole))
+    elif segment.cold and cold is not None:
+        parts.append(Part(path=data, size=segment.size, pieces=partial(_cold_bytes, cold, topic_id, segment)))
     idx = segment_path(topic_id, first, "idx")
-    parts.append(
-        Part(
-            path=idx,
-            size=segment.count * ENTRY_SIZE + TRAILER_SIZE,
-            pieces=lambda: iter((whole_idx(disk, topic_id, segment),)),
-        )
-    )
+    if there is None and cold is None:  # a damaged one could not be made anew, so it comes along as it is
+        if (size := disk.size(idx)) is not None:
+            parts.append(copy_part(disk, idx, idx, size))
+    else:
+        size = segment.count * ENTRY_SIZE + TRAILER_SIZE
+        behind = ColdBehind(disk, cold)
+        parts.append(Part(path=idx, size=size, pieces=lambda: iter((whole_idx(behind, topic_id, segment),))))
     col = segment_path(topic_id, first, "col")
     if (size := disk.size(col)) is not None:
         end = size if segment.sealed else blocks_before(disk.read(col, 0, size), segment.last + 1)[1]
@@ -191,3 +198,9 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment) -> list[Part]:
     if (size := disk.size(deleted)) is not None:
         parts.append(_made(deleted, disk.read(deleted, 0, size)))
     return parts
+
+
+def _cold_bytes(store: SegmentStore, topic_id: int, segment: Segment) -> Iterator[bytes]:
+    """The data of a segment in the cold tier. If it is shorter, whoever sums it up will say so."""
+    for at in range(0, segment.size, CHUNK):
+        yield store.read_range(SegmentId(topic_id, segment.first), "data", at, min(CHUNK, segment.size - at))

@@ -41,7 +41,7 @@ class Reader:
         """`tails`: the newest bytes of each shard that is written to, by (generation, shard)."""
         self._disk = disk
         self._tails = tails or {}
-        self._cold = cold
+        self.cold = cold
 
     def nowait(self, extent: Extent) -> bytes | None:
         """All of the bytes if they are at hand in memory, else None: then ask `read`."""
@@ -55,7 +55,7 @@ class Reader:
 
     def is_cold(self, extent: Extent) -> bool:
         """True if `read` is going to ask the cold tier: it may take as long as that does."""
-        return self._cold is not None and self._cold.is_cold(extent.source)
+        return self.cold is not None and self.cold.is_cold(extent.source)
 
     def read(self, extent: Extent) -> bytes:
         """The bytes, fewer if the file ends before. A file in the data directory wins while both tiers have it.
@@ -67,10 +67,10 @@ class Reader:
         try:
             return self.read_hot(extent)
         except Unread as gone:
-            if gone.errno != errno.ENOENT or self._cold is None or not self._cold.is_cold(extent.source):
+            if gone.errno != errno.ENOENT or self.cold is None or not self.cold.is_cold(extent.source):
                 raise
         try:
-            return self._cold.read(extent)
+            return self.cold.read(extent)
         except OSError as error:
             raise Unread(extent, error) from error
 

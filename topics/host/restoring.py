@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -11,7 +12,7 @@ from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
 from topics.host.behind import ColdBehind
 from topics.host.layout import segment_path
-from topics.host.segments import data_end, data_size, load_idx, load_slots, mend_idx
+from topics.host.segments import Loaded, data_end, data_size, load_idx, load_slots, mend_idx
 from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -25,15 +26,15 @@ from topics.log.topic import Topic
 @attrs.frozen(kw_only=True)
 class Restored:
     """The state at the newest intact snapshot's cut, or an empty one. `places`: where each shard's log is, by
-    (generation, shard). `unsure`: segments whose idx did not fit its data, or in which records have no bytes.
+    (generation, shard). `unsure`: segments whose idx did not fit its data, or in which records have no bytes; with the
+    seqs of those of which it is not known what labels they have.
     `wrong`: what is the matter with other snapshots. `number`: above all that were ever there.
     """
 
     catalog: Catalog
     places: Mapping[tuple[int, int], Place]
     kept: Sequence[Kept]
-    damages: Sequence[DamageReport]
-    unsure: frozenset[SegmentId]
+    unsure: Mapping[SegmentId, Sequence[int]]
     wrong: Sequence[str]
     number: int
 
@@ -56,13 +57,13 @@ def restore(disk: Disk) -> Restored:
     """
     kept: list[Kept] = []
     wrong: list[str] = []
-    catalog, damages, unsure = Catalog(), list[DamageReport](), list[SegmentId]()
+    catalog, unsure = Catalog(), dict[SegmentId, Sequence[int]]()
     numbers = find_snapshots(disk)
     for number in reversed(numbers):
         try:
             snapshot = read_snapshot(disk, number)
             if not kept:
-                catalog, damages, unsure = _state_of(disk, snapshot)
+                catalog, unsure = _state_of(disk, snapshot)
         except Corrupt as damage:
             wrong.append(f"{snapshot_path(number)}: {damage.message}")
             continue
@@ -73,14 +74,13 @@ def restore(disk: Disk) -> Restored:
         catalog=catalog,
         places={(place.generation, place.shard): place for place in kept[0].places} if kept else {},
         kept=kept,
-        damages=damages,
-        unsure=frozenset(unsure),
+        unsure=unsure,
         wrong=wrong,
         number=max(numbers, default=0) + 1,
     )
 
 
-def settle(disk: ColdBehind, catalog: Catalog, unsure: frozenset[SegmentId]) -> Settled:
+def settle(disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequence[int]]) -> Settled:
     """Behind the log: where the records of each rewritten segment lie now, and which records are not there at all.
 
     A rewrite is in no log, so what the marks say of its segment's size and places is stale. It takes only what is dead
@@ -102,8 +102,10 @@ def settle(disk: ColdBehind, catalog: Catalog, unsure: frozenset[SegmentId]) -> 
                 stale = size < segment.size or (segment.sealed and size != segment.size)
             if stale or named in unsure:
                 rebuilt = _place(disk, topic, segment, segment.size if segment.cold else size)
+                topic.index.drop_places(unsure.get(named, ()))
                 if gone := topic.index.absent(segment.first, segment.last):
                     topic.note_damage(segment)
+                    topic.segments.resize(segment.first, segment.size)  # so that the next start asks again
                     damages.append(_absent(topic, segment, gone))
                 elif rebuilt:
                     unfit.append((topic.topic_id, segment))
@@ -131,31 +133,38 @@ def mend(disk: Disk, catalog: Catalog, unfit: Sequence[tuple[int, Segment]]) -> 
         mend_idx(disk, topic_id, segment)
 
 
-def _state_of(disk: Disk, snapshot: Snapshot) -> tuple[Catalog, list[DamageReport], list[SegmentId]]:
-    """The state at a snapshot's cut, what of its segments is damaged, and which may be. Raises `Corrupt` if they do not
-    fit it.
-    """
-    damages: list[DamageReport] = []
-    unsure: list[SegmentId] = []
-    stored = [_stored(disk, image, damages, unsure) for image in snapshot.state.topics]
-    return catalog_of(snapshot.state, stored), damages, unsure
+def _state_of(disk: Disk, snapshot: Snapshot) -> tuple[Catalog, dict[SegmentId, Sequence[int]]]:
+    """The state at a snapshot's cut, and which segments may lack records. Raises `Corrupt` if they do not fit it."""
+    unsure: dict[SegmentId, Sequence[int]] = {}
+    stored = [_stored(disk, image, unsure) for image in snapshot.state.topics]
+    return catalog_of(snapshot.state, stored), unsure
 
 
-def _stored(
-    disk: Disk, image: TopicImage, damages: list[DamageReport], unsure: list[SegmentId]
-) -> list[Slots]:
+def _stored(disk: Disk, image: TopicImage, unsure: dict[SegmentId, Sequence[int]]) -> list[Slots]:
     """The slots of a topic's segments."""
-    found = []
+    found: list[Loaded] = []
     for segment in image.segments:
         if segment.last < image.base_seq:
             continue
         loaded = load_slots(disk, image.topic_id, segment, image.base_seq)
-        found.append(loaded.slots)
-        if loaded.wrong:
-            damages.append(_report(image, segment, loaded.wrong))
-        if loaded.rebuilt or loaded.holes:
-            unsure.append(SegmentId(image.topic_id, segment.first))
-    return found
+        found.append(loaded)
+        if loaded.rebuilt or loaded.holes or loaded.unlabelled:
+            unsure[SegmentId(image.topic_id, segment.first)] = [seq for seq, _ in loaded.unlabelled]
+    if any(loaded.undated for loaded in found):
+        _date(found, image)
+    return [loaded.slots for loaded in found]
+
+
+def _date(found: Sequence[Loaded], image: TopicImage) -> None:
+    """A lost record whose time is lost too is as young as the one behind it: times ascend, and it ends not too soon."""
+    behind = next((array("Q", slots.ts)[0] for slots in image.slots), image.last_write_ts)
+    for loaded in reversed(found):
+        times, lengths = array("Q", loaded.slots.ts), array("I", loaded.slots.lengths)
+        for at in range(len(times) - 1, -1, -1):
+            if loaded.undated and not lengths[at]:
+                times[at] = behind
+            behind = times[at]
+        loaded.slots.ts = times.tobytes()
 
 
 def _place(disk: Disk, topic: Topic, segment: Segment, size: int) -> bool:
@@ -176,15 +185,4 @@ def _absent(topic: Topic, segment: Segment, seqs: Sequence[int]) -> DamageReport
         topic=topic.name,
         first_seq=seqs[0],
         last_seq=seqs[-1],
-    )
-
-
-def _report(image: TopicImage, segment: Segment, why: str) -> DamageReport:
-    return DamageReport(
-        file=SegmentId(image.topic_id, segment.first),
-        offset=0,
-        why=why,
-        topic=image.name,
-        first_seq=segment.first,
-        last_seq=segment.last,
     )

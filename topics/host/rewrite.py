@@ -83,9 +83,9 @@ class Rewrite:
         """
         try:
             idx, _ = load_idx(self.disk, self.topic_id, self.segment)
-            slots, wrong = slots_of(self.disk, self.topic_id, self.segment, idx, self.segment.first)
-            if wrong:
-                raise Corrupt(wrong)
+            slots, unlabelled = slots_of(self.disk, self.topic_id, self.segment, idx, self.segment.first)
+            if unlabelled:
+                raise Corrupt("seq {}: {}".format(*unlabelled[0]))
             self._decide(idx, slots)
         except Corrupt as damage:
             self.damaged = damage.message

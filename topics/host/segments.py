@@ -3,6 +3,9 @@
 Every call blocks. `.data` is the truth; `.idx` and `.col` say what is in it, so that a start need not read it. Each
 file has its own checksum, and still the three may not belong together: a crash can come between the renames of a
 rewrite, or in an append. So an idx is taken for the data only if it implies the data's size; else it is made anew.
+
+A record that should be in the data and is not has a slot without bytes, of length 0. What idx and columns still know of
+it is kept (time, size, labels), so that it ends when it would have ended.
 """
 
 from __future__ import annotations
@@ -36,16 +39,21 @@ _SLOT_FLAGS: Final = bytes(
 _NO_LENGTH: Final = bytes(4)
 
 
+Unlabelled = list[tuple[int, str]]  # seq, and why
+
+
 @attrs.frozen(kw_only=True)
 class Loaded:
-    """Slots of a segment. `rebuilt`: its idx was made anew from the data. `holes`: a slot has no bytes (length 0), as
-    it should be if it is dead. `wrong`: what else is the matter with the files, `""` if nothing is.
+    """Slots of a segment. `rebuilt`: its idx was made anew from the data; `undated`: and nothing says when records that
+    are not in it were written. `holes`: a slot has no bytes (length 0), as it should be if it is dead. `unlabelled`:
+    records of which neither the columns nor the data say what is to be known of them.
     """
 
     slots: Slots
     rebuilt: bool
+    undated: bool
     holes: bool
-    wrong: str
+    unlabelled: Unlabelled
 
 
 def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Loaded:
@@ -53,18 +61,29 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     first = max(segment.first, base_seq)
     assert first <= segment.last
     idx, rebuilt = load_idx(disk, topic_id, segment, away=True)  # a later mark may say where the data is
-    slots, wrong = slots_of(disk, topic_id, segment, idx, first)
-    if wrong and not rebuilt:  # no data that could say it is to be had: then none of it is there
+    slots, unlabelled = slots_of(disk, topic_id, segment, idx, first)
+    if unlabelled and not rebuilt:  # no data that could say it is to be had: then none of it is there
         idx, rebuilt = load_idx(disk, topic_id, segment)
-        slots, wrong = slots_of(disk, topic_id, segment, idx, first)
+        slots, unlabelled = slots_of(disk, topic_id, segment, idx, first)
     # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
     holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
-    return Loaded(slots=slots, rebuilt=rebuilt, holes=holes, wrong=wrong)
+    known = _counted(_read_idx(disk, topic_id, segment), segment) if holes else None
+    if holes:
+        _complete(slots, implied_sizes(known.lengths)[first - segment.first :] if known is not None else None)
+    return Loaded(
+        slots=slots,
+        rebuilt=rebuilt,
+        undated=holes and known is None,
+        holes=holes,
+        unlabelled=unlabelled,
+    )
 
 
-def slots_of(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first: int) -> tuple[Slots, str]:
-    """The slots from `first` on that these entries and the columns say, and what is wrong with the files."""
-    blocks, wrong = _load_blocks(disk, topic_id, segment, idx)
+def slots_of(
+    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first: int
+) -> tuple[Slots, Unlabelled]:
+    """The slots from `first` on that these entries and the columns say, and of which records they do not say all."""
+    blocks, unlabelled = _load_blocks(disk, topic_id, segment, idx)
     skip = first - segment.first
     slots = Slots(
         first_seq=first,
@@ -75,7 +94,7 @@ def slots_of(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first
         flags=bytes(idx.flags[skip:]).translate(_SLOT_FLAGS),
     )
     _add_columns(slots, segment, idx, blocks, skip)
-    return slots, wrong
+    return slots, unlabelled
 
 
 def load_idx(disk: Disk, topic_id: int, segment: Segment, *, away: bool = False) -> tuple[IdxColumns, bool]:
@@ -83,14 +102,9 @@ def load_idx(disk: Disk, topic_id: int, segment: Segment, *, away: bool = False)
     idx = _read_idx(disk, topic_id, segment)
     if idx is None or not _fits(disk, topic_id, segment, idx, away=away):
         return _rebuilt_idx(disk, topic_id, segment, idx), True
-    if len(idx) > segment.count:  # a later mark counts more
-        idx = IdxColumns(
-            idx.offsets[: segment.count],
-            idx.lengths[: segment.count],
-            idx.ts[: segment.count],
-            idx.flags[: segment.count],
-        )
-    return idx, False
+    counted = _counted(idx, segment)  # a later mark may count more
+    assert counted is not None
+    return counted, False
 
 
 def data_end(idx: IdxColumns) -> int:
@@ -165,13 +179,29 @@ def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
 
 
 def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None) -> IdxColumns:
-    """The idx as the data says it must be. One that does not fit knows the times of what a rewrite has dropped."""
+    """The idx as the data says it must be. One that does not fit knows the times of what a rewrite has dropped, and the
+    times and flags of what is lost.
+    """
     data = _read_data(disk, topic_id, segment)
     found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
     idx = found.index_columns(segment.first, segment.last + 1)
-    if before is not None and len(before) >= segment.count:
-        idx.ts = before.ts[: segment.count]
+    known = _counted(before, segment)
+    if known is not None:
+        idx.ts = known.ts
+        if len(found) < segment.count:
+            idx.flags = bytearray(
+                flags if length else flags_known
+                for flags, length, flags_known in zip(idx.flags, idx.lengths, known.flags, strict=True)
+            )
     return idx
+
+
+def _counted(idx: IdxColumns | None, segment: Segment) -> IdxColumns | None:
+    """The entries that the marks count, None if they are not all there."""
+    count = segment.count
+    if idx is None or len(idx) < count:
+        return None
+    return IdxColumns(idx.offsets[:count], idx.lengths[:count], idx.ts[:count], idx.flags[:count])
 
 
 def _read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:
@@ -184,7 +214,7 @@ def _read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:
 
 def _load_blocks(
     disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns
-) -> tuple[list[ColumnsBlock], str]:
+) -> tuple[list[ColumnsBlock], Unlabelled]:
     """The blocks of a segment; made anew from its data if one that must be there is not."""
     path = segment_path(topic_id, segment.first, "col")
     size = disk.size(path)
@@ -196,34 +226,34 @@ def _load_blocks(
     needed = idx.flags.translate(_NEEDS_BLOCK)
     if any(compress(needed, covered.translate(_IS_ZERO))):
         return _rebuilt_blocks(disk, topic_id, segment, idx)
-    return blocks, ""
+    return blocks, []
 
 
 def _rebuilt_blocks(
     disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns
-) -> tuple[list[ColumnsBlock], str]:
+) -> tuple[list[ColumnsBlock], Unlabelled]:
     data = _read_data(disk, topic_id, segment)
     sizes = implied_sizes(idx.lengths)
     tags, nodes, expires = [b""] * len(idx), [b""] * len(idx), array("Q", bytes(len(idx) * 8))
-    wrong = ""
+    unlabelled: Unlabelled = []
     for at, flags in enumerate(idx.flags):
         if not _NEEDS_BLOCK[flags] or not idx.lengths[at]:
             continue
         start, stop = idx.offsets[at], idx.offsets[at] + idx.lengths[at]
         if stop > len(data):
-            wrong = wrong or f"seq {segment.first + at}: the data ends before its record"
+            unlabelled.append((segment.first + at, "the data ends before its record"))
             idx.flags[at] &= ~(TAG | NODE)
             continue
         try:
             view = decode_frame(data, start, stop)
         except Corrupt as damage:
-            wrong = wrong or f"seq {segment.first + at}: {damage.message}"
+            unlabelled.append((segment.first + at, damage.message))
             idx.flags[at] &= ~(TAG | NODE)
             continue
         sizes[at] = len(view.data) + len(view.meta)
         tags[at], nodes[at], expires[at] = view.tag, view.node, view.expires_at or 0
     block = encode_block(segment.first, idx.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires)
-    return blocks_before(block, segment.last + 1)[0], wrong
+    return blocks_before(block, segment.last + 1)[0], unlabelled
 
 
 def _add_columns(
@@ -257,6 +287,18 @@ def _add_columns(
         slots.flags = bytes(
             flags | TIMED if due else flags for flags, due in zip(slots.flags, expires[skip:], strict=True)
         )
+
+
+def _complete(slots: Slots, sizes_known: array[int] | None) -> None:
+    """Slots without bytes: they have the labels that the columns know, and the size that an idx before has implied."""
+    lengths, sizes, flags = array("I", slots.lengths), array("I", slots.sizes), bytearray(slots.flags)
+    tags, nodes = array("I", slots.tag_numbers), array("I", slots.node_numbers)
+    for at in [at for at, length in enumerate(lengths) if not length]:
+        flags[at] &= ~(TAGGED | NODED)
+        flags[at] |= (TAGGED if tags and tags[at] else 0) | (NODED if nodes and nodes[at] else 0)
+        if sizes_known is not None and not sizes[at]:
+            sizes[at] = sizes_known[at]
+    slots.sizes, slots.flags = sizes.tobytes(), bytes(flags)
 
 
 def _names(blocks: list[ColumnsBlock], field: str) -> Iterator[bytes]:

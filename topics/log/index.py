@@ -13,6 +13,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from itertools import accumulate, compress, groupby
 from operator import add
 from typing import Final
@@ -215,6 +216,12 @@ class Index:
             if self.lengths[at]:
                 return self.offsets[at] + self.lengths[at] + 1
         return 0
+
+    def drop_places(self, seqs: Sequence[int]) -> None:
+        """These have no bytes that anybody could use."""
+        for seq in seqs:
+            if self.is_live(seq):
+                self.lengths[self.position(seq)] = 0
 
     def absent(self, first: int, last: int) -> list[int]:
         """The live seqs of [first, last] that have no bytes."""

@@ -221,7 +221,7 @@ class Server:
         for warning in opened.warnings:
             log.warning("snapshot.damaged", why=warning)
         for damage in opened.damages:
-            log.error("log.damaged", damage=str(damage))
+            log.error("log.damaged" if damage.in_log else "segment.damaged", damage=str(damage))
         if opened.read_only:
             log.error("storage.read_only", why="the log is damaged; what is intact can be read")
         log.info(

@@ -20,6 +20,7 @@ import trio
 
 from topics.engine.commands import Append
 from topics.engine.tickets import Ticket
+from topics.host.cold import ColdTier
 from topics.host.layout import path_of
 from topics.host.reading import Reader
 from topics.kernel.errors import Fatal, Rejected
@@ -356,8 +357,18 @@ class Doubtful:
     reader: Reader
     world: World
 
+    @property
+    def cold(self) -> ColdTier | None:
+        return self.reader.cold
+
+    def is_cold(self, extent: Extent) -> bool:
+        return self.reader.is_cold(extent)
+
     def read(self, extent: Extent) -> bytes:
         return self.reader.read(extent)
+
+    def read_hot(self, extent: Extent) -> bytes:
+        return self.reader.read_hot(extent)
 
     def nowait(self, extent: Extent) -> bytes | None:
         return None if self.world.random.random() < 0.5 else self.reader.nowait(extent)

@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import alone, begun, new_site, open_site
+from topics.engine.checkpoint import SegmentRules
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import Limits
 from topics.log.topic import Topic
@@ -218,3 +219,26 @@ async def test_the_process_is_measured_where_the_system_tells():
     if of("process_resident_memory_bytes") in found:  # Linux
         assert found[of("process_resident_memory_bytes")] > 1 << 20
         assert found[of("process_open_fds")] >= 3
+
+
+async def test_what_rewrites_write_and_free_is_counted():
+    site = new_site(limits=Limits())
+    options = {"segments": SegmentRules(records_max=10, bytes_max=100_000, age_ms=0)}
+    async with alone(), begun(site, **options) as runtime:
+        records = [{"data": "x" * 50, "tag": "go" if i % 5 else "keep"} for i in range(20)]
+        await ask(site, "POST", "/v0/topics/t", {"records": records, "config": {"durability": "fsync"}})
+        await ask(site, "POST", "/v0/topics/t/delete", {"match": "go"})
+        for _ in range(2):
+            await ask(site, "POST", "/v0/admin/checkpoint")
+        before = await scrape(site)
+        assert await runtime.compactor.carry_out(runtime.opened.checkpointer.between)
+        found = await scrape(site)
+        page = fields_of(await ask(site, "POST", "/v0/topics/t/diff", {}))
+
+    assert before[of("topics_segment_rewritten_bytes_total")] == 0
+    assert (
+        0
+        < found[of("topics_segment_rewritten_bytes_total")] * 3
+        < found[of("topics_segment_freed_bytes_total")]
+    )
+    assert len(page["records"]) == 4

@@ -7,6 +7,7 @@ from tests.crash.scene import Scene
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import alone, begun, new_site, open_site
 from topics.engine.judge import look
+from topics.host.layout import segment_path
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
 from topics.server.api.operations import wants_json
@@ -164,6 +165,38 @@ async def test_a_damaged_log_is_ready_to_be_read_and_says_which_shards_take_no_w
     assert (ready.status, fields_of(ready)["read_only_shards"]) == (200, [0, 1])
     assert (write.status, fields_of(write)["error"]["code"]) == (503, "storage_read_only")
     assert b'topics_wal_shard_read_only{shard="1"} 1.0' in metrics.body
+
+
+@pytest.mark.rule("T5.11", "H11.2")
+async def test_a_damaged_segment_is_told_and_the_server_takes_writes():
+    scene = Scene(shards=1)
+    scene.open()
+    scene.create("t", durability="fsync")
+    scene.put("t", 1, 2, 3)
+    scene.checkpoint()
+    scene.shut_down()
+    data = segment_path(1, 1, "data")
+    scene.disk.truncate(data, scene.disk.size(data) - 1)
+    site = new_site(limits=Limits())
+    async with alone(), begun(site, disk=scene.disk, clock=scene.clock):
+        ready = fields_of(await ask(site, "GET", "/v0/ready"))
+        write = await ask(site, "POST", "/v0/topics/t", {"records": [{"data": 1}]})
+        first = fields_of(await ask(site, "POST", "/v0/topics/t/diff", {}))
+        damaged = await ask(site, "POST", "/v0/topics/t/diff", {"from_seq": 2})
+        metrics = await ask(site, "GET", "/v0/metrics")
+
+    assert "read_only_shards" not in ready
+    why = f"1 of 3 records are not in {data}"
+    assert ready["damages"] == [
+        {"file": data, "offset": 0, "why": why, "topic": "t", "first_seq": 3, "last_seq": 3}
+    ]
+    assert write.status == 200
+    assert (first["next_from_seq"], damaged.status, fields_of(damaged)["error"]["detail"]["seq"]) == (
+        2,
+        500,
+        3,
+    )
+    assert b'topics_wal_shard_read_only{shard="0"} 0.0' in metrics.body
 
 
 @pytest.mark.rule("H0.5")

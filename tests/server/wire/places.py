@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from topics.host.memory import MemoryDisk
 from topics.host.opening import StoreOptions, open_store
+from topics.host.tiers import SegmentStore
 from topics.kernel.limits import KIB, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.server.api.routes import Route, RouteTable
@@ -34,6 +36,8 @@ async def begun(
     min_free_bytes: int = 0,
     shards: int | None = None,
     checking: bool = True,
+    cold: SegmentStore | None = None,
+    **more: Any,
 ) -> AsyncIterator[Runtime]:
     """The site serves a store on this disk until the block ends. `checking`: every invariant after every call."""
     disk = disk or MemoryDisk()
@@ -45,8 +49,13 @@ async def begun(
         machine_restarted=True,
         confirm=lambda: None,
         options=StoreOptions(
-            limits=site.options.limits, min_free_bytes=min_free_bytes, shards=shards, checking=checking
+            limits=site.options.limits,
+            min_free_bytes=min_free_bytes,
+            shards=shards,
+            checking=checking,
+            **more,
         ),
+        cold=cold,
     )
     runtime = Runtime(opened)
     async with runtime.running():

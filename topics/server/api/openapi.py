@@ -118,6 +118,7 @@ _QUERY: Final[Mapping[str, Schema]] = {
     "touch": {"type": "boolean", "description": "Count this as a read: `last_read_ts` moves"},
     "if_empty": {"type": "boolean", "default": False, "description": "Refuse if there is a live record"},
     "return_seqs": {"type": "boolean", "default": True, "description": "Give `seqs`; false here or in the body: no"},
+    "with_cold": {"type": "boolean", "default": False, "description": "Copy what is in the cold tier too"},
     "prefix": {"type": "string", "description": "Names that begin so"},
     "page_size": {
         "type": "integer", "minimum": 0, "default": 100, "description": "1000 at most; 0 is the default",

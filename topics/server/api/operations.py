@@ -13,7 +13,8 @@ from typing import Final
 
 import trio
 
-from topics.engine.recover import CutReport
+from topics.engine.recover import CutReport, DamageReport
+from topics.host.layout import path_of
 from topics.host.walfile import wal_path
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import Call
@@ -21,6 +22,7 @@ from topics.server.api.message import Answer
 from topics.server.api.openapi import openapi_document
 from topics.server.runtime.metrics import TEXT_TYPE
 
+DAMAGES_TOLD_MAX: Final = 100  # by `ready`; the log has all of them
 TAR_TYPE: Final = b"application/x-tar"
 _JSON: Final = b"application/json"
 _NO_WEIGHT: Final = re.compile(rb"q=0(\.0*)?")
@@ -48,6 +50,8 @@ async def ready(call: Call) -> Answer:
         fields["read_only_shards"] = list(read_only)
     if runtime.opened.cuts:
         fields["cut_tail"] = [cut_fields(cut) for cut in runtime.opened.cuts]
+    if runtime.opened.damages:
+        fields["damages"] = [damage_fields(damage) for damage in runtime.opened.damages[:DAMAGES_TOLD_MAX]]
     return call.ok(fields)
 
 
@@ -60,6 +64,14 @@ def cut_fields(cut: CutReport) -> dict[str, object]:
         "bytes": cut.bytes,
         "topics": dict(cut.seqs),
     }
+
+
+def damage_fields(damage: DamageReport) -> dict[str, object]:
+    """Damage as JSON values; `topic` and seqs are left out where nothing tells them."""
+    fields: dict[str, object] = {"file": path_of(damage.file), "offset": damage.offset, "why": damage.why}
+    if damage.topic is not None:
+        fields |= {"topic": damage.topic, "first_seq": damage.first_seq, "last_seq": damage.last_seq}
+    return fields
 
 
 async def checkpoint(call: Call) -> Answer:
@@ -75,7 +87,8 @@ async def checkpoint(call: Call) -> Answer:
 
 async def backup(call: Call) -> Answer:
     """A backup of the store as it is now, as a tar archive (storage 7)."""
-    stream = await call.runtime.backup(bytes_per_s=call.site.options.backup_bytes_per_s)
+    with_cold = call.flag("with_cold", default=False)
+    stream = await call.runtime.backup(with_cold=with_cold, bytes_per_s=call.site.options.backup_bytes_per_s)
     taken = datetime.fromtimestamp(stream.ts / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     name = (b"content-disposition", f'attachment; filename="topics-{taken}.tar"'.encode())
     return Answer(200, content_type=TAR_TYPE, headers=(name, *_NO_STORE), stream=stream)

@@ -282,12 +282,19 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         bytes=_count("How many"),
         topics={"type": "object", "additionalProperties": _SEQ, "description": "The highest seqs still readable in it"},
     ),
+    "Damage": _object(
+        "Acknowledged records found damaged by the last start. Reading them is an error, the others are served",
+        "file offset why",
+        file=_text("In the data directory"), offset=_count("In the file"), why=_text("What is wrong"), topic=_TOPIC,
+        first_seq=_count("The first of them"), last_seq=_count("The last of them"),
+    ),
     "Ready": _answer(
-        "", "read_only_shards", "cut_tail",
+        "", "read_only_shards", "cut_tail", "damages",
         status=_text("", const="ready"), wal_replay_complete=_flag("The log is recovered"),
         topics=_count("How many"),
         read_only_shards=_list(_count("A shard"), "Writes to their topics are refused: see the server's log"),
         cut_tail=_list(ref("CutTail"), "One a shard"),
+        damages=_list(ref("Damage"), "At most 100; those in the log make the server read-only"),
     ),
     "Checkpoint": _answer("", snapshot=_count("The number of the snapshot that is kept now")),
     "MetricFamily": _object(

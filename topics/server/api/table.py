@@ -63,7 +63,7 @@ def route_table() -> RouteTable:
             ),
             Route(
                 name="backup", method=b"POST", path="/v0/admin/backup", handler=operations.backup, scope="admin",
-                summary="A backup of the store as it is now, as a tar archive",
+                query=("with_cold",), summary="A backup of the store as it is now, as a tar archive",
             ),
             Route(
                 name="openapi", method=b"GET", path="/v0/openapi.json", handler=operations.openapi, scope="read",

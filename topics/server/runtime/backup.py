@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from topics.host.backup import Backup
 from topics.host.checkpointer import Checkpointer
 from topics.host.tarstream import tar_pieces, tar_size
+from topics.host.tiers import SegmentStore
 from topics.kernel.errors import TopicsError
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.log import log
@@ -67,15 +68,20 @@ class BackupStream:
 
 
 async def begin_backup(
-    checkpointer: Checkpointer, compactor: Compactor, threads: Threads, *, bytes_per_s: int
+    checkpointer: Checkpointer,
+    compactor: Compactor,
+    threads: Threads,
+    *,
+    cold: SegmentStore | None,
+    bytes_per_s: int,
 ) -> BackupStream:
-    """Cut, and say how long the archive will be.
+    """Cut, and say how long the archive will be. `cold`: copy what is there too.
 
     Raises:
         Rejected: a shard has failed, or too many backups are being taken.
         Corrupt, OSError: of the store.
     """
-    backup = Backup(checkpointer)
+    backup = Backup(checkpointer, cold=cold)
     try:
         await compactor.carry_out(backup.steps)
         contents = await threads.run(backup.contents)

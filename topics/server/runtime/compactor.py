@@ -10,6 +10,7 @@ import trio
 
 from topics.engine.commands import Command
 from topics.host.checkpointer import Checkpointer, disk_full
+from topics.host.reclaim import Reclaimer
 from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 from topics.server.runtime.log import log
@@ -39,6 +40,11 @@ class Compactor:
         self._submit = submit
         self._go_on = go_on
         self._turn = trio.Lock()
+
+    @property
+    def reclaimer(self) -> Reclaimer:
+        """What gives space back, and counts it."""
+        return self._checkpointer.reclaimer
 
     @property
     def rounds(self) -> int:

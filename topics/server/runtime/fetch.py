@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol
 
 import attrs
+import trio
 
 from topics.codec.frame import FrameView
 from topics.codec.wire import records_json
@@ -112,6 +113,19 @@ class Fetcher:
 
     async def _bytes(self, extent: Extent) -> bytes:
         found = self._reader.nowait(extent)
-        if found is None:
-            found = await self._threads.run(partial(self._reader.read, extent))
-        return found
+        if found is not None:
+            return found
+        if self._reader.is_cold(extent):
+            return await self._cold_bytes(extent)
+        return await self._threads.run(partial(self._reader.read_hot, extent))
+
+    async def _cold_bytes(self, extent: Extent) -> bytes:
+        """As long as the cold tier takes, within bounds; whoever does not read there never waits for it."""
+        tier = self._reader.cold
+        assert tier is not None
+        try:
+            return await self._threads.run_cold(partial(self._reader.read, extent), limit_s=tier.wait_s)
+        except trio.TooSlowError:
+            raise tier.too_long(extent) from None
+        except trio.WouldBlock:
+            raise tier.too_many() from None

@@ -32,6 +32,7 @@ from prometheus_client.registry import Collector
 
 from topics.log.topic import Topic
 from topics.server.runtime.shard import WalCounts
+from topics.server.runtime.tiers import TierFigures, tier_families
 
 if TYPE_CHECKING:
     from topics.server.runtime.runtime import Runtime
@@ -42,7 +43,6 @@ SYNC_BUCKETS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 )  # fmt: skip
 DELIVERY_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_SLICE: Final = 500  # topics between two checkpoints: well below a millisecond
 _REFUSED: Final = "(refused)"  # the route of heads that were refused before a handler was asked
 
 TopicRow = tuple[str, int, int, int, int, int, int]
@@ -146,6 +146,9 @@ class Snapshot:
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
     checkpoints_failed: bool = False
+    tiers: TierFigures = attrs.field(factory=TierFigures)
+    rewritten_bytes: int = 0
+    freed_bytes: int = 0
     topics: Sequence[TopicRow] = ()
     topic_count: int = 0
     record_count: int = 0
@@ -204,9 +207,16 @@ class Metrics:
             waiting_readers=runtime.hub.readers,
             tombstones=dict(runtime.tombstones),
             shards=_shard_figures(runtime),
-            checkpoints=0 if runtime.compactor is None else runtime.compactor.rounds,
-            checkpoints_failed=runtime.compactor is not None and runtime.compactor.failed is not None,
+            tiers=TierFigures.of(runtime.opened),
         )
+        if (compactor := runtime.compactor) is not None:
+            shown = attrs.evolve(
+                shown,
+                checkpoints=compactor.rounds,
+                checkpoints_failed=compactor.failed is not None,
+                rewritten_bytes=compactor.reclaimer.rewritten_bytes,
+                freed_bytes=compactor.reclaimer.freed_bytes,
+            )
         return await self._take_topics(shown, runtime.engine.topic_figures())
 
     def text(self, taken: Snapshot) -> bytes:
@@ -227,7 +237,7 @@ class Metrics:
             size += index.live_bytes
             if count <= self._topics_max:
                 rows.append(_topic_row(topic, durable_seq))
-            if count % _SLICE == 0:
+            if shown.tiers.add(topic):
                 await trio.lowlevel.checkpoint()
         return attrs.evolve(shown, topics=rows, topic_count=count, record_count=records, record_bytes=size)
 
@@ -247,12 +257,18 @@ class Metrics:
         yield _gauge(
             "topics_checkpoints_failed", "1 if none is taken before a restart", taken.checkpoints_failed
         )
+        for name, what, value in (
+            ("rewritten", "Bytes written anew because half of a segment was dead", taken.rewritten_bytes),
+            ("freed", "Bytes that segments got smaller by that", taken.freed_bytes),
+        ):
+            yield CounterMetricFamily(f"topics_segment_{name}_bytes", what, value=value)
         yield _counters(
             "topics_tombstones",
             "Reads that were answered with a tombstone, by its reason",
             ("reason",),
             {(reason,): count for reason, count in taken.tombstones.items()},
         )
+        yield from tier_families(taken.tiers)
         yield from self._topic_families(taken)
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]

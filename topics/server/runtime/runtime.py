@@ -85,6 +85,7 @@ class Runtime:
             finally:  # writers are shielded: whatever went wrong, they are told, or nobody would ever end
                 for shard in self.shards:
                     shard.close()
+                self.opened.cold.close()
         log.info(
             "storage.closed", failed=[shard.writer.shard for shard in self.shards if shard.writer.failed]
         )
@@ -140,8 +141,8 @@ class Runtime:
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
         return plan, records
 
-    async def backup(self, *, bytes_per_s: int) -> BackupStream:
-        """A backup of the store as it is now, to be read.
+    async def backup(self, *, with_cold: bool = False, bytes_per_s: int) -> BackupStream:
+        """A backup of the store as it is now, to be read. `with_cold`: and of what is in the cold tier.
 
         Raises:
             Rejected: a shard has failed, the log is damaged, or too many backups are being taken.
@@ -152,7 +153,10 @@ class Runtime:
             raise Rejected(
                 Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup: repair it first"
             )
-        return await begin_backup(checkpointer, self.compactor, self._threads, bytes_per_s=bytes_per_s)
+        cold = self.opened.cold.store if with_cold else None
+        return await begin_backup(
+            checkpointer, self.compactor, self._threads, cold=cold, bytes_per_s=bytes_per_s
+        )
 
     # Inside.
 

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 import outcome
 import trio
 
+from topics.host.cold import COLD_READS_MAX, COLD_WAITING_MAX
 from topics.kernel.limits import INLINE_BYTES_MAX
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Threads:
 
     def __init__(self, *, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
         self.inline_bytes_max = inline_bytes_max
+        self._cold: trio.CapacityLimiter | None = None
 
     def dedicated(self, name: str) -> Calls:
         """A thread of one's own."""
@@ -46,6 +48,20 @@ class Threads:
     async def run(self, job: Callable[[], T]) -> T:
         """In some thread of Trio's pool."""
         return await trio.to_thread.run_sync(job)
+
+    async def run_cold(self, job: Callable[[], T], *, limit_s: float) -> T:
+        """In a pool of its own, of a few threads, for what may take long; nothing else ever waits for one of these.
+
+        Raises:
+            trio.TooSlowError: it took longer than that, or its turn did not come. Its thread goes on to its end.
+            trio.WouldBlock: too many wait.
+        """
+        if self._cold is None:
+            self._cold = trio.CapacityLimiter(COLD_READS_MAX)
+        if self._cold.statistics().tasks_waiting >= COLD_WAITING_MAX:
+            raise trio.WouldBlock
+        with trio.fail_after(limit_s):
+            return await trio.to_thread.run_sync(job, limiter=self._cold, abandon_on_cancel=True)
 
 
 class SystemThread:

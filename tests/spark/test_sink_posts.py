@@ -1,0 +1,125 @@
+"""What a task of the sink writes, without Spark: the same posts for the same rows, in whatever order they come."""
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import topics
+from topics.kernel.errors import Rejected
+from topics.spark.options import sink_options
+from topics.spark.sink import RowsDiffer, Written, check_columns, write_partition
+
+
+@pytest.fixture
+def write(server, name):
+    def post(rows, run="r", partition=0, **options):
+        given = {"url": server.url, "topic": name, **options}
+        found = sink_options({key.lower(): value for key, value in given.items() if value is not None})
+        batches = [
+            pa.RecordBatch.from_pylist(rows[at : at + 3], schema=SCHEMA) for at in range(0, len(rows), 3)
+        ]
+        return write_partition(iter(batches), found, run=run, partition=partition)
+
+    return post
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.string()),
+        ("headers", HEADERS),
+        ("tag", pa.string()),
+    ]
+)
+
+
+def row(value, **others):
+    return {"topic": None, "key": None, "value": value, "headers": None, "tag": None, **others}
+
+
+def stored(server, name):
+    with topics.Client(server.url) as client:
+        return [(item.data, item.key, item.tag, item.meta) for item in client.topic(name).records()]
+
+
+def test_the_same_rows_in_any_order_are_the_same_posts(write, server, name):
+    rows = [row(str(i % 7), tag=f"t{i % 3}") for i in range(40)]
+
+    first = write(rows, batchRows="10")
+    random.Random(1).shuffle(rows)
+    second = write(rows, batchRows="10")
+    write(rows, batchRows="10", partition=1)
+
+    assert first == Written(rows=40, posts=4, known=0)
+    assert second == Written(rows=40, posts=4, known=4)
+    assert len(stored(server, name)) == 80
+
+
+def test_other_rows_in_their_place_end_the_task(write, server, name):
+    write([row("1"), row("2")])
+
+    with pytest.raises(RowsDiffer, match="partition 0 from 0 are others than those written before"):
+        write([row("1"), row("3")])
+    assert len(stored(server, name)) == 2
+
+
+def test_a_row_becomes_a_record_with_all_it_has(write, server, name):
+    headers = [{"key": "unit", "value": b"km"}, {"key": "empty", "value": None}]
+
+    write([row('{"a":1}', key=b"k", tag="us", headers=headers), row(None)])
+
+    assert stored(server, name) == [
+        ({"a": 1}, "k", "us", {"unit": "km", "empty": ""}),
+        (None, None, None, {}),
+    ]
+
+
+def test_rows_go_to_the_topics_they_name_unless_the_option_does(write, server, name):
+    rows = [row("1", topic=f"{name}.a"), row("2", topic=f"{name}.b"), row("3", topic=f"{name}.a")]
+
+    assert write(rows, topic=None).posts == 2
+    assert write(rows).posts == 1
+    assert [len(stored(server, topic)) for topic in (f"{name}.a", f"{name}.b", name)] == [2, 1, 3]
+
+
+def test_rows_with_keys_of_their_own_are_written_once_under_each(write, server, name):
+    rows = [row(str(i), key=f"order-{i // 2}".encode()) for i in range(6)]
+
+    assert write(rows, idempotencyKeyColumn="key") == Written(rows=6, posts=3, known=0)
+    assert write(rows[::-1], idempotencyKeyColumn="key", partition=5, run="another") == Written(6, 3, 3)
+    with pytest.raises(Rejected, match="idempotencyKeyColumn: key is no text in the sorted row 0"):
+        write([row("1")], idempotencyKeyColumn="key")
+
+
+def test_what_cannot_be_written_is_told_and_nothing_of_its_post_is(write, server, name):
+    with pytest.raises(Rejected, match=r"topic '.*', partition 0, sorted rows from 0: records\[1\].data"):
+        write([row("1"), row("no JSON")])
+    with pytest.raises(Rejected, match="has a header twice"):
+        write([row("1", headers=[{"key": "a", "value": b""}, {"key": "a", "value": b""}])])
+    with pytest.raises(Rejected, match="topic: is null in the sorted row 0"):
+        write([row("1")], topic=None)
+    with pytest.raises(Rejected, match="topic name"):
+        write([row("1", topic="no topic!")], topic=None)
+    with pytest.raises(Rejected, match="does not exist"):
+        stored(server, name)
+
+
+def test_a_frame_that_has_no_place_is_refused_before_anything_is_written():
+    options = sink_options({"url": "http://127.0.0.1:1", "idempotencykeycolumn": "id"})
+
+    for names, why in (
+        (["id"], "value: the frame has no column value"),
+        (["value", "id"], "topic: name one"),
+        (["value", "topic"], "idempotencyKeyColumn: the frame has no column 'id'"),
+        (["value", "topic", "id", "price"], "price: is a column that a topic has no place for"),
+    ):
+        with pytest.raises(Rejected, match=why):
+            check_columns(names, options)
+    check_columns(["value", "topic", "id", "partition", "timestampType", "offset"], options)
+
+
+def test_nothing_to_write_needs_no_server(write):
+    assert write([], url="http://127.0.0.1:1") == Written(0, 0, 0)

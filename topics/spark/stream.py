@@ -1,0 +1,203 @@
+"""The stream reader: `readStream.format("topics")` (spark 3).
+
+An offset is `{"quakes": {"epoch": 1, "next": 4711}}`: of each topic the instance, and its first seq that is still to
+come. Spark writes it down before a batch is read, so after a crash the same batch is planned again from the same two
+offsets, and the log gives the same records for them, or says which are lost. Nothing is kept here.
+
+A topic that the pattern finds later is read from its first record on. One that is deleted and made anew under the same
+name has another epoch: what was still to come of the old one is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from topics.kernel.errors import invalid
+from topics.spark.options import Table
+from topics.spark.place import (
+    Bounds,
+    DataLoss,
+    Facts,
+    Loss,
+    Range,
+    View,
+    matching,
+    refuse_losses,
+    start_of_stream,
+    subscribed,
+)
+from topics.spark.scan import Scan, place_of
+
+Offset = dict[str, dict[str, int]]
+RECREATED: Final = "recreated"
+DELETED: Final = "the topic was deleted"
+_log: Final = logging.getLogger("topics.spark")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One stream. `target`: where a stream of what is available now ends; None for one that goes on."""
+
+    def __init__(self, scan: Scan) -> None:
+        if scan.options.table is Table.LOSSES:
+            raise invalid("table", "losses are read as a batch")
+        if scan.options.ending is not None or scan.options.ending_ms is not None:
+            raise invalid("endingOffsets", "a stream has no end")
+        self._scan = scan
+        self._target: Mapping[str, Facts] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name, as those below
+        view = self._look()
+        topics = subscribed(view, self._scan.options)
+        return {
+            name: _at(facts, start_of_stream(view, facts, self._scan.options))
+            for name, facts in topics.items()
+        }
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
+        options = self._scan.options
+        if options.offsets_per_trigger is not None:
+            return ReadMaxRows(options.offsets_per_trigger)
+        if options.bytes_per_trigger is not None:
+            return ReadMaxBytes(options.bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Where the next batch ends: all that is there, or as much of it as the limit lets in."""
+        view = self._look()
+        wanted = self._ahead(view, start)
+        if isinstance(limit, ReadMaxRows):
+            wanted = _share_offsets(wanted, limit.max_rows)
+        bytes_max = (
+            limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._scan.options.bytes_per_trigger
+        )
+        if bytes_max is not None and not isinstance(limit, ReadAllAvailable):
+            wanted = _share_bytes(view, wanted, bytes_max)
+        ends = {each.topic: {"epoch": each.epoch, "next": each.stop} for each in wanted}
+        return {**start, **ends}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
+        view = self._look()
+        return {name: _at(facts, facts.stop) for name, facts in matching(view, self._scan.options).items()}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        self._target = matching(self._look(), self._scan.options)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        view = self._look()
+        options = self._scan.options
+        there = view.topics()
+        wanted = []
+        for each in _between(start, end):
+            facts = there.get(each.topic)
+            if facts is None or facts.epoch != each.epoch:
+                self._lose(
+                    Loss(each.topic, each.start, each.stop - 1, DELETED if facts is None else RECREATED)
+                )
+                continue
+            if facts.stop < each.stop:
+                self._lose(Loss(each.topic, facts.stop, each.stop - 1, "they are not there any more"))
+            if options.fail_on_loss:
+                view.refuse_damage({each.topic: facts})
+                refuse_losses(view, each)
+            for loss in view.losses(each):
+                _log.warning(
+                    "topic %r: seqs %d to %d are lost (%s)", loss.topic, loss.first, loss.last, loss.reason
+                )
+            wanted.append(each)
+        return [InputPartition(work) for work in self._scan.works(view, wanted, Bounds())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:  # what Spark makes of no partitions at all
+            yield from self._scan.batches(partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: Spark keeps the offsets."""
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+    def _look(self) -> View:
+        return place_of(self._scan.options).look()
+
+    def _ahead(self, view: View, start: Offset) -> list[Range]:
+        """All that is there behind `start`, one range a topic."""
+        there = matching(view, self._scan.options)
+        for name, at in start.items():
+            if name not in there:
+                self._lose(Loss(name, at["next"], at["next"], DELETED))
+        found = []
+        for name, facts in there.items():
+            at = start.get(name, {"epoch": facts.epoch, "next": 1})
+            if at["epoch"] != facts.epoch:
+                self._lose(Loss(name, at["next"], at["next"], RECREATED))
+                at = {"epoch": facts.epoch, "next": 1}
+            found.append(Range(name, facts.epoch, at["next"], max(at["next"], self._stop(facts))))
+        return found
+
+    def _stop(self, facts: Facts) -> int:
+        """Where what may be read of a topic ends; nothing of one that came, or came anew, behind the target."""
+        if self._target is None:
+            return facts.stop
+        target = self._target.get(facts.name)
+        return 1 if target is None or target.epoch != facts.epoch else min(facts.stop, target.stop)
+
+    def _lose(self, loss: Loss) -> None:
+        if self._scan.options.fail_on_loss:
+            raise DataLoss(loss)
+        _log.warning("topic %r: what begins with seq %d is lost: %s", loss.topic, loss.first, loss.reason)
+
+
+def _at(facts: Facts, seq: int) -> dict[str, int]:
+    return {"epoch": facts.epoch, "next": seq}
+
+
+def _between(start: Offset, end: Offset) -> list[Range]:
+    """The ranges of a batch. A topic that is new in it, or made anew, begins with its first record."""
+    found = []
+    for name, at in end.items():
+        before = start.get(name)
+        first = before["next"] if before is not None and before["epoch"] == at["epoch"] else 1
+        if first < at["next"]:
+            found.append(Range(name, at["epoch"], first, at["next"]))
+    return found
+
+
+def _share_offsets(wanted: Sequence[Range], rows_max: int) -> list[Range]:
+    """Cut to so many offsets in all, each topic by its share of what there is."""
+    total = sum(each.stop - each.start for each in wanted)
+    if total <= rows_max:
+        return list(wanted)
+    found, left, ahead = [], rows_max, total
+    for each in sorted(wanted, key=lambda each: (each.stop - each.start, each.topic)):
+        size = each.stop - each.start
+        share = min(size, -(-left * size // ahead)) if ahead else 0
+        found.append(Range(each.topic, each.epoch, each.start, each.start + share))
+        left, ahead = left - share, ahead - size
+    assert left >= 0
+    return found
+
+
+def _share_bytes(view: View, wanted: Sequence[Range], bytes_max: int) -> list[Range]:
+    """The same by bytes; of each topic that has anything at least one record, so that it comes to an end."""
+    sizes = [view.size(each) for each in wanted]
+    total = sum(sizes)
+    if total <= bytes_max:
+        return list(wanted)
+    return [
+        each
+        if not size
+        else Range(each.topic, each.epoch, each.start, view.stop_within(each, bytes_max * size // total))
+        for each, size in zip(wanted, sizes, strict=True)
+    ]
