@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 NO_LABEL: Final = 0
@@ -128,25 +128,23 @@ class Labels(Names):
 class TagIndex:
     """tag -> ascending live seqs."""
 
-    __slots__ = ("_adders", "_seqs", "labels")
+    __slots__ = ("_seqs", "labels")
 
     def __init__(self) -> None:
         self.labels = Names()
-        self._seqs: list[array[int]] = [array("Q")]  # by number; of NO_LABEL always empty
-        self._adders: list[Callable[[int], None]] = [_nothing]  # `append` of each
+        self._seqs: list[array[int]] = [array("Q")]  # by number; of NO_LABEL, outside `extend`, empty
 
     def extend(self, names: Sequence[bytes], seq_start: int) -> list[int]:
         """Index one run: `names[i]` is the tag of `seq_start + i`, `b""` for none. Returns the numbers."""
         assert seq_start > 0
-        numbers, adders = self.labels.number_all(names), self._adders
-        while len(adders) < self.labels.stop:
-            seqs: array[int] = array("Q")
-            self._seqs.append(seqs)
-            adders.append(seqs.append)
+        numbers, seqs = self.labels.number_all(names), self._seqs
+        while len(seqs) < self.labels.stop:
+            seqs.append(array("Q"))
         seq = seq_start
         for number in numbers:
-            adders[number](seq)
+            seqs[number].append(seq)
             seq += 1
+        del seqs[NO_LABEL][:]
         return numbers
 
     def seqs(self, number: int) -> array[int]:
@@ -174,7 +172,3 @@ class TagIndex:
     def _free_if_empty(self, number: int) -> None:
         if not self._seqs[number]:
             self.labels.free(number)
-
-
-def _nothing(_: int) -> None:
-    """A record without a tag is in no list."""
