@@ -60,7 +60,7 @@ def fsck(
         options = Options(
             same_boot=same_boot_at(root), jobs=jobs or os.cpu_count() or 1, acks=_load(acks),
         )  # fmt: skip
-        with _bar(root.name) as tell:
+        with bytes_bar(root.name) as tell:
             report = look(ReadOnlyDisk(root), where=str(root), options=options, progress=tell)
     except (CannotOpen, OSError, TopicsError) as error:
         raise Failed(str(error), code=COULD_NOT) from error
@@ -70,7 +70,7 @@ def fsck(
         for one in json_lines(report):
             sys.stdout.buffer.write(one)
     else:
-        _print(report)
+        print_report(report)
     if report.unsettled:
         say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
     raise click.exceptions.Exit(report.exit_code)
@@ -92,7 +92,7 @@ def _load(acks: Path | None) -> Any:
 
 
 @contextmanager
-def _bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
+def bytes_bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar over bytes, on a terminal."""
     if not is_terminal(sys.stderr):
         yield None
@@ -106,7 +106,7 @@ def _bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
         yield tell
 
 
-def _print(report: Report) -> None:
+def print_report(report: Report) -> None:
     from topics.audit.report import line
 
     pen = Pen(sys.stdout)
