@@ -29,6 +29,7 @@ _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
 
 @click.command()
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.option("--repair", "mend", is_flag=True, help="Make it whole: keep what is intact, tell what is lost.")
 @click.option(
     "--jobs", type=click.IntRange(1, 64), help="Processes; as many as the machine has, unless given."
 )
@@ -43,9 +44,13 @@ _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
 @common_options
 @pass_invocation
 def fsck(
-    invocation: Invocation, directory: Path | None, jobs: int | None, acks: Path | None, out: Path | None, as_json: bool
+    invocation: Invocation, directory: Path | None, mend: bool, jobs: int | None, acks: Path | None, out: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Check a data directory, or a backup. Nothing is changed, and nobody is in the way.
+
+    With --repair, of a directory that nobody has open: every intact record is kept, what is gone becomes a lost range
+    that readers are told of, and what is taken out of use goes to repaired-TIME/ in the directory. Then it is checked.
 
     Exit code 0: nothing is wrong; 1: something is; 2: it could not be looked at.
     """
@@ -57,6 +62,8 @@ def fsck(
 
     root = _root(invocation, directory)
     try:
+        if mend:
+            _repair(root)
         options = Options(
             same_boot=same_boot_at(root), jobs=jobs or os.cpu_count() or 1, acks=_load(acks),
         )  # fmt: skip
@@ -74,6 +81,26 @@ def fsck(
     if report.unsettled:
         say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _repair(root: Path) -> None:
+    from topics.audit.ownership import repair_directory
+
+    done = repair_directory(root)
+    if not done.aside:
+        say(
+            "nothing to repair: what there is, the next start makes good by itself", "topics: ", colour="cyan"
+        )
+        return
+    for topic, seqs in done.lost.items():
+        few = ", ".join(map(str, seqs[:10])) + (" …" if len(seqs) > 10 else "")
+        say(
+            f"topic {topic!r}: {counted(len(seqs), 'record')} cannot be had any more (seq {few})",
+            "LOST: ",
+            colour="red",
+        )
+    made = counted(done.segments, "segment")
+    say(f"{made} written; what was taken out of use is in {root / done.aside}", "repaired: ", colour="cyan")
 
 
 def _root(invocation: Invocation, directory: Path | None) -> Path:
