@@ -29,7 +29,7 @@ from topics.host.snapshots import META_DIR
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 
-PASSES_MAX: Final = 5
+PASSES_MAX: Final = 8
 
 
 @attrs.frozen(kw_only=True)
