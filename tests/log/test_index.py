@@ -1,5 +1,6 @@
 """The columnar index, tags, past and lost ranges against lists that do the same the slow way."""
 
+import copy
 from array import array
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from topics.codec.layout import NODE, TAG
 from topics.log.index import LIVE, Index
 from topics.log.lost import LostRange, LostRanges
 from topics.log.past import End, Past
-from topics.log.tags import Labels
+from topics.log.tags import Labels, TagIndex
 
 NAMES = [b"", b"a", b"ab", b"b"]
 
@@ -248,3 +249,13 @@ def test_labels_give_numbers_back_and_use_them_again():
     assert b"a" not in labels
     assert labels.hold_all([b"c"]) == [1]
     assert [labels.name(n) for n in labels.numbers_with_prefix(b"")] == [b"b", b"c"]
+
+
+def test_a_copy_of_the_tags_grows_by_itself():
+    """The oracle of the crash tests folds onto copies."""
+    tags = TagIndex()
+    a, _ = tags.extend([b"a", b"b"], 1)
+    twin = copy.deepcopy(tags)
+    twin.extend([b"a"], 3)
+
+    assert (list(tags.seqs(a)), list(twin.seqs(a))) == ([1], [1, 3])

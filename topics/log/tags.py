@@ -135,6 +135,12 @@ class TagIndex:
         self._seqs: list[array[int]] = [array("Q")]  # by number; of NO_LABEL always empty
         self._adders: list[Callable[[int], None]] = [_nothing]  # `append` of each
 
+    def __setstate__(self, state: tuple[None, dict[str, object]]) -> None:
+        """A copy appends to seqs of its own."""
+        for name, value in state[1].items():
+            setattr(self, name, value)
+        self._adders = [_nothing, *(seqs.append for seqs in self._seqs[1:])]
+
     def extend(self, names: Sequence[bytes], seq_start: int) -> list[int]:
         """Index one run: `names[i]` is the tag of `seq_start + i`, `b""` for none. Returns the numbers."""
         assert seq_start > 0
