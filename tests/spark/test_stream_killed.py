@@ -63,6 +63,7 @@ def test_a_killed_stream_delivers_each_record_once(request, tmp_path):
         last.communicate()
         assert last.returncode == 0
 
+    spark = request.getfixturevalue("spark")  # now: one Java at a time
     rows = (
         spark.read.parquet(str(tmp_path / "out"))
         .selectExpr("offset", "cast(value as string) value")
