@@ -241,6 +241,24 @@ def tuple_of(state):
     return msgspec.msgpack.decode(state)["topics"][0]["live"]
 
 
+def test_without_any_snapshot_the_log_gives_the_state_and_the_files_give_the_places():
+    """Marks in the log say where records lay before they were rewritten."""
+    scene = Scene(0, segments=TEN)
+    scene.open()
+    half_dead(scene)
+    rounds(scene)
+    assert scene.reclaim() == 3
+    put(scene, 12)
+    scene.checkpoint()
+    state, read = state_of(scene), scene.read("t")
+    for number in find_snapshots(scene.disk):
+        scene.flip(snapshot_path(number), 60)
+    reopened(scene)
+
+    assert len(scene.opened.warnings) == 2
+    assert (state_of(scene), scene.read("t")) == (state, read)
+
+
 def test_what_is_less_than_half_dead_is_left_alone():
     scene = scene_with()
     put(scene, 10, tag=[b"go"] * 4 + [b"keep"] * 6)
