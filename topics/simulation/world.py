@@ -128,7 +128,7 @@ class World:
                 continue
             self.disk.heal()
             self.disk.drop_caches()
-            if opened.read_only:
+            if opened.damages:
                 raise Violation(f"a crash was taken for damage: {opened.damages[0]}")
             self.opened = opened
             self.ledger.opened(opened.engine, machine_restarted=machine_restarted)
