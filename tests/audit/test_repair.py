@@ -215,7 +215,7 @@ def struck(wounded, calls):
 
 @pytest.mark.rule("T4.11")
 def test_a_repair_that_was_broken_off_is_done_again_with_the_same_result(wounded):
-    struck(wounded, range(3, 400, 37))
+    struck(wounded, range(3, 400, 61))
 
 
 @pytest.mark.slow

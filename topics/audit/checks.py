@@ -37,6 +37,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "segment.record": "every record that a segment counts is there, with its checksum, its length, topic and seq right",
     "segment.idx": "an .idx is whole and says where the records of its .data lie",
     "segment.col": "a .col is whole and says of each record what its frame says",
+    "segment.del": "a .del is whole, and of its segment",
     "segment.ts": "ts never fall, in a segment and from one to the next",
     "segment.flag": "every delete byte is 0x00 or 0xd5",
     "segment.deletes": "what a segment marks as deleted or expired is so in the state",
@@ -217,7 +218,7 @@ def _check_flaws(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation
             yield state.violation(task.topic_id, task.file, "segment.record", None, None, detail)
 
 
-_OTHER_PARTS: Final = frozenset({"segment.idx", "segment.col"})
+_OTHER_PARTS: Final = frozenset({"segment.idx", "segment.col", "segment.del"})
 
 
 def _check_segments(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation]:

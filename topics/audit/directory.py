@@ -110,11 +110,11 @@ def check_agreement(disk: Disk, state: State) -> Iterator[Violation]:
         return
     newest, older = kept[0], kept[1]
     hidden = frozenset(snapshot_path(number) for number in find_snapshots(disk) if number > older.number)
-    other = read_state(Hiding(disk, hidden), state.form, same_boot=state.same_boot).recovered
+    other = read_state(Hiding(disk, hidden), state.form, same_boot=state.same_boot, cold=state.cold).recovered
     own, theirs = _facts(state.read.recovered), _facts(other)
     if own == theirs and not other.damages:
         return
-    if _facts(read_state(disk, state.form, same_boot=state.same_boot).recovered) != own:
+    if _facts(read_state(disk, state.form, same_boot=state.same_boot, cold=state.cold).recovered) != own:
         return  # somebody writes: the two were not read of one moment
     file = snapshot_path(newest.number)
     for damage in other.damages:

@@ -41,9 +41,10 @@ from topics.log.image import TopicImage, take_image
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
-PARTS: Final = ("data", "idx", "col")
+REPLACED: Final = ("data", "idx", "col")
+PARTS: Final = (*REPLACED, "del")
 _REMADE: Final = frozenset(
-    {"segment.record", "segment.flag", "segment.idx", "segment.col", "segment.deletes"}
+    {"segment.record", "segment.flag", "segment.idx", "segment.col", "segment.del", "segment.deletes"}
 )
 _OPENING_MENDS: Final = frozenset(
     {"wal.tail", "lock", "hint", "reserve"}
@@ -160,12 +161,12 @@ class _Renewed:
         """Behind the commit: new files take the places of old ones, of which copies are put aside."""
         new = {segment.first for segment in self.salvaged.segments}
         for segment in self.remade:
-            paths = [segment_path(self.topic.topic_id, segment.first, part) for part in PARTS]
-            for path in paths:
-                if segment.first in new:
-                    aside.copy(path)
+            stem = segment_path(self.topic.topic_id, segment.first, "data").removesuffix("data")
+            for part in PARTS:
+                if part in REPLACED and segment.first in new:
+                    aside.copy(stem + part)
                 else:
-                    aside.take(path)
+                    aside.take(stem + part)
             if segment.first in new:
                 put_in_place(disk, self.topic.topic_id, segment.first)
 

@@ -116,7 +116,7 @@ def write_segments(
     disk: Disk, topic: Topic, slots: Iterator[Kept | int], *, in_use: frozenset[int], ts: int
 ) -> Salvaged:
     """Write what is kept as sealed segments, synced. `in_use`: first seqs of segments whose files must stay as they are
-    for now; a new one of that name counts as many bytes as the old one has, for that is what a start may find.
+    until the commit; a new one of that name counts as many bytes as the old one has, for that is what a start may find.
     """
     segments: list[Segment] = []
     lost: list[int] = []

@@ -22,6 +22,7 @@ from topics.cli.terminal import Pen, is_terminal, json_line, progress, safe
 
 if TYPE_CHECKING:
     from topics.audit.fsck import Report
+    from topics.host.tiers import SegmentStore
 
 COULD_NOT: Final = 2
 _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
@@ -64,9 +65,14 @@ def fsck(
     try:
         if mend:
             _repair(root)
+        cold, cold_dir = _cold(invocation)
         options = Options(
-            same_boot=same_boot_at(root), jobs=jobs or os.cpu_count() or 1, acks=_load(acks),
-        )  # fmt: skip
+            same_boot=same_boot_at(root),
+            jobs=jobs or os.cpu_count() or 1,
+            acks=_load(acks),
+            cold=cold,
+            cold_dir=cold_dir,
+        )
         with bytes_bar(root.name) as tell:
             report = look(ReadOnlyDisk(root), where=str(root), options=options, progress=tell)
     except (CannotOpen, OSError, TopicsError) as error:
@@ -110,6 +116,17 @@ def _root(invocation: Invocation, directory: Path | None) -> Path:
     if not root.is_dir():
         raise Failed(f"{root} is no directory", code=COULD_NOT)
     return root
+
+
+def _cold(invocation: Invocation) -> tuple[SegmentStore | None, str | None]:
+    """The cold tier that the settings name, if it is there: nothing is made."""
+    from topics.host.coldplace import open_cold
+    from topics.host.fsspec_store import is_url
+
+    place = invocation.settings.options().cold_dir
+    if place is None or not (is_url(place) or Path(place).is_dir()):
+        return None, None
+    return open_cold(place), place
 
 
 def _load(acks: Path | None) -> Any:
