@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ci.benchmarks import (
+    cold,
     commit,
     cpu,
     delivery,
@@ -45,6 +46,7 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b5": serving.synced_singles,
     "b6": paging.figures,
     "b7": delivery.figures,
+    "cold": cold.figures,
     "kv_merge": kv_merge.figures,
     "weaver_rebuild": weaver_rebuild.figures,
     "weaver_sync": weaver_sync.figures,

@@ -6,11 +6,11 @@ import pytest
 
 from topics.audit.fsck import Options, fsck
 from topics.audit.rows import Severity
-from topics.simulation.machine import restarted
+from topics.simulation.machine import cold_folder, restarted
 from topics.simulation.world import World
 from topics.testing.simdisk import SimDisk
 
-SEEDS = 8
+SEEDS = 5
 
 
 class Checked(World):
@@ -22,7 +22,7 @@ class Checked(World):
         super()._crash()
         twin = SimDisk()
         twin.restore(self.disk.snapshot())
-        options = Options(same_boot=not restarted(self.disk), settled=True)
+        options = Options(same_boot=not restarted(self.disk), settled=True, cold=cold_folder(twin))
         if twin.size("FORMAT") is None:
             return
         report = fsck(twin, where="a crashed world", options=options)

@@ -26,6 +26,7 @@ EXPECTED = {
     "b11": "B11 RssAnon above idle, a record",
     "b13": "B13 recovery, 100 k to 1 M records",
     "b14": "B14 topics serve",
+    "cold": "cold p99 of a write, beside / alone",
     "cpu": "cpu: append, batch 100",
     "kv_merge": "kv_merge: 1000 keys × 10 kinds",
     "floors": "floor: pwrite+fdatasync of 256 B, p50",

@@ -63,6 +63,32 @@ def test_a_tail_is_undecidable_and_no_error(call, sample):
     assert "bytes of tail that no mark covers" in answer.text
 
 
+@pytest.mark.rule("T4.11", "O2.12")
+def test_a_repair_says_what_is_lost_and_leaves_a_whole_directory(call, sample):
+    root, (planted,) = sample("segment.record: a flipped bit")
+    answer = call("fsck", str(root), "--repair")
+    with topics.open(root) as store:
+        page = store.topic("orders").read(from_seq=planted.seq - 1)
+        store.topic("orders").put("on it goes")
+
+    assert answer.code == 0
+    assert f"LOST: topic 'orders': 1 record cannot be had any more (seq {planted.seq})" in answer.err
+    assert "repaired-" in answer.err
+    assert answer.text.endswith("nothing is wrong\n")
+    assert page.tombstone.reason == "corrupt"
+    assert call("fsck", str(root), "--repair").err.startswith("topics: nothing to repair")
+
+
+@pytest.mark.rule("T4.10")
+def test_a_directory_that_is_in_use_is_not_repaired(call, tmp_path):
+    with topics.open(tmp_path / "data") as store:
+        store.create("t")
+        answer = call("fsck", str(tmp_path / "data"), "--repair")
+
+    assert answer.code == 2
+    assert "in use by" in answer.err
+
+
 def test_machines_get_a_row_a_violation_and_a_summary(call, sample):
     root, (planted,) = sample("segment.flag: another value")
     answer = call("fsck", str(root), "--json", "--out", "report.json")

@@ -1,8 +1,9 @@
 """One bit of a data directory is wrong: what a store then serves, and what is said of it (reliability 2).
 
 A small directory in memory with something of everything: topics of every class, labels, keys, deletes and expiry, a
-log of two generations, segments sealed and not, two snapshots and a log behind the newer one. `Flips.look` turns one
-bit over in a copy, asks `fsck`, opens the copy and reads all of it; `Outcome` is what came of that.
+log, segments sealed and not, flagged, rewritten and in the cold tier, two snapshots and a log behind the newer one.
+`Flips.look` turns one bit over in a copy, asks `fsck`, opens the copy and reads all of it; `Outcome` is what came of
+that.
 
 What must hold of every bit:
 
@@ -11,7 +12,7 @@ What must hold of every bit:
 - Unless the store tells of damage or a cut, it serves everything, with the state it had; a record that it cannot read
   is refused by name.
 - Either `fsck` tells of it, with the file, and with topic and seq if the bit lies in a record; or its place is in
-  HARMLESS, and nothing is different.
+  HARMLESS, and nothing is different. (In the cold tier, which fsck does not ask, whoever reads is told.)
 """
 
 from __future__ import annotations
@@ -22,23 +23,28 @@ from bisect import bisect_right
 import attrs
 
 from topics.audit.fsck import Options, fsck
-from topics.audit.rows import Violation
+from topics.audit.rows import Severity, Violation
 from topics.codec.run import Run
 from topics.codec.scan import scan
 from topics.codec.segidx import ENDS, ENTRY_SIZE, TRAILER_SIZE, decode_idx
 from topics.codec.walheader import HEADER_SIZE
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
+from topics.engine.recover import CutReport, DamageReport
 from topics.engine.verify import digest
 from topics.host.opening import StoreOptions
+from topics.host.relocation import HotRules
+from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated, restarted
+from topics.testing.below import Below
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
+COLD = "cold"
 FLAGS_AT = 16  # in an entry of an idx
 PAGE = 50
 PAGES_MAX = 100  # of a topic; a reader that needs more goes round in circles
@@ -48,6 +54,8 @@ HARMLESS = {
     "LOCK": "says whose the directory is and whether the machine has restarted; anything unexpected means that it has",
     "CURRENT": "a hint with a checksum of its own; a wrong one is no hint",
     "next.tmp": "the reserve of a log: no frame is in it, and a start makes it anew",
+    "COLD": "whose the cold directory is; if it does not say ours, nothing is moved or removed there",
+    "FORMAT": "another number of the newest generation: all that are there are read, and one above them is begun",
     "idx end": "the bit that says that a record has ended: the snapshot and the log are the truth",
 }
 
@@ -61,8 +69,8 @@ class Served:
     """
 
     refused: str = ""
-    damages: tuple[str, ...] = ()
-    cuts: tuple[str, ...] = ()
+    damages: tuple[DamageReport, ...] = ()
+    cuts: tuple[CutReport, ...] = ()
     warnings: tuple[str, ...] = ()
     digest: str = ""
     states: dict[str, object] = attrs.field(factory=dict)
@@ -72,8 +80,8 @@ class Served:
 
     @property
     def told(self):
-        """True if the store says that acknowledged data, or the end of a log, is not what it was."""
-        return bool(self.refused or self.damages or self.cuts)
+        """True if the store says that a log is not what it was, so that anything behind the damage may be missing."""
+        return bool(self.refused or self.cuts or any(damage.in_log for damage in self.damages))
 
 
 @attrs.frozen
@@ -93,12 +101,21 @@ def options(shards=None):
         shards=shards,
         limits=Limits(wal_file_first=2048, wal_file_max=4096, wal_reserve=256),
         segments=SegmentRules(records_max=8, bytes_max=4000),
+        hot=HotRules(retain_segments=1),
         min_free_bytes=4096,
     )
 
 
 def opened(disk, clock, shards=None):
-    return Store(open_simulated(disk, clock, SeededEntropy(1), options(shards)), disk, housekeeping=False)
+    cold = LocalSegmentStore(Below(disk, COLD), "the cold place")
+    found = open_simulated(disk, clock, SeededEntropy(1), options(shards), cold=cold)
+    return Store(found, disk, housekeeping=False)
+
+
+def in_the_background(store):
+    """What is due between the rounds: rewrites and moves to the cold tier."""
+    while store._compactor.carry_out(store._opened.checkpointer.between):
+        pass
 
 
 # The directory.
@@ -114,25 +131,26 @@ class Flips:
         self.now_ms = clock.now_ms()
         self.whole = self.disk.snapshot()
         self.files = files(self.disk)
+        self.format = self.disk.content("FORMAT")
         self.records = records_by_place(self.disk, self.files)
         self.truth = self._served()
+        self.untouched = checked(self._copy(power_loss=False))
+        assert all(one.severity is Severity.NOTE for one in self.untouched)
 
     def bits(self):
-        """Every (path, bit) there is."""
+        """Every (path, bit) there is, those of the cold tier at the end."""
         return [(path, bit) for path, size in self.files.items() for bit in range(size * 8)]
 
     def look(self, path, bit):
         """Turn it over. In one half of the bits, spread evenly, the machine has restarted meanwhile."""
         disk = self._copy(power_loss=(bit + bit // 8) % 2 == 0)
         disk.flip(path, bit)
-        same_boot = not restarted(disk)
-        report = fsck(disk, where="simulated", options=Options(same_boot=same_boot, settled=True))
         return Outcome(
             path=path,
             bit=bit,
-            place=harmless_place(path, bit, self.files[path]),
+            place=self._harmless_place(path, bit),
             record=self._record_at(path, bit // 8),
-            found=list(report.violations),
+            found=[one for one in checked(disk) if one not in self.untouched],
             served=served(disk, self.now_ms),
         )
 
@@ -154,23 +172,26 @@ class Flips:
         for state in store.list():
             store.topic(state.topic).put("more", tag="late")
         store.checkpoint()
+        in_the_background(store)
         store.topic("orders").put("still more")
         store.checkpoint()
+        in_the_background(store)
         store.close()
         disk.power_loss(Shape.EVERYTHING)
         return served(disk, self.now_ms)
 
     def _make(self, clock):
         store = opened(self.disk, clock, shards=1)
-        for life in (first_life, second_life, third_life, last_words):
+        for life in (first_life, second_life, third_life, fourth_life, last_words):
             if life is second_life:
                 store.close()
                 self.disk.power_loss(Shape.EVERYTHING)
                 store = opened(self.disk, clock, shards=2)
             life(store, clock)
             self._note(store)
-            if life in (second_life, third_life):
+            if life is not last_words:
                 store.checkpoint()
+                in_the_background(store)
         store.close()
 
     def _note(self, store):
@@ -196,6 +217,17 @@ class Flips:
         assert before[0] == before[1]
         assert not before[0].told
         return before[0]
+
+    def _harmless_place(self, path, bit):
+        name, at = path.rsplit("/", 1)[-1], bit // 8
+        if name == "FORMAT":
+            turned = bytearray(self.format)
+            turned[at] ^= 1 << bit % 8
+            return name if re.fullmatch(rb'{"format":1,"shards":2,"generation":\d}', turned) else ""
+        if name in HARMLESS:
+            return name
+        in_entry = name.endswith(".idx") and at < self.files[path] - TRAILER_SIZE
+        return "idx end" if in_entry and at % ENTRY_SIZE == FLAGS_AT and 1 << bit % 8 & ENDS else ""
 
     def _record_at(self, path, offset):
         """(topic, seq); None outside of records, and for those of a topic that is gone."""
@@ -228,11 +260,11 @@ def _in_log(data):
             for i, length in enumerate(item.lengths):
                 places.append((at, at + length, (item.topic_id, item.seq_start + i)))
                 at += length
-    return tuple(map(list, zip(*places, strict=True)))
+    return columns_of(places)
 
 
 def _in_segment(path, idx):
-    _, directory, name = path.split("/")
+    directory, name = path.split("/")[-2:]
     topic_id, first = int(directory, 16), int(re.search("[0-9]+", name)[0])
     columns = decode_idx(idx)
     places = [
@@ -240,22 +272,11 @@ def _in_segment(path, idx):
         for i, (offset, length) in enumerate(zip(columns.offsets, columns.lengths, strict=True))
         if length
     ]
-    return tuple(map(list, zip(*places, strict=True)))
+    return columns_of(places)
 
 
-def harmless_place(path, bit, size):
-    name = path.rsplit("/", 1)[-1]
-    if name in HARMLESS:
-        return name
-    at = bit // 8
-    if (
-        name.endswith(".idx")
-        and at < size - TRAILER_SIZE
-        and at % ENTRY_SIZE == FLAGS_AT
-        and 1 << bit % 8 & ENDS
-    ):
-        return "idx end"
-    return ""
+def columns_of(places):
+    return tuple(map(list, zip(*places, strict=True))) if places else ([], [], [])
 
 
 def first_life(store, clock):
@@ -270,7 +291,7 @@ def first_life(store, clock):
         )
         clock.advance(2000)
     orders.put_many([{"data": "once", "dedup_id": "d1"}], idempotency_key="order-1")
-    store.create("clicks", durability="disk").put_many([{"data": i} for i in range(10)])
+    store.create("clicks", durability="disk").put_many([{"data": i, "tag": f"t{i % 3}"} for i in range(10)])
     store.create("gone").put("x")
     store.sync()
 
@@ -295,6 +316,16 @@ def third_life(store, clock):
     store.sync()
 
 
+def fourth_life(store, clock):
+    """Records end that lie in the cold tier, and half of a segment, which is rewritten."""
+    store.topic("clicks").delete(match="t1", before_seq=6)
+    store.topic("orders").delete(match="red", before_seq=5)
+    store.topic("clicks").put_many([{"data": i, "tag": "odd" if i % 2 else "even"} for i in range(15, 24)])
+    store.topic("clicks").delete(match="odd")
+    clock.advance(3000)
+    store.sync()
+
+
 def last_words(store, _clock):
     """Behind the newer snapshot."""
     store.topic("orders").put_many([{"data": {"n": 100 + i}, "tag": "red"} for i in range(2)])
@@ -314,10 +345,19 @@ def files(disk):
                 directories.append(path)
             else:
                 found[path] = size
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items(), key=lambda item: (item[0].startswith(COLD), item)))
 
 
 # A look at a copy.
+
+
+def checked(disk):
+    """What fsck finds, which refuses what a start refuses."""
+    options = Options(same_boot=not restarted(disk), settled=True)
+    try:
+        return list(fsck(disk, where="simulated", options=options).violations)
+    except CannotOpen as error:
+        return [Violation("", "FORMAT", "format", Severity.ERROR, None, None, error.message)]
 
 
 def served(disk, now_ms):
@@ -327,8 +367,8 @@ def served(disk, now_ms):
     except CannotOpen as error:
         return Served(refused=error.message)
     found = Served(
-        damages=tuple(map(str, store.damages)),
-        cuts=tuple(map(str, store.cuts)),
+        damages=tuple(store.damages),
+        cuts=tuple(store.cuts),
         warnings=tuple(store.warnings),
         digest=digest(store._opened.engine.state.catalog),
     )

@@ -237,3 +237,43 @@ def test_a_call_from_a_handler_inside_a_round_is_refused_instead_of_waiting_for_
     store.checkpoint()
     assert [record.data["n"] for record in store.topic("t").read().records] == [0]
     store.close()
+
+
+@pytest.mark.rule("T5.13", "T5.15")
+def test_readers_and_writers_go_on_beside_rewrites(tmp_path):
+    """One thread reads from the beginning all the time, and is told of no damage; each record is the one of its seq."""
+    wrong, ended = [], threading.Event()
+
+    def read():
+        try:
+            while not ended.is_set():
+                from_seq = 0
+                while True:
+                    page = topic.read(from_seq=from_seq, limit=200)
+                    wrong.extend((r.seq, r.data) for r in page.records if r.data["n"] != r.seq)
+                    if page.next_from_seq == from_seq:
+                        break
+                    from_seq = page.next_from_seq
+        except Exception as error:  # noqa: BLE001 -- told by the assertion below
+            wrong.append(repr(error))
+
+    with topics.open(tmp_path, options=SMALL) as store:
+        topic = store.create("t", durability="fsync")
+        thread = threading.Thread(target=read)
+        thread.start()
+        for start in range(1, 2001, 100):
+            topic.put_many(
+                [{"data": {"n": n}, "tag": "keep" if n % 4 == 0 else "go"} for n in range(start, start + 100)]
+            )
+            topic.delete(match="go")
+            store.checkpoint()
+            store._compactor.carry_out(store._compactor._checkpointer.between)
+        ended.set()
+        thread.join()
+        reclaimer = store._compactor._checkpointer.reclaimer
+
+        assert wrong == []
+        assert reclaimer.rewrites >= 30
+        assert [record.seq for record in topic.read(limit=1000).records] == list(range(4, 2001, 4))
+    with topics.open(tmp_path, options=SMALL) as store:
+        assert [record.seq for record in store.topic("t").read(limit=1000).records] == list(range(4, 2001, 4))

@@ -37,6 +37,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "segment.record": "every record that a segment counts is there, with its checksum, its length, topic and seq right",
     "segment.idx": "an .idx is whole and says where the records of its .data lie",
     "segment.col": "a .col is whole and says of each record what its frame says",
+    "segment.del": "a .del is whole, and of its segment",
     "segment.ts": "ts never fall, in a segment and from one to the next",
     "segment.flag": "every delete byte is 0x00 or 0xd5",
     "segment.deletes": "what a segment marks as deleted or expired is so in the state",
@@ -56,6 +57,7 @@ def check_rows(
     return [
         *_check_recovery(state, segment_rows),
         *_check_absorbed(state, wal_rows),
+        *_check_logged(state, wal_rows),
         *_check_log_twice(state, wal_rows, segment_rows),
         *_check_flaws(state, segment_rows),
         *_check_segments(state, segment_rows),
@@ -128,6 +130,38 @@ def _judged(rows: Sequence[WalRow], *, same_boot: bool) -> Verdict:
     return judge([look_of(row) for row in rows], same_boot=same_boot, since=since)
 
 
+def _check_logged(state: State, rows: Sequence[WalRow]) -> Iterator[Violation]:
+    """Live records that no segment has yet are whole in the log, in front of the newest snapshot's place, too."""
+    spans: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for row in rows:
+        for span in row.spans:
+            spans.setdefault((span.topic_id, row.task.file), []).append((span.first, span.last))
+    there = {row.task.file for row in rows}
+    for topic_id, topic in sorted(state.topics.items()):
+        for first, stop, source in topic.regions.spans(topic.head_seq + 1):
+            if not isinstance(source, WalFileId):
+                continue
+            file = wal_path(source)
+            missing = _outside(spans.get((topic_id, file), []), first, stop - 1)
+            detail = (
+                "the live record is not whole" if file in there else "the file of the live record is gone"
+            )
+            for seq in _live_in(topic, missing):
+                yield state.violation(topic_id, file, "wal.damage", seq, None, detail)
+
+
+def _outside(ranges: Sequence[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """What of [first, last] is in none of the ranges."""
+    found = []
+    for start, end in sorted(ranges):
+        if start > first:
+            found.append((first, min(start - 1, last)))
+        first = max(first, end + 1)
+        if first > last:
+            return found
+    return [*found, (first, last)]
+
+
 # The same record in two places.
 
 
@@ -184,7 +218,7 @@ def _check_flaws(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation
             yield state.violation(task.topic_id, task.file, "segment.record", None, None, detail)
 
 
-_OTHER_PARTS: Final = frozenset({"segment.idx", "segment.col"})
+_OTHER_PARTS: Final = frozenset({"segment.idx", "segment.col", "segment.del"})
 
 
 def _check_segments(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation]:

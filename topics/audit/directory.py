@@ -18,6 +18,7 @@ from topics.audit.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
 from topics.codec.snapshot import decode_snapshot
 from topics.engine import image
+from topics.engine.recover import Recovered
 from topics.engine.verify import canonical
 from topics.host.archive import ARCHIVE_DIR
 from topics.host.layout import FORMAT_FILE, find_shards, read_hint
@@ -105,11 +106,16 @@ def _check_snapshots(disk: Disk, state: State) -> Iterator[Violation]:
 def check_agreement(disk: Disk, state: State) -> Iterator[Violation]:
     """What the older snapshot and all of the log behind it give is what the newest one gives (I-20)."""
     kept = state.read.restored.kept
-    if len(kept) < 2 or state.read.recovered.damages:
+    if len(kept) < KEPT_MAX or state.read.recovered.damages:
         return
     newest, older = kept[0], kept[1]
     hidden = frozenset(snapshot_path(number) for number in find_snapshots(disk) if number > older.number)
-    other = read_state(Hiding(disk, hidden), state.form, same_boot=state.same_boot).recovered
+    other = read_state(Hiding(disk, hidden), state.form, same_boot=state.same_boot, cold=state.cold).recovered
+    own, theirs = _facts(state.read.recovered), _facts(other)
+    if own == theirs and not other.damages:
+        return
+    if _facts(read_state(disk, state.form, same_boot=state.same_boot, cold=state.cold).recovered) != own:
+        return  # somebody writes: the two were not read of one moment
     file = snapshot_path(newest.number)
     for damage in other.damages:
         detail = f"without it: {damage}"
@@ -118,17 +124,16 @@ def check_agreement(disk: Disk, state: State) -> Iterator[Violation]:
         )
     if other.damages:
         return
-    own, theirs = (_facts(canonical(one.catalog)) for one in (state.read.recovered, other))
     for name in sorted(own.keys() | theirs.keys()):
         if own.get(name) != theirs.get(name):
             detail = f"{snapshot_path(older.number)} and the log say otherwise of its {_differences(own, theirs, name)}"
             yield Violation(name, file, "snapshot.agree", Severity.ERROR, None, None, detail)
 
 
-def _facts(encoded: bytes) -> dict[str, dict[str, object]]:
+def _facts(recovered: Recovered) -> dict[str, dict[str, object]]:
     """By topic name, of those whose every change is in the log; sizes of files are no facts."""
     found = {}
-    for topic in msgspec.msgpack.decode(encoded)["topics"]:
+    for topic in msgspec.msgpack.decode(canonical(recovered.catalog))["topics"]:
         if topic["config"]["durability"] != Durability.EPHEMERAL.value:
             found[topic["name"]] = {key: value for key, value in topic.items() if key != "segments"}
     return found

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from topics.host.tiers import SegmentStore, segment_of
 from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
 
 READ_MAX: Final = 1 << 30  # bytes of one system call
 
@@ -96,6 +98,46 @@ class ReadOnlyDisk(Unchanging):
     def free_bytes(self) -> int:
         found = os.statvfs(self.root)
         return found.f_bavail * found.f_frsize
+
+
+class WithCold(Unchanging):
+    """A disk on which the data of a cold segment is there, too: read from the cold tier (`segment_of` names it)."""
+
+    def __init__(self, disk: Disk, cold: SegmentStore) -> None:
+        self.disk = disk
+        self._cold = cold
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        try:
+            return self.disk.read(path, offset, size)
+        except FileNotFoundError:
+            segment = _data_of(path)
+            if segment is None:
+                raise
+            return self._cold.read_range(segment, "data", offset, size)
+
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
+        return self.disk.read_nowait(path, offset, size)
+
+    def names(self, path: str) -> list[str]:
+        return self.disk.names(path)
+
+    def size(self, path: str) -> int | None:
+        size, segment = self.disk.size(path), _data_of(path)
+        if size is None and segment is not None and self._cold.exists(segment, "data"):
+            return self._cold.len(segment, "data")
+        return size
+
+    def links(self, path: str) -> int:
+        return self.disk.links(path)
+
+    def free_bytes(self) -> int:
+        return self.disk.free_bytes()
+
+
+def _data_of(path: str) -> SegmentId | None:
+    """The segment of which this path is the data."""
+    return segment_of(path) if path.endswith(".data") else None
 
 
 class Hiding(Unchanging):

@@ -20,23 +20,29 @@ import attrs
 from topics.audit.acknowledged import Acks, check_acknowledged
 from topics.audit.checks import check_rows
 from topics.audit.directory import check_agreement, check_directory
+from topics.audit.files import WithCold
 from topics.audit.journals import check_journals
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
-from topics.audit.rows import Row, SegmentRow, Severity, Violation, WalRow
+from topics.audit.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
 from topics.audit.scan import Progress, scan_all
 from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
 from topics.host.snapshots import META_DIR
+from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 
-PASSES_MAX: Final = 5
+PASSES_MAX: Final = 8
+
+
+Scanner = Callable[[Sequence[Task], Progress], list[Row | None]]
 
 
 @attrs.frozen(kw_only=True)
 class Options:
     """How to look. `same_boot`: the machine has not restarted since the last recovery (LOCK says so). `settled`: nobody
     writes meanwhile, so one look is enough. `acks`: what clients were told. `agreement`, `journals`: the checks that
-    cost a second start, and reading what databases and Weavers hold.
+    cost a second start, and reading what databases and Weavers hold. `cold`: the cold tier, to be checked with it, and
+    `cold_dir` its place, for processes to open; without it only the idx of a cold segment is looked at.
     """
 
     same_boot: bool = False
@@ -45,6 +51,9 @@ class Options:
     agreement: bool = True
     journals: bool = True
     acks: Acks | None = None
+    scan: Scanner | None = None  # who makes the rows of tasks, if not processes here
+    cold: SegmentStore | None = None
+    cold_dir: str | None = None
 
 
 def same_boot_at(root: Path) -> bool:
@@ -131,17 +140,25 @@ def _look(
     disk: Disk, where: str, options: Options, progress: Callable[[int, int], None] | None
 ) -> _Look:  # fmt: skip
     try:
-        state = read(disk, where, same_boot=options.same_boot)
+        state = read(disk, where, same_boot=options.same_boot, cold=options.cold)
     except Corrupt as damage:
         return _Look([Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)], ())
+    if options.cold is not None:
+        disk = WithCold(disk, options.cold)
     logs = wal_tasks(disk)
     files = [task.file for task in logs] + [task.file for task in segment_tasks(state)]
     tell = _teller(sum(disk.size(file) or 0 for file in files), progress)
-    wal_rows = scan_all(disk, logs, jobs=options.jobs, progress=tell)
+    wal_rows = _scanned(disk, logs, options, tell)
     tasks = segment_tasks(state, [row for row in wal_rows if isinstance(row, WalRow)])
-    segment_rows = scan_all(disk, tasks, jobs=options.jobs, progress=tell)
+    segment_rows = _scanned(disk, tasks, options, tell)
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
     return _Look(examine(disk, state, rows, options), rows)
+
+
+def _scanned(disk: Disk, tasks: Sequence[Task], options: Options, tell: Progress) -> list[Row | None]:
+    if options.scan is not None:
+        return options.scan(tasks, tell)
+    return scan_all(disk, tasks, jobs=options.jobs, progress=tell, cold_dir=options.cold_dir)
 
 
 def _teller(total: int, progress: Callable[[int, int], None] | None) -> Progress:

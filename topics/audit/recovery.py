@@ -16,6 +16,7 @@ from topics.engine.image import Snapshot
 from topics.host.layout import Format, find_shards, find_wal_files, read_format, topic_dir
 from topics.host.opening import ReadState, read_state
 from topics.host.snapshots import find_snapshots, read_snapshot
+from topics.host.tiers import SegmentStore
 from topics.host.walfile import wal_path
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.kernel.ports import Disk
@@ -32,6 +33,7 @@ class State:
     form: Format
     wrong: str | None
     same_boot: bool
+    cold: SegmentStore | None
     read: ReadState
     snapshots: Sequence[tuple[int, Snapshot]]
 
@@ -51,7 +53,7 @@ class State:
         return Violation(name, file, check, Severity.ERROR, seq, offset, detail)
 
 
-def read(disk: Disk, where: str, *, same_boot: bool) -> State:
+def read(disk: Disk, where: str, *, same_boot: bool, cold: SegmentStore | None = None) -> State:
     """The state as a start would have it.
 
     Raises:
@@ -63,8 +65,8 @@ def read(disk: Disk, where: str, *, same_boot: bool) -> State:
     for number in reversed(find_snapshots(disk)):
         with suppress(Corrupt):  # told when snapshots are checked
             snapshots.append((number, read_snapshot(disk, number)))
-    state = read_state(disk, form, same_boot=same_boot)
-    return State(form=form, wrong=wrong, same_boot=same_boot, read=state, snapshots=snapshots)
+    state = read_state(disk, form, same_boot=same_boot, cold=cold)
+    return State(form=form, wrong=wrong, same_boot=same_boot, cold=cold, read=state, snapshots=snapshots)
 
 
 def read_format_or_guess(disk: Disk, where: str) -> tuple[Format, str | None]:

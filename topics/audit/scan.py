@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from topics.audit.files import ReadOnlyDisk
+from topics.audit.files import ReadOnlyDisk, WithCold
 from topics.audit.rows import Row, SegmentTask, Task
 from topics.audit.segmentscan import scan_segment
 from topics.audit.walscan import scan_wal
+from topics.host.coldplace import open_cold
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 
@@ -30,17 +31,24 @@ def scan(disk: Disk, task: Task) -> Row | None:
 
 
 def scan_all(
-    disk: Disk, tasks: Sequence[Task], *, jobs: int = 1, progress: Progress | None = None
+    disk: Disk,
+    tasks: Sequence[Task],
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    cold_dir: str | None = None,
 ) -> list[Row | None]:
-    """The rows, in the order of the tasks. `progress` is told the bytes of each file that is done.
+    """The rows, in the order of the tasks. `progress` is told the bytes of each file that is done. `cold_dir`: of the
+    cold tier that `disk` reads from, if it does.
 
     With `jobs` above 1 and a real directory, that many processes share the work if it is worth them.
     """
     assert 1 <= jobs <= JOBS_MAX
     tell = progress or _tell_nobody
     sizes = [disk.size(task.file) or 0 for task in tasks]
-    if jobs > 1 and isinstance(disk, ReadOnlyDisk) and sum(sizes) >= WORTH_A_POOL:
-        return _scan_in_processes(disk.root, tasks, sizes, jobs, tell)
+    own = disk.disk if isinstance(disk, WithCold) and cold_dir is not None else disk
+    if jobs > 1 and isinstance(own, ReadOnlyDisk) and sum(sizes) >= WORTH_A_POOL:
+        return _scan_in_processes((os.fspath(own.root), cold_dir), tasks, sizes, jobs, tell)
     rows = []
     for task, size in zip(tasks, sizes, strict=True):
         rows.append(scan(disk, task))
@@ -49,23 +57,24 @@ def scan_all(
 
 
 def _scan_in_processes(
-    root: os.PathLike[str], tasks: Sequence[Task], sizes: Iterable[int], jobs: int, tell: Progress
+    place: tuple[str, str | None], tasks: Sequence[Task], sizes: Iterable[int], jobs: int, tell: Progress
 ) -> list[Row | None]:
     rows = []
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that somebody holds
-    with ProcessPoolExecutor(jobs, context, _begin, (os.fspath(root),)) as pool:
+    with ProcessPoolExecutor(jobs, context, _begin, place) as pool:
         for row, size in zip(pool.map(_scan_here, tasks), sizes, strict=True):
             rows.append(row)
             tell(size)
     return rows
 
 
-_disk: ReadOnlyDisk | None = None  # of a worker process
+_disk: Disk | None = None  # of a worker process
 
 
-def _begin(root: str) -> None:
+def _begin(root: str, cold_dir: str | None) -> None:
     global _disk  # noqa: PLW0603 -- what a worker process is given once
-    _disk = ReadOnlyDisk(root)
+    disk = ReadOnlyDisk(root)
+    _disk = disk if cold_dir is None else WithCold(disk, open_cold(cold_dir))
 
 
 def _scan_here(task: Task) -> Row | None:

@@ -8,62 +8,38 @@ left of an append, or one that is under way.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import gt, ne, or_
 from typing import Final
 
-from topics.audit.rows import FLAWS_MAX, Flaw, SegmentRow, SegmentTask, Severity
-from topics.codec.frame import decode_frame
-from topics.codec.layout import CHECKSUM_SIZE, EXT, FLAGS_ALL, META, NODE, TAG
+from topics.audit.columnscan import check_columns, check_del
+from topics.audit.flaws import Flaws
+from topics.audit.rows import SegmentRow, SegmentTask, Severity
+from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL
 from topics.codec.primitives import U64
-from topics.codec.segcolumns import ColumnsBlock, blocks_before, implied_sizes
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
 from topics.codec.segment import END_SIZE, DataColumns, is_deleted, is_regular, walk
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
 from topics.kernel.ports import Disk
 
-_LABELS: Final = TAG | NODE | META | EXT  # size or labels of such a record do not follow from its idx entry
 _REGULAR: Final = bytes(0 if is_regular(end) else 1 for end in range(256))
 _SAYS_DELETED: Final = bytes(1 if is_deleted(end) else 0 for end in range(256))
 _IDX_DELETED: Final = bytes(1 if flags & DELETED else 0 for flags in range(256))
 _IDX_EXPIRED: Final = bytes(1 if flags & EXPIRED else 0 for flags in range(256))
 _IDX_ENDED: Final = bytes(1 if flags & (DELETED | EXPIRED) else 0 for flags in range(256))
 _FRAME_FLAGS: Final = bytes(flags & FLAGS_ALL for flags in range(256))
-_LABELLED: Final = bytes(1 if flags & _LABELS else 0 for flags in range(256))
 
 Ranges = tuple[tuple[int, int], ...]
-
-
-class Flaws:
-    """The flaws of one file: the first FLAWS_MAX, and how many there are."""
-
-    __slots__ = ("count", "listed")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.listed: list[Flaw] = []
-
-    def add(
-        self,
-        check: str,
-        seq: int | None,
-        offset: int | None,
-        detail: str,
-        severity: Severity = Severity.ERROR,
-    ) -> None:
-        self.count += 1
-        if len(self.listed) < FLAWS_MAX:
-            self.listed.append(Flaw(check, seq, offset, detail, severity))
 
 
 def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
     """The row of a segment; None if its `.data` is not there (any more)."""
     flaws = Flaws()
-    if task.cold:
-        return _row_of_cold(disk, task, flaws)
     size = disk.size(task.file)
+    if size is None and (task.cold or (task.stale and disk.size(task.part("idx")) is not None)):
+        return _row_of_cold(disk, task, flaws)
     if size is None:
         return None
     try:
@@ -87,7 +63,8 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
     _check_order(found, flaws)
     _check_ends(found, flaws)
     idx = _check_idx(task, found, idx_buffer, flaws)
-    _check_columns(task, found, data, col_buffer, _ended(task, found, idx), flaws)
+    check_columns(task, found, data, col_buffer, _ended(task, found, idx), flaws)
+    check_del(task, _read(disk, task.part("del")), flaws)
     print_first, prints = _prints(task, found, data)
     return SegmentRow(
         task=task, records=len(found), size=len(data), ts_first=found.ts[0] if found.ts else 0,
@@ -98,11 +75,14 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
 
 
 def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
-    """The idx of a segment whose data is in the other tier, which is not asked."""
+    """The idx of a segment whose data is, or may be, in the other tier, which is not asked."""
     idx = _whole_idx(task, _read(disk, task.part("idx")), flaws)
+    ends = check_del(task, _read(disk, task.part("del")), flaws)
+    seqs = range(task.first, task.last + 1)
     return SegmentRow(
         task=task, records=0, size=0, ts_first=0, ts_last=0, damaged=(), missing=(),
-        deleted=_flagged(task, idx, _IDX_DELETED), expired=_flagged(task, idx, _IDX_EXPIRED),
+        deleted=_flagged(task, idx, _IDX_DELETED) + _ranges(compress(seqs, ends.translate(_IDX_DELETED))),
+        expired=_flagged(task, idx, _IDX_EXPIRED) + _ranges(compress(seqs, ends.translate(_IDX_EXPIRED))),
         print_first=task.last + 1, prints=b"", flaws=tuple(flaws.listed), flaw_count=flaws.count,
     )  # fmt: skip
 
@@ -302,9 +282,6 @@ def _ranges(seqs: Iterable[int]) -> Ranges:
     return tuple(ranges)
 
 
-# The col.
-
-
 def _ended(task: SegmentTask, found: DataColumns, idx: IdxColumns | None) -> bytes:
     """1 for each record that may have ended before it was copied: then its tag and node were not kept."""
     ends = found.ends.translate(_SAYS_DELETED)
@@ -312,78 +289,3 @@ def _ended(task: SegmentTask, found: DataColumns, idx: IdxColumns | None) -> byt
         return b"\x01" * len(found)
     flags = map(idx.flags.__getitem__, map((-task.first).__add__, found.seqs))
     return bytes(map(or_, ends, bytes(flags).translate(_IDX_ENDED)))
-
-
-def _check_columns(
-    task: SegmentTask, found: DataColumns, data: bytes, buffer: bytes | None, ended: bytes, flaws: Flaws
-) -> None:
-    """What the blocks say of each record that is more than data, against its frame."""
-    buffer = buffer or b""
-    blocks, end = blocks_before(buffer, task.last + 1)
-    if end < len(buffer) and task.sealed:
-        flaws.add(
-            "segment.col", None, end, f"{len(buffer) - end} bytes of {task.part('col')} are no block of it"
-        )
-    said = _Said(blocks)
-    sizes = implied_sizes(found.lengths)
-    for at in compress(range(len(found)), bytes(found.flags).translate(_LABELLED)):
-        offset, length = found.offsets[at], found.lengths[at]
-        view = decode_frame(data, offset, offset + length)
-        wanted = (len(view.data) + len(view.meta), view.tag, view.node, view.expires_at or 0)
-        says = said.of(found.seqs[at], sizes[at])
-        if says is None:
-            detail = "no block speaks of it, and it has more than data"
-            if wanted != (sizes[at], b"", b"", 0):
-                flaws.add("segment.col", found.seqs[at], None, detail)
-        elif says != wanted and not (ended[at] and says == (wanted[0], b"", b"", wanted[3])):
-            detail = f"size, tag, node and expiry are {says}, its frame says {wanted}"
-            flaws.add("segment.col", found.seqs[at], None, detail)
-    _check_plain(found, said, sizes, flaws)
-
-
-def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaws) -> None:
-    """A record that is only data has no labels in any block."""
-    labelled = bytes(found.flags).translate(_LABELLED)
-    if not said.blocks:
-        return
-    for at, seq in enumerate(found.seqs):
-        if labelled[at]:
-            continue
-        says = said.of(seq, sizes[at])
-        if says is not None and says != (sizes[at], b"", b"", 0):
-            flaws.add("segment.col", seq, None, f"size, tag, node and expiry are {says}, and it is only data")
-
-
-class _Said:
-    """What the blocks of a `.col` say, asked in the order of seqs."""
-
-    __slots__ = ("at", "blocks")
-
-    def __init__(self, blocks: list[ColumnsBlock]) -> None:
-        self.blocks = blocks
-        self.at = 0
-
-    def of(self, seq: int, implied: int) -> tuple[int, bytes, bytes, int] | None:
-        """(size, tag, node, expiry) of a record; None if no block speaks of it."""
-        if self.at and self.blocks[self.at - 1].seq_stop > seq:
-            self.at = 0
-        while self.at < len(self.blocks) and self.blocks[self.at].seq_stop <= seq:
-            self.at += 1
-        if self.at == len(self.blocks) or self.blocks[self.at].first_seq > seq:
-            return None
-        block = self.blocks[self.at]
-        i = seq - block.first_seq
-        tag = block.tag_numbers[i] if block.tag_numbers is not None else 0
-        node = block.node_numbers[i] if block.node_numbers is not None else 0
-        return (
-            block.sizes[i] if block.sizes is not None else implied,
-            block.tags[tag - 1] if tag else b"",
-            block.nodes[node - 1] if node else b"",
-            block.expires[i] if block.expires is not None else 0,
-        )
-
-
-def spread(ranges: Ranges) -> Iterator[int]:
-    """Each seq of some ranges."""
-    for first, last in ranges:
-        yield from range(first, last + 1)

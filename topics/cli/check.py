@@ -22,6 +22,7 @@ from topics.cli.terminal import Pen, is_terminal, json_line, progress, safe
 
 if TYPE_CHECKING:
     from topics.audit.fsck import Report
+    from topics.host.tiers import SegmentStore
 
 COULD_NOT: Final = 2
 _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
@@ -29,6 +30,7 @@ _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
 
 @click.command()
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.option("--repair", "mend", is_flag=True, help="Make it whole: keep what is intact, tell what is lost.")
 @click.option(
     "--jobs", type=click.IntRange(1, 64), help="Processes; as many as the machine has, unless given."
 )
@@ -43,9 +45,13 @@ _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
 @common_options
 @pass_invocation
 def fsck(
-    invocation: Invocation, directory: Path | None, jobs: int | None, acks: Path | None, out: Path | None, as_json: bool
+    invocation: Invocation, directory: Path | None, mend: bool, jobs: int | None, acks: Path | None, out: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Check a data directory, or a backup. Nothing is changed, and nobody is in the way.
+
+    With --repair, of a directory that nobody has open: every intact record is kept, what is gone becomes a lost range
+    that readers are told of, and what is taken out of use goes to repaired-TIME/ in the directory. Then it is checked.
 
     Exit code 0: nothing is wrong; 1: something is; 2: it could not be looked at.
     """
@@ -57,10 +63,17 @@ def fsck(
 
     root = _root(invocation, directory)
     try:
+        if mend:
+            _repair(root)
+        cold, cold_dir = _cold(invocation)
         options = Options(
-            same_boot=same_boot_at(root), jobs=jobs or os.cpu_count() or 1, acks=_load(acks),
-        )  # fmt: skip
-        with _bar(root.name) as tell:
+            same_boot=same_boot_at(root),
+            jobs=jobs or os.cpu_count() or 1,
+            acks=_load(acks),
+            cold=cold,
+            cold_dir=cold_dir,
+        )
+        with bytes_bar(root.name) as tell:
             report = look(ReadOnlyDisk(root), where=str(root), options=options, progress=tell)
     except (CannotOpen, OSError, TopicsError) as error:
         raise Failed(str(error), code=COULD_NOT) from error
@@ -70,10 +83,30 @@ def fsck(
         for one in json_lines(report):
             sys.stdout.buffer.write(one)
     else:
-        _print(report)
+        print_report(report)
     if report.unsettled:
         say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
     raise click.exceptions.Exit(report.exit_code)
+
+
+def _repair(root: Path) -> None:
+    from topics.audit.ownership import repair_directory
+
+    done = repair_directory(root)
+    if not done.aside:
+        say(
+            "nothing to repair: what there is, the next start makes good by itself", "topics: ", colour="cyan"
+        )
+        return
+    for topic, seqs in done.lost.items():
+        few = ", ".join(map(str, seqs[:10])) + (" …" if len(seqs) > 10 else "")
+        say(
+            f"topic {topic!r}: {counted(len(seqs), 'record')} cannot be had any more (seq {few})",
+            "LOST: ",
+            colour="red",
+        )
+    made = counted(done.segments, "segment")
+    say(f"{made} written; what was taken out of use is in {root / done.aside}", "repaired: ", colour="cyan")
 
 
 def _root(invocation: Invocation, directory: Path | None) -> Path:
@@ -85,6 +118,17 @@ def _root(invocation: Invocation, directory: Path | None) -> Path:
     return root
 
 
+def _cold(invocation: Invocation) -> tuple[SegmentStore | None, str | None]:
+    """The cold tier that the settings name, if it is there: nothing is made."""
+    from topics.host.coldplace import open_cold
+    from topics.host.fsspec_store import is_url
+
+    place = invocation.settings.options().cold_dir
+    if place is None or not (is_url(place) or Path(place).is_dir()):
+        return None, None
+    return open_cold(place), place
+
+
 def _load(acks: Path | None) -> Any:
     from topics.audit.acknowledged import load_acks
 
@@ -92,7 +136,7 @@ def _load(acks: Path | None) -> Any:
 
 
 @contextmanager
-def _bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
+def bytes_bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar over bytes, on a terminal."""
     if not is_terminal(sys.stderr):
         yield None
@@ -106,7 +150,7 @@ def _bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
         yield tell
 
 
-def _print(report: Report) -> None:
+def print_report(report: Report) -> None:
     from topics.audit.report import line
 
     pen = Pen(sys.stdout)

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from topics.embed.page import Page, Record
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
+    from topics.host.backup import Written
     from topics.kernel.config import TopicConfig
     from topics.kernel.limits import Limits
     from topics.log.floors import Gap
@@ -107,3 +110,11 @@ class StorePort(Protocol):
     def delete(self, name: str, *, if_empty: bool = False) -> bool: ...
 
     def config(self, name: str) -> TopicConfig | None: ...
+
+    def backup(
+        self,
+        dest: str | PathLike[str],
+        *,
+        with_cold: bool = False,
+        tell: Callable[[int, int], None] | None = None,
+    ) -> Written: ...

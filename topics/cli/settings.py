@@ -163,6 +163,13 @@ TABLE: Final[Mapping[str, Setting]] = {
             key="tail_cache_bytes", variable="TOPICS_TAIL_CACHE_BYTES", default=TAIL_CACHE_BYTES,
             low=0, high=2**40,
         ),
+        Setting(key="wal_archive", variable="TOPICS_WAL_ARCHIVE", default=False, kind=Kind.FLAG),
+        Setting(
+            key="wal_archive_bytes", variable="TOPICS_WAL_ARCHIVE_BYTES", default=0, low=0, high=2**63 - 1,
+        ),
+        Setting(
+            key="wal_archive_age_ms", variable="TOPICS_WAL_ARCHIVE_AGE_MS", default=0, low=0, high=2**63 - 1,
+        ),
         Setting(
             key="cold_dir", variable="TOPICS_COLD_DIR", default=None, kind=Kind.PLACE,
             unset="off",
@@ -196,6 +203,7 @@ class Settings:
     def options(self) -> StoreOptions:
         """How the store runs."""
         from topics.engine.checkpoint import SegmentRules
+        from topics.host.archive import ArchiveRules
         from topics.host.opening import StoreOptions
         from topics.host.relocation import HotRules
 
@@ -214,6 +222,11 @@ class Settings:
             checkpoint_wal_bytes=get["checkpoint_wal_bytes"],
             checkpoint_interval_ms=get["checkpoint_interval_ms"],
             tail_cache_bytes=get["tail_cache_bytes"],
+            archive=(
+                ArchiveRules(bytes_max=get["wal_archive_bytes"], age_ms=get["wal_archive_age_ms"])
+                if get["wal_archive"]
+                else None
+            ),
             cold_dir=get["cold_dir"],
             hot=HotRules(retain_segments=get["hot_retain_segments"], retain_bytes=get["hot_retain_bytes"]),
         )

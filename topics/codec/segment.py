@@ -34,6 +34,7 @@ from topics.codec.layout import (
     check_head,
 )
 from topics.codec.primitives import LAYOUT_BYTES_MAX, U32, U64, Buffer, checksum, immutable
+from topics.codec.resync import plausible_head
 from topics.codec.segidx import DELETED, IdxColumns
 from topics.kernel.limits import U32_MAX, U64_MAX
 
@@ -333,8 +334,6 @@ class _Walker:
 
     def _damaged(self, at: int, defect: Defect) -> int:
         claimed = check_head(self.data, at, self.stop)
-        agrees = not isinstance(claimed, Defect) or claimed is Defect.TORN
-        seq = U64.unpack_from(self.data, at + _SEQ_AT)[0] if agrees else None
         search_from = at + 1
         if not isinstance(claimed, Defect):
             behind = min(at + claimed + END_SIZE, self.stop)
@@ -342,6 +341,8 @@ class _Walker:
             if not isinstance(followed, Defect) or followed is Defect.ZERO:
                 search_from = behind
         resumed = self._search(search_from)
+        head = plausible_head(self.data, at, resumed)
+        seq = None if head is None else head[1]
         self.columns.damages.append(
             Damage(offset=at, stop=resumed, defect=defect, index=len(self.columns), seq=seq)
         )

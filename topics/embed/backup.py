@@ -15,6 +15,7 @@ from topics.host.destination import Destination, unwritable
 from topics.host.disk import OsDisk
 from topics.host.parts import Contents
 from topics.host.tiers import SegmentStore
+from topics.kernel.errors import Corrupt
 
 Tell = Callable[[int, int], None]
 
@@ -51,7 +52,7 @@ def back_up(
                 if tell is not None:
                     tell(done, total)
 
-            written = _written(target, contents, link, told)
+            written = _written(local, target, contents, link, told)
         target.finish()
     except BaseException:
         target.discard()
@@ -60,12 +61,19 @@ def back_up(
 
 
 def _written(
-    target: Destination, contents: Contents, link: Link | None, told: Callable[[int], None]
+    local: LocalEngine,
+    target: Destination,
+    contents: Contents,
+    link: Link | None,
+    told: Callable[[int], None],
 ) -> Written:
     try:
         return write_backup(contents, target.disk, link=link, tell=told)
     except OSError as error:
         raise unwritable(target.path, error) from error
+    except Corrupt:
+        local.check_open()  # of a store that was closed meanwhile nothing can be read
+        raise
 
 
 def _check_room(target: Destination, contents: Contents, root: Path | None) -> None:

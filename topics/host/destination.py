@@ -49,13 +49,13 @@ class Destination:
         partial = target.with_name(target.name + PARTIAL)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(partial):
+                raise invalid(
+                    "dest",
+                    f"{partial} is left of one that was broken off, or is being written now: remove it first",
+                )
             partial.mkdir(mode=DIRECTORY_MODE)
             return cls(target, partial)
-        except FileExistsError:
-            raise invalid(
-                "dest",
-                f"{partial} is left of one that was broken off, or is being written now: remove it first",
-            ) from None
         except OSError as error:
             raise unwritable(path, error) from error
 

@@ -56,7 +56,7 @@ def _own_note(disk: Disk) -> bytes | None:
     data = disk.read(NOTE_FILE, 0, min(size, _NOTE_SIZE_MAX))
     try:
         note = msgspec.json.decode(data, type=_Note)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"{NOTE_FILE} does not say whose cold segments are this store's: {error}") from error
     if note.format != NOTE_FORMAT:
         raise Corrupt(f"{NOTE_FILE} has format {note.format}, not {NOTE_FORMAT}")

@@ -21,12 +21,20 @@ from topics.kernel.ports import Disk
 _LOGS_AND_DATA: Final = ("meta", "wal", "topics")
 
 
+@attrs.frozen
+class Finding:
+    """What is wrong, and of which file; `""`: of no single one."""
+
+    file: str
+    what: str
+
+
 @attrs.frozen(kw_only=True)
 class Verified:
     """`manifest`: None if it is not there or damaged."""
 
     manifest: Manifest | None
-    findings: Sequence[str]
+    findings: Sequence[Finding]
 
 
 def read_manifest(disk: Disk) -> Manifest:
@@ -43,8 +51,12 @@ def read_manifest(disk: Disk) -> Manifest:
     return decode_manifest(disk.read(MANIFEST_FILE, 0, size))
 
 
-def verify_backup(disk: Disk, where: str, *, tell: Callable[[int], None] | None = None) -> Verified:
-    """Read all of it. `tell` is told how many bytes were compared. `where`: its name in messages.
+def verify_backup(
+    disk: Disk, where: str, *, damages: bool = True, tell: Callable[[int, int], None] | None = None
+) -> Verified:
+    """Read all of it. `tell` is told how many bytes were compared, and of how many. `where`: its name in messages.
+
+    `damages`: tell too what recovery finds damaged; false for who runs fsck, which says more of it.
 
     Raises:
         CannotOpen: it is no directory of ours, or of a newer version.
@@ -53,25 +65,28 @@ def verify_backup(disk: Disk, where: str, *, tell: Callable[[int], None] | None 
     try:
         manifest = read_manifest(disk)
     except Corrupt as damage:
-        return Verified(manifest=None, findings=[damage.message])
-    findings: list[str] = []
+        return Verified(manifest=None, findings=[Finding(MANIFEST_FILE, damage.message)])
+    findings: list[Finding] = []
     done = 0
     for file in manifest.files:
         wrong = _compared(disk, file)
         if wrong:
-            findings.append(f"{file.path}: {wrong}")
+            findings.append(Finding(file.path, wrong))
         done += file.size
         if tell is not None:
-            tell(done)
+            tell(done, manifest.size)
     known = {file.path for file in manifest.files}
-    findings += [f"{path}: not of this backup" for path in _files_of(disk) if path not in known]
+    findings += [Finding(path, "is not of this backup") for path in _files_of(disk) if path not in known]
     form = read_format(disk, where)
     if form is None:
         return Verified(manifest=manifest, findings=findings)  # FORMAT is one of the files that are missing
     try:
-        findings += _recovered(manifest, read_state(disk, form, same_boot=False))
+        read = read_state(disk, form, same_boot=False)
+        findings += [
+            Finding("", what) for what in (*(_damages(read) if damages else ()), *_ends(manifest, read))
+        ]
     except Corrupt as damage:
-        findings.append(damage.message)
+        findings.append(Finding("", damage.message))
     return Verified(manifest=manifest, findings=findings)
 
 
@@ -101,13 +116,14 @@ def _files_of(disk: Disk) -> Iterator[str]:
                 yield path
 
 
-def _recovered(manifest: Manifest, read: ReadState) -> Iterator[str]:
-    """Where what recovery finds is not what the manifest says."""
-    for damage in read.recovered.damages:
-        yield str(damage)
-    for cut in read.recovered.cuts:
-        yield str(cut)
+def _damages(read: ReadState) -> Iterator[str]:
+    yield from map(str, read.recovered.damages)
+    yield from map(str, read.recovered.cuts)
     yield from read.restored.wrong
+
+
+def _ends(manifest: Manifest, read: ReadState) -> Iterator[str]:
+    """Where what recovery ends with is not what the manifest says."""
     for position in manifest.vector:
         verdict = read.verdicts.get((position.generation, position.shard))
         tail = None if verdict is None else verdict.tail

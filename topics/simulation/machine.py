@@ -9,13 +9,16 @@ from __future__ import annotations
 from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
 from topics.engine.recover import Recovered
+from topics.host.attempts import Attempts
 from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store, read_state
-from topics.host.reading import Reader
-from topics.host.tiers import SegmentStore
+from topics.host.reading import Reader, Unread
+from topics.host.tiers import LocalSegmentStore, SegmentStore
+from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
+from topics.testing.below import Below
 from topics.testing.simdisk import SimDisk
 
 _PID = 1
@@ -66,6 +69,11 @@ def open_simulated(
     )
 
 
+def cold_folder(disk: Disk) -> SegmentStore:
+    """A cold tier on the same machine: it fails as its disk does, and loses power with it."""
+    return LocalSegmentStore(Below(disk, "cold"), "cold")
+
+
 def peek(disk: SimDisk) -> Recovered:
     """What recovery would read on the disk as it is now; on a copy, so that nothing is changed or counted."""
     twin = SimDisk()
@@ -75,9 +83,14 @@ def peek(disk: SimDisk) -> Recovered:
 
 
 def read_page(engine: Engine, reader: Reader, query: DiffQuery) -> tuple[DiffPlan, list[FrameView]]:
-    """Plan, fetch, assemble. Raises OSError, Rejected."""
-    plan = engine.plan_diff(query)
-    return plan, assemble(plan, [reader.read(extent) for extent in plan.extents])
+    """Plan, fetch, assemble, as often as it takes. Raises Corrupt, Rejected."""
+    attempts = Attempts(query)
+    while True:
+        plan = engine.plan_diff(attempts.query)
+        try:
+            return plan, assemble(plan, [reader.read(extent) for extent in plan.extents])
+        except (Corrupt, Unread) as error:
+            attempts.failed(plan, error)
 
 
 def _owner(disk: SimDisk) -> OwnerRecord | None:

@@ -25,23 +25,18 @@ from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
 from topics.simulation.checkpoint import Walk, begin_walk
-from topics.simulation.drawn import draw_options
+from topics.simulation.drawn import FAULTS, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
-from topics.simulation.machine import open_simulated, read_page
+from topics.simulation.machine import cold_folder, open_simulated, read_page
 from topics.simulation.oracle import Violation, check_losses, facts
 from topics.simulation.pen import Pen, Stage
 from topics.simulation.workload import NAMES, Workload
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
-from topics.testing.faults import Call, FaultKind, Landed, SimCrash
+from topics.testing.faults import Call, Landed, SimCrash
 from topics.testing.simdisk import CAPACITY, SimDisk
 from topics.testing.survival import Shape
 
-_FAULTS = (
-    ("sync_data", FaultKind.EIO), ("sync_data", FaultKind.DROPS_PAGES), ("write", FaultKind.EIO),
-    ("write", FaultKind.SHORT), ("write", FaultKind.ENOSPC), ("create", FaultKind.ENOSPC),
-    ("extend", FaultKind.SHORT), ("read", FaultKind.EIO),
-)  # fmt: skip
 _TRACE_KEPT = 400
 _OPENS_MAX = 40
 _CLIENTS_IN_FLIGHT = 12
@@ -116,7 +111,14 @@ class World:
                 self._options = attrs.evolve(self._options, shards=self.random.choice((1, 2, 3)))
             machine_restarted = self.ledger.opening()
             try:
-                opened = open_simulated(self.disk, self.clock, self.entropy, self._options, port=self.port)
+                opened = open_simulated(
+                    self.disk,
+                    self.clock,
+                    self.entropy,
+                    self._options,
+                    port=self.port,
+                    cold=cold_folder(self.port),
+                )
             except SimCrash:
                 self._crash()
                 continue
@@ -126,7 +128,7 @@ class World:
                 continue
             self.disk.heal()
             self.disk.drop_caches()
-            if opened.read_only:
+            if opened.damages:
                 raise Violation(f"a crash was taken for damage: {opened.damages[0]}")
             self.opened = opened
             self.ledger.opened(opened.engine, machine_restarted=machine_restarted)
@@ -146,7 +148,8 @@ class World:
             twin.power_loss(self.random.choice(list(Shape)))
         else:
             twin.process_death()
-        again = open_simulated(twin, ManualClock(self.clock.now_ms()), SeededEntropy(0), self._options)
+        clock = ManualClock(self.clock.now_ms())
+        again = open_simulated(twin, clock, SeededEntropy(0), self._options, cold=cold_folder(twin))
         one, other = facts(self.engine.state.catalog), facts(again.engine.state.catalog)
         if not power:
             self.ledger.compare(one, other, "recovery run twice gives another state (I-10)")
@@ -210,22 +213,7 @@ class World:
     # A step.
 
     def _step(self) -> None:
-        kind = self.random.choices(
-            (
-                "propose",
-                "write",
-                "read",
-                "time",
-                "tick",
-                "mark",
-                "reserve",
-                "fault",
-                "space",
-                "quiet",
-                "checkpoint",
-            ),
-            (30, 50, 12, 10, 4, 3, 6, 0.5, 0.6, 4, 12),
-        )[0]
+        kind = draw_step(self.random)
         match kind:
             case "propose":
                 self._propose()
@@ -330,19 +318,12 @@ class World:
         self._after_call()
 
     def _pass_time(self) -> None:
-        kind = self.random.choices(("little", "second", "minutes", "back"), (80, 12, 3, 5))[0]
-        now_ms = self.clock.now_ms()
-        ahead = {
-            "little": self.random.randrange(30),
-            "second": self.random.randrange(800, 3000),
-            "minutes": self.random.randrange(60_000, 200_000),
-            "back": -self.random.randrange(10_000),
-        }[kind]
-        self.clock.set(now_ms + ahead)
+        ahead = draw_time(self.random)
+        self.clock.set(self.clock.now_ms() + ahead)
         self._note(f"clock {ahead}")
 
     def _inject(self) -> None:
-        op, kind = self.random.choice(_FAULTS)
+        op, kind = self.random.choice(FAULTS)
         self._note(f"fault {op} {kind.value}")
         self.disk.inject(op, kind)
         self.counts["faults"] += 1
@@ -366,7 +347,7 @@ class World:
         state = self.engine.topic_state(query.topic)
         try:
             plan, records = read_page(self.engine, self.opened.reader, query)
-        except OSError as error:
+        except (OSError, Rejected) as error:  # the cold tier's failures are refusals
             self._note(f"read: {error}")
             return state.head_seq
         self._note(f"page of {query.topic} from {query.from_seq}: {len(records)} records, {plan.gap!r}")

@@ -21,9 +21,11 @@ from topics.audit.files import ReadOnlyDisk
 from topics.audit.heads import Longs
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
+from topics.host.fsspec_store import open_fsspec
 from topics.host.layout import read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import ReadState, read_state
+from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.kernel.ids import is_internal
@@ -47,15 +49,18 @@ def open_disk(path: str) -> Disk:
 
 @attrs.frozen(kw_only=True)
 class DirectoryPlace:
-    """`internal`: ended records, too, and the topics that belong to the store itself."""
+    """`internal`: ended records, too, and the topics that belong to the store itself. `cold`: where sealed segments are
+    that the directory has given away.
+    """
 
     path: str
     internal: bool
+    cold: str | None = None
 
     def look(self) -> DirectoryView:
         """Raises `CannotOpen` if there is no data directory, `Corrupt` if it is damaged."""
         disk = open_disk(self.path)
-        state = _read(disk, self.path)
+        state = _read(disk, self.path, None if self.cold is None else open_cold(self.cold))
         for cut in state.recovered.cuts:
             _log.warning("%s: %s", self.path, str(cut).replace(" cut ", " left out "))
         for damage in state.recovered.damages:
@@ -164,7 +169,12 @@ class DirectoryView:
         return max(stop, topic.earliest_seq)
 
 
-def _read(disk: Disk, where: str) -> ReadState:
+def open_cold(where: str) -> SegmentStore:
+    """The cold tier of a directory, reading only."""
+    return open_fsspec(where) if is_url(where) else LocalSegmentStore(open_disk(where), where)
+
+
+def _read(disk: Disk, where: str, cold: SegmentStore | None) -> ReadState:
     """The state, once two looks agree on what is damaged, or nothing is."""
     form = read_format(disk, where)
     if form is None:
@@ -175,7 +185,7 @@ def _read(disk: Disk, where: str) -> ReadState:
     for left in reversed(range(LOOKS_MAX)):
         try:
             # As after a restart of the machine: a write that is under way then looks like a torn tail.
-            state = read_state(disk, form, same_boot=False)
+            state = read_state(disk, form, same_boot=False, cold=cold)
         except (FileNotFoundError, Corrupt):
             if not left:
                 raise

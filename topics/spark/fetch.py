@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from topics.audit.arrow import Verify, frames_batch
 from topics.audit.heads import Frames, Longs
-from topics.host.fsspec_store import is_url, open_fsspec
-from topics.host.tiers import LocalSegmentStore, SegmentStore, segment_of
+from topics.host.tiers import segment_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
-from topics.spark.directory import DirectoryPlace, open_disk
+from topics.spark.directory import DirectoryPlace, open_cold, open_disk
 from topics.spark.place import DataLoss
 from topics.spark.spans import Piece
 
@@ -32,10 +31,9 @@ REPLANS_MAX: int = 3
 
 @attrs.frozen(kw_only=True)
 class Fetch:
-    """How pieces become batches. `schema`: the columns. `cold`: where sealed segments are that the directory lacks."""
+    """How pieces become batches. `schema`: the columns."""
 
     place: DirectoryPlace
-    cold: str | None
     schema: pa.Schema
     verify: Verify
     fail_on_loss: bool
@@ -93,17 +91,12 @@ class Fetch:
         except FileNotFoundError as absent:
             if not piece.cold:
                 raise
-            if self.cold is None:
+            if self.place.cold is None:
                 why = f"{piece.path} is in the cold tier: name its folder or URL with the option coldPath"
                 raise FileNotFoundError(absent.errno, why) from absent
         segment = segment_of(piece.path)
         assert segment is not None
-        return open_cold(self.cold).read_range(segment, "data", start, size)
-
-
-def open_cold(where: str) -> SegmentStore:
-    """The cold tier of a directory, reading only."""
-    return open_fsspec(where) if is_url(where) else LocalSegmentStore(open_disk(where), where)
+        return open_cold(self.place.cold).read_range(segment, "data", start, size)
 
 
 def _groups(piece: Piece) -> Iterator[Frames]:

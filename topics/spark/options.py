@@ -44,7 +44,7 @@ class ReadOptions:
 
     path: str | None
     url: str | None
-    token: str | None
+    token: str | None = attrs.field(repr=False)
     cold: str | None
     topics: tuple[str, ...]
     pattern: str | None
@@ -124,7 +124,7 @@ class SinkOptions:
     """Where rows go. `write_id` names the run, so that what it has written is known when it is run again."""
 
     url: str
-    token: str | None
+    token: str | None = attrs.field(repr=False)
     topic: str | None
     write_id: str | None
     key_column: str | None

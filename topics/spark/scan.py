@@ -17,7 +17,7 @@ from topics.spark.spans import Piece
 
 def place_of(options: ReadOptions) -> Place:
     if options.path is not None:
-        return DirectoryPlace(path=options.path, internal=options.internal)
+        return DirectoryPlace(path=options.path, internal=options.internal, cold=options.cold)
     assert options.url is not None
     return ServerPlace(url=options.url, token=options.token, topics=options.topics)
 
@@ -48,7 +48,6 @@ class Scan:
                 assert isinstance(place, DirectoryPlace)
                 fetch = Fetch(
                     place=place,
-                    cold=self.options.cold,
                     schema=self.schema,
                     verify=self.options.verify,
                     fail_on_loss=self.options.fail_on_loss,

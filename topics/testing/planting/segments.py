@@ -7,6 +7,7 @@ from typing import Final
 
 from topics.codec.primitives import U64
 from topics.codec.segcolumns import decode_blocks, encode_block
+from topics.codec.segdel import Ended, encode_del
 from topics.codec.segidx import DELETED, ENTRY_SIZE, EXPIRED, TRAILER_SIZE, encode_trailer
 from topics.codec.segment import DEAD
 from topics.log.segments import Segment
@@ -195,6 +196,14 @@ def col_lies(ground: Ground) -> Planted:
     return Planted(kind="", file=path, check="segment.col", topic=ORDERS)
 
 
+def del_flipped(ground: Ground) -> Planted:
+    segment = ground.segment()
+    path = ground.path(segment).removesuffix("data") + "del"
+    ground.files[path] = encode_del(Ended(ground.topic_id(ORDERS), segment.first, bytes(segment.count)))
+    ground.flip(path, 0, len(ground.files[path]))
+    return Planted(kind="", file=path, check="segment.del", topic=ORDERS)
+
+
 KINDS: Final[dict[str, Kind]] = {
     "segment.record: a flipped bit": flipped_bit,
     "segment.record: a flipped bit, in one that grows": flipped_bit_of_a_growing_one,
@@ -212,6 +221,7 @@ KINDS: Final[dict[str, Kind]] = {
     "segment.idx: gone": idx_removed,
     "segment.idx: an entry too few": idx_short,
     "segment.idx: it lies": idx_lies,
+    "segment.del: a flipped bit": del_flipped,
     "segment.col: a flipped bit": col_flipped,
     "segment.col: it lies": col_lies,
 }

@@ -1,0 +1,224 @@
+"""A repaired directory holds what its read-only view showed, and opens for writing."""
+
+from __future__ import annotations
+
+import pytest
+
+from topics.audit.fsck import Options, fsck
+from topics.audit.recovery import read
+from topics.audit.repair import repair
+from topics.codec.frame import decode_frame
+from topics.engine.commands import Append
+from topics.host.opening import StoreOptions, open_store
+from topics.host.reading import Reader
+from topics.kernel.columns import RecordColumns
+from topics.kernel.errors import CannotOpen, Corrupt
+from topics.log.diff import extents_of
+from topics.log.index import LIVE
+from topics.testing.clock import ManualClock
+from topics.testing.entropy import SeededEntropy
+from topics.testing.faults import Landed, SimCrash
+from topics.testing.planting import KINDS, plant
+from topics.testing.sample_store import CLICKS, ORDERS, build, disk_of, files_of
+from topics.testing.simdisk import SimDisk
+from topics.testing.survival import Shape
+
+STAMP = "20261121T120000Z"
+NOT_OF_FILES = ("acknowledged", "kv.journal", "weaver.journal", "snapshot.agree", "tombstones", "segment.ts")
+REPAIRABLE = sorted(kind for kind in KINDS if not kind.startswith(NOT_OF_FILES))
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return build()
+
+
+def view(disk):
+    """What a reader is shown, by topic: {seq: data, None if it cannot be had}, what is lost, floors and head."""
+    state = read(disk, "a sample", same_boot=False)
+    shown = {}
+    for topic in state.topics.values():
+        index = topic.index
+        live = [at for at in range(index.start, index.stop) if index.flags[at] & LIVE]
+        lost = {seq for one in index.lost for seq in range(one.first, one.last + 1)}
+        shown[topic.name] = (
+            {index.seq_at(at): record(disk, topic, at) for at in live},
+            lost,
+            (topic.head_seq, topic.evict_floor, topic.delete_below, topic.ceiling, topic.epoch),
+            index.past.ranges(),
+        )
+    return shown
+
+
+def record(disk, topic, at):
+    (extent,) = extents_of(topic, at, at + 1)
+    try:
+        view = decode_frame(Reader(disk).read(extent), 0)
+    except (Corrupt, OSError):
+        return None
+    return view.data if (view.topic_id, view.seq) == (topic.topic_id, topic.index.seq_at(at)) else None
+
+
+def expected(before):
+    """The same, in which what cannot be had is lost."""
+    after = {}
+    for name, (records, lost, floors, past) in before.items():
+        gone = {seq for seq, data in records.items() if data is None}
+        kept = {seq: data for seq, data in records.items() if seq not in gone}
+        after[name] = (kept, lost | gone, floors, past)
+    return after
+
+
+def mended(disk):
+    return repair(disk, where="a sample", same_boot=False, stamp=STAMP)
+
+
+def open_it(disk):
+    return open_store(
+        disk, ManualClock(1_700_100_000_000), SeededEntropy(9), where="a sample", machine_restarted=True,
+        confirm=lambda: None, options=StoreOptions(min_free_bytes=4096),
+    )  # fmt: skip
+
+
+@pytest.mark.rule("T4.11", "T4.21")
+@pytest.mark.parametrize("kind", REPAIRABLE)
+def test_a_repaired_directory_is_the_read_only_view(sample, kind):
+    for seed in range(2):
+        files = dict(sample.files)
+        plant(files, kind, seed)
+        disk = disk_of(files)
+        # A lying idx hides a record that is whole: a repair finds it again.
+        before = view(disk_of(sample.files) if kind == "segment.idx: it lies" else disk)
+        mended(disk)
+        after = view(disk)
+
+        assert after == expected(before)
+        assert not fsck(disk, where="a sample", options=Options(settled=True)).errors
+
+
+@pytest.mark.rule("T4.11")
+def test_a_repaired_store_opens_for_writing_and_tells_readers_what_is_lost(sample):
+    files = dict(sample.files)
+    planted = plant(files, "segment.record: a flipped bit")
+    logged = plant(files, "wal.damage: a flipped bit")
+    disk = disk_of(files)
+    done = mended(disk)
+    opened = open_it(disk)
+    ticket = opened.engine.propose(Append(topic=ORDERS, records=RecordColumns([b"1"])))
+    opened.writers[0].drain()
+    opened.writers[1].drain()
+    lost = {topic.name: list(topic.index.lost) for topic in opened.engine.state.catalog.topics.values()}
+
+    assert ticket.result().count == 1
+    assert done.lost[ORDERS] == [planted.seq]
+    assert [(one.first, one.last, one.reason) for one in lost[ORDERS]] == [
+        (planted.seq, planted.seq, "corrupt")
+    ]
+    assert (logged.seq, logged.seq, "corrupt") in [(one.first, one.last, one.reason) for one in lost[CLICKS]]
+    assert not opened.damages
+
+
+def test_nothing_is_deleted_and_what_is_changed_is_kept_aside(sample):
+    files = dict(sample.files)
+    planted = plant(files, "segment.record: a flipped bit")
+    disk = disk_of(files)
+    done = mended(disk)
+    after = files_of(disk)
+    kept = {
+        path.removeprefix(f"{done.aside}/"): data
+        for path, data in after.items()
+        if path.startswith(done.aside)
+    }
+
+    assert done.aside == f"repaired-{STAMP}"
+    assert kept[planted.file] == files[planted.file]
+    assert all(kept.get(path) == data or after.get(path) == data for path, data in files.items())
+
+
+def test_a_directory_without_damage_is_left_alone(sample):
+    disk = disk_of(sample.files)
+    done = mended(disk)
+
+    assert not done.aside
+    assert files_of(disk) == sample.files
+
+
+def test_without_any_snapshot_a_repair_is_refused_and_nothing_changed(sample):
+    files = dict(sample.files)
+    plant(files, "snapshot: a flipped bit")
+    plant(files, "snapshot: a flipped bit in the older one")
+    disk = disk_of(files)
+    with pytest.raises(CannotOpen, match="restore the directory from a backup"):
+        mended(disk)
+
+    assert files_of(disk) == files
+
+
+def on_simulated_disk(files):
+    disk = SimDisk(3)
+    for path, data in files.items():
+        parent = path.rpartition("/")[0]
+        if parent:
+            disk.make_dir(parent)
+        disk.create(path, 0)
+        disk.write(path, 0, [data])
+        disk.sync_data(path)
+    for directory in ["", *{parent for path in files for parent in parents(path)}]:
+        disk.sync_dir(directory)
+    return disk
+
+
+def parents(path):
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+
+
+def strike(snapshot, call, landed, power):
+    """Repair, with the world ending at this call; then again."""
+    disk = SimDisk(3)
+    disk.restore(snapshot)
+    disk.crash_at(call, landed)
+    try:
+        mended(disk)
+    except SimCrash:
+        pass
+    else:
+        return None
+    if power:
+        disk.power_loss(Shape.RANDOM_PAGES, call)
+    else:
+        disk.process_death()
+    repair(disk, where="a sample", same_boot=False, stamp=f"{STAMP}-2")
+    return view(disk)
+
+
+@pytest.fixture(scope="module")
+def wounded(sample):
+    files = dict(sample.files)
+    for kind in ("segment.record: a flipped bit", "wal.damage: a flipped bit", "segment.idx: gone"):
+        plant(files, kind, 1)
+    disk = on_simulated_disk(files)
+    return disk.snapshot(), expected(view(disk))
+
+
+def struck(wounded, calls):
+    snapshot, wanted = wounded
+    for call in calls:
+        for landed in (Landed.NONE, Landed.PART, Landed.ALL):
+            for power in (False, True):
+                after = strike(snapshot, call, landed, power)
+                if after is None:
+                    return call
+                assert after == wanted, (call, landed, power)
+    return None
+
+
+@pytest.mark.rule("T4.11")
+def test_a_repair_that_was_broken_off_is_done_again_with_the_same_result(wounded):
+    struck(wounded, range(3, 400, 61))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_repair_may_break_off_at_every_call(wounded):
+    assert struck(wounded, range(10_000)) is not None

@@ -1,0 +1,152 @@
+"""`topics backup`, `verify` and `restore` as a user calls them: what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from tests.cli.conftest import Call
+from topics.cli.private import PrivateServer
+
+
+def lines(count: int, start: int = 0) -> bytes:
+    return b"".join(b'{"n":%d}\n' % i for i in range(start, start + count))
+
+
+@pytest.fixture
+def data(call: Call) -> str:
+    """A data directory with an archive, two topics in it."""
+    assert call("put", "orders", "--data", "d", "--set", "wal_archive=1", stdin=lines(30)).code == 0
+    assert call("put", "users", "--data", "d", "--set", "wal_archive=1", stdin=lines(5)).code == 0
+    return "d"
+
+
+@pytest.mark.rule("O2.13", "T7.2", "T7.3", "T7.4")
+def test_a_backup_is_taken_verified_and_restored_up_to_a_seq(call: Call, data: str) -> None:
+    taken = call("backup", "b", "--data", data)
+    verified = call("verify", "b")
+    call("put", "orders", "--batch", "10", "--data", data, "--set", "wal_archive=1", stdin=lines(50, 30))
+    restored = call("restore", "b", "r", "--archive", data, "--to-seq", "orders=65")
+    got = call("get", "orders", "--data", "r", "--json")
+
+    assert [answer.code for answer in (taken, verified, restored)] == [0, 0, 0]
+    assert "b: 2 topics as of 20" in taken.text
+    assert "orders     30" in taken.text
+    assert "nothing is wrong" in verified.text
+    assert "cut at the goal" in restored.text
+    assert [json.loads(line)["data"]["n"] for line in got.out.splitlines() if b'"data"' in line] == list(
+        range(60)
+    )
+
+
+@pytest.mark.rule("O2.13")
+def test_machines_get_json(call: Call, data: str) -> None:
+    (taken,) = call("backup", "b", "--data", data, "--json").lines
+    (restored,) = call("restore", "b", "r", "--json").lines
+    verified = call("verify", "b", "--json").lines
+
+    assert taken["topics"] == restored["topics"] == {"orders": 30, "users": 5}
+    assert taken["ts"] == restored["backup_ts"] >= restored["last_ts"] > 0
+    assert (taken["backup"], restored["store"], restored["cut"], restored["damages"]) == ("b", "r", False, [])
+    assert taken["bytes"] == sum(
+        path.stat().st_size
+        for path in pathlib.Path("b").rglob("*")
+        if path.is_file() and path.name != "BACKUP.json"
+    )
+    assert verified
+
+
+@pytest.mark.rule("O2.13", "T7.2")
+def test_a_backup_of_a_server(call: Call, server: PrivateServer) -> None:
+    call("put", "backed-up", "--url", server.url, stdin=lines(7))
+    taken = call("backup", "b", "--url", server.url)
+    got = call("get", "backed-up", "--data", "b")
+
+    assert (taken.code, call("verify", "b").code) == (0, 1)  # `get` has opened it, so it is as it was no more
+    assert got.text.count('{"n":') == 7
+    assert (
+        "LOST seqs 8–64 [crash]" in got.text
+    )  # it counts as a restart, and what came behind the cut is not in it
+
+
+@pytest.mark.rule("T7.4", "O2.13")
+def test_verify_names_what_is_wrong_and_ends_with_one_and_with_two_if_it_could_not_look(
+    call: Call, data: str
+) -> None:
+    call("backup", "b", "--data", data)
+    (log,) = pathlib.Path("b").rglob("wal-*.log")
+    before = log.read_bytes()
+    log.write_bytes(before[:200] + bytes([before[200] ^ 1]) + before[201:])
+    flipped = call("verify", "b")
+    log.write_bytes(before)
+    whole = call("verify", "b")
+    (pathlib.Path("b") / "BACKUP.json").unlink()
+    broken_off, nothing = call("verify", "b"), call("verify", "nothing")
+
+    assert [answer.code for answer in (flipped, whole, broken_off, nothing)] == [1, 0, 1, 2]
+    assert "checksum" in flipped.text
+    assert log.name in flipped.text
+    assert "this is no backup, or one that was broken off" in broken_off.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["backup", "d/x", "--data", "d"], 2, "lies inside d"),
+        (["backup", "d", "--data", "d"], 2, "lies inside d"),
+        (["backup", "nowhere/b", "--data", "nothing"], 1, "nothing does not exist"),
+        (["backup", "/proc/b", "--data", "d"], 1, "cannot be written"),
+        (["backup", "b", "--url", "http://127.0.0.1:1"], 1, "127.0.0.1:1"),
+        (["restore", "nothing", "r"], 1, "nothing is no directory"),
+        (["restore", "d", "r"], 1, "this is no backup"),
+        (["restore", "d", "r", "--to-seq", "orders"], 2, "takes TOPIC=SEQ"),
+        (["restore", "d", "r", "--to-seq", "o=1", "--to-time", "5"], 2, "not both"),
+        (["restore", "d", "r", "--to-time", "yesterday"], 2, "is not milliseconds since 1970"),
+    ],
+    ids=[
+        "inside", "itself", "nothing there", "unwritable", "no server",
+        "no directory", "no backup", "no seq", "two goals", "no time",
+    ],
+)  # fmt: skip
+@pytest.mark.rule("O2.13")
+def test_what_cannot_be_done_is_said_in_one_line_and_leaves_nothing(
+    call: Call, data: str, arguments: list[str], code: int, message: str
+) -> None:
+    before = sorted(path.name for path in pathlib.Path().iterdir())
+    answer = call(*arguments, "--set", "drain_ms=1")
+
+    assert answer.code == code, answer.err
+    assert message in answer.err
+    assert len(answer.err.splitlines()) == 1
+    assert sorted(path.name for path in pathlib.Path().iterdir()) == before
+
+
+def test_a_place_that_is_taken_is_refused_by_both(call: Call, data: str) -> None:
+    call("backup", "b", "--data", data)
+    again, onto = call("backup", "b", "--data", data), call("restore", "b", "d")
+
+    assert (again.code, onto.code) == (2, 2)
+    assert "b is there already" in again.err
+    assert "d is there already" in onto.err
+    assert call("verify", "b").code == 0
+
+
+def test_a_directory_that_somebody_owns_names_the_owner(call: Call, server: PrivateServer) -> None:
+    answer = call("backup", "b", "--data", str(server.data))
+
+    assert answer.code == 1
+    assert "is in use by process" in answer.err
+
+
+@pytest.mark.rule("T7.3")
+def test_a_moment_is_written_as_people_write_it(call: Call, data: str) -> None:
+    (taken,) = call("backup", "b", "--data", data, "--json").lines
+    call("put", "orders", "--data", data, stdin=lines(5))
+    (restored,) = call("restore", "b", "r", "--archive", data, "--to-time", str(taken["ts"]), "--json").lines
+    early = call("restore", "b", "r2", "--archive", data, "--to-time", "2001-01-01T00:00Z")
+
+    assert restored["topics"] == taken["topics"]
+    assert early.code == 2
+    assert "is before the backup was taken" in early.err

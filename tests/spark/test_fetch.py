@@ -1,0 +1,220 @@
+"""Plans of a directory and their reading, without Spark: each record once, however it is cut, wherever it went."""
+
+import shutil
+
+import fsspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import topics
+from tests.spark.stores import fill, opened, records
+from topics.audit.arrow import Verify
+from topics.host.relocation import HotRules
+from topics.kernel.errors import CannotOpen, Corrupt, Rejected
+from topics.spark.datasource import schema_of
+from topics.spark.options import read_options
+from topics.spark.place import Bounds, DataLoss, ranges_of_batch
+from topics.spark.scan import Scan, place_of
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fetch") / "data"
+    fill(path)
+    return path
+
+
+def scan(path, **given):
+    options = read_options({name.lower(): str(value) for name, value in {"path": path, **given}.items()})
+    return Scan(options=options, schema=schema_of(options))
+
+
+def planned(path, *, bounds=None, **given):
+    """How to read, and what there is to be read now."""
+    how = scan(path, **given)
+    view = place_of(how.options).look()
+    return how, how.works(view, ranges_of_batch(view, how.options), bounds or Bounds())
+
+
+def rows(how, works):
+    return [row for work in works for batch in how.batches(work) for row in batch.to_pylist()]
+
+
+def seqs(how, works):
+    return [row["offset"] for row in rows(how, works)]
+
+
+@pytest.fixture(scope="module")
+def seen(made):
+    """The directory once looked at, and the live seqs of a topic as a reader has them."""
+    return place_of(scan(made, subscribe="quakes").options).look(), [
+        seq for seq, *_ in records(made, "quakes")
+    ]
+
+
+@given(target=st.integers(1, 20_000), start=st.integers(1, 104), size=st.integers(0, 120))
+def test_however_a_range_is_cut_each_live_record_of_it_is_read_once_and_in_order(
+    made, seen, target, start, size
+):
+    stop = min(start + size, 104)
+    view, live = seen
+    offsets = {"startingOffsets": f'{{"quakes": {start}}}', "endingOffsets": f'{{"quakes": {stop}}}'}
+    how = scan(made, subscribe="quakes", targetPartitionBytes=target, **offsets)
+
+    works = how.works(view, ranges_of_batch(view, how.options), Bounds())
+
+    assert seqs(how, works) == [seq for seq in live if start <= seq < stop]
+    assert all(work.size <= target + RECORD_BYTES_MAX for work in works)
+
+
+RECORD_BYTES_MAX = 200
+
+
+def test_records_that_moved_from_the_log_to_segments_are_found_there(tmp_path):
+    data = tmp_path / "data"
+    with opened(data, segment_records=10) as store:
+        store.create("a").put_many([{"data": {"i": i, "pad": "x" * 100}} for i in range(95)])
+        store.sync()
+        how, works = planned(data, subscribe="a")
+        assert {part.path.split("/")[0] for part in works[0].parts} == {"wal"}
+        store.checkpoint()
+        shutil.rmtree(data / "wal")  # more than a checkpoint removes
+
+        assert seqs(how, works) == list(range(1, 96))
+
+
+def test_records_that_a_rewrite_moved_within_their_segment_are_found_and_deleted_ones_are_not(tmp_path):
+    data = tmp_path / "data"
+    with opened(data, segment_records=10) as store:
+        topic = store.create("a")
+        topic.put_many([{"data": i, "tag": "odd" if i % 3 else "even"} for i in range(50)])
+        store.checkpoint()
+        how, works = planned(data, subscribe="a")
+        sizes = [path.stat().st_size for path in sorted(data.rglob("*.data"))]
+        topic.delete(match="odd")
+        for _ in range(3):
+            topic.put(1)
+            store.sync()
+            store.checkpoint()
+            while store._compactor.carry_out(store._opened.checkpointer.between):
+                pass
+        assert min(data.rglob("*.data")).stat().st_size < sizes[0]
+
+        assert seqs(how, works) == list(range(1, 51, 3))
+
+
+def test_what_was_lost_since_the_plan_is_an_error_or_left_out_and_what_was_deleted_is_left_out(tmp_path):
+    data = tmp_path / "data"
+    with opened(data, segment_records=10) as store:
+        topic = store.create("a", cap_records=100)
+        topic.put_many([{"data": i} for i in range(95)])
+        store.checkpoint()
+        strict, works = planned(data, subscribe="a")
+        lenient, _ = planned(data, subscribe="a", failOnDataLoss="false")
+        topic.delete(before_seq=11)
+        topic.put_many([{"data": i} for i in range(40)])
+        shutil.rmtree(data / "topics")  # as a reclaim would do, and more
+
+        with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 10 are lost \(cap\)"):
+            seqs(strict, works)
+        with pytest.raises(FileNotFoundError):
+            seqs(lenient, works)  # those that live on must be somewhere
+
+
+def test_damage_that_stays_where_it_is_is_told(made, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(made, data)
+    how, works = planned(data, subscribe="quakes")
+    flagging, _ = planned(data, subscribe="quakes", verifyChecksums="flag")
+    segment = min((data / "topics").rglob("*.data"))
+    content = bytearray(segment.read_bytes())
+    content[content.index(b'{"i":3}') + 5] ^= 1
+    segment.write_bytes(content)
+
+    with pytest.raises(Corrupt, match="topic 'quakes' seq 4: the checksum does not match"):
+        seqs(how, works)
+    assert flagging.options.verify is Verify.FLAG
+    assert [row["offset"] for row in rows(flagging, works) if row["damaged"]] == [4]
+
+
+def test_a_damaged_log_is_refused_unless_loss_is_fine(made, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(made, data)
+    with opened(data) as store:
+        store.topic("ticks").put_many([{"data": i} for i in range(50)])
+    log = max((data / "wal").rglob("wal-*.log"))
+    content = bytearray(log.read_bytes())
+    at = (
+        content.rindex(b'{"tick"')
+        if b'{"tick"' in content
+        else content.rindex(b"41", 0, len(content.rstrip(b"\x00")))
+    )
+    content[at] ^= 255
+    log.write_bytes(content)
+
+    with pytest.raises(Corrupt, match=r"the log is damaged: .*topics fsck"):
+        planned(data, subscribe="ticks")
+    how, works = planned(data, subscribe="ticks", failOnDataLoss="false")
+    assert len(seqs(how, works)) > 40
+
+
+def test_a_backup_in_an_object_store_is_read_where_it_lies(made):
+    files = fsspec.filesystem("memory")
+    files.put(str(made), "/backup", recursive=True)
+
+    how, works = planned("memory://backup", subscribe="quakes")
+
+    assert seqs(how, works) == [seq for seq, *_ in records(made, "quakes")]
+    with pytest.raises(CannotOpen, match="memory://nowhere is no topics directory"):
+        planned("memory://nowhere", subscribe="quakes")
+
+
+def test_segments_of_the_cold_tier_are_read_from_there(tmp_path):
+    data, cold = tmp_path / "data", tmp_path / "cold"
+    rules = {"hot": HotRules(retain_segments=1), "cold_dir": str(cold), "min_free_bytes": 0}
+    with opened(data, segment_records=8, **rules) as store:
+        store.topic("a").put_many([{"data": n} for n in range(40)])
+        for _ in range(2):
+            store.sync()
+            store.checkpoint()
+        while store._compactor.carry_out(store._opened.checkpointer.between):
+            pass
+        assert store._opened.cold.segments() == 4
+
+    how, works = planned(data, subscribe="a", coldPath=cold)
+
+    assert seqs(how, works) == list(range(1, 41))
+    without, works = planned(data, subscribe="a")
+    with pytest.raises(
+        FileNotFoundError, match="is in the cold tier: name its folder or URL with the option coldPath"
+    ):
+        seqs(without, works)
+
+
+def test_a_write_that_no_sync_has_covered_is_not_shown_while_its_owner_runs(tmp_path):
+    data = tmp_path / "data"
+    with opened(data, sync_interval_ms=10_000_000) as store:
+        store.create("safe", durability="fsync").put(1)
+        store.create("quick", durability="memory").put_many([{"data": i} for i in range(3)])
+        stops = {name: facts.stop for name, facts in scan_view(data).topics().items()}
+        assert stops["safe"] in (1, 2)  # a mark tells of the sync, and may come behind it
+        assert stops["quick"] == 4
+    assert {name: facts.stop for name, facts in scan_view(data).topics().items()} == {"safe": 2, "quick": 4}
+
+
+def scan_view(data):
+    return place_of(scan(data, subscribePattern=".*").options).look()
+
+
+def test_a_folder_that_is_no_directory_of_topics_is_refused(tmp_path):
+    with pytest.raises(CannotOpen, match="there is no FORMAT in it"):
+        planned(tmp_path / "nothing", subscribe="a")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(CannotOpen, match="is no topics directory"):
+        planned(tmp_path, subscribe="a")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    with topics.open(tmp_path / "data") as store:
+        store.create("a")
+    with pytest.raises(Rejected, match="subscribe: topic 'b' is not there"):
+        planned(tmp_path / "data", subscribe="b")

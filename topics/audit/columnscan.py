@@ -1,0 +1,108 @@
+"""What the `.col` and `.del` of a segment say, against its records: part of the segment's row (`segmentscan`)."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import compress
+from typing import Final
+
+from topics.audit.flaws import Flaws
+from topics.audit.rows import SegmentTask
+from topics.codec.frame import decode_frame
+from topics.codec.layout import EXT, META, NODE, TAG
+from topics.codec.segcolumns import ColumnsBlock, blocks_before, implied_sizes
+from topics.codec.segdel import decode_del
+from topics.codec.segment import DataColumns
+from topics.kernel.errors import Corrupt
+
+_LABELS: Final = TAG | NODE | META | EXT  # size or labels of such a record do not follow from its idx entry
+_LABELLED: Final = bytes(1 if flags & _LABELS else 0 for flags in range(256))
+
+
+def check_columns(
+    task: SegmentTask, found: DataColumns, data: bytes, buffer: bytes | None, ended: bytes, flaws: Flaws
+) -> None:
+    """What the blocks say of each record that is more than data, against its frame."""
+    said = _Said(_check_blocks(task, buffer or b"", flaws))
+    sizes = implied_sizes(found.lengths)
+    for at in compress(range(len(found)), bytes(found.flags).translate(_LABELLED)):
+        offset, length = found.offsets[at], found.lengths[at]
+        view = decode_frame(data, offset, offset + length)
+        wanted = (len(view.data) + len(view.meta), view.tag, view.node, view.expires_at or 0)
+        says = said.of(found.seqs[at], sizes[at])
+        if says is None:
+            detail = "no block speaks of it, and it has more than data"
+            if wanted != (sizes[at], b"", b"", 0):
+                flaws.add("segment.col", found.seqs[at], None, detail)
+        elif says != wanted and not (ended[at] and says == (wanted[0], b"", b"", wanted[3])):
+            detail = f"size, tag, node and expiry are {says}, its frame says {wanted}"
+            flaws.add("segment.col", found.seqs[at], None, detail)
+    _check_plain(found, said, sizes, flaws)
+
+
+def _check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
+    """The intact blocks of a `.col`."""
+    blocks, end = blocks_before(buffer, task.last + 1)
+    if end < len(buffer) and task.sealed:
+        flaws.add(
+            "segment.col", None, end, f"{len(buffer) - end} bytes of {task.part('col')} are no block of it"
+        )
+    return blocks
+
+
+def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaws) -> None:
+    """A record that is only data has no labels in any block."""
+    labelled = bytes(found.flags).translate(_LABELLED)
+    if not said.blocks:
+        return
+    for at, seq in enumerate(found.seqs):
+        if labelled[at]:
+            continue
+        says = said.of(seq, sizes[at])
+        if says is not None and says != (sizes[at], b"", b"", 0):
+            flaws.add("segment.col", seq, None, f"size, tag, node and expiry are {says}, and it is only data")
+
+
+class _Said:
+    """What the blocks of a `.col` say, asked in the order of seqs."""
+
+    __slots__ = ("at", "blocks")
+
+    def __init__(self, blocks: list[ColumnsBlock]) -> None:
+        self.blocks = blocks
+        self.at = 0
+
+    def of(self, seq: int, implied: int) -> tuple[int, bytes, bytes, int] | None:
+        """(size, tag, node, expiry) of a record; None if no block speaks of it."""
+        if self.at and self.blocks[self.at - 1].seq_stop > seq:
+            self.at = 0
+        while self.at < len(self.blocks) and self.blocks[self.at].seq_stop <= seq:
+            self.at += 1
+        if self.at == len(self.blocks) or self.blocks[self.at].first_seq > seq:
+            return None
+        block = self.blocks[self.at]
+        i = seq - block.first_seq
+        tag = block.tag_numbers[i] if block.tag_numbers is not None else 0
+        node = block.node_numbers[i] if block.node_numbers is not None else 0
+        return (
+            block.sizes[i] if block.sizes is not None else implied,
+            block.tags[tag - 1] if tag else b"",
+            block.nodes[node - 1] if node else b"",
+            block.expires[i] if block.expires is not None else 0,
+        )
+
+
+def check_del(task: SegmentTask, buffer: bytes | None, flaws: Flaws) -> bytes:
+    """What a `.del` says of each entry; nothing if there is none."""
+    if buffer is None:
+        return b""
+    try:
+        ended = decode_del(buffer)
+    except Corrupt as damage:
+        flaws.add("segment.del", None, None, damage.message)
+        return b""
+    if (ended.topic_id, ended.first_seq) != (task.topic_id, task.first):
+        detail = f"it is of seq {ended.first_seq} of topic id {ended.topic_id}"
+        flaws.add("segment.del", None, None, detail)
+        return b""
+    return ended.ends

@@ -1,0 +1,83 @@
+"""The state that a repair keeps: the read-only view, in which what cannot be had any more is lost (storage 4).
+
+A topic's image is taken and changed as a value; nothing else of the state is touched. What was lost gets a `corrupt`
+lost range, so a reader is told; if it stood at the front, `earliest_seq` moves behind it, and the dead slots it leaves
+in front are remembered as what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+from topics.audit.salvage import Salvaged
+from topics.log.floors import Reason
+from topics.log.image import TopicImage, take_image
+from topics.log.index import LIVE, Index
+from topics.log.past import End
+from topics.log.segments import Segment
+from topics.log.topic import Topic
+
+_DEAD = int(End.DELETED | End.EXPIRED)
+
+
+def changed_image(topic: Topic, kept: Sequence[Segment], salvaged: Salvaged, ts: int) -> TopicImage:
+    """The image of a topic all of whose records are in segments: those `kept` as they are, and what was salvaged."""
+    image = take_image(topic)
+    index = topic.index
+    gone = frozenset(salvaged.lost)
+    segments = sorted([*kept, *salvaged.segments], key=attrgetter("first"))
+    base = _base(index, gone)
+    dead = _dead(index, gone)
+    image.lost = _merged(image.lost, sorted(gone), ts)
+    image.past = [*image.past, *(one for one in _clipped(dead, topic.evict_floor, base - 1))]
+    image.dead = _clipped(dead, base, index.head_seq)
+    image.base_seq = base
+    image.segments = [segment for segment in segments if segment.last >= base]
+    image.stored_seq = image.segments[-1].last if image.segments else max(index.head_seq, image.stored_seq)
+    image.slots, image.regions = [], []
+    return image
+
+
+def _base(index: Index, gone: frozenset[int]) -> int:
+    """The first seq that is live and not lost."""
+    for at in range(index.start, index.stop):
+        if index.flags[at] & LIVE and (seq := index.seq_at(at)) not in gone:
+            return seq
+    return index.head_seq + 1
+
+
+def _dead(index: Index, gone: frozenset[int]) -> list[tuple[int, int, int]]:
+    """(first, last, end) of all dead slots; a range is of seqs that follow each other."""
+    ranges: list[tuple[int, int, int]] = []
+    for at in range(index.start, index.stop):
+        end = index.flags[at] & _DEAD
+        if not end:
+            continue
+        seq = index.seq_at(at)
+        assert seq not in gone
+        if ranges and ranges[-1][1] + 1 == seq and ranges[-1][2] == end:
+            ranges[-1] = (ranges[-1][0], seq, end)
+        else:
+            ranges.append((seq, seq, end))
+    return ranges
+
+
+def _clipped(ranges: Sequence[tuple[int, int, int]], first: int, last: int) -> list[tuple[int, int, int]]:
+    """What of the ranges lies in [first, last]."""
+    return [(max(a, first), min(b, last), end) for a, b, end in ranges if a <= last and b >= first]
+
+
+def _merged(
+    lost: Sequence[tuple[int, int, str, int]], gone: Sequence[int], ts: int
+) -> list[tuple[int, int, str, int]]:
+    """Lost ranges and lost seqs, ascending."""
+    corrupt = Reason.CORRUPT.value
+    ranges = sorted([*lost, *((seq, seq, corrupt, ts) for seq in gone)])
+    merged: list[tuple[int, int, str, int]] = []
+    for one in ranges:
+        if merged and merged[-1][1] + 1 == one[0] and merged[-1][2] == one[2] == corrupt:
+            merged[-1] = (merged[-1][0], one[1], corrupt, max(merged[-1][3], one[3]))
+        else:
+            merged.append(one)
+    return merged

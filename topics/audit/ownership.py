@@ -1,0 +1,30 @@
+"""Repairing a directory of this machine: nobody else may have it open meanwhile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from topics.audit.repair import Repair, repair
+from topics.host.clock import SystemClock
+from topics.host.disk import OsDisk
+from topics.host.lock import DirectoryLock
+from topics.kernel.ports import Clock
+
+
+def repair_directory(root: Path, *, clock: Clock | None = None) -> Repair:
+    """Own the directory, repair it, give it free.
+
+    Raises:
+        CannotOpen: in use (by which process it says), no data directory, or not to be repaired.
+        OSError: the disk failed; run it again.
+    """
+    now_ms = (clock or SystemClock()).now_ms()
+    stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S") + f"{now_ms % 1000:03d}Z"
+    lock = DirectoryLock.acquire(root)
+    disk = OsDisk(root)
+    try:
+        return repair(disk, where=str(root), same_boot=not lock.machine_restarted, stamp=stamp)
+    finally:
+        disk.close()
+        lock.release()

@@ -1,0 +1,299 @@
+"""`fsck --repair`: a directory that holds what its read-only view shows, and opens for writing again (storage 4).
+
+Whoever repairs owns the directory. Nothing is deleted: what is taken out of use goes to `repaired-<time>/`. The order:
+
+    1  what nobody counts, and would be in the way, is put aside
+    2  from damaged segments and from the log every intact record goes into new segments, synced; those of names that
+       are in use keep temporary ones
+    3  FORMAT names a generation of the log that has not begun
+    4  a snapshot of the view, with what is gone as `corrupt` lost ranges, is renamed into place: the commit
+    5  new files take the names that were in use; the old log, snapshots and segments are put aside
+    6  LOCK is put aside, so that the next start takes the machine as restarted and reuses no seq that was seen
+
+A crash before 4 leaves the damaged directory as it was to all who read it; behind it, a repaired one. Run it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+import msgspec
+
+from topics.audit.fsck import Options, examine
+from topics.audit.newstate import changed_image
+from topics.audit.recovery import State, read, segment_tasks, wal_tasks
+from topics.audit.rows import SegmentRow, Violation, WalRow
+from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments
+from topics.audit.scan import scan_all
+from topics.engine.image import Place, Snapshot, StateImage, catalog_of
+from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
+from topics.host.lock import LOCK_NAME
+from topics.host.segments import load_slots
+from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
+from topics.host.walfile import shard_dir
+from topics.kernel.config import Durability
+from topics.kernel.errors import CannotOpen, Unusable
+from topics.kernel.limits import U64_MAX, ZERO_FILL_CHUNK
+from topics.kernel.ports import Disk
+from topics.log.image import TopicImage, take_image
+from topics.log.segments import Segment
+from topics.log.topic import Topic
+
+REPLACED: Final = ("data", "idx", "col")
+PARTS: Final = (*REPLACED, "del")
+_REMADE: Final = frozenset(
+    {"segment.record", "segment.flag", "segment.idx", "segment.col", "segment.del", "segment.deletes"}
+)
+_OPENING_MENDS: Final = frozenset(
+    {"wal.tail", "lock", "hint", "reserve"}
+)  # what every start makes good by itself
+
+
+@attrs.frozen(kw_only=True)
+class Repair:
+    """What was done. `aside`: the directory with what was taken out of use, "" if nothing had to be done. `lost`: by
+    topic the seqs that a reader was shown before and cannot have. `left`: what a repair cannot make good.
+    """
+
+    found: Sequence[Violation]
+    aside: str
+    lost: Mapping[str, Sequence[int]]
+    segments: int
+    left: Sequence[Violation]
+
+
+def repair(disk: Disk, *, where: str, same_boot: bool, stamp: str) -> Repair:
+    """Repair a directory that the caller owns, and that nobody has open. `stamp` names where old files go.
+
+    Raises:
+        CannotOpen: no data directory, a newer one, or one that no snapshot tells the topics of.
+        OSError: the disk failed; run it again.
+    """
+    state, rows, found = _look(disk, where, same_boot=same_boot)
+    if all(one.check in _OPENING_MENDS for one in found):
+        return Repair(found=found, aside="", lost={}, segments=0, left=found)
+    _check_telling(state, where)
+    aside = Aside(disk, f"repaired-{stamp}")
+    _put_orphans_aside(found, aside)
+    ts = state.read.recovered.catalog.high_ts
+    wanted = _remade(state, rows, found)
+    shards = find_shards(disk)
+    renewed = [_renewed(disk, topic, wanted.get(topic.topic_id, ()), ts) for topic in _topics(state)]
+    aside.copy(FORMAT_FILE)
+    write_format(disk, _next_format(disk, state.form))
+    snapshot = _snapshot_of(disk, state, [one.image for one in renewed], ts)
+    _check_readable(disk, snapshot)
+    older = find_snapshots(disk)
+    write_snapshot(disk, state.read.restored.number, snapshot)
+    for one in renewed:
+        one.finish(disk, aside)
+    aside.take_logs(shards)
+    for number in older:
+        aside.take(snapshot_path(number))
+    aside.take(LOCK_NAME)
+    aside.sync()
+    left = _look(disk, where, same_boot=False)[2]
+    return Repair(
+        found=found,
+        aside=aside.directory,
+        lost={one.topic.name: one.salvaged.lost for one in renewed if one.salvaged.lost},
+        segments=sum(len(one.salvaged.segments) for one in renewed),
+        left=left,
+    )
+
+
+def _look(
+    disk: Disk, where: str, *, same_boot: bool
+) -> tuple[State, Sequence[SegmentRow], Sequence[Violation]]:
+    """The read-only view, what its files hold, and what is wrong with them."""
+    state = read(disk, where, same_boot=same_boot)
+    wal_rows = [row for row in scan_all(disk, wal_tasks(disk)) if isinstance(row, WalRow)]
+    rows = [row for row in scan_all(disk, segment_tasks(state, wal_rows)) if isinstance(row, SegmentRow)]
+    return state, rows, examine(disk, state, [*wal_rows, *rows], Options(settled=True))
+
+
+def _check_telling(state: State, where: str) -> None:
+    """Without a snapshot only the whole log tells which topics there are: the rest would be put aside unnamed."""
+    restored = state.read.restored
+    if restored.wrong and not restored.kept and state.read.recovered.damages:
+        raise CannotOpen(
+            Unusable.FOREIGN,
+            f"{where}: no snapshot is whole ({restored.wrong[0]}), and the log does not reach back to the beginning. "
+            "A repair would keep little; restore the directory from a backup",
+            path=where,
+        )
+
+
+def _topics(state: State) -> list[Topic]:
+    return [topic for _, topic in sorted(state.topics.items())]
+
+
+# New segments.
+
+
+def _remade(
+    state: State, rows: Sequence[SegmentRow], found: Sequence[Violation]
+) -> dict[int, list[Segment]]:  # fmt: skip
+    """The segments, by topic id, that are to be made anew."""
+    wrong = {one.file.rpartition(".")[0] for one in found if one.check in _REMADE}
+    scanned = {(row.task.topic_id, row.task.first) for row in rows}
+    remade: dict[int, list[Segment]] = {}
+    for topic in _topics(state):
+        for segment in topic.segments:
+            stem = segment_path(topic.topic_id, segment.first, "data").rpartition(".")[0]
+            if not segment.cold and (stem in wrong or (topic.topic_id, segment.first) not in scanned):
+                remade.setdefault(topic.topic_id, []).append(segment)
+    return remade
+
+
+@attrs.frozen
+class _Renewed:
+    """A topic whose records are all in whole segments. `remade`: its old segments that were not."""
+
+    topic: Topic
+    remade: Sequence[Segment]
+    salvaged: Salvaged
+    image: TopicImage
+
+    def finish(self, disk: Disk, aside: Aside) -> None:
+        """Behind the commit: new files take the places of old ones, of which copies are put aside."""
+        new = {segment.first for segment in self.salvaged.segments}
+        for segment in self.remade:
+            stem = segment_path(self.topic.topic_id, segment.first, "data").removesuffix("data")
+            for part in PARTS:
+                if part in REPLACED and segment.first in new:
+                    aside.copy(stem + part)
+                else:
+                    aside.take(stem + part)
+            if segment.first in new:
+                put_in_place(disk, self.topic.topic_id, segment.first)
+
+
+def _renewed(disk: Disk, topic: Topic, remade: Sequence[Segment], ts: int) -> _Renewed:
+    if topic.config.durability is Durability.EPHEMERAL:
+        return _Renewed(topic, (), Salvaged((), ()), take_image(topic))
+    firsts = frozenset(segment.first for segment in remade)
+    in_use = frozenset(segment.first for segment in topic.segments)
+    segments: list[Segment] = []
+    lost: list[int] = []
+    for segment in remade:
+        made = write_segments(disk, topic, of_segment(disk, topic, segment), in_use=in_use, ts=ts)
+        segments += made.segments
+        lost += made.lost
+    made = write_segments(
+        disk, topic, of_log(disk, topic, topic.segments.stored_seq + 1), in_use=in_use, ts=ts
+    )
+    segments += made.segments
+    lost += made.lost
+    kept = [
+        msgspec.structs.replace(segment, sealed=True)
+        for segment in topic.segments
+        if segment.first not in firsts
+    ]
+    salvaged = Salvaged(segments, lost)
+    return _Renewed(topic, remade, salvaged, changed_image(topic, kept, salvaged, ts))
+
+
+# The new state.
+
+
+def _next_format(disk: Disk, form: Format) -> Format:
+    """As many shards, in a generation of which nothing was ever written."""
+    return Format(
+        form.shards, max(form.generation, *(generation for generation, _ in find_shards(disk)), 0) + 1
+    )
+
+
+def _snapshot_of(disk: Disk, state: State, topics: Sequence[TopicImage], ts: int) -> Snapshot:
+    catalog = state.read.recovered.catalog
+    image = StateImage(
+        ts=ts,
+        high_ts=catalog.high_ts,
+        next_topic_id=catalog.next_topic_id,
+        epochs=sorted(catalog.epochs.items()),
+        topics=list(topics),
+    )
+    return Snapshot(image, [Place(*key, 0, 0, 0, U64_MAX) for key in find_shards(disk)])
+
+
+def _check_readable(disk: Disk, snapshot: Snapshot) -> None:
+    """A start must be able to take the snapshot and its segments before it counts. Raises `Corrupt`."""
+    stored = [
+        [
+            load_slots(disk, image.topic_id, segment, image.base_seq).slots
+            for segment in image.segments
+            if segment.last >= image.base_seq
+        ]
+        for image in snapshot.state.topics
+    ]
+    catalog_of(snapshot.state, stored)
+
+
+# What is taken out of use.
+
+
+class Aside:
+    """A directory below the data directory that takes what is out of use, each file under its old path."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self.directory = directory
+        self._disk = disk
+        self._changed: dict[str, None] = {}
+
+    def take(self, path: str) -> None:
+        """Move a file; one that is not there is fine."""
+        if self._disk.size(path) is not None:
+            self._disk.rename(path, self._place(path))
+            self._changed[path.rpartition("/")[0]] = None
+
+    def copy(self, path: str) -> None:
+        """Copy a file that is going to be replaced, synced; one that is not there is fine."""
+        size = self._disk.size(path)
+        if size is None:
+            return
+        place = self._place(path)
+        self._disk.create(place, 0)
+        for at in range(0, size, ZERO_FILL_CHUNK):
+            self._disk.write(place, at, [self._disk.read(path, at, min(ZERO_FILL_CHUNK, size - at))])
+        self._disk.sync_data(place)
+
+    def take_logs(self, shards: Sequence[tuple[int, int]]) -> None:
+        """Move the files of some shards' logs, and remove their directories."""
+        for key in shards:
+            for name in self._disk.names(shard_dir(*key)):
+                self.take(f"{shard_dir(*key)}/{name}")
+        self.sync()
+        for key in shards:
+            directory = shard_dir(*key)
+            self._disk.remove_dir(directory)
+            parent = directory.rpartition("/")[0]
+            if not self._disk.names(parent):
+                self._disk.remove_dir(parent)
+
+    def sync(self) -> None:
+        """Make the moves durable."""
+        for directory in self._changed:
+            self._disk.sync_dir(directory)
+        self._changed.clear()
+
+    def _place(self, path: str) -> str:
+        place = f"{self.directory}/{path}"
+        parent = place.rpartition("/")[0]
+        if parent not in self._changed:
+            self._disk.make_dir(parent)
+            above = parent
+            while above:
+                self._changed[above] = None
+                above = above.rpartition("/")[0]
+            self._changed[""] = None
+        return place
+
+
+def _put_orphans_aside(found: Sequence[Violation], aside: Aside) -> None:
+    """Files in the directories of topics and snapshots that nobody counts. A stranger's elsewhere stays."""
+    for one in found:
+        if one.check in ("leftover", "segment.overlap") and one.file.startswith(("topics/", f"{META_DIR}/")):
+            aside.take(one.file)
+    aside.sync()

@@ -1,0 +1,213 @@
+"""What a repair keeps of a topic's records, written as segments of its own (storage 4 and 5).
+
+From each segment that is damaged, and from the log, every intact record is taken over verbatim. A live one that is
+damaged is lost: a segment covers seqs without a gap, so the segments of a repair end before it and begin behind it. Of
+a dead one that is damaged nothing is needed: it keeps an entry without bytes, as a rewrite leaves it.
+
+Files get temporary names where a segment of that name is in use still; `repair` says when they take its place.
+"""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from topics.codec.frame import FrameView, decode_frame
+from topics.codec.segcolumns import encode_block
+from topics.codec.segidx import DELETED, EXPIRED, IdxColumns
+from topics.codec.segment import DEAD, END_SIZE, LIVE, walk
+from topics.host.layout import segment_path, topic_dir
+from topics.host.reading import Reader
+from topics.host.segments import TEMPORARY, encode_idx, write_temporary
+from topics.kernel.errors import Corrupt
+from topics.kernel.limits import MIB
+from topics.kernel.ports import Disk
+from topics.log.diff import Extent, extents_of
+from topics.log.index import LIVE as IS_LIVE
+from topics.log.past import End
+from topics.log.segments import Segment
+from topics.log.topic import Topic
+
+RECORDS_MAX: Final = 10_000  # of one new segment
+BYTES_MAX: Final = 64 * MIB
+READ_SLOTS: Final = 2000  # of the log, read at once
+
+
+@attrs.frozen
+class Kept:
+    """A slot that is kept. `frame`: empty if its record is dead and its bytes are gone. `flags`: the index's."""
+
+    seq: int
+    frame: bytes
+    ts: int
+    flags: int
+
+
+@attrs.frozen
+class Salvaged:
+    """What became of a range of seqs: the new segments, and the live seqs that are lost."""
+
+    segments: Sequence[Segment]
+    lost: Sequence[int]
+
+
+def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[Kept | int]:
+    """The slots of a segment in the order of their seqs; of a live record that is damaged only the seq."""
+    path = segment_path(topic.topic_id, segment.first, "data")
+    data = disk.read(path, 0, disk.size(path) or 0) if disk.size(path) is not None else b""
+    found = walk(
+        data, 0, len(data), topic_id=topic.topic_id, first_seq=segment.first, seq_stop=segment.last + 1
+    )
+    places = {seq: (found.offsets[at], found.lengths[at]) for at, seq in enumerate(found.seqs)}
+    index = topic.index
+    for at in range(index.position(segment.first), index.position(segment.last + 1)):
+        seq = index.seq_at(at)
+        offset, length = places.get(seq, (0, 0))
+        if length or not index.flags[at] & IS_LIVE:
+            yield Kept(seq, data[offset : offset + length], index.ts[at], index.flags[at])
+        else:
+            yield seq
+
+
+def of_log(disk: Disk, topic: Topic, first: int) -> Iterator[Kept | int]:
+    """The slots from `first` on, all of which are in the log."""
+    index, reader = topic.index, Reader(disk)
+    start = index.position(first)
+    while start < index.stop:
+        stop = min(start + READ_SLOTS, index.stop)
+        for extent in extents_of(topic, start, stop):
+            buffer = _bytes_of(reader, extent)
+            for at in range(start + extent.first, start + extent.first + extent.count):
+                offset = index.offsets[at] - extent.offset
+                frame = buffer[offset : offset + index.lengths[at]]
+                seq = index.seq_at(at)
+                if _is_whole(frame, topic.topic_id, seq):
+                    yield Kept(seq, frame, index.ts[at], index.flags[at])
+                elif index.flags[at] & IS_LIVE:
+                    yield seq
+                else:
+                    yield Kept(seq, b"", index.ts[at], index.flags[at])
+        start = stop
+
+
+def _bytes_of(reader: Reader, extent: Extent) -> bytes:
+    """None at all of a file that is gone."""
+    try:
+        return reader.read(extent)
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return b""
+
+
+def _is_whole(frame: bytes, topic_id: int, seq: int) -> bool:
+    try:
+        view = decode_frame(frame, 0)
+    except Corrupt:
+        return False
+    return (view.topic_id, view.seq) == (topic_id, seq)
+
+
+def write_segments(
+    disk: Disk, topic: Topic, slots: Iterator[Kept | int], *, in_use: frozenset[int], ts: int
+) -> Salvaged:
+    """Write what is kept as sealed segments, synced. `in_use`: first seqs of segments whose files must stay as they are
+    until the commit; a new one of that name counts as many bytes as the old one has, for that is what a start may find.
+    """
+    segments: list[Segment] = []
+    lost: list[int] = []
+    run: list[Kept] = []
+    size = 0
+
+    def close() -> None:
+        nonlocal size
+        if run:
+            segments.append(_write(disk, topic.topic_id, run, in_use=run[0].seq in in_use, ts=ts))
+        run.clear()
+        size = 0
+
+    for slot in slots:
+        if isinstance(slot, int):
+            lost.append(slot)
+            close()
+            continue
+        if run and (run[-1].seq + 1 != slot.seq or len(run) >= RECORDS_MAX or size >= BYTES_MAX):
+            close()
+        run.append(slot)
+        size += len(slot.frame)
+    close()
+    return Salvaged(segments, lost)
+
+
+def _write(disk: Disk, topic_id: int, run: Sequence[Kept], *, in_use: bool, ts: int) -> Segment:
+    """The files of one segment, under temporary names; at once under their own if nobody uses that."""
+    first = run[0].seq
+    path = {part: segment_path(topic_id, first, part) for part in ("data", "idx", "col")}
+    data, idx, col = _encode(first, run)
+    disk.make_dir(topic_dir(topic_id))
+    for parent in (topic_dir(topic_id), "topics", ""):
+        disk.sync_dir(parent)
+    for part, encoded in (("data", data), ("idx", idx), ("col", col)):
+        if part != "col" or encoded:
+            write_temporary(disk, path[part], encoded)
+    if not in_use:
+        put_in_place(disk, topic_id, first)
+    size = max(len(data), disk.size(path["data"]) or 0) if in_use else len(data)
+    return Segment(first, run[-1].seq, size, ts, sealed=True)
+
+
+def put_in_place(disk: Disk, topic_id: int, first: int) -> None:
+    """Temporary files take the names they are for. Again is fine; in between, a start tells by the sizes."""
+    moved = False
+    for part in ("data", "idx", "col"):
+        path = segment_path(topic_id, first, part)
+        if disk.size(path + TEMPORARY) is not None:
+            disk.rename(path + TEMPORARY, path)
+            disk.sync_dir(topic_dir(topic_id))
+            moved = True
+        elif part == "col" and moved:
+            disk.unlink(path)
+    disk.sync_dir(topic_dir(topic_id))
+
+
+def _encode(first: int, run: Sequence[Kept]) -> tuple[bytes, bytes, bytes]:
+    """(data, idx, col) of slots that follow each other."""
+    data: list[bytes] = []
+    idx = IdxColumns(array("I"), array("I"), array("Q"), bytearray())
+    views: list[FrameView | None] = []
+    expires: list[int] = []
+    at = 0
+    for slot in run:
+        live = bool(slot.flags & IS_LIVE)
+        ends = (DELETED if slot.flags & End.DELETED else 0) | (EXPIRED if slot.flags & End.EXPIRED else 0)
+        view = decode_frame(slot.frame, 0) if slot.frame else None
+        idx.offsets.append(at if view is not None else 0)
+        idx.lengths.append(len(slot.frame))
+        idx.ts.append(slot.ts)
+        idx.flags.append((view.flags if view is not None else 0) | ends)
+        views.append(view if live else None)
+        expires.append(0 if view is None else view.expires_at or 0)
+        if view is not None:
+            data += [slot.frame, bytes((LIVE if live else DEAD,))]
+            at += len(slot.frame) + END_SIZE
+    sizes = array("I", (_stored_size(slot) for slot in run))
+    col = encode_block(
+        first,
+        idx.lengths,
+        sizes=sizes,
+        tags=[b"" if view is None else view.tag for view in views],
+        nodes=[b"" if view is None else view.node for view in views],
+        expires=expires,
+    )
+    return b"".join(data), encode_idx(idx), col
+
+
+def _stored_size(slot: Kept) -> int:
+    if not slot.frame:
+        return 0
+    view = decode_frame(slot.frame, 0)
+    return len(view.data) + len(view.meta)

@@ -1,0 +1,228 @@
+"""`backup`, `verify` and `restore`: a copy of a store that is being used, whether it is whole, and a store made of it.
+
+Exit codes of `verify`: 0 it is whole · 1 it is not · 2 it could not be looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topics.cli.check import COULD_NOT, bytes_bar, print_report
+from topics.cli.failure import USAGE, Failed, say
+from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.quantities import counted, moment, parse_moment, size
+from topics.cli.terminal import json_line, print_table
+
+if TYPE_CHECKING:
+    from topics.host.backup import Written
+    from topics.host.cutting import Goal
+    from topics.host.restore import Restored
+
+_TOPICS_SHOWN: Final = 20
+
+
+@click.command()
+@click.argument("dest", type=click.Path(path_type=Path))
+@click.option("--with-cold", is_flag=True, help="Copy what is in the cold tier too.")
+@json_option
+@common_options
+@pass_invocation
+def backup(invocation: Invocation, dest: Path, with_cold: bool, as_json: bool) -> None:
+    """Write a backup to the directory DEST, which must not be there.
+
+    Of a data directory that nobody has open, or of a server's (--url), while it serves. It holds every record that was
+    acknowledged before, and is a data directory itself.
+    """
+    with invocation.reading() as store, bytes_bar("backup") as tell:
+        written = store.backup(dest, with_cold=with_cold, tell=tell)
+    if as_json:
+        _print_json(_written_fields(dest, written))
+    else:
+        _print_written(dest, written)
+
+
+def _written_fields(dest: Path, written: Written) -> dict[str, Any]:
+    manifest = written.manifest
+    return {
+        "backup": str(dest),
+        "ts": manifest.ts,
+        "bytes": manifest.size,
+        "linked_bytes": written.linked,
+        "files": len(manifest.files),
+        "cold_segments": len(manifest.cold),
+        "topics": {topic.name: topic.head_seq for topic in manifest.topics},
+    }
+
+
+def _print_written(dest: Path, written: Written) -> None:
+    manifest = written.manifest
+    linked = f", {size(written.linked)} of it linked" if written.linked else ""
+    _print_heads({topic.name: topic.head_seq for topic in manifest.topics})
+    click.echo(
+        f"{dest}: {counted(len(manifest.topics), 'topic')} as of {moment(manifest.ts)}, "
+        f"{size(manifest.size)} in {counted(len(manifest.files), 'file')}{linked}"
+    )
+    if manifest.cold:
+        data = size(sum(segment.size for segment in manifest.cold))
+        click.echo(
+            f"{counted(len(manifest.cold), 'segment')} ({data}) of it stay in the cold tier: "
+            "keep that as long as this backup, or take one --with-cold"
+        )
+
+
+@click.command()
+@click.argument("directory", metavar="BACKUP", type=click.Path(path_type=Path))
+@json_option
+@common_options
+@pass_invocation
+def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:  # noqa: ARG001 -- as every command
+    """Check that a backup is whole: every file by its checksum, what a start would make of it, and all that fsck does.
+
+    Exit code 0: it is; 1: it is not; 2: it could not be looked at.
+    """
+    import attrs
+
+    from topics.audit.files import ReadOnlyDisk
+    from topics.audit.fsck import Options, fsck
+    from topics.audit.report import json_lines
+    from topics.audit.rows import Severity, Violation
+    from topics.host.verifying import verify_backup
+    from topics.kernel.errors import TopicsError
+
+    if not directory.is_dir():
+        raise Failed(f"{directory} is no directory", code=COULD_NOT)
+    disk, where = ReadOnlyDisk(directory), str(directory)
+    try:
+        with bytes_bar(directory.name) as tell:
+            verified = verify_backup(disk, where, damages=False, tell=tell)
+        findings = [
+            Violation("", finding.file, "backup", Severity.ERROR, None, None, finding.what)
+            for finding in verified.findings
+        ]
+        if verified.manifest is None:
+            raise Failed(f"{directory}: {verified.findings[0].what}")
+        with bytes_bar(directory.name) as tell:
+            report = fsck(disk, where=where, options=Options(settled=True), progress=tell)
+    except (TopicsError, OSError) as error:
+        raise Failed(str(error), code=COULD_NOT) from error
+    report = attrs.evolve(report, violations=[*findings, *report.violations])
+    if as_json:
+        for line in json_lines(report):
+            sys.stdout.buffer.write(line)
+    else:
+        print_report(report)
+    raise click.exceptions.Exit(report.exit_code)
+
+
+@click.command()
+@click.argument("directory", metavar="BACKUP", type=click.Path(path_type=Path))
+@click.argument("dest", type=click.Path(path_type=Path))
+@click.option(
+    "--archive", "logs", type=click.Path(path_type=Path), multiple=True, metavar="DIR",
+    help="The log behind the backup: a data directory, or a copy of its archive/ or wal/. May be given again.",
+)  # fmt: skip
+@click.option("--to-time", metavar="TIME", help="Up to this moment: ms since 1970, or as 2026-11-21T14:30.")
+@click.option(
+    "--to-seq",
+    "seqs",
+    multiple=True,
+    metavar="TOPIC=SEQ",
+    help="Up to this seq. May be given again, for other topics.",
+)
+@json_option
+@common_options
+@pass_invocation
+def restore(
+    invocation: Invocation,  # noqa: ARG001 -- as every command
+    directory: Path,
+    dest: Path,
+    logs: tuple[Path, ...],
+    to_time: str | None,
+    seqs: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Make a store of a backup, in the directory DEST, which must not be there.
+
+    With --archive the log behind the backup is added, all of it or up to a moment or a seq, at whole writes. The backup
+    and the log are not changed.
+
+    \b
+      topics restore nightly data --archive old-data
+      topics restore nightly data --archive old-data/archive --to-time 2026-11-21T14:30
+      topics restore nightly data --archive old-data --to-seq orders=18250
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    from topics.audit.files import ReadOnlyDisk
+    from topics.host.restore import restore as rebuild
+
+    goal = _goal(to_time, seqs)
+    for place in (directory, *logs):
+        if not place.is_dir():
+            raise Failed(f"{place} is no directory")
+    with bytes_bar(dest.name) as tell:
+        restored = rebuild(
+            ReadOnlyDisk(directory), dest, logs=[ReadOnlyDisk(log) for log in logs], goal=goal, tell=tell
+        )
+    if as_json:
+        _print_json(_restored_fields(dest, restored))
+    else:
+        _print_restored(dest, restored)
+    for damage in restored.damages:
+        say(f"{damage}", "DAMAGED: ", colour="red")
+    raise click.exceptions.Exit(1 if restored.damages else 0)
+
+
+def _goal(to_time: str | None, seqs: Sequence[str]) -> Goal:
+    from topics.host.cutting import Goal
+
+    if to_time is not None and seqs:
+        raise Failed("give --to-time or --to-seq, not both", code=USAGE)
+    if to_time is not None:
+        try:
+            return Goal(until_ms=parse_moment(to_time))
+        except ValueError as error:
+            raise Failed(f"--to-time: {error}", code=USAGE) from None
+    wanted: dict[str, int] = {}
+    for text in seqs:
+        topic, _, seq = text.rpartition("=")
+        if not topic or not (seq.isascii() and seq.isdigit()) or len(seq) > 20:
+            raise Failed(f"--to-seq takes TOPIC=SEQ, not {text!r}", code=USAGE)
+        wanted[topic] = int(seq)
+    return Goal(seqs=wanted)
+
+
+def _restored_fields(dest: Path, restored: Restored) -> dict[str, Any]:
+    return {
+        "store": str(dest),
+        "backup_ts": restored.manifest.ts,
+        "last_ts": restored.last_ts,
+        "cut": restored.cut,
+        "topics": dict(restored.heads),
+        "damages": [str(damage) for damage in restored.damages],
+    }
+
+
+def _print_restored(dest: Path, restored: Restored) -> None:
+    _print_heads(restored.heads)
+    what = "cut at the goal" if restored.cut else "all that there was"
+    click.echo(
+        f"{dest}: {counted(len(restored.heads), 'topic')}, the last change at {moment(restored.last_ts)} ({what}; "
+        f"the backup was taken at {moment(restored.manifest.ts)})"
+    )
+
+
+def _print_heads(heads: Any) -> None:
+    shown = list(heads.items())[:_TOPICS_SHOWN]
+    if shown:
+        print_table(("topic", "head"), [(name, str(head)) for name, head in shown], numbers=("head",))
+    if len(heads) > len(shown):
+        click.echo(f"and {counted(len(heads) - len(shown), 'topic')} more")
+
+
+def _print_json(fields: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json_line(fields))
+    sys.stdout.flush()
