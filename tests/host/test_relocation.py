@@ -455,7 +455,7 @@ class TestReading:
         filled(scene)
         scene.relocate()
         scene.cold.lies = True
-        with pytest.raises(Corrupt, match="cannot be read from|damaged in"):
+        with pytest.raises(Corrupt, match=r"cannot be read from|damaged in"):
             scene.read("t")
 
     @pytest.mark.rule("T6.4")
