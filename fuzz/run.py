@@ -39,6 +39,7 @@ ROUNDS = {
     "segment_del": 60_000,
     "segment_columns": 60_000,
     "snapshot": 60_000,
+    "inspect_files": 6_000,
     "weaver_message": 60_000,
     "weaver_settled": 8_000,
     "intention": 60_000,

@@ -44,6 +44,10 @@ class Carrier:
         self._disk = disk
         self._store = store
 
+    def is_hot(self) -> bool:
+        """Whether there is data of it in the data directory."""
+        return self._disk.size(self._path("data")) is not None
+
     def look(self) -> None:
         """Which of the two copies are whole, by their sizes: each appears as a whole or not at all."""
         size = self.found.size

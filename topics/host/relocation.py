@@ -46,6 +46,7 @@ from topics.log.topic import Topic
 
 SLICE_BYTES: Final = 16 * MIB
 SLICE_WORKS: Final = 64
+TOGETHER: Final = 64  # small works that are one
 AGAIN_MS: Final = 30_000  # after the store has failed
 _Work = Generator[Step, None, int]  # says how many bytes it has moved
 
@@ -145,6 +146,9 @@ class Relocator:
         self._planned = self._host.rounds
         self._works.clear()
         topics = self._engine.state.catalog.topics
+        self.unmovable = {
+            known: why for known, why in self.unmovable.items() if self._find(known) is not None
+        }
         for segment in self._host.reclaimer.cold_ones(self._host.kept):
             self._works.append(partial(self._to_hot, segment))
         half_dead = self._host.reclaimer.half_dead()
@@ -159,10 +163,11 @@ class Relocator:
             for segment in topic.segments
             if segment.cold
         ]
-        if noted:
-            self._works.append(partial(self._note_ends, noted))
-        if orphans := self._orphans():
-            self._works.append(partial(self._drop, orphans))
+        for start in range(0, len(noted), TOGETHER):
+            self._works.append(partial(self._note_ends, noted[start : start + TOGETHER]))
+        orphans = self._orphans()
+        for start in range(0, len(orphans), TOGETHER):
+            self._works.append(partial(self._drop, orphans[start : start + TOGETHER]))
 
     def _orphans(self) -> list[SegmentId]:
         """Segments of the store that neither the state nor a snapshot that may be started from needs."""
@@ -248,20 +253,18 @@ class Relocator:
         """The .del files that are new go to the store, too."""
         store = self._store
         assert store is not None
-        for segment in segments:
-            found = self._find(segment)
-            if found is not None and found.cold:
-                carrier = Carrier(self._disk, store, segment, found)
-                yield Blocking(partial(self._ask, partial(self._put_ends, carrier)))
-                if self._is_failing():
-                    break
+        there = [(segment, found) for segment in segments if (found := self._find(segment)) is not None]
+        carriers = [Carrier(self._disk, store, segment, found) for segment, found in there if found.cold]
+        if carriers:
+            yield Blocking(partial(self._ask, partial(self._put_ends, carriers)))
         return 0
 
-    def _put_ends(self, carrier: Carrier) -> None:
-        ends = carrier.read_ends()
-        if ends and self._noted.get(carrier.segment) != (digest := checksum(ends)):
-            carrier.put_ends(ends)
-            self._noted[carrier.segment] = digest
+    def _put_ends(self, carriers: Sequence[Carrier]) -> None:
+        for carrier in carriers:
+            ends = carrier.read_ends()
+            if ends and self._noted.get(carrier.segment) != (digest := checksum(ends)):
+                carrier.put_ends(ends)
+                self._noted[carrier.segment] = digest
 
     def _drop(self, segments: Sequence[SegmentId]) -> _Work:
         store = self._store
@@ -283,21 +286,28 @@ class Relocator:
         yield Blocking(partial(self._ask, partial(self._look, store)))
         if self._is_failing():
             return
-        for topic_id, topic in list(self._engine.state.catalog.topics.items()):
-            for found in list(topic.segments):
-                segment = SegmentId(topic_id, found.first)
-                if found.cold or segment in self._present:
-                    yield from self._settle_one(store, segment, found)
-                    if self._is_failing():
-                        return
+        carriers = [
+            Carrier(self._disk, store, segment, found)
+            for topic_id, topic in self._engine.state.catalog.topics.items()
+            for found in topic.segments
+            if found.sealed and (found.cold or SegmentId(topic_id, found.first) in self._present)
+            for segment in (SegmentId(topic_id, found.first),)
+        ]
+        doubles: list[Carrier] = []
+        yield Blocking(partial(_find_hot, carriers, doubles))
+        for carrier in doubles:
+            yield from self._settle_one(carrier)
+            if self._is_failing():
+                return
         self._settled = True
 
     def _look(self, store: GuardedStore) -> None:
         self._cold.owner = claim(self._disk, store, self._entropy)
         self._present = set(store.list())
 
-    def _settle_one(self, store: GuardedStore, segment: SegmentId, found: Segment) -> Steps:
-        carrier = Carrier(self._disk, store, segment, found)
+    def _settle_one(self, carrier: Carrier) -> Steps:
+        """A segment of which something is hot, and something is or should be cold."""
+        segment, found = carrier.segment, carrier.found
         yield Blocking(partial(self._ask, carrier.look))
         if self._is_failing() or not (carrier.hot_whole and carrier.cold_whole):
             if carrier.hot_whole and found.cold and not self._is_failing():
@@ -329,3 +339,8 @@ class Relocator:
     def _fail(self, why: str) -> None:
         self.failed = why
         self._again_ms = self._engine.now_ms() + AGAIN_MS
+
+
+def _find_hot(carriers: Sequence[Carrier], doubles: list[Carrier]) -> None:
+    """Those whose data is in the data directory. As a rule that is none, so the store is not asked of all of them."""
+    doubles += [carrier for carrier in carriers if carrier.is_hot()]

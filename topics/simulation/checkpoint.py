@@ -11,6 +11,9 @@ from topics.engine.tickets import Ticket
 from topics.host.checkpointer import Checkpointer
 from topics.host.opening import Opened
 from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
+from topics.simulation.backups import Backups
+
+_BACKUP = 0.2
 
 
 def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> None:
@@ -81,11 +84,16 @@ class Walk:
 
 
 def begin_walk(
-    opened: Opened | None, propose: Callable[[Command], Ticket | None], rng: random.Random
+    opened: Opened | None,
+    propose: Callable[[Command], Ticket | None],
+    rng: random.Random,
+    backups: Backups,
 ) -> Walk:
-    """Some background work of an open store."""
+    """Some background work of an open store, or of a backup of it."""
     assert opened is not None
     assert opened.checkpointer is not None
+    if rng.random() < _BACKUP:
+        return Walk(backups.work(opened.checkpointer), propose)
     return Walk(choose_work(opened.checkpointer, rng), propose)
 
 

@@ -24,6 +24,7 @@ from topics.host.opening import Opened
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
+from topics.simulation.backups import Backups
 from topics.simulation.checkpoint import Walk, begin_walk
 from topics.simulation.drawn import FAULTS, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
@@ -76,6 +77,7 @@ class World:
         self.pens: list[Pen] = []
         self.asked: dict[int, tuple[Ticket, int, list[int]]] = {}
         self.walk: Walk | None = None
+        self.backups = Backups()
 
     def run(self) -> Report:
         """All rounds. Raises Violation (or the assertion that broke), with the end of the trace in a note."""
@@ -90,7 +92,9 @@ class World:
             tail = "\n".join(list(self.lines)[-60:])
             error.add_note(f"World(seed={self.seed}, rounds={self._rounds}, steps={self._steps})\n{tail}")
             raise
-        return Report(seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts))
+        return Report(
+            seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts + self.backups.counts)
+        )
 
     @property
     def engine(self) -> Engine:
@@ -188,6 +192,7 @@ class World:
         self.counts["power losses" if power else "process deaths"] += 1
         self._count_works()
         self.opened, self.pens, self.walk = None, [], None
+        self.backups.forget()
         self.asked.clear()
 
     def _shut_down(self) -> None:
@@ -246,7 +251,7 @@ class World:
         haste = self.random.random() < _HASTE
         for _ in range(_HASTE_STEPS if haste else 1):
             if self.walk is None or self.walk.done:
-                self.walk = begin_walk(self.opened, self._ask, self.random)
+                self.walk = begin_walk(self.opened, self._ask, self.random, self.backups)
                 self.counts["works begun"] += 1
             try:
                 self._note(f"works: {self.walk.advance()}")
