@@ -99,6 +99,21 @@ class Columns(RuleBasedStateMachine):
             slot.end = End.EXPIRED
         self.pop()
 
+    @rule(prefix=st.sampled_from(NAMES), data=st.data())
+    def kill_tags(self, prefix, data):
+        stop_seq = data.draw(st.integers(0, self.index.head_seq + 2))
+        numbers = self.index.tags.labels.numbers_with_prefix(prefix)
+        doomed = [
+            slot
+            for slot in self.present()
+            if not slot.end and slot.tag and slot.tag.startswith(prefix) and slot.seq < stop_seq
+        ]
+
+        assert len(doomed) == self.index.kill_tags(numbers, stop_seq, End.DELETED)
+        for slot in doomed:
+            slot.end = End.DELETED
+        self.pop()
+
     @rule(count=st.integers(1, 5))
     def lose(self, count):
         first = self.index.head_seq + 1

@@ -64,10 +64,7 @@ def delete(topic: Topic, *, before_seq: int | None, match: Match | None, upto: i
         count = index.kill_range(index.start, index.position(stop_seq), End.DELETED)
         topic.delete_below = max(topic.delete_below, stop_seq)
     else:
-        for number in match.numbers(index.tags):
-            gone = [seq for seq in index.tags.seqs(number) if seq < stop_seq]
-            if gone:
-                count += index.kill_seqs(gone, End.DELETED)
+        count = index.kill_tags(match.numbers(index.tags), stop_seq, End.DELETED)
     if count:
         index.pop_dead(topic.floors.evict_floor)
         topic.trim()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, compress, groupby
@@ -258,23 +258,60 @@ class Index:
 
     def kill_seqs(self, seqs: list[int], end: End) -> int:
         """The live ones of these ascending seqs die. Returns how many did. Pops nothing."""
-        by_tag: dict[int, list[int]] = {}
-        count = 0
-        for seq in seqs:
-            if not self.is_live(seq):
-                continue
-            at = self.position(seq)
-            self.flags[at] = self.flags[at] & ~LIVE | end
-            self.live_bytes -= self.sizes[at]
-            count += 1
-            if self.tag_ids is not None and self.tag_ids[at]:
-                by_tag.setdefault(self.tag_ids[at], []).append(seq)
-            if self.node_ids is not None:
-                self.nodes.release(self.node_ids[at])
-        self.live_count -= count
+        flags, by_tag = self.flags, dict[int, list[int]]()
+        held, positions = self._slots_of(seqs)
+        alive = [flags[at] & LIVE for at in positions]
+        positions = list(compress(positions, alive))
+        if self.tag_ids is not None:
+            for seq, at in zip(compress(held, alive), positions, strict=True):
+                if self.tag_ids[at]:
+                    by_tag.setdefault(self.tag_ids[at], []).append(seq)
+        self._kill(positions, end)
         for number, gone in by_tag.items():
             self.tags.remove(number, gone)
-        return count
+        return len(positions)
+
+    def kill_tags(self, numbers: Sequence[int], stop_seq: int, end: End) -> int:
+        """Every live slot below `stop_seq` with one of these tags dies. Returns how many did. Pops nothing."""
+        gone: list[int] = []
+        for number in numbers:
+            gone += self.tags.take_below(number, stop_seq)
+        gone.sort()
+        positions = self._slots_of(gone)[1]
+        assert len(positions) == len(gone)  # I-04: each is live
+        self._kill(positions, end)
+        return len(positions)
+
+    def _kill(self, positions: list[int], end: End) -> None:
+        """These live slots die; the tag index is the caller's."""
+        flags, killed = self.flags, _KILL[end]
+        for at in positions:
+            flags[at] = killed[flags[at]]
+        self.live_count -= len(positions)
+        self.live_bytes -= sum(map(self.sizes.__getitem__, positions))
+        assert self.live_count >= 0
+        assert self.live_bytes >= 0
+        if self.node_ids is not None:
+            for number, holders in Counter(map(self.node_ids.__getitem__, positions)).items():
+                self.nodes.release(number, holders)
+
+    def _slots_of(self, seqs: list[int]) -> tuple[list[int], list[int]]:
+        """Those of these ascending seqs that have a slot, and the position of each: arithmetic between lost ranges."""
+        held: list[int] = []
+        positions: list[int] = []
+        at, stop = bisect_left(seqs, self.base_seq), bisect_right(seqs, self.head_seq)
+        while at < stop:
+            lost = self.lost.at(seqs[at])
+            if lost is not None:
+                at = bisect_right(seqs, lost.last, at)
+                continue
+            following = self.lost.next_from(seqs[at])
+            until = stop if following is None else bisect_left(seqs, following.first, at, stop)
+            shift = self.position(seqs[at]) - seqs[at]
+            held += seqs[at:until]
+            positions += [seq + shift for seq in seqs[at:until]]
+            at = until
+        return held, positions
 
     def pop_dead(self, evict_floor: int) -> None:
         """Pop the dead slots at the front; what ended above `evict_floor` is remembered in `past`."""

@@ -162,6 +162,15 @@ class TagIndex:
             held[:] = array("Q", [seq for seq in held if seq not in dead])
         self._free_if_empty(number)
 
+    def take_below(self, number: int, stop: int) -> list[int]:
+        """Take out every seq below `stop` with this tag, and return them."""
+        held = self._seqs[number]
+        taken = held[: bisect_left(held, stop)].tolist()
+        if taken:
+            del held[: len(taken)]
+            self._free_if_empty(number)
+        return taken
+
     def remove_range(self, number: int, start: int, stop: int) -> None:
         """Take out every seq in [start, stop) with this tag."""
         assert start <= stop
