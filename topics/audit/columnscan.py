@@ -23,7 +23,7 @@ def check_columns(
     task: SegmentTask, found: DataColumns, data: bytes, buffer: bytes | None, ended: bytes, flaws: Flaws
 ) -> None:
     """What the blocks say of each record that is more than data, against its frame."""
-    said = _Said(_check_blocks(task, buffer or b"", flaws))
+    said = _Said(check_blocks(task, buffer or b"", flaws))
     sizes = implied_sizes(found.lengths)
     for at in compress(range(len(found)), bytes(found.flags).translate(_LABELLED)):
         offset, length = found.offsets[at], found.lengths[at]
@@ -40,7 +40,7 @@ def check_columns(
     _check_plain(found, said, sizes, flaws)
 
 
-def _check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
+def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
     """The intact blocks of a `.col`."""
     blocks, end = blocks_before(buffer, task.last + 1)
     if end < len(buffer) and task.sealed:
