@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Final
 
 from topics.audit.flaws import Flaws
-from topics.audit.rows import SegmentTask
+from topics.audit.rows import SegmentTask, Severity
 from topics.codec.frame import decode_frame
 from topics.codec.layout import EXT, META, NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, implied_sizes
@@ -41,12 +41,11 @@ def check_columns(
 
 
 def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
-    """The intact blocks of a `.col`."""
+    """The intact blocks of a `.col`. What comes behind them is missed where a record needs it."""
     blocks, end = blocks_before(buffer, task.last + 1)
     if end < len(buffer) and task.sealed:
-        flaws.add(
-            "segment.col", None, end, f"{len(buffer) - end} bytes of {task.part('col')} are no block of it"
-        )
+        detail = f"{len(buffer) - end} bytes are no block of it; damage, or an append that was cut off before the seal"
+        flaws.add("segment.col", None, end, detail, Severity.UNDECIDABLE)
     return blocks
 
 
