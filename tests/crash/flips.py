@@ -12,7 +12,7 @@ What must hold of every bit:
 - Unless the store tells of damage or a cut, it serves everything, with the state it had; a record that it cannot read
   is refused by name.
 - Either `fsck` tells of it, with the file, and with topic and seq if the bit lies in a record; or its place is in
-  HARMLESS, and nothing is different. (In the cold tier, which fsck does not ask, whoever reads is told.)
+  HARMLESS, and nothing is different.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ HARMLESS = {
     "next.tmp": "the reserve of a log: no frame is in it, and a start makes it anew",
     "COLD": "whose the cold directory is; if it does not say ours, nothing is moved or removed there",
     "FORMAT": "another number of the newest generation: all that are there are read, and one above them is begun",
+    "cold idx and columns": "copies for whoever has lost the data directory; a store has its own",
+    "OWNER": "as COLD, of which it is the copy in the cold tier",
     "idx end": "the bit that says that a record has ended: the snapshot and the log are the truth",
 }
 
@@ -106,9 +108,12 @@ def options(shards=None):
     )
 
 
+def cold_store(disk):
+    return LocalSegmentStore(Below(disk, COLD), "the cold place")
+
+
 def opened(disk, clock, shards=None):
-    cold = LocalSegmentStore(Below(disk, COLD), "the cold place")
-    found = open_simulated(disk, clock, SeededEntropy(1), options(shards), cold=cold)
+    found = open_simulated(disk, clock, SeededEntropy(1), options(shards), cold=cold_store(disk))
     return Store(found, disk, housekeeping=False)
 
 
@@ -226,6 +231,8 @@ class Flips:
             return name if re.fullmatch(rb'{"format":1,"shards":2,"generation":\d}', turned) else ""
         if name in HARMLESS:
             return name
+        if path.startswith(f"{COLD}/") and not name.endswith(".data"):
+            return "cold idx and columns"
         in_entry = name.endswith(".idx") and at < self.files[path] - TRAILER_SIZE
         return "idx end" if in_entry and at % ENTRY_SIZE == FLAGS_AT and 1 << bit % 8 & ENDS else ""
 
@@ -353,7 +360,7 @@ def files(disk):
 
 def checked(disk):
     """What fsck finds, which refuses what a start refuses."""
-    options = Options(same_boot=not restarted(disk), settled=True)
+    options = Options(same_boot=not restarted(disk), settled=True, cold=cold_store(disk))
     try:
         return list(fsck(disk, where="simulated", options=options).violations)
     except CannotOpen as error:

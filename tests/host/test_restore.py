@@ -238,6 +238,25 @@ def test_several_seqs_are_none_of_them_passed():
 
 
 @pytest.mark.rule("T7.3")
+def test_of_the_millisecond_of_a_cut_other_shards_keep_nothing_and_shard_0_all():
+    """What is kept may depend on shard 0, where topics begin; on no other."""
+    scene = archiving(shards=3)
+    names = [f"t{i}" for i in range(9)]
+    for name in names:
+        scene.create(name)
+    of = {lane.shard: name for name, lane in scene.engine.state.lanes_by_name.items()}
+    base = backed_up(scene)
+    scene.clock.advance(1)
+    scene.put(of[1], b"1")
+    scene.clock.advance(1)
+    for shard in (0, 2, 1):
+        scene.put(of[shard], b"2")
+    found = heads(rebuilt(base, [scene.disk], seqs={of[1]: 1}))
+
+    assert {shard: found[of[shard]] for shard in (0, 1, 2)} == {0: 1, 1: 1, 2: 0}
+
+
+@pytest.mark.rule("T7.3")
 def test_a_write_is_cut_as_a_whole():
     scene = archiving()
     base = backed_up(scene)

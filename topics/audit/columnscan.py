@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Final
 
 from topics.audit.flaws import Flaws
-from topics.audit.rows import SegmentTask
+from topics.audit.rows import SegmentTask, Severity
 from topics.codec.frame import decode_frame
 from topics.codec.layout import EXT, META, NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, implied_sizes
@@ -23,7 +23,7 @@ def check_columns(
     task: SegmentTask, found: DataColumns, data: bytes, buffer: bytes | None, ended: bytes, flaws: Flaws
 ) -> None:
     """What the blocks say of each record that is more than data, against its frame."""
-    said = _Said(_check_blocks(task, buffer or b"", flaws))
+    said = _Said(check_blocks(task, buffer or b"", flaws))
     sizes = implied_sizes(found.lengths)
     for at in compress(range(len(found)), bytes(found.flags).translate(_LABELLED)):
         offset, length = found.offsets[at], found.lengths[at]
@@ -40,13 +40,12 @@ def check_columns(
     _check_plain(found, said, sizes, flaws)
 
 
-def _check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
-    """The intact blocks of a `.col`."""
+def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
+    """The intact blocks of a `.col`. What comes behind them is missed where a record needs it."""
     blocks, end = blocks_before(buffer, task.last + 1)
     if end < len(buffer) and task.sealed:
-        flaws.add(
-            "segment.col", None, end, f"{len(buffer) - end} bytes of {task.part('col')} are no block of it"
-        )
+        detail = f"{len(buffer) - end} bytes are no block of it; damage, or an append that was cut off before the seal"
+        flaws.add("segment.col", None, end, detail, Severity.UNDECIDABLE)
     return blocks
 
 

@@ -13,7 +13,7 @@ from itertools import compress
 from operator import gt, ne, or_
 from typing import Final
 
-from topics.audit.columnscan import check_columns, check_del
+from topics.audit.columnscan import check_blocks, check_columns, check_del
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentRow, SegmentTask, Severity
 from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL
@@ -77,6 +77,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
 def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
     """The idx of a segment whose data is, or may be, in the other tier, which is not asked."""
     idx = _whole_idx(task, _read(disk, task.part("idx")), flaws)
+    check_blocks(task, _read(disk, task.part("col")) or b"", flaws)
     ends = check_del(task, _read(disk, task.part("del")), flaws)
     seqs = range(task.first, task.last + 1)
     return SegmentRow(

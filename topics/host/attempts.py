@@ -60,7 +60,8 @@ class Attempts:
             return
         if isinstance(error, Unread):
             at = self._narrowed(plan, error)
-        if at > 0 or plan.gap is not None:  # a loss before the damage is told first, on a page without records
+        # A loss before the damage is told first, on a page without records.
+        if at > 0 or plan.gap is not None:
             assert at < len(plan.seqs)
             self.query = attrs.evolve(self.query, limit=at)
             return
