@@ -42,6 +42,7 @@ def local(path):
     return fsck(ReadOnlyDisk(path), where=str(path), options=Options())
 
 
+@pytest.mark.rule("P1.7", "P4.10")
 def test_spark_finds_what_fsck_finds_in_however_many_tasks(spark, damaged, sample, tmp_path):
     expected = local(damaged)
     told = []
@@ -56,6 +57,7 @@ def test_spark_finds_what_fsck_finds_in_however_many_tasks(spark, damaged, sampl
     assert validate(spark, str(tmp_path / "whole")).violations == []
 
 
+@pytest.mark.rule("P4.8", "P4.9")
 def test_a_report_is_a_page_without_network_and_tables_of_the_same_rows(spark, damaged, tmp_path, capsys):
     code = main(["spark", "validate", str(damaged), "--out", str(tmp_path / "report")])
 
@@ -87,6 +89,7 @@ def test_names_from_a_directory_do_not_become_markup(damaged):
     assert "a &amp; b &lt; c" in text
 
 
+@pytest.mark.rule("P4.11")
 @pytest.mark.slow
 def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
     fill(tmp_path / "data")
@@ -108,6 +111,7 @@ def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
     assert (parquet / "topic=quakes" / "day=2023-11-14").is_dir()
 
 
+@pytest.mark.rule("P4.9")
 def test_what_cannot_be_looked_at_is_one_line(spark, tmp_path, capsys):
     assert main(["spark", "validate", str(tmp_path / "nothing")]) == 2
     assert main(["spark", "report", "nothing", "--out", str(tmp_path / "x"), "--data", str(tmp_path)]) == 2

@@ -30,6 +30,7 @@ def kill(child):
     child.communicate()
 
 
+@pytest.mark.rule("P1.5")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1500)
