@@ -23,6 +23,7 @@ from ci.benchmarks import (
     paging,
     recovery,
     serving,
+    spark,
     startup,
     weaver_rebuild,
     weaver_sync,
@@ -48,6 +49,7 @@ GROUPS: Mapping[str, Callable[[Setting], Iterable[Figure]]] = {
     "b7": delivery.figures,
     "cold": cold.figures,
     "kv_merge": kv_merge.figures,
+    "spark": spark.figures,
     "weaver_rebuild": weaver_rebuild.figures,
     "weaver_sync": weaver_sync.figures,
 }

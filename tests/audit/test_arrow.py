@@ -66,6 +66,7 @@ def stored(records):
     return records.with_data(data, compressed=records.compressed)
 
 
+@pytest.mark.rule("P1.1")
 @given(st.lists(columns(count_max=5).map(stored), min_size=1, max_size=4))
 def test_a_batch_is_what_decoding_each_record_gives(writes):
     frames = framed(*writes)
@@ -84,6 +85,7 @@ def test_a_batch_is_what_decoding_each_record_gives(writes):
     assert found.equals(frames_batch(frames, whole(), Verify.OFF))
 
 
+@pytest.mark.rule("P3.10")
 def test_a_record_has_kafkas_columns_and_types_and_ours():
     meta = b'{"unit":"km","$x":""}'
     records = RecordColumns(
@@ -113,6 +115,7 @@ def test_a_record_has_kafkas_columns_and_types_and_ours():
     assert [(row["state"], row["damaged"]) for row in rows] == [("live", False)] * 2
 
 
+@pytest.mark.rule("P1.2")
 def test_only_the_columns_that_are_asked_for_are_there_in_their_order():
     batch = frames_batch(
         framed(RecordColumns([b"1", b"2"])), narrowed(whole(), ["offset", "value"]), Verify.FAIL
@@ -123,6 +126,7 @@ def test_only_the_columns_that_are_asked_for_are_there_in_their_order():
         narrowed(whole(), ["offset", "price"])
 
 
+@pytest.mark.rule("P3.6")
 @given(st.lists(columns(count_max=4).map(stored), min_size=1, max_size=3), st.data())
 def test_a_flipped_bit_is_told_and_its_record_is_not_served(writes, data):
     frames = framed(*writes)

@@ -222,3 +222,27 @@ def test_a_repair_that_was_broken_off_is_done_again_with_the_same_result(wounded
 @pytest.mark.timeout(600)
 def test_a_repair_may_break_off_at_every_call(wounded):
     assert struck(wounded, range(10_000)) is not None
+
+
+def test_what_nobody_counts_is_put_aside_and_nothing_else_is_touched(sample):
+    files = dict(sample.files)
+    planted = [
+        plant(files, kind) for kind in ("leftover: a segment of nobody", "leftover: a stranger's file")
+    ]
+    disk = disk_of(files)
+    done = mended(disk)
+    after = files_of(disk)
+
+    assert after.pop(f"{done.aside}/{planted[0].file}") == files[planted[0].file]
+    assert after == {path: data for path, data in files.items() if path != planted[0].file}
+    assert done.segments == 0
+
+
+def test_a_directory_whose_cold_tier_is_not_named_is_not_repaired(sample):
+    files = dict(sample.files) | {"COLD": b"a note"}
+    plant(files, "segment.record: a flipped bit")
+    disk = disk_of(files)
+    with pytest.raises(CannotOpen, match="cold_dir"):
+        mended(disk)
+
+    assert files_of(disk) == files

@@ -2,25 +2,33 @@
 
 usage: python -m tests.embed.large fill DIRECTORY RECORDS     until it holds so many, then two checkpoints
        python -m tests.embed.large start DIRECTORY EMPTY      idle is the same process over EMPTY
+       python -m tests.embed.large cold DIRECTORY COLD        older segments go to COLD, and are read while it writes
 
-Each prints one JSON object; see `fill` and `start`.
+Each prints one JSON object; see `fill`, `start` and `cold`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import sys
+import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 
 import topics
 from topics.embed.store import Store
 from topics.host.directory import Directory
+from topics.host.relocation import HotRules
 
 TOPICS = 20
 PAYLOAD_BYTES = 200
 BATCH = 1000
+HOT_SEGMENTS = 4
+ROUNDS, WRITES, WRITE = 5, 1000, 10
+READ_EACH_S = 0.005
 
 
 def payload(number):
@@ -34,7 +42,7 @@ def fill(path, count):
         handles = [store.create(f"t{number}", durability="disk") for number in range(TOPICS)]
         idle = anonymous()
         written = sum(handle.state().head_seq for handle in handles)
-        for first in range(written, count, BATCH):
+        for first in range(written, int(count), BATCH):
             batch = [topics.Raw(payload(first + i)) for i in range(BATCH)]
             handles[first // BATCH % TOPICS].put_many(batch)
         del batch
@@ -67,6 +75,64 @@ def start(path, empty):
             "records": sum(state.count for state in store.list()),
             "first": [[record.seq, record.data["n"]] for record in firsts],
         }
+
+
+def cold(path, place):
+    """`segments`: in the cold tier. `first`: the oldest record of each topic, read from there.
+
+    `alone`, `beside`: p99 of a write in seconds, round by round, without and with a reader of the oldest records.
+    """
+    rules = HotRules(retain_segments=HOT_SEGMENTS)
+    with topics.open(path, options=topics.StoreOptions(cold_dir=place, hot=rules)) as store:
+        while store._compactor.carry_out(store._opened.checkpointer.between):
+            pass
+        handles = [store.topic(f"t{number}") for number in range(TOPICS)]
+        firsts = [handle.read(limit=1).records[0] for handle in handles]
+        p99 = {"alone": [], "beside": []}
+        for _ in range(ROUNDS):
+            p99["alone"].append(p99_of(writes(handles[0])))
+            with reading(handles[1:]) as read:
+                p99["beside"].append(p99_of(writes(handles[0])))
+            assert read
+        return {
+            **p99,
+            "segments": store._opened.cold.segments(),
+            "first": [[record.seq, record.data["n"]] for record in firsts],
+        }
+
+
+def writes(handle):
+    batch, took = [topics.Raw(payload(i)) for i in range(WRITE)], []
+    for _ in range(WRITES):
+        begun = time.perf_counter()
+        handle.put_many(batch)
+        took.append(time.perf_counter() - begun)
+    return took
+
+
+@contextmanager
+def reading(handles):
+    """A thread that reads the oldest record of each in turn, some 200 a second, until the block ends."""
+    ended, read = threading.Event(), []
+
+    def run():
+        for handle in itertools.cycle(handles):
+            read.append(handle.read(limit=1).records[0].seq)
+            if ended.wait(READ_EACH_S):
+                return
+
+    reader = threading.Thread(target=run)
+    reader.start()
+    try:
+        yield read
+    finally:
+        ended.set()
+        reader.join()
+    assert read == [1] * len(read)
+
+
+def p99_of(took):
+    return sorted(took)[len(took) * 99 // 100]
 
 
 class Counting:
@@ -108,7 +174,7 @@ def anonymous():
 
 
 def main(verb, path, argument):
-    print(json.dumps(fill(path, int(argument)) if verb == "fill" else start(path, argument)))
+    print(json.dumps({"fill": fill, "start": start, "cold": cold}[verb](path, argument)))
 
 
 if __name__ == "__main__":

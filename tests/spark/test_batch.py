@@ -33,6 +33,7 @@ def test_a_directory_holds_what_its_reader_gets(read, data, name):
     assert len(found) > 60
 
 
+@pytest.mark.rule("P3.10", "P3.6")
 def test_the_columns_are_those_of_kafka_and_then_ours(read, data):
     frame = read(path=data, subscribe="quakes")
 
@@ -43,6 +44,7 @@ def test_the_columns_are_those_of_kafka_and_then_ours(read, data):
     assert [(h.key, bytes(h.value)) for h in with_headers.headers] == [("unit", b"km"), ("n", b"0")]
 
 
+@pytest.mark.rule("P1.2")
 def test_a_narrow_schema_is_all_that_is_read(spark, data):
     frame = spark.read.format("topics").schema("offset bigint, tag string").option("path", data)
 
@@ -58,6 +60,7 @@ def test_a_narrow_schema_is_all_that_is_read(spark, data):
         ).load().collect()
 
 
+@pytest.mark.rule("P3.12", "P1.3", "P3.4")
 def test_pushed_filters_change_nothing_but_the_work(read, data):
     frame = read(path=data, subscribePattern="quakes|ticks").select("topic", "offset", "timestamp")
     everything = [tuple(row) for row in frame.collect()]
@@ -80,6 +83,7 @@ def test_pushed_filters_change_nothing_but_the_work(read, data):
     assert read(path=data, subscribe="ticks", minPartitions="5").rdd.getNumPartitions() >= 5
 
 
+@pytest.mark.rule("P3.3")
 def test_offsets_and_times_say_where_a_read_begins_and_ends(read, data):
     def seqs(**options):
         frame = read(path=data, **{"subscribe": "ticks", **options}).select("offset")
@@ -97,6 +101,7 @@ def test_offsets_and_times_say_where_a_read_begins_and_ends(read, data):
         seqs(subscribe="nothing")
 
 
+@pytest.mark.rule("P3.5")
 def test_what_is_lost_is_an_error_or_a_row_of_losses(read, data):
     def capped(**options):
         return read(path=data, subscribe="capped", startingOffsets='{"capped": 3}', **options)
@@ -114,6 +119,7 @@ def test_what_is_lost_is_an_error_or_a_row_of_losses(read, data):
     assert [tuple(row) for row in from_earliest.collect()] == [("capped", 1, 15, "cap")]
 
 
+@pytest.mark.rule("P3.11", "P3.6")
 def test_ended_records_are_there_when_asked_for_and_say_so(read, data):
     frame = read(path=data, subscribe="quakes", includeInternal="true").orderBy("offset")
 
@@ -125,6 +131,7 @@ def test_ended_records_are_there_when_asked_for_and_say_so(read, data):
     assert states[101] == "expired"
 
 
+@pytest.mark.rule("P3.6")
 def test_a_damaged_record_is_an_error_or_a_flag(read, made, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(made, copy)
@@ -144,6 +151,7 @@ def test_a_damaged_record_is_an_error_or_a_flag(read, made, tmp_path):
     )
 
 
+@pytest.mark.rule("P2.3")
 def test_a_directory_in_use_is_read_beside_its_owner(read, tmp_path):
     with opened(tmp_path / "data") as store:
         topic = store.create("quakes", durability="fsync")
@@ -160,6 +168,7 @@ def test_a_directory_in_use_is_read_beside_its_owner(read, tmp_path):
         assert topic.put(1).first_seq == 151
 
 
+@pytest.mark.rule("P3.1")
 def test_a_server_gives_what_its_directory_holds(read, server, name):
     with topics.Client(server.url) as client:
         topic = client.create(name, cap_records=2500)

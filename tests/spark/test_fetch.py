@@ -53,6 +53,7 @@ def seen(made):
     ]
 
 
+@pytest.mark.rule("P1.1")
 @given(target=st.integers(1, 20_000), start=st.integers(1, 104), size=st.integers(0, 120))
 def test_however_a_range_is_cut_each_live_record_of_it_is_read_once_and_in_order(
     made, seen, target, start, size
@@ -71,6 +72,7 @@ def test_however_a_range_is_cut_each_live_record_of_it_is_read_once_and_in_order
 RECORD_BYTES_MAX = 200
 
 
+@pytest.mark.rule("P2.3")
 def test_records_that_moved_from_the_log_to_segments_are_found_there(tmp_path):
     data = tmp_path / "data"
     with opened(data, segment_records=10) as store:
@@ -84,6 +86,7 @@ def test_records_that_moved_from_the_log_to_segments_are_found_there(tmp_path):
         assert seqs(how, works) == list(range(1, 96))
 
 
+@pytest.mark.rule("P2.3")
 def test_records_that_a_rewrite_moved_within_their_segment_are_found_and_deleted_ones_are_not(tmp_path):
     data = tmp_path / "data"
     with opened(data, segment_records=10) as store:
@@ -104,6 +107,7 @@ def test_records_that_a_rewrite_moved_within_their_segment_are_found_and_deleted
         assert seqs(how, works) == list(range(1, 51, 3))
 
 
+@pytest.mark.rule("P3.5")
 def test_what_was_lost_since_the_plan_is_an_error_or_left_out_and_what_was_deleted_is_left_out(tmp_path):
     data = tmp_path / "data"
     with opened(data, segment_records=10) as store:
@@ -159,6 +163,7 @@ def test_a_damaged_log_is_refused_unless_loss_is_fine(made, tmp_path):
     assert len(seqs(how, works)) > 40
 
 
+@pytest.mark.rule("P3.1")
 def test_a_backup_in_an_object_store_is_read_where_it_lies(made):
     files = fsspec.filesystem("memory")
     files.put(str(made), "/backup", recursive=True)
@@ -192,6 +197,7 @@ def test_segments_of_the_cold_tier_are_read_from_there(tmp_path):
         seqs(without, works)
 
 
+@pytest.mark.rule("P2.3")
 def test_a_write_that_no_sync_has_covered_is_not_shown_while_its_owner_runs(tmp_path):
     data = tmp_path / "data"
     with opened(data, sync_interval_ms=10_000_000) as store:

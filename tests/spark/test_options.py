@@ -17,8 +17,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from tests.spark.conftest import CONFS
 from topics.audit.arrow import Verify
 from topics.kernel.errors import Rejected
+from topics.spark.datasource import FilteringReader, PushdownSource, TopicsSource
 from topics.spark.filters import EPOCH, pushed
 from topics.spark.options import ReadOptions, read_options, sink_options
 
@@ -34,6 +36,7 @@ def options(**given):
     )
 
 
+@pytest.mark.rule("P3.2", "P3.4")
 def test_what_is_given_is_what_is_meant():
     found = options(
         subscribe="a, b,a", startingOffsets='{"a": -2, "b": 7}', endingOffsets="LATEST", maxOffsetsPerTrigger="10",
@@ -84,6 +87,7 @@ def test_what_is_wrong_is_named(given, why):
         options(**given)
 
 
+@pytest.mark.rule("P3.7")
 def test_a_sink_needs_a_server_and_says_so():
     for wrong, why in (
         ({"path": "/data"}, "url: is missing: rows are written to a server, for a directory has one owner"),
@@ -100,6 +104,7 @@ comparisons = st.sampled_from(sorted(OPERATORS, key=lambda kind: kind.__name__))
 times = st.integers(0, 20_000).map(lambda us: EPOCH + timedelta(microseconds=us * 250))
 
 
+@pytest.mark.rule("P3.12")
 @given(st.lists(st.tuples(comparisons, st.integers(-3, 30)), max_size=4), st.integers(1, 25))
 def test_filters_on_the_offset_are_kept_exactly(filters, seq):
     bounds, rest = pushed([kind(("offset",), value) for kind, value in filters])
@@ -109,6 +114,7 @@ def test_filters_on_the_offset_are_kept_exactly(filters, seq):
     assert kept == all(OPERATORS[kind](seq, value) for kind, value in filters)
 
 
+@pytest.mark.rule("P3.12")
 @given(st.lists(st.tuples(comparisons, times), max_size=4), st.integers(0, 5000))
 def test_filters_on_the_timestamp_narrow_and_go_back_to_spark(filters, ms):
     given = [kind(("timestamp",), value) for kind, value in filters]
@@ -137,3 +143,27 @@ def test_filters_on_the_topic_meet_and_what_is_not_understood_goes_back():
         [GreaterThan(("timestamp",), datetime(2026, 1, 1, tzinfo=UTC).astimezone().replace(tzinfo=None))]
     )
     assert naive[0].ts_ms_min == 1_767_225_600_000 - 1
+
+
+@pytest.mark.rule("P1.4")
+def test_a_folder_is_made_absolute_where_it_is_named(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    assert options(path="data", subscribe="a").path == str(tmp_path / "data")
+    assert options(path="s3://bucket/backup", subscribe="a").path == "s3://bucket/backup"
+
+
+@pytest.mark.rule("P1.3")
+def test_a_reader_pushes_filters_only_where_spark_was_told_to():
+    given = {"path": "/data", "subscribe": "a"}
+    for source, pushes in ((TopicsSource, False), (PushdownSource, True)):
+        found = source(given)
+        assert isinstance(found.reader(found.schema()), FilteringReader) == pushes
+
+
+@pytest.mark.rule("P5.1")
+def test_the_tests_session_is_small_and_in_utc():
+    assert CONFS["spark.ui.enabled"] == "false"
+    assert CONFS["spark.sql.shuffle.partitions"] == "2"
+    assert CONFS["spark.driver.host"] == "127.0.0.1"
+    assert CONFS["spark.sql.session.timeZone"] == "UTC"

@@ -26,6 +26,7 @@ def java(home, version, refuses="nothing at all"):
     return script(home / "bin" / "java", says)
 
 
+@pytest.mark.rule("P2.2")
 def test_java_home_comes_before_the_path_and_what_is_too_old_or_broken_is_passed_by(tmp_path):
     new, old = java(tmp_path / "new", "21.0.4"), java(tmp_path / "old", "1.8.0_402")
     broken = script(tmp_path / "broken" / "bin" / "java", "", code=1)
@@ -38,6 +39,7 @@ def test_java_home_comes_before_the_path_and_what_is_too_old_or_broken_is_passed
     assert probe(tmp_path / "none") is None
 
 
+@pytest.mark.rule("P2.2", "P5.2")
 def test_without_a_java_that_serves_the_package_brings_one():
     found = find_java(NOWHERE)
 
@@ -45,6 +47,7 @@ def test_without_a_java_that_serves_the_package_brings_one():
     assert found.version >= 17
 
 
+@pytest.mark.rule("O1.8")
 def test_where_there_is_none_one_line_says_what_to_install(tmp_path):
     old = java(tmp_path, "11.0.2")
 
@@ -56,6 +59,7 @@ def test_where_there_is_none_one_line_says_what_to_install(tmp_path):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.rule("P1.8")
 def test_a_java_without_the_vector_module_gets_a_bin_java_that_does_not_ask_for_it(tmp_path):
     real = java(tmp_path / "a java", "25.0.2", refuses="jdk.incubator.vector")
     found = probe(real)
@@ -68,6 +72,7 @@ def test_a_java_without_the_vector_module_gets_a_bin_java_that_does_not_ask_for_
     assert done.stdout == "-Xmx1g -Da=b c Main\n"
 
 
+@pytest.mark.rule("O1.8")
 def test_a_session_without_pyspark_says_so_in_one_line(tmp_path):
     code = (
         "import sys\n"

@@ -29,6 +29,7 @@ def stored(server, name):
         return [item.data["id"] for item in client.topic(name).records()]
 
 
+@pytest.mark.rule("P3.8")
 def test_each_row_is_there_once_and_a_rerun_adds_nothing(frame, server, name):
     rows = frame(600)
 
@@ -43,6 +44,7 @@ def test_each_row_is_there_once_and_a_rerun_adds_nothing(frame, server, name):
     assert (first.tag, first.key) == ("t", str(first.data["id"]))
 
 
+@pytest.mark.rule("P1.6")
 @pytest.mark.parametrize("source", [FailingSource, DyingSource])
 def test_every_task_fails_once_after_it_has_written_and_no_row_is_there_twice(
     spark, frame, server, name, source
@@ -56,6 +58,7 @@ def test_every_task_fails_once_after_it_has_written_and_no_row_is_there_twice(
     assert sorted(stored(server, name)) == sorted(list(range(400)) * 2)
 
 
+@pytest.mark.rule("P3.9", "P3.7")
 def test_another_frame_under_the_same_write_id_is_an_error(frame, server, name):
     options = {"url": server.url, "topic": name, "writeId": "run-2"}
     frame(50).write.format("topics").options(**options).mode("append").save()
@@ -70,6 +73,7 @@ def test_another_frame_under_the_same_write_id_is_an_error(frame, server, name):
     assert len(stored(server, name)) == 100
 
 
+@pytest.mark.rule("P1.6")
 def test_a_batch_of_a_stream_that_is_run_again_adds_nothing(spark, server, name, tmp_path):
     source, dest, checkpoint = f"{name}-from", f"{name}-to", tmp_path / "checkpoint"
     with topics.Client(server.url) as client:

@@ -45,6 +45,7 @@ def stored(server, name):
         return [(item.data, item.key, item.tag, item.meta) for item in client.topic(name).records()]
 
 
+@pytest.mark.rule("P3.9", "P1.6")
 def test_the_same_rows_in_any_order_are_the_same_posts(write, server, name):
     rows = [row(str(i % 7), tag=f"t{i % 3}") for i in range(40)]
 
@@ -58,6 +59,7 @@ def test_the_same_rows_in_any_order_are_the_same_posts(write, server, name):
     assert len(stored(server, name)) == 80
 
 
+@pytest.mark.rule("P3.9")
 def test_other_rows_in_their_place_end_the_task(write, server, name):
     write([row("1"), row("2")])
 
@@ -77,6 +79,7 @@ def test_a_row_becomes_a_record_with_all_it_has(write, server, name):
     ]
 
 
+@pytest.mark.rule("P3.7")
 def test_rows_go_to_the_topics_they_name_unless_the_option_does(write, server, name):
     rows = [row("1", topic=f"{name}.a"), row("2", topic=f"{name}.b"), row("3", topic=f"{name}.a")]
 
@@ -85,6 +88,7 @@ def test_rows_go_to_the_topics_they_name_unless_the_option_does(write, server, n
     assert [len(stored(server, topic)) for topic in (f"{name}.a", f"{name}.b", name)] == [2, 1, 3]
 
 
+@pytest.mark.rule("P3.7")
 def test_rows_with_keys_of_their_own_are_written_once_under_each(write, server, name):
     rows = [row(str(i), key=f"order-{i // 2}".encode()) for i in range(6)]
 

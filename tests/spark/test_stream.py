@@ -40,6 +40,7 @@ def put(path, *, quakes=0, ticks=0, **config):
         store.checkpoint()
 
 
+@pytest.mark.rule("P3.12", "P3.4")
 def test_runs_one_after_the_other_deliver_each_record_once(stream, tmp_path):
     data = tmp_path / "data"
     put(data, quakes=20)

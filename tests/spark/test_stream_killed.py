@@ -19,14 +19,10 @@ KILLS = 20
 
 def start(home, *arguments):
     command = [sys.executable, "-m", "tests.spark.streaming", str(home), "a", *arguments]
-    return subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=(home / "log").open("ab"),
-        text=True,
-        start_new_session=True,
-    )
+    with (home / "log").open("ab") as log:
+        return subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+        )
 
 
 def kill(child):
@@ -34,6 +30,7 @@ def kill(child):
     child.communicate()
 
 
+@pytest.mark.rule("P1.5")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1500)

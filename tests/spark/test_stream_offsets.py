@@ -39,6 +39,7 @@ def seqs(stream, start, end):
     return found
 
 
+@pytest.mark.rule("P3.3")
 def test_a_stream_begins_at_the_head_unless_told(data):
     put(data, "a", 5)
 
@@ -51,6 +52,7 @@ def test_a_stream_begins_at_the_head_unless_told(data):
         reader(data, endingOffsets="latest")
 
 
+@pytest.mark.rule("P3.4", "P3.12")
 def test_a_limit_is_shared_by_what_each_topic_has_and_all_is_read_in_the_end(data):
     put(data, "a", 90)
     put(data, "b", 10)
@@ -70,6 +72,7 @@ def test_a_limit_is_shared_by_what_each_topic_has_and_all_is_read_in_the_end(dat
     assert reader(data, maxOffsetsPerTrigger="20").latestOffset(stream.initialOffset(), EVERYTHING) == at
 
 
+@pytest.mark.rule("P3.4")
 def test_a_limit_of_bytes_lets_through_at_least_a_record_of_each(data):
     put(data, "a", 50)
     put(data, "b", 50)
@@ -84,6 +87,7 @@ def test_a_limit_of_bytes_lets_through_at_least_a_record_of_each(data):
     assert {name: at["next"] for name, at in least.items()} == {"a": 2, "b": 2}
 
 
+@pytest.mark.rule("P3.2")
 def test_a_topic_that_comes_later_is_read_from_its_first_record(data):
     put(data, "a", 3)
     stream = reader(data, startingOffsets="latest")
@@ -105,6 +109,7 @@ def test_what_is_available_now_is_all_that_is_read_now(data):
     assert stream.reportLatestOffset()["a"]["next"] == 7
 
 
+@pytest.mark.rule("P3.5")
 def test_records_lost_before_they_were_read_are_an_error_or_left_out(data):
     put(data, "a", 5, cap_records=10)
     start = reader(data).initialOffset()
@@ -117,6 +122,7 @@ def test_records_lost_before_they_were_read_are_an_error_or_left_out(data):
     assert seqs(lenient, start, end) == {"a": list(range(16, 26))}
 
 
+@pytest.mark.rule("P3.5")
 def test_a_topic_that_is_deleted_or_made_anew_has_lost_what_was_to_come(data):
     put(data, "a", 5)
     put(data, "b", 5)

@@ -202,11 +202,11 @@ def _awaits_removal(state: State, topic_id: int, first: int) -> bool:
 
 
 def _orphan(state: State, topic_id: int, path: str, first: int) -> Violation:
-    """A segment that nobody counts is what a crash left of an append or a removal, unless it begins inside another."""
+    """A segment that nobody counts: what a crash left of an append, of a removal, or of one whose mark it took."""
     topic = state.topics.get(topic_id)
     holder = None if topic is None else topic.segments.holds(first)
     if topic is not None and holder is not None:
-        detail = f"the segment of seqs {holder.first} to {holder.last} holds the seq that it begins with"
-        return Violation(topic.name, path, "segment.overlap", Severity.ERROR, first, None, detail)
+        detail = f"it begins inside the segment of seqs {holder.first} to {holder.last}: a crash took a mark"
+        return Violation(topic.name, path, "segment.overlap", Severity.NOTE, first, None, detail)
     detail = "it belongs to no segment that the state or a kept snapshot counts"
     return Violation(state.name_of(topic_id), path, "leftover", Severity.NOTE, None, None, detail)

@@ -9,10 +9,13 @@ from topics.audit.repair import Repair, repair
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.lock import DirectoryLock
+from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Clock
 
 
-def repair_directory(root: Path, *, clock: Clock | None = None) -> Repair:
+def repair_directory(
+    root: Path, *, clock: Clock | None = None, cold: SegmentStore | None = None
+) -> Repair:  # fmt: skip
     """Own the directory, repair it, give it free.
 
     Raises:
@@ -24,7 +27,7 @@ def repair_directory(root: Path, *, clock: Clock | None = None) -> Repair:
     lock = DirectoryLock.acquire(root)
     disk = OsDisk(root)
     try:
-        return repair(disk, where=str(root), same_boot=not lock.machine_restarted, stamp=stamp)
+        return repair(disk, where=str(root), same_boot=not lock.machine_restarted, stamp=stamp, cold=cold)
     finally:
         disk.close()
         lock.release()

@@ -24,14 +24,16 @@ import msgspec
 from topics.audit.fsck import Options, examine
 from topics.audit.newstate import changed_image
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
-from topics.audit.rows import SegmentRow, Violation, WalRow
+from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments
 from topics.audit.scan import scan_all
 from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME
+from topics.host.ownership import NOTE_FILE
 from topics.host.segments import load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
+from topics.host.tiers import SegmentStore
 from topics.host.walfile import shard_dir
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Unusable
@@ -46,9 +48,7 @@ PARTS: Final = (*REPLACED, "del")
 _REMADE: Final = frozenset(
     {"segment.record", "segment.flag", "segment.idx", "segment.col", "segment.del", "segment.deletes"}
 )
-_OPENING_MENDS: Final = frozenset(
-    {"wal.tail", "lock", "hint", "reserve"}
-)  # what every start makes good by itself
+_ORPHANS: Final = frozenset({"leftover", "segment.overlap"})
 
 
 @attrs.frozen(kw_only=True)
@@ -64,18 +64,30 @@ class Repair:
     left: Sequence[Violation]
 
 
-def repair(disk: Disk, *, where: str, same_boot: bool, stamp: str) -> Repair:
-    """Repair a directory that the caller owns, and that nobody has open. `stamp` names where old files go.
+def repair(
+    disk: Disk, *, where: str, same_boot: bool, stamp: str, cold: SegmentStore | None = None
+) -> Repair:  # fmt: skip
+    """Repair a directory that the caller owns, and that nobody has open. `stamp` names where old files go. `cold`: its
+    cold tier, in which what is not here may be; nothing there is changed.
 
     Raises:
-        CannotOpen: no data directory, a newer one, or one that no snapshot tells the topics of.
+        CannotOpen: no data directory, a newer one, one that no snapshot tells the topics of, or whose cold tier is
+            not named.
         OSError: the disk failed; run it again.
     """
-    state, rows, found = _look(disk, where, same_boot=same_boot)
-    if all(one.check in _OPENING_MENDS for one in found):
-        return Repair(found=found, aside="", lost={}, segments=0, left=found)
-    _check_telling(state, where)
+    if cold is None and disk.size(NOTE_FILE) is not None:
+        raise CannotOpen(
+            Unusable.MISSING,
+            f"{where} has segments in a cold tier: name it (cold_dir) for a repair",
+            path=where,
+        )
+    state, rows, found = _look(disk, where, same_boot=same_boot, cold=cold)
     aside = Aside(disk, f"repaired-{stamp}")
+    if not any(one.severity is Severity.ERROR for one in found):  # the rest every start makes good by itself
+        moved = _put_orphans_aside(found, aside)
+        rest = [one for one in found if one.check not in _ORPHANS]
+        return Repair(found=found, aside=aside.directory if moved else "", lost={}, segments=0, left=rest)
+    _check_telling(state, where)
     _put_orphans_aside(found, aside)
     ts = state.read.recovered.catalog.high_ts
     wanted = _remade(state, rows, found)
@@ -94,7 +106,7 @@ def repair(disk: Disk, *, where: str, same_boot: bool, stamp: str) -> Repair:
         aside.take(snapshot_path(number))
     aside.take(LOCK_NAME)
     aside.sync()
-    left = _look(disk, where, same_boot=False)[2]
+    left = _look(disk, where, same_boot=False, cold=cold)[2]
     return Repair(
         found=found,
         aside=aside.directory,
@@ -105,10 +117,10 @@ def repair(disk: Disk, *, where: str, same_boot: bool, stamp: str) -> Repair:
 
 
 def _look(
-    disk: Disk, where: str, *, same_boot: bool
+    disk: Disk, where: str, *, same_boot: bool, cold: SegmentStore | None
 ) -> tuple[State, Sequence[SegmentRow], Sequence[Violation]]:
     """The read-only view, what its files hold, and what is wrong with them."""
-    state = read(disk, where, same_boot=same_boot)
+    state = read(disk, where, same_boot=same_boot, cold=cold)
     wal_rows = [row for row in scan_all(disk, wal_tasks(disk)) if isinstance(row, WalRow)]
     rows = [row for row in scan_all(disk, segment_tasks(state, wal_rows)) if isinstance(row, SegmentRow)]
     return state, rows, examine(disk, state, [*wal_rows, *rows], Options(settled=True))
@@ -291,9 +303,11 @@ class Aside:
         return place
 
 
-def _put_orphans_aside(found: Sequence[Violation], aside: Aside) -> None:
-    """Files in the directories of topics and snapshots that nobody counts. A stranger's elsewhere stays."""
-    for one in found:
-        if one.check in ("leftover", "segment.overlap") and one.file.startswith(("topics/", f"{META_DIR}/")):
-            aside.take(one.file)
+def _put_orphans_aside(found: Sequence[Violation], aside: Aside) -> int:
+    """Files in the directories of topics and snapshots that nobody counts; how many. A stranger's elsewhere stays."""
+    files = [one.file for one in found if one.check in _ORPHANS]
+    files = [file for file in files if file.startswith(("topics/", f"{META_DIR}/"))]
+    for file in files:
+        aside.take(file)
     aside.sync()
+    return len(files)

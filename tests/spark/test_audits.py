@@ -1,0 +1,121 @@
+"""Spark finds in a directory what fsck finds, and reports it on a page that needs no network; reports and exports."""
+
+import re
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+
+from tests.spark.stores import fill, records, rows
+from topics.audit.files import ReadOnlyDisk
+from topics.audit.fsck import Options, fsck
+from topics.audit.page import page
+from topics.cli.main import main
+from topics.spark.audits import validate
+from topics.testing.planting import plant
+from topics.testing.sample_store import build, write_out
+
+PLANTED = (  # together; fsck's own tests find each kind by itself
+    "hint: a flipped bit",
+    "leftover: a segment of nobody",
+    "segment.flag: another value",
+    "segment.record: a flipped bit",
+)
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return build()
+
+
+@pytest.fixture
+def damaged(sample, tmp_path):
+    """A directory with faults of several kinds, as far as they can be planted beside each other."""
+    files = dict(sample.files)
+    for kind in PLANTED:
+        plant(files, kind, 1)
+    write_out(files, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def local(path):
+    return fsck(ReadOnlyDisk(path), where=str(path), options=Options())
+
+
+@pytest.mark.rule("P1.7", "P4.10")
+def test_spark_finds_what_fsck_finds_in_however_many_tasks(spark, damaged, sample, tmp_path):
+    expected = local(damaged)
+    told = []
+
+    found = validate(spark, str(damaged), progress=lambda done, total: told.append((done, total)))
+
+    assert {one.check for one in found.violations} >= {"segment.record"}
+    assert found == expected
+    assert found.exit_code == 1
+    assert told[-1][0] == told[-1][1] > 0
+    write_out(sample.files, tmp_path / "whole")
+    assert validate(spark, str(tmp_path / "whole")).violations == []
+
+
+@pytest.mark.rule("P4.8", "P4.9")
+def test_a_report_is_a_page_without_network_and_tables_of_the_same_rows(spark, damaged, tmp_path, capsys):
+    code = main(["spark", "validate", str(damaged), "--out", str(tmp_path / "report")])
+
+    assert code == 1
+    shown = (tmp_path / "report" / "report.html").read_text()
+    expected = local(damaged)
+    assert not re.search(r"(src|href)=|https?:|<script|@import|url\(", shown)
+    assert shown.count("<svg") == 2
+    for one in expected.violations:
+        assert one.check in shown
+    rows = pq.read_table(tmp_path / "report" / "violations.parquet").to_pylist()
+    assert [(row["check"], row["seq"], row["file"]) for row in rows] == [
+        (one.check, one.seq, one.file) for one in expected.violations
+    ]
+    checks = pq.read_table(tmp_path / "report" / "checks.parquet").to_pylist()
+    assert {row["check"] for row in checks if row["status"] == "failed"} == {
+        one.check for one in expected.errors
+    }
+    assert "segment.record" in capsys.readouterr().out
+
+
+def test_names_from_a_directory_do_not_become_markup(damaged):
+    report = local(damaged)
+    evil = attrs.evolve(report.violations[0], topic="<script>alert(1)</script>", detail="a & b < c")
+    text = page(attrs.evolve(report, where="<b>", violations=[evil])).decode()
+
+    assert "<script>" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "a &amp; b &lt; c" in text
+
+
+@pytest.mark.rule("P4.11")
+@pytest.mark.slow
+def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
+    fill(tmp_path / "data")
+    out, parquet = tmp_path / "page.html", tmp_path / "parquet"
+
+    assert (
+        main(["spark", "report", "quakes", "capped", "--out", str(out), "--data", str(tmp_path / "data")])
+        == 0
+    )
+    assert main(["spark", "export", "quakes", "--out", str(parquet), "--data", str(tmp_path / "data")]) == 0
+
+    live = records(tmp_path / "data", "quakes")
+    assert f"2 topics, {len(live) + 10} records" in capsys.readouterr().out
+    shown = out.read_text()
+    assert "<td>capped</td>" in shown
+    assert "<td>cap</td>" in shown  # the reason of a loss
+    assert not re.search(r"(src|href)=|https?:|<script", shown)
+    assert rows(spark.read.parquet(str(parquet)).orderBy("offset")) == live
+    assert (parquet / "topic=quakes" / "day=2023-11-14").is_dir()
+
+
+@pytest.mark.rule("P4.9")
+def test_what_cannot_be_looked_at_is_one_line(spark, tmp_path, capsys):
+    assert main(["spark", "validate", str(tmp_path / "nothing")]) == 2
+    assert main(["spark", "report", "nothing", "--out", str(tmp_path / "x"), "--data", str(tmp_path)]) == 2
+
+    first, second = [line for line in capsys.readouterr().err.splitlines() if line.startswith("topics: ")]
+    assert "nothing" in first
+    assert "is no topics directory" in second

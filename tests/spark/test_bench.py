@@ -1,0 +1,17 @@
+"""`ci/bench spark` runs to its end: the figures of the other groups are tried in tests/ci, without a Java."""
+
+import pytest
+
+from ci.benchmarks.command import GROUPS
+from ci.benchmarks.figure import Setting
+
+
+@pytest.mark.slow
+def test_the_figures_of_spark_are_measured(spark, tmp_path):
+    figures = list(GROUPS["spark"](Setting(tmp_path, runs=1, quick=True)))
+
+    assert [figure.name for figure in figures] == [
+        "spark: read all columns", "spark: read topic and offset", "spark: validate", "spark: fsck in processes",
+        "spark: sink",
+    ]  # fmt: skip
+    assert all(figure.value > 0 for figure in figures)

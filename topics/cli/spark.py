@@ -1,0 +1,161 @@
+"""`topics spark`: validate, report and export by Spark, for data that one machine is too slow for.
+
+It needs the packages of `topics[spark]` and a Java; without them it says which to install. Exit codes of `validate`: 0
+nothing is wrong · 1 something is · 2 it could not be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topics.cli.check import COULD_NOT, bytes_bar, print_report
+from topics.cli.failure import Failed
+from topics.cli.invocation import Invocation, common_options, pass_invocation
+from topics.cli.quantities import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MASTER: Final = click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
+)
+_CONF: Final = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
+
+
+@click.group()
+def spark() -> None:
+    """Validate, report and export by Spark."""
+
+
+@spark.command()
+@click.argument("directory")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="A folder for the report."
+)
+@click.option(
+    "--acks", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="What clients were told is stored: JSON lines or Parquet of topic, seq, digest.",
+)  # fmt: skip
+@_MASTER
+@_CONF
+@common_options
+@pass_invocation
+def validate(
+    invocation: Invocation,  # noqa: ARG001 -- as every command
+    directory: str,
+    out: Path | None,
+    acks: Path | None,
+    master: str,
+    conf: Sequence[str],
+) -> None:
+    """Check a data directory or a backup, a path or an fsspec URL, as fsck does, on any number of machines."""
+    from topics.audit.acknowledged import load_acks
+    from topics.kernel.errors import TopicsError
+
+    with _session(master, conf) as running:
+        from topics.spark.audits import validate as look
+        from topics.spark.audits import write_report
+
+        try:
+            with bytes_bar(directory) as tell:
+                report = look(
+                    running, directory, acks=None if acks is None else load_acks(acks), progress=tell
+                )
+            files = [] if out is None else write_report(report, out)
+        except (TopicsError, OSError) as error:
+            raise Failed(str(error), code=COULD_NOT) from error
+    print_report(report)
+    if files:
+        click.echo(f"the report is {files[0]}")
+    raise click.exceptions.Exit(report.exit_code)
+
+
+@spark.command()
+@click.argument("topics", nargs=-1, required=True)
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The page."
+)
+@_MASTER
+@_CONF
+@common_options
+@pass_invocation
+def report(
+    invocation: Invocation, topics: Sequence[str], out: Path, master: str, conf: Sequence[str]
+) -> None:
+    """Rates, sizes, losses and the most frequent keys of TOPICS, as an HTML page."""
+    with _session(master, conf) as running:
+        from topics.spark.overview import overview, overview_page
+
+        frame = _frame(running, invocation, topics)
+        found = overview(frame)
+    out.write_bytes(overview_page(", ".join(topics), found))
+    records = sum(one.records for one in found.topics)
+    click.echo(f"{counted(len(found.topics), 'topic')}, {counted(records, 'record')}: {out}")
+
+
+@spark.command()
+@click.argument("topics", nargs=-1, required=True)
+@click.option(
+    "--out",
+    required=True,
+    metavar="DIR",
+    help="A folder that is not there yet, or a URL that Spark writes to.",
+)
+@_MASTER
+@_CONF
+@common_options
+@pass_invocation
+def export(invocation: Invocation, topics: Sequence[str], out: str, master: str, conf: Sequence[str]) -> None:
+    """Write the records of TOPICS as Parquet, a folder a topic and day."""
+    with _session(master, conf) as running:
+        from topics.spark.overview import export as write
+
+        write(_frame(running, invocation, topics), out)
+    click.echo(f"exported to {out}")
+
+
+@contextmanager
+def _session(master: str, conf: Sequence[str]) -> Iterator[SparkSession]:
+    """A Spark of this command's own; what it cannot do is told in one line."""
+    from topics.kernel.errors import TopicsError
+    from topics.spark.session import QUIET, CannotRun, check_pyspark, plainly, session
+
+    confs = dict(QUIET)
+    for pair in conf:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise Failed(f"--conf {pair}: must be NAME=VALUE", code=2)
+        confs[name] = value
+    try:
+        check_pyspark()
+        from pyspark.sql import SparkSession
+
+        own = SparkSession.getActiveSession() is None  # else it is somebody's who calls us
+        running = session("topics", master=master, confs=confs)
+    except CannotRun as error:
+        raise Failed(str(error), code=COULD_NOT) from error
+    try:
+        yield running
+    except (TopicsError, Failed):
+        raise
+    except Exception as error:  # Spark has many kinds
+        raise Failed(plainly(error), code=COULD_NOT) from error
+    finally:
+        if own:
+            running.stop()
+
+
+def _frame(running: SparkSession, invocation: Invocation, topics: Sequence[str]) -> DataFrame:
+    """The records of the directory or server that the flags name. What is lost of them is told, and no error."""
+    from topics.cli.place import Server
+
+    place = invocation.place
+    options = {"subscribe": ",".join(topics), "failOnDataLoss": "false"}
+    if isinstance(place, Server):
+        return running.read.format("topics").options(**options, url=place.name).load()
+    return running.read.format("topics").options(**options, path=place.name).load()

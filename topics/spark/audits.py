@@ -1,0 +1,125 @@
+"""fsck by Spark: the same scan, the same checks and the same rows of findings, over any number of machines (spark 4).
+
+The driver reads the state as a start would, and cuts the files into tasks; executors scan them, each file to one small
+row; the driver holds rows and state against each other. Every machine must see the directory by the same path or URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from topics.audit.acknowledged import Acks
+from topics.audit.fsck import Options, Report, fsck
+from topics.audit.page import page
+from topics.audit.report import document, fields, results
+from topics.audit.rows import Row, Task
+from topics.audit.scan import scan
+from topics.kernel.limits import MIB
+from topics.spark.directory import open_disk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_BYTES: Final = 64 * MIB  # of files that one task scans: a task costs 90 ms before it begins
+
+
+def validate(
+    spark: SparkSession,
+    path: str,
+    *,
+    acks: Acks | None = None,
+    same_boot: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Look at a data directory or backup. `progress` is told bytes done and bytes in all.
+
+    Raises:
+        CannotOpen: no data directory, or one of a newer version.
+    """
+    disk = open_disk(path)
+
+    def scanned(tasks: Sequence[Task], tell: Callable[[int], None]) -> list[Row | None]:
+        sizes = [disk.size(task.file) or 0 for task in tasks]
+        groups = list(_groups(tasks, sizes))
+        if not groups:
+            return []
+        rows: list[Row | None] = []
+        for group in (
+            spark.sparkContext.parallelize(groups, len(groups)).map(_Scanning(path)).toLocalIterator()
+        ):
+            tell(sum(sizes[len(rows) : len(rows) + len(group)]))
+            rows += group
+        assert len(rows) == len(tasks)
+        return rows
+
+    options = Options(same_boot=same_boot, acks=acks, scan=scanned)
+    return fsck(disk, where=path, options=options, progress=progress)
+
+
+@attrs.frozen
+class _Scanning:
+    """What an executor does with a group of tasks."""
+
+    path: str
+
+    def __call__(self, tasks: Sequence[Task]) -> list[Row | None]:
+        disk = open_disk(self.path)
+        return [scan(disk, task) for task in tasks]
+
+
+def _groups(tasks: Sequence[Task], sizes: Iterable[int]) -> Iterator[list[Task]]:
+    """Tasks in their order, about so many bytes together."""
+    held: list[Task] = []
+    total = 0
+    for task, size in zip(tasks, sizes, strict=True):
+        if held and total + size > TASK_BYTES:
+            yield held
+            held, total = [], 0
+        held.append(task)
+        total += size
+    if held:
+        yield held
+
+
+VIOLATIONS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("file", pa.string()),
+        pa.field("check", pa.string()),
+        pa.field("severity", pa.string()),
+        pa.field("seq", pa.int64()),
+        pa.field("offset", pa.int64()),
+        pa.field("detail", pa.string()),
+    ]
+)
+CHECKS: Final = pa.schema(
+    [
+        pa.field("check", pa.string()),
+        pa.field("constraint", pa.string()),
+        pa.field("status", pa.string()),
+        pa.field("metric", pa.int64()),
+        pa.field("message", pa.string()),
+    ]
+)
+
+
+def write_report(report: Report, out: Path) -> list[Path]:
+    """Put the findings into a folder, made if it is not there: report.html, report.json, and a Parquet file of the
+    violations and one of the checks. The files, the page first.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / name for name in ("report.html", "report.json", "violations.parquet", "checks.parquet")]
+    files[0].write_bytes(page(report))
+    files[1].write_bytes(document(report))
+    pq.write_table(
+        pa.Table.from_pylist([fields(one) for one in report.violations], schema=VIOLATIONS), files[2]
+    )
+    checks = [{**attrs.asdict(one), "status": one.status.value} for one in results(report.violations)]
+    pq.write_table(pa.Table.from_pylist(checks, schema=CHECKS), files[3])
+    return files

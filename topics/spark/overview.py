@@ -1,0 +1,122 @@
+"""What is in topics, by Spark: a page of rates, sizes, losses and keys, and their records as Parquet (spark 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from topics.audit.page import bars, document, table
+from topics.spark.session import losses
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TOP: Final = 15
+HOURS_MAX: Final = 48
+_BLUE: Final = "#3367a8"
+_RED: Final = "#b3261e"
+
+
+@attrs.frozen(kw_only=True)
+class TopicFigures:
+    """One topic. `per_second`: over the time from its first record to its last."""
+
+    topic: str
+    records: int
+    bytes: int
+    first: str
+    last: str
+    per_second: float
+
+
+@attrs.frozen(kw_only=True)
+class Overview:
+    """Of the records of a frame. `hours`: records by hour, the last ones."""
+
+    topics: Sequence[TopicFigures]
+    hours: Mapping[str, int]
+    keys: Mapping[str, int]
+    tags: Mapping[str, int]
+    losses: Sequence[tuple[str, int, int, str]]
+
+
+def overview(df: DataFrame) -> Overview:
+    """The figures of a frame that was read from topics, in four passes over narrow columns."""
+    from pyspark.sql import functions as f
+
+    by_topic = df.groupBy("topic").agg(
+        f.count("*").alias("records"),
+        f.sum(f.length("value") + f.coalesce(f.length("key"), f.lit(0))).alias("bytes"),
+        f.min("timestamp").alias("first"),
+        f.max("timestamp").alias("last"),
+        (f.unix_millis(f.max("timestamp")) - f.unix_millis(f.min("timestamp"))).alias("ms"),
+    )
+    figures = [
+        TopicFigures(
+            topic=row.topic,
+            records=row.records,
+            bytes=row.bytes,
+            first=f"{row.first:%Y-%m-%d %H:%M:%S}",
+            last=f"{row.last:%Y-%m-%d %H:%M:%S}",
+            per_second=round(row.records / max(1, row.ms) * 1000, 3),
+        )
+        for row in by_topic.orderBy("topic").collect()
+    ]
+    hour = f.date_format(f.date_trunc("hour", "timestamp"), "yyyy-MM-dd HH:00")
+    hours = df.groupBy(hour.alias("name")).count().orderBy(f.desc("name")).limit(HOURS_MAX).collect()
+    lost = [(row["topic"], row["first"], row["last"], row["reason"]) for row in losses(df).collect()]
+    return Overview(
+        topics=figures,
+        hours={row["name"]: row["count"] for row in reversed(hours)},
+        keys=_top(df, f.col("key").cast("string")),
+        tags=_top(df, f.col("tag")),
+        losses=lost,
+    )
+
+
+def overview_page(title: str, found: Overview) -> bytes:
+    """The figures as one HTML page that needs no network."""
+    head = ("topic", "records", "bytes", "first", "last", "records a second")
+    rows = [attrs.astuple(one) for one in found.topics]
+    sizes = {one.topic: one.bytes for one in found.topics}
+    lost = (
+        table(("topic", "first", "last", "reason"), found.losses)
+        if found.losses
+        else "<p>Nothing is lost.</p>"
+    )
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        "<h2>Topics</h2>" + table(head, rows),
+        "<h2>Bytes by topic</h2>" + bars(sizes, _BLUE),
+        "<h2>Records by hour</h2>" + bars(dict(found.hours), _BLUE),
+        "<h2>Most frequent keys</h2>" + bars(dict(found.keys), _BLUE),
+        "<h2>Most frequent tags</h2>" + bars(dict(found.tags), _BLUE),
+        "<h2>Lost</h2>" + lost + bars(_lost_by_topic(found), _RED),
+    ]
+    return document(title, parts)
+
+
+def export(df: DataFrame, out: str) -> None:
+    """Write the records as Parquet, a folder a topic and day, into a folder that is not there yet."""
+    from pyspark.sql import functions as f
+
+    days = df.withColumn("day", f.to_date("timestamp"))
+    days.write.mode("error").partitionBy("topic", "day").parquet(out)
+
+
+def _top(df: DataFrame, column: Column) -> Mapping[str, int]:
+    from pyspark.sql import functions as f
+
+    named = df.select(column.alias("name")).where("name is not null")
+    rows = named.groupBy("name").count().orderBy(f.desc("count"), "name").limit(TOP).collect()
+    return {row["name"]: row["count"] for row in rows}
+
+
+def _lost_by_topic(found: Overview) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for topic, first, last, _ in found.losses:
+        sums[topic] = sums.get(topic, 0) + last - first + 1
+    return sums
