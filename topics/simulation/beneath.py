@@ -7,15 +7,17 @@ is checked at the very instant it is given, and not when the answer has crossed 
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import attrs
+import msgspec
 import trio
 
 from topics.engine.batch import WalBatch
-from topics.engine.commands import Command, DeleteRecords
+from topics.engine.commands import Append, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
@@ -97,6 +99,8 @@ class WatchedEngine(Engine):
         watcher = self._watcher
         acked = watcher.ledger.asking(self, command) if isinstance(command, DeleteRecords) else []
         asked_ms = self.state.time.high_ms
+        if isinstance(command, Append):  # the server lets go of the records of its own
+            command = msgspec.structs.replace(command, records=copy.copy(command.records))
         ticket = super().propose(command, sync=sync)
         watcher.asked_for(ticket, asked_ms, acked)
         return ticket

@@ -172,7 +172,7 @@ class Runtime:
                 finally:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
-                    _let_go(ticket)
+                    _let_go(ticket, command)
                     ticket.waiter = trio.lowlevel.current_task()
                     self._in_flight += 1
                     try:
@@ -231,12 +231,11 @@ class Runtime:
             await trio.sleep(max(wait_s, _ALARM_MIN_S))
 
 
-def _let_go(ticket: Ticket) -> None:
+def _let_go(ticket: Ticket, command: Command) -> None:
     """The records of a write that is in frames: while it waits nobody holds them beside the frames.
 
     Those of an idempotent one stay, for its retries are compared with them.
     """
-    command = ticket.command
     if ticket.stage is Stage.PENDING and isinstance(command, Append) and command.idempotency_key is None:
         command.records.let_go()
 
