@@ -7,21 +7,24 @@ is checked at the very instant it is given, and not when the answer has crossed 
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import attrs
+import msgspec
 import trio
 
 from topics.engine.batch import WalBatch
-from topics.engine.commands import Command, DeleteRecords
+from topics.engine.commands import Append, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
 from topics.host.opening import Opened
 from topics.host.walfile import PlannedWrite
 from topics.host.writer import ShardWriter
+from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.thread import Threads
@@ -92,17 +95,27 @@ class WatchedEngine(Engine):
     def __init__(self, engine: Engine, watcher: Watcher) -> None:
         self.__dict__ = engine.__dict__
         self._watcher = watcher
+        self._records: dict[
+            int, RecordColumns
+        ] = {}  # the runtime lets go of them; the watcher asks at the end
 
     def propose(self, command: Command, *, sync: bool = False) -> Ticket:
         watcher = self._watcher
         acked = watcher.ledger.asking(self, command) if isinstance(command, DeleteRecords) else []
         asked_ms = self.state.time.high_ms
         ticket = super().propose(command, sync=sync)
+        if isinstance(command, Append):
+            self._records[id(ticket)] = copy.copy(command.records)
         watcher.asked_for(ticket, asked_ms, acked)
         return ticket
 
     def take_effects(self) -> Effects:
         effects = super().take_effects()
+        for ticket in effects.finished:
+            if isinstance(ticket.command, Append):
+                ticket.command = msgspec.structs.replace(
+                    ticket.command, records=self._records.pop(id(ticket))
+                )
         self._watcher.ended(effects.finished)
         return effects
 
