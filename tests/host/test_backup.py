@@ -518,9 +518,12 @@ def test_cold_segments_are_copied_if_that_is_asked_for_and_the_copy_needs_no_col
     target = SimDisk(5)
     with backup:
         manifest = write_backup(backup.contents(), target).manifest
+    findings = verify_backup(target, "x").findings
     again = Scene(6, disk=target, limits=SMALL, segments=TINY)
     again.open()
 
     assert manifest.cold == []
-    assert verify_backup(target, "x").manifest is not None
+    assert findings == []
+    assert not again.opened.warnings
+    assert not any(segment.cold for segment in again.engine.state.catalog.find("a").segments)
     assert again.read("a") == {i + 1: b"%d" % i for i in range(40)}
