@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from topics.audit.fsck import Options, fsck
@@ -246,3 +248,39 @@ def test_a_directory_whose_cold_tier_is_not_named_is_not_repaired(sample):
         mended(disk)
 
     assert files_of(disk) == files
+
+
+def edited(files, rng):
+    """One to three files with a bit that flipped, an end that is gone, or a stretch of zeros."""
+    for _ in range(rng.randrange(1, 4)):
+        path = rng.choice([path for path in files if path != "FORMAT"])
+        data = bytearray(files[path])
+        at = rng.randrange(len(data))
+        how = rng.randrange(3)
+        if how == 0:
+            data[at] ^= 1 << rng.randrange(8)
+        elif how == 1:
+            del data[at:]
+        else:
+            data[at : at + 100] = bytes(len(data[at : at + 100]))
+        files[path] = bytes(data)
+
+
+@pytest.mark.rule("T4.21")
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_damaged_a_repair_keeps_all_that_was_shown(sample, seed):
+    """It may find more: whole records that a damaged idx, or data with a piece missing, has at another place."""
+    files = dict(sample.files)
+    edited(files, random.Random(seed))
+    disk = disk_of(files)
+    before = expected(view(disk))
+    mended(disk)
+    after = view(disk)
+
+    assert after.keys() == before.keys()
+    for name, (records, lost, floors, past) in before.items():
+        assert records.items() <= after[name][0].items()
+        assert after[name][1] <= lost
+        assert after[name][2:] == (floors, past)
+    errors = fsck(disk, where="a sample", options=Options(settled=True)).errors
+    assert [one for one in errors if not one.check.endswith(".journal")] == []

@@ -24,7 +24,7 @@ EXPECTED = {
     "b9": "B9 fsync/FULL, 1 thread: Raw / TEXT",
     "b10": "B10 SIGKILL to /v0/ready, topics serve",
     "b11": "B11 RssAnon above idle, a record",
-    "b13": "B13 recovery, 100 k to 1 M records",
+    "b13": "B13 recovery, 2 k to 4 k records",
     "b14": "B14 topics serve",
     "cold": "cold p99 of a write, beside / alone",
     "cpu": "cpu: append, batch 100",

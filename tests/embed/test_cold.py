@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 
 import pytest
 
 import topics
+from tests.host.s3_server import s3_server
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.memory import MemoryDisk
@@ -50,6 +52,22 @@ def test_older_segments_go_to_a_folder_or_an_object_store_and_stay_readable(tmp_
         names = sorted(path.name for path in (tmp_path / "cold" / "deeper").rglob("*.data"))
         assert names == [f"seg-{first:020d}.data" for first in (1, 9, 17, 25)]
         assert len(list((tmp_path / "data" / "topics").rglob("*.data"))) == 1
+
+
+@pytest.mark.rule("T6.2", "T6.3")
+def test_older_segments_go_to_s3_with_what_aws_tools_look_for(tmp_path, monkeypatch):
+    """Endpoint and keys come from the environment, none of them from us."""
+    with s3_server() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server["client_kwargs"]["endpoint_url"])
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", server["key"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server["secret"])
+        importlib.import_module("s3fs").S3FileSystem(skip_instance_cache=True).mkdir("bucket")
+        with topics.open(tmp_path / "data", options=options("s3://bucket/store")) as store:
+            topic = store.topic("t")
+            topic.put_many([{"data": {"n": n}} for n in range(40)])
+            assert moved(store) == 4
+        with topics.open(tmp_path / "data", options=options("s3://bucket/store")) as store:
+            assert [record.data["n"] for record in store.topic("t").read(limit=40).records] == list(range(40))
 
 
 @pytest.mark.rule("T6.6")

@@ -18,9 +18,11 @@ from topics.host.disk import OsDisk
 from topics.host.layout import read_format
 from topics.host.opening import StoreOptions, read_state
 from topics.host.pins import PINS_MAX
+from topics.host.relocation import HotRules
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected
 from topics.simulation.checkpoint import Walk, carry_out
+from topics.simulation.machine import cold_folder
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
@@ -299,7 +301,8 @@ def test_a_crash_leaves_a_whole_backup_or_none_and_the_store_as_it_was(on_source
     every = list(points(on_source=on_source))
     last = max(call for call, _, _ in every)
     ends = [point for point in every if point[0] >= last - 1]  # its name, and what comes when it is complete
-    chosen = ends + random.Random(3).sample(every, min(GATE_POINTS, len(every)))
+    sample = random.Random(3).sample(every, min(GATE_POINTS, len(every)))
+    chosen = list(dict.fromkeys([*ends, *sample]))
     for point in chosen:
         strike(*point, on_source=on_source)
 
@@ -478,3 +481,49 @@ def test_a_directory_without_a_manifest_is_no_backup():
 
     assert found.manifest is None
     assert "no backup" in found.findings[0].what
+
+
+# What lies in the cold tier.
+
+
+def cold_scene():
+    """A store most of whose segments are cold."""
+    scene = Scene(limits=SMALL, segments=TINY, cold=cold_folder, hot=HotRules(retain_segments=1))
+    scene.open()
+    scene.put("a", *[b"%d" % i for i in range(40)])
+    scene.sync()
+    scene.checkpoint()
+    assert scene.relocate() > 2
+    return scene
+
+
+@pytest.mark.rule("T7.1")
+def test_cold_segments_are_referenced_and_their_index_comes_along():
+    scene = cold_scene()
+    target = SimDisk(5)
+    with taken(scene) as backup:
+        before = canonical(scene.engine.state.catalog)
+        manifest = write_backup(backup.contents(), target).manifest
+
+    assert len(manifest.cold) > 2
+    assert verify_backup(target, "x").findings == []
+    assert state_of(target) == before
+
+
+@pytest.mark.rule("T7.1")
+def test_cold_segments_are_copied_if_that_is_asked_for_and_the_copy_needs_no_cold_tier():
+    scene = cold_scene()
+    backup = Backup(scene.opened.checkpointer, cold=scene.cold)
+    carry_out(scene.engine, backup.steps(), scene.drain)
+    target = SimDisk(5)
+    with backup:
+        manifest = write_backup(backup.contents(), target).manifest
+    findings = verify_backup(target, "x").findings
+    again = Scene(6, disk=target, limits=SMALL, segments=TINY)
+    again.open()
+
+    assert manifest.cold == []
+    assert findings == []
+    assert not again.opened.warnings
+    assert not any(segment.cold for segment in again.engine.state.catalog.find("a").segments)
+    assert again.read("a") == {i + 1: b"%d" % i for i in range(40)}

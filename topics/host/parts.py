@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 import attrs
+import msgspec
 
 from topics.codec.manifest import (
     MANIFEST_VERSION,
@@ -79,16 +80,17 @@ def contents_of(
         OSError: the disk failed.
     """
     topics = snapshot.state.topics
-    parts = [
-        _made(snapshot_path(_SNAPSHOT_NUMBER), encode_snapshot(_SNAPSHOT_NUMBER, image.encode(snapshot)))
-    ]
+    parts: list[Part] = []
     for place in snapshot.places:
         parts += _log(disk, place)
     for topic in topics:
         for segment in topic.segments:
             parts += _segment(disk, topic, segment, cold)
+        if cold is not None:  # all of it is in the backup, so nothing of the backup is cold
+            topic.segments = [msgspec.structs.replace(segment, cold=False) for segment in topic.segments]
+    state = encode_snapshot(_SNAPSHOT_NUMBER, image.encode(snapshot))
+    parts.insert(0, _made(snapshot_path(_SNAPSHOT_NUMBER), state))
     parts.append(_made(FORMAT_FILE, form.encode()))  # last: what is broken off before is no store
-    copied = {part.path for part in parts}
     manifest = Manifest(
         backup=MANIFEST_VERSION,
         ts=snapshot.state.ts,
@@ -103,7 +105,7 @@ def contents_of(
             ColdEntry(topic.topic_id, segment.first, segment.size)
             for topic in topics
             for segment in topic.segments
-            if segment.cold and segment_path(topic.topic_id, segment.first, "data") not in copied
+            if segment.cold
         ],
     )
     return Contents(parts=deque(parts), manifest=manifest)
@@ -195,7 +197,7 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore
         end = size if segment.sealed else blocks_before(disk.read(col, 0, size), segment.last + 1)[1]
         parts.append(copy_part(disk, col, col, end))
     deleted = f"{topic_dir(topic_id)}/seg-{first:020d}.del"
-    if (size := disk.size(deleted)) is not None:
+    if cold is None and (size := disk.size(deleted)) is not None:
         parts.append(_made(deleted, disk.read(deleted, 0, size)))
     return parts
 

@@ -24,6 +24,7 @@ from topics.engine.tickets import Ticket
 from topics.host.opening import Opened
 from topics.host.walfile import PlannedWrite
 from topics.host.writer import ShardWriter
+from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.thread import Threads
@@ -94,6 +95,9 @@ class WatchedEngine(Engine):
     def __init__(self, engine: Engine, watcher: Watcher) -> None:
         self.__dict__ = engine.__dict__
         self._watcher = watcher
+        self._records: dict[
+            int, RecordColumns
+        ] = {}  # the runtime lets go of them; the watcher asks at the end
 
     def propose(self, command: Command, *, sync: bool = False) -> Ticket:
         watcher = self._watcher
@@ -102,11 +106,18 @@ class WatchedEngine(Engine):
         if isinstance(command, Append):  # the server lets go of the records of its own
             command = msgspec.structs.replace(command, records=copy.copy(command.records))
         ticket = super().propose(command, sync=sync)
+        if isinstance(command, Append):
+            self._records[id(ticket)] = copy.copy(command.records)
         watcher.asked_for(ticket, asked_ms, acked)
         return ticket
 
     def take_effects(self) -> Effects:
         effects = super().take_effects()
+        for ticket in effects.finished:
+            if isinstance(ticket.command, Append):
+                ticket.command = msgspec.structs.replace(
+                    ticket.command, records=self._records.pop(id(ticket))
+                )
         self._watcher.ended(effects.finished)
         return effects
 

@@ -21,6 +21,7 @@ from topics.log.diff import DiffPlan, DiffQuery, assemble
 from topics.testing.below import Below
 from topics.testing.simdisk import SimDisk
 
+COLD_FOLDER = "cold"
 _PID = 1
 _INODE = 1
 
@@ -71,7 +72,7 @@ def open_simulated(
 
 def cold_folder(disk: Disk) -> SegmentStore:
     """A cold tier on the same machine: it fails as its disk does, and loses power with it."""
-    return LocalSegmentStore(Below(disk, "cold"), "cold")
+    return LocalSegmentStore(Below(disk, COLD_FOLDER), COLD_FOLDER)
 
 
 def peek(disk: SimDisk) -> Recovered:

@@ -35,6 +35,7 @@ from topics.server.wire.patience import WireOptions
 from topics.simulation.beneath import SeededThreads, watched
 from topics.simulation.checkpoint import choose_work
 from topics.simulation.client import Client
+from topics.simulation.machine import COLD_FOLDER
 from topics.simulation.oracle import Violation
 from topics.simulation.scheduling import LoopClock, run_seeded
 from topics.simulation.speech import Request, Response
@@ -292,8 +293,12 @@ class ServedWorld(World):
 
     def _look_at(self, extent: Extent) -> bytes:
         source = extent.source
-        data = source if isinstance(source, bytes) else self.disk.content(path_of(source))
-        return data[extent.offset : extent.offset + extent.size]
+        if isinstance(source, bytes):
+            return source[extent.offset : extent.offset + extent.size]
+        path = path_of(source)
+        if self.disk.inode(path) is None:
+            path = f"{COLD_FOLDER}/{path}"  # the tidying moves segments there
+        return self.disk.content(path)[extent.offset : extent.offset + extent.size]
 
     # Ends.
 

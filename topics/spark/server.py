@@ -8,6 +8,7 @@ read that no record matches passes 100 000 seqs at a time and stops before each 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -61,13 +62,16 @@ class Stretch:
 
 @attrs.frozen(kw_only=True)
 class ServerPlace:
+    """`topics`: those that are read; none named: those whose whole name the pattern matches."""
+
     url: str
     token: str | None = attrs.field(repr=False)
-    topics: tuple[str, ...]  # that are read; all if none are named
+    topics: tuple[str, ...]
+    pattern: str | None = None
 
     def look(self) -> ServerView:
         with connected(self.url, self.token) as client:
-            names = self.topics or tuple(row.topic for row in client.list() if not is_internal(row.topic))
+            names = self.topics or self._matching(client)
             states = {}
             for name in names:
                 try:
@@ -76,6 +80,11 @@ class ServerPlace:
                     if refused.code is not Code.TOPIC_NOT_FOUND:
                         raise
         return ServerView(self, states)
+
+    def _matching(self, client: Client) -> tuple[str, ...]:
+        wanted = re.compile(self.pattern or "")
+        names = [row.topic for row in client.list() if not is_internal(row.topic)]
+        return tuple(name for name in names if wanted.fullmatch(name))
 
 
 class ServerView:

@@ -142,9 +142,8 @@ class Connection:
 
     def _is_elsewhere(self, wire: WireHead) -> bool:
         """True if the request is one for whoever takes what the wire does not serve."""
-        return not (
-            self._hand_over is None or wire.upgrade == b"websocket" or self.site.knows(wire.head.path)
-        )
+        kept = self._hand_over is None or wire.upgrade == b"websocket"
+        return not (kept or self.site.knows(wire.head.path))
 
     async def _serve_request(self, wire: WireHead) -> bool:
         """One request whose head is read. False if the connection ends with it."""
@@ -356,11 +355,10 @@ class Connection:
     async def _timed_out(self) -> None:
         """The peer was too slow. An idle connection just ends."""
         if self._phase in (Phase.HEAD, Phase.BODY):
-            what, limit = "head", f"{self.options.head_s:g} s"
-            if self._phase is Phase.BODY:
-                what, limit = "body", f"{self.options.byte_rate} bytes a second"
+            head = f"head: slower than the limit of {self.options.head_s:g} s"
+            body = f"body: slower than the limit of {self.options.byte_rate} bytes a second"
             self._gathered.clear()
-            refused = Rejected(Code.REQUEST_TIMEOUT, f"{what}: slower than the limit of {limit}")
+            refused = Rejected(Code.REQUEST_TIMEOUT, head if self._phase is Phase.HEAD else body)
             with trio.move_on_after(_LINGER_S):
                 await self._end(self.site.refuse(refused))
 

@@ -1,0 +1,47 @@
+"""What clients were told is read from their own logs, whatever a killed one left of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from topics.audit.acknowledged import NO_DIGEST, load_acks
+from topics.kernel.errors import Rejected
+
+
+def columns(acks):
+    return {topic: list(zip(*both, strict=True)) for topic, both in acks.by_topic.items()}
+
+
+def test_json_lines_with_and_without_digests(tmp_path):
+    file = tmp_path / "acks.jsonl"
+    file.write_text(
+        '{"topic":"t","seq":1,"digest":"00000000000000ff"}\n{"topic":"t","seq":2,"digest":7}\n'
+        '{"topic":"u","seq":3,"more":"is fine"}\n\n{"topic":"u","se'
+    )
+    acks = load_acks(file)
+
+    assert columns(acks) == {"t": [(1, 255), (2, 7)], "u": [(3, NO_DIGEST)]}
+    assert len(acks) == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", '{"topic":"t"}', '{"topic":"t","seq":0}', '{"topic":"t","seq":1,"digest":"xyz"}', "nonsense"],
+)
+def test_a_line_that_says_something_else_is_refused_with_its_number(tmp_path, line):
+    file = tmp_path / "acks.jsonl"
+    file.write_text(f'{{"topic":"t","seq":1}}\n{line}\n')
+    with pytest.raises(Rejected, match="line 2"):
+        load_acks(file)
+
+
+def test_parquet_says_the_same(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "acks.parquet"
+    parquet.write_table(pa.table({"topic": ["t", "u"], "seq": [1, 3], "digest": [-1, None]}), file)
+
+    assert columns(load_acks(file)) == {"t": [(1, 2**64 - 1)], "u": [(3, NO_DIGEST)]}
+    parquet.write_table(pa.table({"topic": ["t"]}), file)
+    with pytest.raises(Rejected, match="topic and seq are needed"):
+        load_acks(file)

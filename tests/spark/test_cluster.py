@@ -1,0 +1,41 @@
+"""Executors in processes of their own, as on a cluster, read and audit a directory as a local Spark does."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.spark.stores import fill, records
+from tests.spark.test_stream_killed import ROOT
+
+PROGRAM = """
+import sys
+from tests.spark.conftest import CONFS
+from topics.spark.audits import validate
+from topics.spark.session import session
+
+confs = {**CONFS, "spark.local.dir": sys.argv[2], "spark.executor.memory": "512m"}
+spark = session("cluster", master="local-cluster[2,1,1024]", confs=confs)
+frame = spark.read.format("topics").options(path=sys.argv[1], subscribe="quakes", minPartitions="4").load()
+print(frame.rdd.getNumPartitions() >= 4, frame.count(), len(validate(spark, sys.argv[1]).violations))
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.rule("P5.2")
+@pytest.mark.timeout(600)
+def test_executors_of_their_own_read_what_a_local_spark_reads(tmp_path):
+    fill(tmp_path / "data")
+    expected = len(records(tmp_path / "data", "quakes"))
+
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "data"), str(tmp_path / "local")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.split() == ["True", str(expected), "0"], done.stderr[-3000:]

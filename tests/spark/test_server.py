@@ -1,0 +1,78 @@
+"""A server as a place to read from, without Spark: which topics, how it is cut, and what of it is lost."""
+
+import os
+
+import pytest
+
+import topics
+from topics.audit.arrow import full_schema
+from topics.client.client import KEY_VARIABLE
+from topics.kernel.errors import Rejected
+from topics.spark.options import read_options
+from topics.spark.place import Bounds, DataLoss, Loss, Range, ranges_of_batch
+from topics.spark.scan import Scan, place_of
+from topics.spark.server import connected
+
+
+@pytest.fixture
+def plan(server):
+    def make(**given):
+        text = {"url": server.url, **given}
+        options = read_options({key.lower(): str(value) for key, value in text.items()})
+        how = Scan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
+        view = place_of(options).look()
+        return how, view
+
+    return make
+
+
+def seqs(how, view, bounds=None):
+    works = how.works(view, ranges_of_batch(view, how.options), bounds or Bounds())
+    return [seq for work in works for batch in how.batches(work) for seq in batch["offset"].to_pylist()]
+
+
+@pytest.mark.rule("P3.1", "P3.2", "P3.4")
+def test_topics_by_name_or_pattern_are_read_in_as_many_parts_as_asked_for(plan, server, name):
+    with topics.Client(server.url) as client:
+        for part in "ab":
+            client.topic(f"{name}.{part}").put_many([{"data": "x" * 50} for _ in range(2500)])
+
+    how, view = plan(subscribePattern=f"{name}\\.[ab]", minPartitions="4")
+
+    assert sorted(view.topics()) == [f"{name}.a", f"{name}.b"]
+    works = how.works(view, ranges_of_batch(view, how.options), Bounds())
+    assert len(works) >= 4
+    assert sorted(seqs(how, view)) == sorted([*range(1, 2501)] * 2)
+    with pytest.raises(Rejected, match="is not there"):
+        how, view = plan(subscribe=f"{name}.c")
+        ranges_of_batch(view, how.options)
+
+
+@pytest.mark.rule("P3.5", "P3.12")
+def test_bounds_and_losses_are_those_of_the_log(plan, server, name):
+    with topics.Client(server.url) as client:
+        topic = client.create(name, cap_records=100)
+        topic.put_many([{"data": n} for n in range(150)])
+        times = [item.ts for item in topic.read(from_seq=50, limit=100).records]
+    strict, view = plan(subscribe=name, startingOffsets=f'{{"{name}": 1}}')
+    lenient, _ = plan(subscribe=name, startingOffsets=f'{{"{name}": 1}}', failOnDataLoss="false")
+
+    with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(cap\)"):
+        seqs(strict, view)
+    assert seqs(lenient, view) == list(range(51, 151))
+    assert seqs(lenient, view, Bounds(seq_start=60, seq_stop=63)) == [60, 61, 62]
+    assert seqs(lenient, view, Bounds(ts_ms_max=times[0] - 1)) == []
+    assert list(view.losses(Range(name, 1, 10, 40))) == [Loss(name, 10, 39, "cap")]
+    assert list(view.losses(Range(name, 1, 51, 151))) == []
+    assert view.seq_at(name, times[0]) <= 51
+    assert view.seq_at(name, times[-1] + 10_000) == 151
+
+
+@pytest.mark.rule("P3.1")
+def test_a_token_is_used_and_neither_shown_nor_left_behind(server, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, "mine")
+    place = place_of(read_options({"url": server.url, "token": "s3cret", "subscribe": "a"}))
+
+    with connected(server.url, "s3cret"):
+        assert os.environ[KEY_VARIABLE] == "mine"
+    assert "s3cret" not in repr(place)
