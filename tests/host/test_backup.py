@@ -28,7 +28,7 @@ from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
 TINY = SegmentRules(records_max=6, bytes_max=1500)
-GATE_POINTS = 60
+GATE_POINTS = 30
 ENDS = (None, *Shape)  # None: the process, not the machine
 
 
