@@ -56,7 +56,7 @@ class TopicClaims:
     def note_config(self, config: TopicConfig) -> None:
         self.plain = self.plain and not (config.ttl_ms or config.cap_records or config.cap_bytes)
         ephemeral = config.durability is Durability.EPHEMERAL
-        if self.ephemeral and not ephemeral:  # what a topic without a log remembered ends with it
+        if self.ephemeral is not ephemeral:  # what is remembered ends with the log, and with having none
             self.results.clear()
             self.dedup_ids.clear()
         self.ephemeral = ephemeral
