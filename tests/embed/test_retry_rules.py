@@ -91,15 +91,28 @@ def test_duplicates_report_the_first_seq_also_inside_one_write(store: topics.Sto
     assert topic.state().head_seq == 4
 
 
-@pytest.mark.rule("S7.14")
 @pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    "checkpointed",
+    [
+        pytest.param(False, marks=pytest.mark.rule("S7.14"), id="by_the_log"),
+        pytest.param(True, marks=pytest.mark.rule("S7.15"), id="by_the_snapshot"),
+    ],
+)
 def test_keys_and_ids_live_through_a_restart(
-    store: topics.Store, disk: SimDisk, open_sim: Callable[..., topics.Store], *, restarted: bool
+    store: topics.Store,
+    disk: SimDisk,
+    open_sim: Callable[..., topics.Store],
+    *,
+    checkpointed: bool,
+    restarted: bool,
 ) -> None:
     topic = store.create("t", durable=True)
     topic.put_many([{"data": 1, "dedup_id": "d"}, {"data": 2}], idempotency_key="k")
     topic.put_many([{"data": 1, "dedup_id": "d"}, {"data": 3, "dedup_id": "e"}], idempotency_key="k2")
     topic.put_many([{"data": 1, "dedup_id": "d"}], idempotency_key="k3")
+    if checkpointed:
+        store.checkpoint()  # no frame before it is applied again
     if restarted:
         disk.power_loss()
     else:

@@ -458,6 +458,24 @@ def test_segments_wholly_below_the_floor_go_with_the_directory_of_their_topic():
     assert list(reopened(scene).read("t")) == [31]
 
 
+@pytest.mark.rule("S6.2")
+def test_a_cap_evicts_at_once_and_gives_space_back_later_by_whole_segments():
+    scene = scene_with()
+    scene.create("t", durability="fsync", cap_records=16)
+    put(scene, 16)
+    scene.checkpoint()
+    first_size = data_size(scene, 1)
+    put(scene, 14)
+    topic = scene.engine.topic_state("t")
+    assert (topic.count, topic.earliest_seq) == (16, 15)
+    assert data_size(scene, 1) == first_size > 0
+
+    rounds(scene, 3)
+    assert data_size(scene, 1) is None
+    assert all(idx_of(scene, 11).lengths)  # the floor is in this one: what is dead in it keeps its bytes
+    assert list(scene.read("t")) == list(range(15, 31))
+
+
 def test_what_a_crash_left_of_a_rewrite_goes_with_the_next_round():
     scene = scene_with()
     half_dead(scene)
