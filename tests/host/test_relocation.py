@@ -443,7 +443,9 @@ class TestReading:
         filled(scene)
         scene.relocate()
         scene.cold.store.delete(SegmentId(1, 1))
-        with pytest.raises(Corrupt, match=r"seqs 1-8 are damaged .*not in the cold place.*go on with from_seq=8"):
+        with pytest.raises(
+            Corrupt, match=r"seqs 1-8 are damaged .*not in the cold place.*go on with from_seq=8"
+        ):
             scene.read("t")
         scene.disk.unlink("cold/OWNER")
         with pytest.raises(Rejected, match="which holds no segments of this store"):
