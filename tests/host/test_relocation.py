@@ -11,6 +11,7 @@ from topics.codec.segidx import DELETED
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed
 from topics.engine.verify import canonical
+from topics.host.backup import Backup, write_backup
 from topics.host.cold import COLD_WAITING_BYTES_MAX, ColdTier
 from topics.host.layout import segment_path
 from topics.host.relocation import AGAIN_MS, HotRules
@@ -22,6 +23,7 @@ from topics.log.regions import SegmentId
 from topics.testing.below import Below
 from topics.testing.coldstore import FaultyStore
 from topics.testing.faults import SimCrash
+from topics.testing.simdisk import SimDisk
 
 TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
 COLD_FILES = "cold/topics/0000000000000001"
@@ -72,6 +74,22 @@ def relocator(scene):
 
 def have(scene, folder, part="data"):
     return [int(name[4:24]) for name in scene.disk.names(folder) if name.endswith(f".{part}")]
+
+
+def half_dead(scene):
+    """Most of the segments at the front are to be rewritten now."""
+    for tag in ("red", "blue"):
+        scene.delete("t", match=tag)
+    scene.delete("t", before_seq=8)
+
+
+def worked(scene):
+    """One more record, a round, and whatever else is due, as the drivers do it."""
+    scene.put("t", b"more", idempotency_key=b"%d" % scene.engine.topic_state("t").head_seq)
+    scene.sync()
+    scene.checkpoint()
+    while (steps := scene.opened.checkpointer.due()) is not None:
+        scene.carry(steps)
 
 
 class TestMoving:
@@ -202,20 +220,11 @@ class TestEnds:
         before = filled(scene)
         scene.relocate()
         size = segments(scene)[1].size
-        for tag in ("red", "blue"):
-            scene.delete("t", match=tag)
-        scene.delete("t", before_seq=8)
+        half_dead(scene)
         expected = {seq: data for seq, data in before.items() if seq in scene.read("t")}
         back = 0
         for _ in range(6):
-            scene.put("t", b"more", idempotency_key=b"%d" % scene.engine.topic_state("t").head_seq)
-            scene.sync()
-            scene.checkpoint()
-            while True:  # as the drivers do it
-                steps = scene.opened.checkpointer.due()
-                if steps is None:
-                    break
-                scene.carry(steps)
+            worked(scene)
             back += relocator(scene).counts.to_hot
         found = scene.read("t")
 
@@ -357,6 +366,25 @@ class TestStoreFails:
 
         assert have(scene, COLD_FILES)[0] == 17
 
+    def test_a_returned_segment_whose_cold_copy_stays_is_an_orphan_once_nobody_needs_it(self):
+        """The store lets go of nothing while it comes back; later the copy goes without a restart."""
+        scene = scene_with()
+        filled(scene)
+        scene.relocate()
+        half_dead(scene)
+        scene.cold.fails = {"delete"}
+        for _ in range(4):
+            worked(scene)
+        assert relocator(scene).counts.to_hot >= 1
+        back = min(set(have(scene, COLD_FILES)) - set(cold_firsts(scene)))
+        scene.cold.fails = set()
+        scene.delete("t", before_seq=scene.engine.topic_state("t").head_seq)
+        for _ in range(4):
+            scene.clock.advance(AGAIN_MS)
+            worked(scene)
+
+        assert back not in have(scene, COLD_FILES)
+
     @pytest.mark.rule("T6.3")
     def test_a_list_that_leaves_something_out_takes_nothing_away(self):
         scene = scene_with()
@@ -393,6 +421,53 @@ class TestStoreFails:
         assert other.relocate() == 0
         assert "holds the cold segments of another store" in relocator(other).failed
         assert have(one, COLD_FILES) == [1, 9, 17, 25, 33]
+
+
+class TestBackedUp:
+    """What a backup is made of stays where the backup has found it until it is done."""
+
+    def backup_of(self, scene):
+        backup = Backup(scene.opened.checkpointer, cold=scene.cold)
+        scene.carry(backup.steps())
+        return backup, backup.contents()
+
+    @pytest.mark.rule("T7.1")
+    def test_a_cold_segment_does_not_come_back_meanwhile(self):
+        scene = scene_with()
+        filled(scene)
+        scene.relocate()
+        half_dead(scene)
+        for _ in range(2):
+            scene.put("t", b"more")
+            scene.sync()
+            scene.checkpoint()
+        backup, contents = self.backup_of(scene)
+        with backup:
+            worked(scene)
+            assert relocator(scene).counts.to_hot == 0
+            manifest = write_backup(contents, SimDisk(5)).manifest
+        worked(scene)
+
+        assert manifest.cold == []
+        assert relocator(scene).counts.to_hot >= 1
+
+    @pytest.mark.rule("T7.1")
+    def test_of_two_copies_that_a_crash_has_left_neither_goes_meanwhile(self):
+        scene = scene_with(retain=5)
+        before = filled(scene)
+        broken_off(scene, "marked")
+        scene.open()
+        backup, contents = self.backup_of(scene)
+        with backup:
+            scene.relocate()
+            assert (have(scene, HOT_FILES)[0], have(scene, COLD_FILES)) == (1, [1])
+            manifest = write_backup(contents, SimDisk(5)).manifest
+        scene.clock.advance(AGAIN_MS)
+        scene.relocate()
+
+        assert manifest.cold == []
+        assert (have(scene, HOT_FILES)[0], have(scene, COLD_FILES)) == (9, [1])
+        assert scene.read("t") == before
 
 
 class TestReading:

@@ -47,7 +47,7 @@ from topics.log.topic import Topic
 SLICE_BYTES: Final = 16 * MIB
 SLICE_WORKS: Final = 64
 TOGETHER: Final = 64  # small works that are one
-AGAIN_MS: Final = 30_000  # after the store has failed
+AGAIN_MS: Final = 30_000  # after the store has failed, or while a backup is in the way
 _Work = Generator[Step, None, int]  # says how many bytes it has moved
 
 
@@ -219,19 +219,24 @@ class Relocator:
         found, store = self._find(segment), self._store
         if found is None or not found.cold or store is None or segment in self.unmovable:
             return 0
+        if self._pins.holds(*segment):  # a backup may be reading it there
+            return 0
         carrier = Carrier(self._disk, store, segment, found)
         yield Blocking(partial(self._ask, partial(self._copy_back, carrier)))
-        if self._is_failing():
-            return found.size
-        if segment in self.unmovable:
+        if self._is_failing() or segment in self.unmovable:
             return found.size
         yield from self._log(segment, found, cold=False)
         if self._find(segment) is not None:
-            yield Blocking(partial(self._ask, carrier.drop_cold))
-            self._present.discard(segment)
-            self._noted.pop(segment, None)
             self.counts.to_hot += 1
+            yield from self._drop_cold(carrier)
         return found.size
+
+    def _drop_cold(self, carrier: Carrier) -> Steps:
+        """A copy that the store does not let go of stays known: it goes when nobody needs the segment any more."""
+        yield Blocking(partial(self._ask, carrier.drop_cold))
+        if not self._is_failing():
+            self._present.discard(carrier.segment)
+            self._noted.pop(carrier.segment, None)
 
     def _copy_back(self, carrier: Carrier) -> None:
         try:
@@ -296,6 +301,9 @@ class Relocator:
         doubles: list[Carrier] = []
         yield Blocking(partial(_find_hot, carriers, doubles))
         for carrier in doubles:
+            if self._pins.holds(*carrier.segment):  # a backup reads the copy that it has found
+                self._wait()
+                return
             yield from self._settle_one(carrier)
             if self._is_failing():
                 return
@@ -313,9 +321,10 @@ class Relocator:
             if carrier.hot_whole and found.cold and not self._is_failing():
                 yield from self._log(segment, found, cold=False)  # the only one there is
             return
-        yield Blocking(carrier.drop_hot if found.cold else partial(self._ask, carrier.drop_cold))
-        if not found.cold and not self._is_failing():
-            self._present.discard(segment)
+        if found.cold:
+            yield Blocking(carrier.drop_hot)
+        else:
+            yield from self._drop_cold(carrier)
 
     # Inside.
 
@@ -338,6 +347,9 @@ class Relocator:
 
     def _fail(self, why: str) -> None:
         self.failed = why
+        self._wait()
+
+    def _wait(self) -> None:
         self._again_ms = self._engine.now_ms() + AGAIN_MS
 
 
