@@ -56,17 +56,15 @@ class ColdTier:
         wait_s: float = COLD_WAIT_S,
     ) -> None:
         self.store = store
-        self.owner: bytes | None = (
-            None  # the note that says that the segments there are ours, once it is known
-        )
+        self.owner: bytes | None = None  # the note by which the segments there are ours, once it is known
         self.counts = ColdCounts()
+        self.wait_s = wait_s
         self._catalog = catalog
         self._turns = threading.Semaphore(reads_max)
         self._lock = threading.Lock()
         self._inside = 0
         self._inside_bytes = 0
         self._inside_max = reads_max + waiting_max
-        self.wait_s = wait_s
 
     @property
     def where(self) -> str:
@@ -113,7 +111,7 @@ class ColdTier:
                 source, "no cold directory is given: name it with --cold-dir or TOPICS_COLD_DIR"
             )
         with self._turn(source, extent.size):
-            started = time.perf_counter()
+            started, data = time.perf_counter(), b""
             try:
                 data = store.read_range(source, "data", extent.offset, extent.size)
             except FileNotFoundError as absent:
@@ -126,7 +124,7 @@ class ColdTier:
                 with self._lock:
                     self.counts.reads += 1
                     self.counts.seconds += took_s
-            self.counts.bytes += len(data)
+                    self.counts.bytes += len(data)
             return data
 
     def too_long(self, extent: Extent) -> Rejected:
@@ -136,7 +134,8 @@ class ColdTier:
 
     def too_many(self) -> Rejected:
         """What a reader is told who would be one too many to wait."""
-        self.counts.refused += 1
+        with self._lock:
+            self.counts.refused += 1
         return Rejected(
             Code.THROTTLED,
             f"too many reads wait for cold segments in {self.where}; retry when some are done",
@@ -155,10 +154,11 @@ class ColdTier:
         with self._lock:
             full = self._inside >= self._inside_max
             full = full or (self._inside > 0 and self._inside_bytes + size > COLD_WAITING_BYTES_MAX)
-            if full:
-                raise self.too_many()
-            self._inside += 1
-            self._inside_bytes += size
+            if not full:
+                self._inside += 1
+                self._inside_bytes += size
+        if full:
+            raise self.too_many()
         try:
             if not self._turns.acquire(timeout=self.wait_s):
                 raise self._refused(source, f"{self.where} is slow: no turn in {self.wait_s:g} s; try again")
