@@ -367,6 +367,30 @@ def test_frames_that_a_snapshot_knows_are_not_applied_again_and_not_even_looked_
     assert (state_of(scene), scene.read("t")) == (state, read)
 
 
+@pytest.mark.rule("A4.5")
+def test_at_its_end_a_store_keeps_a_snapshot_without_copying_and_only_if_anything_was_written():
+    scene = scene_with()
+    labelled(scene)
+    scene.carry(scene.opened.checkpointer.closing())
+    (kept,) = scene.opened.checkpointer.kept
+    state, read = state_of(scene), scene.read("t")
+    scene.process_death()
+    scene.flip(scene.files()[0], 100)  # in a frame before the cut: a start that looked at it would find damage
+    scene.open()
+
+    assert kept.number == 1
+    assert not kept.segments
+    assert not scene.opened.damages
+    assert (state_of(scene), scene.read("t")) == (state, read)
+    assert scene.opened.checkpointer.closing() is None
+    scene.put("t", b"behind")
+    scene.sync()
+    scene.carry(scene.opened.checkpointer.closing())
+    assert find_snapshots(scene.disk) == [1, 2]
+    scene.checkpoint()
+    assert scene.opened.checkpointer.closing() is None
+
+
 @pytest.mark.rule("T5.10")
 def test_a_segment_is_sealed_by_its_age():
     scene = scene_with()

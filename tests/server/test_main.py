@@ -236,6 +236,23 @@ class TestSignals:
         with topics.open(tmp_path / "data") as store:
             assert not store.cuts
 
+    @pytest.mark.rule("O3.7", "A4.5")
+    def test_it_ends_with_a_snapshot_of_what_was_written(self, start, tmp_path):
+        server = start("--data", "data").ready()
+        server.append("t", 1)
+        server.stop()
+        assert [event["number"] for event in server.events if event["event"] == "snapshot.kept"] == [1]
+        again = start("--data", "data").ready()
+        assert again.read("t") == [1]
+        again.append("t", 2)
+        again.stop()
+
+        names = sorted(path.name for path in (tmp_path / "data" / "meta").iterdir())
+        assert names == ["snapshot.0001.bin", "snapshot.0002.bin"]
+        with topics.open(tmp_path / "data") as store:
+            assert not store.warnings
+            assert [record.data for record in store.topic("t").read().records] == [1, 2]
+
     @pytest.mark.rule("A4.3")
     def test_a_second_signal_waits_for_nobody(self, start):
         server = start("--memory", TOPICS_DRAIN_MS="3600000").ready()

@@ -105,17 +105,23 @@ class Checkpointer:
         """
         self._check_writers()
         yield from self._absorb()
-        image, places = yield from self.cut()
-        appended = self._appended_now()  # what comes behind the cut is for the next round
-        yield GoOn()
-        for writer in self.writers:
-            yield Propose(Sync(shard=writer.shard))
-        yield Blocking(partial(self._keep, Snapshot(image, places)))
+        image, appended = yield from self._snapshot()
         yield from self.reclaimer.look(image, self.kept[0].number)
         yield Blocking(self._drop)
         self._appended = appended
         self._ended_ms = self.engine.now_ms()
         self.rounds += 1
+
+    def closing(self) -> Steps | None:
+        """What the store's end asks for: the state as it is now is kept, so that the next start has little to read.
+
+        Nothing is copied or removed: it takes as long as a cut. None if nothing was written since the last round.
+        """
+        if self._appended_now() == self._appended or any(
+            writer.failed is not None for writer in self.writers
+        ):
+            return None
+        return self._closing()
 
     def cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
         """The state when nothing is in flight, and where each shard's log is then. Yield `GoOn` behind it.
@@ -146,6 +152,19 @@ class Checkpointer:
                     f"no checkpoint: {writer.failed.message}; open the store again",
                     shard=writer.shard,
                 )
+
+    def _closing(self) -> Steps:
+        yield from self._snapshot()
+
+    def _snapshot(self) -> Generator[Step, None, tuple[StateImage, int]]:
+        """Keep the state. Returns it, and what the log had grown to at its cut: the rest is for the next round."""
+        image, places = yield from self.cut()
+        appended = self._appended_now()
+        yield GoOn()
+        for writer in self.writers:
+            yield Propose(Sync(shard=writer.shard))
+        yield Blocking(partial(self._keep, Snapshot(image, places)))
+        return image, appended
 
     def _absorb(self) -> Steps:
         goals = self.engine.checkpoints.goals()

@@ -6,7 +6,7 @@
 
 Nesting is the order of the end. An exception in storage cancels everything inside and is raised from `serve`, so the
 process ends with a code other than 0; what goes wrong on the edge stays in its connection. Asked to stop, the edge is
-drained within its bound, then storage writes, syncs and marks, then the directory is given free.
+drained within its bound, then storage keeps a snapshot, writes, syncs and marks, then the directory is given free.
 
 A thread that recovers cannot be stopped. A server that is asked to stop meanwhile leaves it behind and does not give
 the directory free: the end of the process does both, and what recovery had half done is done again next time.
@@ -15,12 +15,13 @@ the directory free: the end of the process does both, and what recovery had half
 from __future__ import annotations
 
 import gc
+import math
 import os
 import resource
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -35,6 +36,7 @@ from topics.server.api.site import Site, SiteOptions
 from topics.server.api.table import route_table
 from topics.server.app.handover import HandOver
 from topics.server.listener import Listener, ListenerOptions, bind, port_of
+from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.runtime.runtime import Runtime
 from topics.server.runtime.thread import Threads
@@ -136,6 +138,7 @@ class Server:
         self._hand_over = hand_over
         self._runtime: Runtime | None = None
         self._closing = trio.Event()
+        self._ends_at = -math.inf
         self._started = time.monotonic()
 
     async def run(self) -> None:
@@ -238,12 +241,15 @@ class Server:
         async with runtime.running():
             task_status.started(runtime)
             await self._closing.wait()
+            if runtime.compactor is not None:
+                await self._keep_state(runtime.compactor)
 
     # The end.
 
     async def _drain(self) -> None:
         """No new requests; those under way are answered, within the bound."""
         bound_s = self.settings.drain_ms / 1000
+        self._ends_at = trio.current_time() + bound_s
         bound_s -= min(STORAGE_SHARE_S, bound_s / 5)
         self.site.draining = True
         await self.listener.refuse_more()
@@ -251,15 +257,28 @@ class Server:
         if self._runtime is not None:
             self._runtime.hub.tell_all()  # long polls answer now
         bound = trio.CancelScope(deadline=trio.current_time() + bound_s)
-        async with trio.open_nursery() as hurry:
-            hurry.start_soon(self._hurry, bound)
+        async with self._hurried(bound):
             await self._hand_over.drain()
             await self.listener.drain(bound)
+
+    @asynccontextmanager
+    async def _hurried(self, bound: trio.CancelScope) -> AsyncIterator[None]:
+        """A second signal cancels `bound` while the block runs."""
+        async with trio.open_nursery() as hurry:
+            hurry.start_soon(self._hurry, bound)
+            yield
             hurry.cancel_scope.cancel()
 
     async def _hurry(self, bound: trio.CancelScope) -> None:
         await self.stopping.hurried.wait()
         bound.cancel()
+
+    async def _keep_state(self, compactor: Compactor) -> None:
+        """The snapshot of the end, in what is left of the drain's time; a second signal is not kept waiting for it."""
+        bound = trio.CancelScope(deadline=self._ends_at)
+        async with self._hurried(bound):
+            with bound:
+                await compactor.keep_state()
 
 
 def make_site(settings: ServerSettings, options: StoreOptions) -> Site:

@@ -60,13 +60,27 @@ class Compactor:
         """Whatever is due, until cancelled."""
         while self.failed is None:
             await trio.sleep(LOOK_S)
-            try:
-                await self.carry_out(self._checkpointer.due)
-            except Rejected as refused:
-                log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
+            if not await self._try(self._checkpointer.due):
                 await trio.sleep(AGAIN_S)  # there may be room then
-            except Fatal as error:
-                log.error("checkpoint.failed", error=error.message)
+
+    async def keep_state(self) -> None:
+        """At the end of the store: a snapshot of what was written since the last one. Without it nothing is lost."""
+        if self.failed is None:
+            before = self.number
+            await self._try(self._checkpointer.closing)
+            if self.number != before:
+                log.info("snapshot.kept", number=self.number)
+
+    async def _try(self, choose: Callable[[], Steps | None]) -> bool:
+        """As `carry_out`; what goes wrong is logged. False if it was refused."""
+        try:
+            await self.carry_out(choose)
+        except Rejected as refused:
+            log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
+            return False
+        except Fatal as error:
+            log.error("checkpoint.failed", error=error.message)
+        return True
 
     async def checkpoint(self) -> None:
         """One whole round, as `carry_out`."""
