@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from topics.embed.store import Store, open
     from topics.embed.topic import Topic
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
+    from topics.host.compaction import CompactionResult
     from topics.host.opening import StoreOptions
     from topics.kernel.config import TopicConfig
     from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected, TopicsError
@@ -42,6 +43,7 @@ _WHERE = {
     "Appended": "topics.engine.replies",
     "CannotOpen": "topics.kernel.errors",
     "Client": "topics.client.client",
+    "CompactionResult": "topics.host.compaction",
     "Corrupt": "topics.kernel.errors",
     "Fatal": "topics.kernel.errors",
     "Gap": "topics.log.floors",
@@ -64,9 +66,9 @@ _WHERE = {
 }
 
 __all__ = [
-    "Account", "Appended", "CannotOpen", "Client", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Patience", "Raw",
-    "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState",
-    "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
+    "Account", "Appended", "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal", "Gap", "Limits", "Page",
+    "Patience", "Raw", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig",
+    "TopicState", "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
 ]  # fmt: skip
 
 

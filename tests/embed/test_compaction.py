@@ -135,6 +135,30 @@ def test_a_read_whose_log_a_checkpoint_removes_is_planned_again():
     assert disk.size("wal/gen-0/shard-00/wal-00000000000000000001.log") is None
 
 
+@pytest.mark.rule("Q7.10")
+def test_a_compaction_gives_back_all_that_is_dead_and_says_how_much_it_was(tmp_path):
+    def data_bytes():
+        return sum(path.stat().st_size for path in tmp_path.glob("topics/*/*.data"))
+
+    with topics.open(tmp_path, options=SMALL) as store:
+        topic = store.create("t", durability="fsync")
+        topic.put_many([{"data": i, "tag": "go" if i % 3 else "stay"} for i in range(300)])
+        store.checkpoint()
+        before = data_bytes()
+        topic.delete(before_seq=101)
+        topic.delete(match="go")
+        read = [(record.seq, record.data) for record in topic.read().records]
+        result = store.compact()
+
+        assert result.segments_removed == 2
+        assert result.bytes_freed == before - data_bytes()
+        assert data_bytes() < before / 4
+        assert [(record.seq, record.data) for record in topic.read().records] == read
+        assert store.compact() == topics.CompactionResult(segments_removed=0, bytes_freed=0)
+    with pytest.raises(Rejected):
+        store.compact()
+
+
 def test_a_full_disk_refuses_a_checkpoint_and_a_later_one_succeeds():
     store, disk = simulated()
     topic = store.create("t", durability="fsync")

@@ -25,6 +25,8 @@ from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
 from topics.host.attempts import Attempts
 from topics.host.backup import Written
+from topics.host.checkpointer import Checkpointer
+from topics.host.compaction import Compaction, CompactionResult
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
@@ -159,10 +161,23 @@ class Store:
             Rejected: the store is read-only, or the disk is full.
             Fatal: the disk failed while it was copied; nothing is lost, and reopening tries again.
         """
-        self._local.check_open()
-        if self._compactor is None:
-            raise Rejected(Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed; see `damages`")
-        self._compactor.checkpoint()
+        self._writable_compactor()[0].checkpoint()
+
+    def compact(self) -> CompactionResult:
+        """Give back now what deleted, expired and evicted records hold in segments; says how much that was.
+
+        Happens by itself, more slowly: see `StoreOptions.checkpoint_interval_ms`. What is kept for how long and up to
+        which size is each topic's `ttl_ms`, `cap_records` and `cap_bytes`. What lies in the cold tier takes longer.
+
+        Raises:
+            Rejected: the store is read-only, or the disk is full.
+            Fatal: the disk failed; nothing is lost, and reopening tries again.
+        """
+        compactor, checkpointer = self._writable_compactor()
+        compaction = Compaction(checkpointer)
+        compactor.carry_out(compaction.steps)
+        assert compaction.result is not None
+        return compaction.result
 
     def backup(
         self,
@@ -223,6 +238,13 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({self.where!r})"
+
+    def _writable_compactor(self) -> tuple[Compactor, Checkpointer]:
+        self._local.check_open()
+        checkpointer = self._opened.checkpointer
+        if self._compactor is None or checkpointer is None:
+            raise Rejected(Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed; see `damages`")
+        return self._compactor, checkpointer
 
     # For Topic.
 

@@ -42,7 +42,10 @@ _SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(?:data|idx|col|del)(\.tmp)
 
 
 class Checkpointer:
-    """`kept`: the snapshots that are there, the newest first. `number`: of the next one at least."""
+    """`kept`: the snapshots that are there, the newest first. `number`: of the next one at least.
+
+    `segments_removed` since the start, with `removed_bytes` of data.
+    """
 
     def __init__(
         self,
@@ -66,6 +69,8 @@ class Checkpointer:
         self.reclaimer = Reclaimer(engine, disk, self.pins, min_free_bytes=min_free_bytes)
         self.relocator = None if relocation is None else relocation.begin(self)
         self.rounds = 0
+        self.segments_removed = 0
+        self.removed_bytes = 0
         self._ended = [key for key in find_shards(disk) if writers and key[0] < writers[0].wal.generation]
         self._number = max(number, 1 + max((one.number for one in kept), default=0))
         self._wal_bytes = wal_bytes
@@ -246,7 +251,10 @@ class Checkpointer:
             files = self.disk.names(directory)
             gone = [file for file in files if self._is_gone(int(name, 16), file, needed)]
             for file in gone:
+                size = self.disk.size(f"{directory}/{file}") if file.endswith(".data") else 0
                 self.disk.unlink(f"{directory}/{file}")
+                self.removed_bytes += size or 0
+                self.segments_removed += file.endswith(".idx")  # of a cold one, too
             if len(gone) == len(files):
                 self.disk.remove_dir(directory)
                 emptied = True

@@ -122,6 +122,12 @@ class Reclaimer:
             return None
         return self._slice(kept)
 
+    def everything(self, kept: Sequence[Kept]) -> Steps:
+        """All that can be rewritten now, at once: somebody waits for it."""
+        for candidate in self._ready(kept):
+            if candidate.id in self._candidates and self._may_begin(candidate):
+                yield from self._rewrite(candidate)
+
     def half_dead(self) -> frozenset[SegmentId]:
         """What is going to be rewritten: it had better not go to the cold tier before."""
         return frozenset(self._candidates)
