@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from itertools import compress
+from operator import ne
 from typing import Final
 
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
-from topics.codec.frame import decode_frame
-from topics.codec.layout import EXT, META, NODE, TAG
+from topics.codec.layout import EXT, FRAME_HEAD, META, NODE, TAG, Ext, parse_region
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, implied_sizes
 from topics.codec.segdel import decode_del
 from topics.codec.segment import DataColumns
@@ -27,8 +28,7 @@ def check_columns(
     sizes = implied_sizes(found.lengths)
     for at in compress(range(len(found)), bytes(found.flags).translate(_LABELLED)):
         offset, length = found.offsets[at], found.lengths[at]
-        view = decode_frame(data, offset, offset + length)
-        wanted = (len(view.data) + len(view.meta), view.tag, view.node, view.expires_at or 0)
+        wanted = _wanted(data[offset : offset + length])
         says = said.of(found.seqs[at], sizes[at])
         if says is None:
             detail = "no block speaks of it, and it has more than data"
@@ -38,6 +38,20 @@ def check_columns(
             detail = f"size, tag, node and expiry are {says}, its frame says {wanted}"
             flaws.add("segment.col", found.seqs[at], None, detail)
     _check_plain(found, said, sizes, flaws)
+
+
+def _wanted(frame: bytes) -> tuple[int, bytes, bytes, int]:
+    """Size, tag, node and expiry of a frame that was verified."""
+    _, _, flags, _, _, _, node_len, tag_len, data_len = FRAME_HEAD.unpack_from(frame)
+    tag_at = FRAME_HEAD.size + node_len
+    at, expiry = tag_at + tag_len, b""
+    size = data_len
+    if flags & (META | EXT):
+        parsed = parse_region(frame[at : at + data_len], flags)
+        assert parsed is not None
+        meta, exts, data = parsed
+        size, expiry = len(meta) + len(data), exts.get(Ext.EXPIRES_AT, b"")
+    return size, frame[tag_at:at], frame[FRAME_HEAD.size : tag_at], int.from_bytes(expiry, "little")
 
 
 def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
@@ -51,15 +65,34 @@ def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[Columns
 
 def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaws) -> None:
     """A record that is only data has no labels in any block."""
-    labelled = bytes(found.flags).translate(_LABELLED)
     if not said.blocks:
         return
-    for at, seq in enumerate(found.seqs):
+    labelled = bytes(found.flags).translate(_LABELLED)
+    for at in _suspects(found, said.blocks, sizes):
+        seq = found.seqs[at]
         if labelled[at]:
             continue
         says = said.of(seq, sizes[at])
         if says is not None and says != (sizes[at], b"", b"", 0):
             flaws.add("segment.col", seq, None, f"size, tag, node and expiry are {says}, and it is only data")
+
+
+def _suspects(found: DataColumns, blocks: list[ColumnsBlock], sizes: array[int]) -> list[int]:
+    """The records of which a block may say more than that they are data: all of a block that has a gap."""
+    marked = bytearray(len(found))
+    for block in blocks:
+        start, stop = (bisect_left(found.seqs, seq) for seq in (block.first_seq, block.seq_stop))
+        if stop - start != block.count:
+            marked[start:stop] = b"\x01" * (stop - start)
+            continue
+        if block.sizes is not None:
+            for at in compress(range(block.count), map(ne, block.sizes, sizes[start:stop])):
+                marked[start + at] = 1
+        for column in (block.tag_numbers, block.node_numbers, block.expires):
+            if column is not None:
+                for at in compress(range(block.count), column):
+                    marked[start + at] = 1
+    return list(compress(range(len(found)), marked))
 
 
 class _Said:

@@ -7,22 +7,27 @@ left of an append, or one that is under way.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from operator import gt, ne, or_
+from operator import add, gt, ne, or_
 from typing import Final
 
 from topics.audit.columnscan import check_blocks, check_columns, check_del
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentRow, SegmentTask, Severity
 from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL
-from topics.codec.primitives import U64
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
-from topics.codec.segment import END_SIZE, DataColumns, is_deleted, is_regular, walk
+from topics.codec.segment import END_SIZE, LIVE, DataColumns, is_deleted, is_regular, walk
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
 from topics.kernel.ports import Disk
+
+_walk_whole: Callable[[SegmentTask, bytes, bytes], DataColumns | None] | None
+try:
+    from topics.audit.whole import walk_whole as _walk_whole
+except ImportError:  # numpy is not installed: one by one
+    _walk_whole = None
 
 _REGULAR: Final = bytes(0 if is_regular(end) else 1 for end in range(256))
 _SAYS_DELETED: Final = bytes(1 if is_deleted(end) else 0 for end in range(256))
@@ -53,7 +58,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
             "segment.record", task.first, 0, f"{task.size} bytes are counted, more than offsets can name"
         )
         data = data[:U32_MAX]
-    found = walk(data, 0, len(data), topic_id=task.topic_id, first_seq=task.first, seq_stop=task.last + 1)
+    found = _records(task, data, idx_buffer)
     if len(data) < task.size and not task.stale:
         flaws.add(
             "segment.record", None, len(data), f"{task.size - len(data)} of {task.size} bytes are not there"
@@ -72,6 +77,14 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
         deleted=_deleted(task, found, idx), expired=_flagged(task, idx, _IDX_EXPIRED), print_first=print_first,
         prints=prints, flaws=tuple(flaws.listed), flaw_count=flaws.count,
     )  # fmt: skip
+
+
+def _records(task: SegmentTask, data: bytes, idx: bytes | None) -> DataColumns:
+    """The walk; where numpy is installed, a segment that is whole as its idx says is read at once."""
+    found = None if _walk_whole is None or idx is None else _walk_whole(task, data, idx)
+    if found is not None:
+        return found
+    return walk(data, 0, len(data), topic_id=task.topic_id, first_seq=task.first, seq_stop=task.last + 1)
 
 
 def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
@@ -143,13 +156,17 @@ def _without(gaps: Ranges, damaged: Ranges) -> Ranges:
 
 
 def _check_order(found: DataColumns, flaws: Flaws) -> None:
-    falls = map(gt, found.ts, found.ts[1:])
-    for at in compress(range(1, len(found)), falls):
+    ts = found.ts.tolist()
+    if ts == sorted(ts):
+        return
+    for at in compress(range(1, len(found)), map(gt, ts, ts[1:])):
         detail = f"ts {found.ts[at]} is before {found.ts[at - 1]}, that of the record before it"
         flaws.add("segment.ts", found.seqs[at], found.offsets[at], detail)
 
 
 def _check_ends(found: DataColumns, flaws: Flaws) -> None:
+    if found.ends.count(LIVE) == len(found):
+        return
     for at in compress(range(len(found)), found.ends.translate(_REGULAR)):
         end = found.ends[at]
         taken = "deleted" if is_deleted(end) else "live"
@@ -161,13 +178,15 @@ def _prints(task: SegmentTask, found: DataColumns, data: bytes) -> tuple[int, by
     if task.compare_from is None or task.compare_from > task.last:
         return task.last + 1, b""
     first = max(task.compare_from, task.first)
-    prints = array("Q", bytes(U64.size * (task.last + 1 - first)))
-    for at, seq in enumerate(found.seqs):
-        if seq >= first:
-            prints[seq - first] = U64.unpack_from(
-                data, found.offsets[at] + found.lengths[at] - CHECKSUM_SIZE
-            )[0]
-    return first, prints.tobytes()
+    skipped = bisect_left(found.seqs, first)
+    stops = map(add, found.offsets[skipped:], found.lengths[skipped:])
+    prints = [data[stop - CHECKSUM_SIZE : stop] for stop in stops]
+    if len(prints) == task.last + 1 - first:
+        return first, b"".join(prints)
+    all_of_them = [bytes(CHECKSUM_SIZE)] * (task.last + 1 - first)
+    for seq, own in zip(found.seqs[skipped:], prints, strict=True):
+        all_of_them[seq - first] = own
+    return first, b"".join(all_of_them)
 
 
 # The idx.
@@ -205,7 +224,7 @@ def _check_idx(
         return None
     count = task.last - task.first + 1
     wanted = found.index_columns(task.first, task.last + 1)
-    there = bytes(1 if length else 0 for length in wanted.lengths)
+    there = b"\x01" * count if len(found) == count else bytes(map(bool, wanted.lengths))
     unknown = bytearray(count)  # what the data does not tell: no intact record there
     for damage in found.damages:
         start = (found.seqs[damage.index - 1] + 1 if damage.index else task.first) - task.first
@@ -288,5 +307,7 @@ def _ended(task: SegmentTask, found: DataColumns, idx: IdxColumns | None) -> byt
     ends = found.ends.translate(_SAYS_DELETED)
     if idx is None:
         return b"\x01" * len(found)
+    if not any(idx.flags.translate(_IDX_ENDED)):
+        return bytes(ends)
     flags = map(idx.flags.__getitem__, map((-task.first).__add__, found.seqs))
     return bytes(map(or_, ends, bytes(flags).translate(_IDX_ENDED)))

@@ -6,15 +6,14 @@ code that a start runs (`look_of`).
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
+from itertools import accumulate, islice
 from typing import Final
 
 from topics.audit.rows import WalRow, WalSpan, WalTask
 from topics.codec.control import CommitMark, Control
 from topics.codec.frame import Run
 from topics.codec.layout import CHECKSUM_SIZE, FrameType
-from topics.codec.primitives import U64
 from topics.engine.judge import FileLook, look
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
@@ -63,17 +62,16 @@ _SOMETHING: Final = Control(FrameType.COMMIT_MARK, 0, 0, CommitMark(bytes(8), 0,
 
 def _spans(items: Iterable[Run | Control], buffer: bytes) -> Iterable[WalSpan]:
     """The records of each topic, neighbours in the log as one span."""
-    topic_id, first, offset, prints = 0, 0, 0, array("Q")
+    topic_id, first, offset = 0, 0, 0
+    prints: list[bytes] = []
     for item in items:
         if not isinstance(item, Run):
             continue
         if item.topic_id != topic_id or item.seq_start != first + len(prints):
             if prints:
-                yield WalSpan(topic_id, first, offset, prints.tobytes())
-            topic_id, first, offset, prints = item.topic_id, item.seq_start, item.offset, array("Q")
-        at = item.offset
-        for length in item.lengths:
-            at += length
-            prints.append(U64.unpack_from(buffer, at - CHECKSUM_SIZE)[0])
+                yield WalSpan(topic_id, first, offset, b"".join(prints))
+            topic_id, first, offset, prints = item.topic_id, item.seq_start, item.offset, []
+        stops = islice(accumulate(item.lengths, initial=item.offset), 1, None)
+        prints += [buffer[stop - CHECKSUM_SIZE : stop] for stop in stops]
     if prints:
-        yield WalSpan(topic_id, first, offset, prints.tobytes())
+        yield WalSpan(topic_id, first, offset, b"".join(prints))
