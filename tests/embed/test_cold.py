@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,20 @@ def test_a_cold_directory_that_is_a_file_is_one_clear_line(tmp_path):
 
 
 @pytest.mark.rule("T6.4")
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are counted in /proc")
+def test_a_start_that_fails_leaves_no_file_of_the_cold_directory_open(tmp_path):
+    place = str(tmp_path / "cold")
+    with topics.open(tmp_path / "data", options=options(place)) as store:
+        store.topic("t").put({"n": 1})
+    (tmp_path / "data" / "wal" / "gen-0" / "shard-00" / "CURRENT").unlink()
+    (tmp_path / "data" / "wal" / "gen-0" / "shard-00" / "CURRENT").mkdir()
+    with pytest.raises(topics.CannotOpen):
+        topics.open(tmp_path / "data", options=options(place))
+
+    held = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert [path for path in held if path.startswith(str(tmp_path))] == []
+
+
 def test_a_cold_read_that_hangs_holds_up_no_other_thread():
     cold = FaultyStore(LocalSegmentStore(MemoryDisk(), "the cold place"))
     disk = MemoryDisk()

@@ -129,12 +129,42 @@ def open_store(
         OSError: the disk failed while reading or repairing; nothing acknowledged is lost by trying again.
     """
     options = options or StoreOptions()
-    cold = cold if options.cold_dir is None else open_cold(options.cold_dir)
     form = read_format(disk, where)
+    own = None if options.cold_dir is None else open_cold(options.cold_dir)
+    try:
+        return _open_with(
+            disk,
+            clock,
+            entropy,
+            form=form,
+            machine_restarted=machine_restarted,
+            confirm=confirm,
+            options=options,
+            tell=progress or _tell_nobody,
+            cold=own or cold,
+        )
+    except BaseException:
+        if own is not None:
+            own.close()
+        raise
+
+
+def _open_with(
+    disk: Disk,
+    clock: Clock,
+    entropy: Entropy,
+    *,
+    form: Format | None,
+    machine_restarted: bool,
+    confirm: Callable[[], None],
+    options: StoreOptions,
+    tell: Callable[[float], None],
+    cold: SegmentStore | None,
+) -> Opened:
+    """`open_store`, with the cold tier open."""
     if form is None:
         form = Format(options.shards or 1, 0)
         write_format(disk, form)
-    tell = progress or _tell_nobody
     read = read_state(disk, form, same_boot=not machine_restarted, progress=tell, cold=cold)
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
@@ -146,7 +176,7 @@ def open_store(
         _repair_tail(disk, verdict)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit)
     before, form = form, choose_generation(disk, form, verdicts, options.shards, clock)
-    for generation, shard in verdicts:
+    for generation, shard in find_shards(disk):  # those that a snapshot has absorbed, too
         if generation != form.generation:
             disk.unlink(f"{shard_dir(generation, shard)}/{NEXT_FILE}")  # nothing will be written there again
     wals = [
