@@ -1,10 +1,11 @@
 """A server as a place to read from, without Spark: which topics, how it is cut, and what of it is lost."""
 
-import os
+import re
 
 import pytest
 
 import topics
+from tests.client.peer import Peer, answer
 from topics.audit.arrow import full_schema
 from topics.client.client import KEY_VARIABLE
 from topics.kernel.errors import Rejected
@@ -69,10 +70,17 @@ def test_bounds_and_losses_are_those_of_the_log(plan, server, name):
 
 
 @pytest.mark.rule("P3.1")
-def test_a_token_is_used_and_neither_shown_nor_left_behind(server, monkeypatch):
+def test_a_token_is_used_and_not_shown_and_the_environment_counts_without_one(monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "mine")
-    place = place_of(read_options({"url": server.url, "token": "s3cret", "subscribe": "a"}))
+    with Peer(answer(200, b'{"topics":[]}')) as peer:
+        place = place_of(read_options({"url": peer.url, "token": "s3cret", "subscribepattern": "a.*"}))
+        with connected(peer.url, "s3cret") as client:
+            client.list()
+        with connected(peer.url, None) as client:
+            client.list()
 
-    with connected(server.url, "s3cret"):
-        assert os.environ[KEY_VARIABLE] == "mine"
+    keys = [re.findall(rb"(?i)authorization: bearer (\w+)", request) for request in peer.requests]
+    assert keys == [[b"s3cret"], [b"mine"]]
+    with pytest.raises(Rejected, match="what the token holds is no key"):
+        connected(peer.url, "two words")
     assert "s3cret" not in repr(place)

@@ -55,13 +55,45 @@ class Client:
         limits: Limits | None = None,
         pace: Pace | None = None,
     ) -> None:
+        self._begin(
+            url,
+            _api_key(api_key_file),
+            cafile=None if cafile is None else os.fspath(cafile),
+            patience=patience,
+            limits=limits,
+            pace=pace,
+        )
+
+    @classmethod
+    def with_key(cls, url: str, key: str, *, patience: Patience | None = None) -> Self:
+        """For a program that was handed the key together with its work, as an executor of Spark is.
+
+        Whoever writes a key down has it in a file or in the environment, and leaves it there.
+
+        Raises:
+            Rejected: what cannot stand in a header.
+        """
+        client = cls.__new__(cls)
+        client._begin(url, _checked(key, "the token"), patience=patience)  # noqa: SLF001 -- its own class
+        return client
+
+    def _begin(
+        self,
+        url: str,
+        key: str | None,
+        *,
+        cafile: str | None = None,
+        patience: Patience | None = None,
+        limits: Limits | None = None,
+        pace: Pace | None = None,
+    ) -> None:
         address = parse_address(url)
         self.where = address.url
         self.limits = limits or Limits()
         self._transport = Transport(
             address,
-            api_key=_api_key(api_key_file),
-            cafile=None if cafile is None else os.fspath(cafile),
+            api_key=key,
+            cafile=cafile,
             patience=patience or Patience(),
             pace=pace or Pace(),
         )
@@ -244,7 +276,11 @@ def _api_key(file: str | os.PathLike[str] | None) -> str | None:
         source, text = KEY_VARIABLE, os.environ.get(KEY_VARIABLE, "")
         if not text.strip():
             return None
+    return _checked(text, source)
+
+
+def _checked(text: str, source: str) -> str:
     key = text.strip()
-    if len(key) > KEY_CHARS_MAX or not all("!" <= sign <= "~" for sign in key):
+    if not key or len(key) > KEY_CHARS_MAX or not all("!" <= sign <= "~" for sign in key):
         raise invalid("api_key", f"what {source} holds is no key: one word of visible ASCII characters")
     return key

@@ -7,17 +7,15 @@ read that no record matches passes 100 000 seqs at a time and stops before each 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Final
 
 import attrs
 import pyarrow as pa
 
 from topics.audit.arrow import views_batch
-from topics.client.client import KEY_VARIABLE, Client
+from topics.client.client import Client
 from topics.client.patience import Patience
 from topics.client.topic import Topic
 from topics.embed.page import Page
@@ -32,21 +30,10 @@ SEQS_MIN: Final = 1000  # of a part: a task costs more than to read these
 REACH_MS: Final = 10_000
 
 
-@contextmanager
-def connected(url: str, token: str | None, patience: Patience | None = None) -> Iterator[Client]:
-    """A client of the server, closed afterwards. It takes its key from the environment, so there the token is put."""
-    before = os.environ.get(KEY_VARIABLE)
-    if token is not None:
-        os.environ[KEY_VARIABLE] = token
-    try:
-        client = Client(url, patience=patience or Patience(reach_ms=REACH_MS))
-    finally:
-        if token is not None and before is None:
-            del os.environ[KEY_VARIABLE]
-        elif before is not None:
-            os.environ[KEY_VARIABLE] = before
-    with client:
-        yield client
+def connected(url: str, token: str | None, patience: Patience | None = None) -> Client:
+    """A client of the server, to be closed. `token`: its key; None: the one that the environment holds."""
+    patience = patience or Patience(reach_ms=REACH_MS)
+    return Client(url, patience=patience) if token is None else Client.with_key(url, token, patience=patience)
 
 
 @attrs.frozen(kw_only=True)
