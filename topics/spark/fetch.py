@@ -9,14 +9,15 @@ meanwhile is an error, or left out if the reader said so.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from topics.audit.arrow import Verify, frames_batch
+from topics.audit.files import WithCold
 from topics.audit.heads import Frames, Longs
-from topics.host.tiers import segment_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
@@ -24,9 +25,9 @@ from topics.spark.directory import DirectoryPlace, open_cold, open_disk
 from topics.spark.place import DataLoss
 from topics.spark.spans import Piece
 
-READ_BYTES: int = 8 * MIB  # of one read of a file, unless one record is longer
-READ_THROUGH: int = 64 * 1024  # bytes between two wanted records that are read rather than passed over
-REPLANS_MAX: int = 3
+READ_BYTES: Final = 8 * MIB  # of one read of a file, unless one record is longer
+READ_THROUGH: Final = 64 * 1024  # bytes between two wanted records that are read rather than passed over
+REPLANS_MAX: Final = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +47,8 @@ class Fetch:
             DataLoss: one of them was lost since the plan was made.
         """
         disk = open_disk(self.place.path)
+        if self.place.cold is not None:
+            disk = WithCold(disk, open_cold(self.place.cold))
         for frames in _groups(piece):
             yield from self._group(disk, piece, frames, REPLANS_MAX)
 
@@ -89,14 +92,10 @@ class Fetch:
         try:
             return disk.read(piece.path, start, size)
         except FileNotFoundError as absent:
-            if not piece.cold:
+            if not piece.cold or self.place.cold is not None:
                 raise
-            if self.place.cold is None:
-                why = f"{piece.path} is in the cold tier: name its folder or URL with the option coldPath"
-                raise FileNotFoundError(absent.errno, why) from absent
-        segment = segment_of(piece.path)
-        assert segment is not None
-        return open_cold(self.place.cold).read_range(segment, "data", start, size)
+            why = f"{piece.path} is in the cold tier: name its folder or URL with the option coldPath"
+            raise FileNotFoundError(absent.errno, why) from absent
 
 
 def _groups(piece: Piece) -> Iterator[Frames]:
