@@ -11,10 +11,12 @@ from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import PROCESS, Operation
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
+from topics.host.backup import Backup, write_backup
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
 from topics.testing.below import Below
 from topics.testing.faults import Landed, SimCrash
+from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
 SMALL_SEGMENTS = SegmentRules(records_max=6, bytes_max=1500)
@@ -119,6 +121,22 @@ def absorbing(scene):
     scene.checkpoint()
     scene.do(append("fsync", 7))
     scene.checkpoint()
+
+
+def ending(scene):
+    """As a server ends: a snapshot, and nothing copied."""
+    scene.do(append("disk", 1, 2), append("fsync", 7))
+    scene.carry(scene.opened.checkpointer.closing())
+
+
+def backing_up(scene):
+    """Writes behind the cut, too; the backup goes to another machine."""
+    scene.do(append("disk", 1, 2))
+    with Backup(scene.opened.checkpointer) as backup:
+        scene.carry(backup.steps())
+        scene.do(append("fsync", 7), append("disk", 3))
+        write_backup(backup.contents(), SimDisk(5))
+        scene.checkpoint()
 
 
 def snapshot_and_tail(scene):
@@ -289,6 +307,8 @@ OPERATIONS = {
     "rest and mark": (topics, resting, {}),
     "checkpoint": (topics, checkpointing, {"segments": SMALL_SEGMENTS, "shards": 2}),
     "checkpoint that removes": (absorbed, absorbing, {"segments": SMALL_SEGMENTS}),
+    "snapshot at the end": (absorbed, ending, {"segments": SMALL_SEGMENTS, "shards": 2}),
+    "backup": (absorbed, backing_up, {"segments": SMALL_SEGMENTS, "shards": 2}),
     "recovery from a snapshot": (
         snapshot_and_tail,
         recovering,

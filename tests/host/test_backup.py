@@ -297,7 +297,7 @@ def points(*, on_source):
 
 @pytest.mark.rule("T7.1")
 @pytest.mark.parametrize("on_source", [True, False], ids=["source", "destination"])
-def test_a_crash_leaves_a_whole_backup_or_none_and_the_store_as_it_was(on_source):
+def test_a_crash_leaves_a_whole_backup_or_none_and_the_store_as_it_was(on_source, record_property):
     every = list(points(on_source=on_source))
     last = max(call for call, _, _ in every)
     ends = [point for point in every if point[0] >= last - 1]  # its name, and what comes when it is complete
@@ -306,6 +306,7 @@ def test_a_crash_leaves_a_whole_backup_or_none_and_the_store_as_it_was(on_source
     for point in chosen:
         strike(*point, on_source=on_source)
 
+    record_property("crash points", len(chosen))
     print(f"backup: {len(chosen)} of {len(every)} crash points")
 
 
@@ -313,11 +314,12 @@ def test_a_crash_leaves_a_whole_backup_or_none_and_the_store_as_it_was(on_source
 @pytest.mark.timeout(600)
 @pytest.mark.rule("T7.1")
 @pytest.mark.parametrize("on_source", [True, False], ids=["source", "destination"])
-def test_every_crash_point_of_a_backup(on_source):
+def test_every_crash_point_of_a_backup(on_source, record_property):
     every = list(points(on_source=on_source))
     for point in every:
         strike(*point, on_source=on_source)
 
+    record_property("crash points", len(every))
     print(f"backup: all {len(every)} crash points")
 
 
