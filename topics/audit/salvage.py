@@ -18,17 +18,16 @@ import attrs
 
 from topics.codec.frame import FrameView, decode_frame
 from topics.codec.segcolumns import encode_block
-from topics.codec.segidx import DELETED, EXPIRED, IdxColumns
+from topics.codec.segidx import IdxColumns
 from topics.codec.segment import DEAD, END_SIZE, LIVE, walk
 from topics.host.layout import segment_path, topic_dir
 from topics.host.reading import Reader
-from topics.host.segments import TEMPORARY, encode_idx, write_temporary
+from topics.host.segments import ENDS_OF, TEMPORARY, encode_idx, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.diff import Extent, extents_of
 from topics.log.index import LIVE as IS_LIVE
-from topics.log.past import End
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
@@ -183,12 +182,11 @@ def _encode(first: int, run: Sequence[Kept]) -> tuple[bytes, bytes, bytes]:
     at = 0
     for slot in run:
         live = bool(slot.flags & IS_LIVE)
-        ends = (DELETED if slot.flags & End.DELETED else 0) | (EXPIRED if slot.flags & End.EXPIRED else 0)
         view = decode_frame(slot.frame, 0) if slot.frame else None
         idx.offsets.append(at if view is not None else 0)
         idx.lengths.append(len(slot.frame))
         idx.ts.append(slot.ts)
-        idx.flags.append((view.flags if view is not None else 0) | ends)
+        idx.flags.append((view.flags if view is not None else 0) | ENDS_OF[slot.flags])
         views.append(view if live else None)
         expires.append(0 if view is None else view.expires_at or 0)
         if view is not None:

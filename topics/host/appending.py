@@ -18,22 +18,18 @@ from typing import Final
 
 from topics.codec.layout import FRAME_LEN_SIZE
 from topics.codec.segcolumns import blocks_before, encode_block
-from topics.codec.segidx import DELETED, EXPIRED, TRAILER_SIZE, encode_entries, encode_trailer
+from topics.codec.segidx import TRAILER_SIZE, encode_entries, encode_trailer
 from topics.codec.segment import append_frames
 from topics.engine.checkpoint import Piece
 from topics.host.layout import path_of, segment_path, topic_dir
-from topics.host.segments import load_idx
+from topics.host.segments import ENDS_OF, load_idx
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE
-from topics.log.past import End
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 
 _FLAGS_AT: Final = FRAME_LEN_SIZE + 1
-_ENDS: Final = bytes(
-    (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
-)
 _DEAD: Final = bytes(0 if flags & LIVE else 1 for flags in range(256))
 
 
@@ -117,7 +113,7 @@ def _read_frames(disk: Disk, piece: Piece, slots: Slots) -> tuple[bytes, bytes]:
 def _entries(slots: Slots, at: int, frame_flags: bytes) -> bytes:
     lengths = array("I", slots.lengths)
     offsets = array("I", map(add, accumulate(lengths, initial=at), range(len(lengths))))
-    ends = slots.flags.translate(_ENDS)
+    ends = slots.flags.translate(ENDS_OF)
     flags = bytes(map(int.__or__, frame_flags, ends)) if any(ends) else frame_flags
     return encode_entries(offsets, lengths, array("Q", slots.ts), flags)
 

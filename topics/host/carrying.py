@@ -8,23 +8,16 @@ What it must never know: when a segment is to be moved, or what is logged.
 
 from __future__ import annotations
 
-from typing import Final
-
 from topics.codec.segdel import Ended, decode_del, encode_del
-from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
+from topics.codec.segidx import IdxColumns, decode_idx
 from topics.codec.segment import DEAD, walk
 from topics.host.layout import topic_dir
-from topics.host.segments import TEMPORARY, data_end, encode_idx, write_temporary
+from topics.host.segments import ENDS_OF, TEMPORARY, data_end, encode_idx, write_temporary
 from topics.host.tiers import CHUNK, GuardedStore, part_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
-from topics.log.past import End
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
-
-_ENDS: Final = bytes(
-    (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
-)
 
 
 class Unmovable(Corrupt):
@@ -197,7 +190,7 @@ def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> bool:
     if not any(ends):
         return False
     of = SegmentId(topic_id, segment.first)
-    path, data = part_path(of, "del"), encode_del(Ended(*of, ends.translate(_ENDS)))
+    path, data = part_path(of, "del"), encode_del(Ended(*of, ends.translate(ENDS_OF)))
     size = disk.size(path)
     if size == len(data) and disk.read(path, 0, size) == data:
         return False

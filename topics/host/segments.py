@@ -20,12 +20,13 @@ import attrs
 from topics.codec.frame import decode_frame
 from topics.codec.layout import EXT, META, NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, blocks_before, encode_block, implied_sizes
-from topics.codec.segidx import IdxColumns, decode_idx, encode_entries, encode_trailer
+from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
 from topics.codec.segment import END_SIZE, walk
 from topics.host.layout import segment_path, topic_dir
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE, NODED, TAGGED, TIMED
+from topics.log.past import End
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 
@@ -37,7 +38,10 @@ _SLOT_FLAGS: Final = bytes(
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
 _NO_LENGTH: Final = bytes(4)
-
+# Of a slot's flags, or its bits of `End`: what its idx entry says of its end.
+ENDS_OF: Final = bytes(
+    (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
+)
 
 Unlabelled = list[tuple[int, str]]  # seq, and why
 
