@@ -375,7 +375,9 @@ def test_at_its_end_a_store_keeps_a_snapshot_without_copying_and_only_if_anythin
     (kept,) = scene.opened.checkpointer.kept
     state, read = state_of(scene), scene.read("t")
     scene.process_death()
-    scene.flip(scene.files()[0], 100)  # in a frame before the cut: a start that looked at it would find damage
+    scene.flip(
+        scene.files()[0], 100
+    )  # in a frame before the cut: a start that looked at it would find damage
     scene.open()
 
     assert kept.number == 1
@@ -401,6 +403,25 @@ def test_a_segment_is_sealed_by_its_age():
     scene.checkpoint()
 
     assert [(segment.count, segment.sealed) for segment in segments(scene, "t")] == [(1, True)]
+
+
+@pytest.mark.rule("T5.10")
+def test_a_segment_grows_old_in_a_store_in_which_nothing_is_written_too():
+    scene = scene_with(checkpoint_interval_ms=1000)
+    checkpointer = scene.opened.checkpointer
+    scene.put("t", b"1")
+    scene.sync()
+    for _ in range(3):
+        scene.checkpoint()
+    scene.clock.advance(59_000)
+    assert not checkpointer.is_due()
+    scene.clock.advance(2_000)
+    assert checkpointer.is_due()
+    scene.checkpoint()
+
+    assert [(segment.count, segment.sealed) for segment in segments(scene, "t")] == [(1, True)]
+    scene.clock.advance(120_000)
+    assert not checkpointer.is_due()
 
 
 def test_an_ephemeral_topic_leaves_its_head_and_no_record():

@@ -115,6 +115,17 @@ class Checkpoints:
                 break
         return pieces
 
+    def would_seal(self) -> bool:
+        """True if the segment to which some topic appends has grown old."""
+        now_ms = self._state.time.read()
+        return any(
+            (topic := lane.topic) is not None
+            and (active := topic.segments.active) is not None
+            and self._is_old(active, now_ms)
+            and self._is_copied(lane, topic)
+            for lane in self._state.lanes.values()
+        )
+
     def want_cut(self, *, wanted: bool) -> None:
         """While a cut is wanted no batch is given out, so that soon none is in flight (architecture 3.4)."""
         for shard in self._state.shards:
@@ -138,9 +149,7 @@ class Checkpoints:
 
     def _piece(self, lane: Lane, goal: int, now_ms: int) -> Piece | None:
         topic = lane.topic
-        if topic is None or topic.config.durability is Durability.EPHEMERAL:
-            return None
-        if self._state.shards[lane.shard].read_only is not None or lane.read_only is not None:
+        if topic is None or not self._is_copied(lane, topic):
             return None
         index, active = topic.index, topic.segments.active
         first = max(topic.segments.stored_seq + 1, index.base_seq)
@@ -157,9 +166,18 @@ class Checkpoints:
         return (
             active.count >= rules.records_max
             or active.size >= rules.bytes_max
-            or bool(rules.age_ms and now_ms - active.since >= rules.age_ms)
+            or self._is_old(active, now_ms)
             or (first <= goal and active.last + 1 != first)
         )
+
+    def _is_old(self, active: Segment, now_ms: int) -> bool:
+        return bool(self._rules.age_ms and now_ms - active.since >= self._rules.age_ms)
+
+    def _is_copied(self, lane: Lane, topic: Topic) -> bool:
+        """Whether its records go into segments, now."""
+        if topic.config.durability is Durability.EPHEMERAL:
+            return False
+        return self._state.shards[lane.shard].read_only is None and lane.read_only is None
 
     def _appending(self, topic: Topic, active: Segment | None, first: int, goal: int) -> Piece:
         index, rules = topic.index, self._rules

@@ -80,15 +80,15 @@ class Checkpointer:
         self._ended_ms = engine.now_ms()
 
     def is_due(self) -> bool:
-        """True if enough was written since the last round, or long ago and anything was or would be freed by one."""
+        """True if enough was written since the last round, or long ago and there is anything to do."""
         appended = self._appended_now()
         if any(writer.failed is not None for writer in self.writers):
             return False
         if appended - self._appended >= self._wal_bytes:
             return True
-        if appended == self._appended and not self._would_free():
+        if not self._interval_ms or self.engine.now_ms() - self._ended_ms < self._interval_ms:
             return False
-        return bool(self._interval_ms) and self.engine.now_ms() - self._ended_ms >= self._interval_ms
+        return appended != self._appended or self._would_free() or self.engine.checkpoints.would_seal()
 
     def due(self) -> Steps | None:
         """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
