@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.host.alone import carry_out
 from topics.host.opening import StoreOptions
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.limits import Limits
 from topics.log.diff import DiffQuery
 from topics.log.match import parse_match
-from topics.simulation.checkpoint import carry_out, take_checkpoint
+from topics.simulation.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, read_page, restarted
 from topics.simulation.oracle import facts
 from topics.testing.clock import ManualClock

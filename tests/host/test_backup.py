@@ -13,6 +13,7 @@ from tests.crash.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.engine.verify import canonical
+from topics.host.alone import carry_out
 from topics.host.backup import Backup, write_backup
 from topics.host.disk import OsDisk
 from topics.host.layout import read_format
@@ -21,7 +22,7 @@ from topics.host.pins import PINS_MAX
 from topics.host.relocation import HotRules
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected
-from topics.simulation.checkpoint import Walk, carry_out
+from topics.simulation.checkpoint import Walk
 from topics.simulation.machine import cold_folder
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.simdisk import SimDisk

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.crash.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import canonical
+from topics.host.alone import carry_out
 from topics.host.archive import ArchiveRules
 from topics.host.backup import Backup, write_backup
 from topics.host.cutting import Goal, find_cuts
@@ -19,7 +20,6 @@ from topics.host.opening import read_state
 from topics.host.restore import rebuild
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Corrupt, Rejected
-from topics.simulation.checkpoint import carry_out
 from topics.testing.simdisk import SimDisk
 
 TINY = SegmentRules(records_max=5, bytes_max=1200)

@@ -1,4 +1,4 @@
-"""A checkpoint by whoever is alone with a store: a start, before anybody else has it (storage 4).
+"""Background work by whoever is alone with a store: a start, before anybody else has it (storage 4), or a simulation.
 
 It is one thread, so a step is carried out where it is asked for, and a proposal is at its end when the writers have
 nothing left to write.
@@ -6,9 +6,12 @@ nothing left to write.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from topics.engine.engine import Engine
 from topics.host.checkpointer import Checkpointer, disk_full
-from topics.host.steps import Blocking, GoOn, Propose, Swap, Wait
+from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
 from topics.kernel.errors import Corrupt, Rejected
 
 
@@ -19,17 +22,9 @@ def checkpoint_alone(checkpointer: Checkpointer) -> str:
         OSError, Fatal: the disk failed.
     """
     engine, steps = checkpointer.engine, checkpointer.round()
+    drain = partial(_drain, checkpointer)
     try:
-        for step in steps:
-            match step:
-                case Blocking(call) | Swap(call):
-                    call()
-                case Propose(command):
-                    ticket = engine.propose(command)
-                    _drain(checkpointer)
-                    ticket.result()
-                case Wait() | GoOn():
-                    _drain(checkpointer)
+        carry_out(engine, steps, drain)
     except (Rejected, Corrupt) as refused:
         return refused.message
     except OSError as error:
@@ -38,9 +33,25 @@ def checkpoint_alone(checkpointer: Checkpointer) -> str:
         return str(error)
     finally:
         steps.close()
-        _drain(checkpointer)
+        drain()
         _forget_effects(engine)
     return ""
+
+
+def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
+    """All of a work. `drain`: write whatever is to be written. Raises what the steps raise."""
+    for step in steps:
+        match step:
+            case Blocking(call) | Swap(call):
+                call()
+            case Propose(command):
+                ticket = engine.propose(command)
+                drain()
+                ticket.result()
+            case Wait():
+                drain()
+            case GoOn():
+                pass  # the next proposal drains what was held back
 
 
 def _drain(checkpointer: Checkpointer) -> None:

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 
 from topics.engine.commands import Command
-from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
+from topics.host.alone import carry_out
 from topics.host.checkpointer import Checkpointer
 from topics.host.opening import Opened
 from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
@@ -19,22 +19,6 @@ _BACKUP = 0.2
 def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> None:
     """All of a round. Raises what its steps raise."""
     carry_out(checkpointer.engine, checkpointer.round(), drain)
-
-
-def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
-    """All of a work. Raises what its steps raise."""
-    for step in steps:
-        match step:
-            case Blocking(call) | Swap(call):
-                call()
-            case Propose(command):
-                ticket = engine.propose(command)
-                drain()
-                ticket.result()
-            case Wait():
-                drain()
-            case _:
-                pass
 
 
 class Walk:
