@@ -83,6 +83,7 @@ class Outcome:
 
 # --- the lanes
 
+BITS = "tests/crash/test_flips.py"
 SEPARATE = ("tests/crash", "tests/server")
 
 
@@ -119,6 +120,15 @@ def pytest_steps(name: str, folders: Iterable[str], *options: str) -> list[Step]
     return [Step(name, command, is_pytest=True)] if there else []
 
 
+def crash_slow_steps() -> list[Step]:
+    return separate_steps("tests/crash", f"--ignore={BITS}", *SLOW)
+
+
+def bits_slow_steps() -> list[Step]:
+    """Every bit of a directory, twenty minutes of two cores; a sample of them is in the crash lane."""
+    return separate_steps(BITS, *SLOW)
+
+
 def fuzz_steps() -> list[Step]:
     return [*fuzz_step("smoke"), *fuzz_step("canary", exit_code=1)]
 
@@ -143,9 +153,8 @@ LANES = {
     "server": Lane(
         "server", 120, lambda: separate_steps("tests/server"), lambda: separate_steps("tests/server", *SLOW)
     ),
-    "crash": Lane(
-        "crash", 150, lambda: separate_steps("tests/crash"), lambda: separate_steps("tests/crash", *SLOW)
-    ),
+    "crash": Lane("crash", 150, lambda: separate_steps("tests/crash"), crash_slow_steps),
+    "bits": Lane("bit flips", 0, list, bits_slow_steps),
     "spark": Lane("spark", 90, spark_steps, lambda: spark_steps(*SLOW_SPARK)),
     "fuzz": Lane("fuzz", 60, fuzz_steps, lambda: fuzz_step("full")),
 }

@@ -92,6 +92,19 @@ def test_what_tests_have_counted_is_added_up_and_printed(house):
     assert lines[-1] == "2 passed, 0 failed"
 
 
+def test_every_bit_is_a_lane_of_the_full_check_and_its_sample_is_in_the_crash_lane(house):
+    plant(house, {"tests/crash/test_flips.py": SLOW + GREEN, "tests/crash/test_a.py": SLOW + GREEN})
+
+    for arguments, passed in [
+        (["crash"], 2),
+        (["--full", "crash"], 1),
+        (["--full", "bits"], 1),
+        (["bits"], 0),
+    ]:
+        code, lines = gate(house, *arguments)
+        assert (code, lines[-1]) == (0, f"{passed} passed, 0 failed")
+
+
 @pytest.mark.parametrize(
     ("smoke", "canary", "code", "word"),
     [(0, 1, 0, "ok"), (1, 1, 1, "fuzz smoke"), (0, 0, 1, "fuzz canary"), (0, 2, 1, "fuzz canary")],
