@@ -152,10 +152,16 @@ def _session(master: str, conf: Sequence[str]) -> Iterator[SparkSession]:
 
 def _frame(running: SparkSession, invocation: Invocation, topics: Sequence[str]) -> DataFrame:
     """The records of the directory or server that the flags name. What is lost of them is told, and no error."""
+    return running.read.format("topics").options(**source_options(invocation, topics)).load()
+
+
+def source_options(invocation: Invocation, topics: Sequence[str]) -> dict[str, str]:
+    """How `format("topics")` is told of that place, and of the cold tier of a directory that has one."""
     from topics.cli.place import Server
 
     place = invocation.place
     options = {"subscribe": ",".join(topics), "failOnDataLoss": "false"}
     if isinstance(place, Server):
-        return running.read.format("topics").options(**options, url=place.name).load()
-    return running.read.format("topics").options(**options, path=place.name).load()
+        return {**options, "url": place.name}
+    cold_dir = invocation.settings.options().cold_dir
+    return {**options, "path": place.name, **({} if cold_dir is None else {"coldPath": cold_dir})}

@@ -1,0 +1,32 @@
+"""What the commands of `topics spark` tell Spark of the place that the flags name, without a JVM."""
+
+from __future__ import annotations
+
+from topics.cli.invocation import Invocation
+from topics.cli.spark import source_options
+
+
+def options_of(monkeypatch, tmp_path, **flags):
+    monkeypatch.chdir(tmp_path)
+    invocation = Invocation()
+    invocation.flags.update(flags)
+    return source_options(invocation, ["a", "b"])
+
+
+def test_a_directory_is_read_with_the_cold_tier_that_the_settings_name(monkeypatch, tmp_path):
+    both = {"subscribe": "a,b", "failOnDataLoss": "false"}
+    data, cold = str(tmp_path / "data"), str(tmp_path / "cold")
+
+    assert options_of(monkeypatch, tmp_path, data=data) == {**both, "path": data}
+    assert options_of(monkeypatch, tmp_path, data=data, cold_dir=cold) == {
+        **both, "path": data, "coldPath": cold
+    }  # fmt: skip
+    assert (
+        options_of(monkeypatch, tmp_path, data=data, cold_dir="s3://bucket/x")["coldPath"] == "s3://bucket/x"
+    )
+
+
+def test_a_server_is_read_by_its_url_and_keeps_its_tiers_to_itself(monkeypatch, tmp_path):
+    found = options_of(monkeypatch, tmp_path, url="http://localhost:1", cold_dir="cold")
+
+    assert found == {"subscribe": "a,b", "failOnDataLoss": "false", "url": "http://localhost:1"}
