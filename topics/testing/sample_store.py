@@ -63,10 +63,13 @@ class Sample:
     acks: Sequence[Ack]
 
 
-def build(*, records: int = 12, seed: int = 0) -> Sample:
-    """The sample. `records`: of each of the larger topics in each of its five rounds; segments grow with it."""
+def build(*, records: int = 12, seed: int = 0, segments: int = 1) -> Sample:
+    """The sample. `records`: of each of the larger topics in each of its five rounds; segments grow with it, and take
+    `segments` of them to a round.
+    """
     assert records >= 8
-    story = _Story(records, seed)
+    assert 1 <= segments <= records
+    story = _Story(records, seed, segments)
     story.begin()
     for number in range(ROUNDS):
         story.round(number)
@@ -114,7 +117,7 @@ def write_out(files: Files, root: Path) -> None:
 class _Story:
     """A store and what happens to it."""
 
-    def __init__(self, records: int, seed: int) -> None:
+    def __init__(self, records: int, seed: int, segments: int) -> None:
         self.records = records
         self.disk = SimDisk(seed)
         self.clock = ManualClock()
@@ -123,7 +126,7 @@ class _Story:
         self.options = StoreOptions(
             shards=2,
             limits=Limits(wal_file_first=100 * records, wal_file_max=200 * records, wal_reserve=256),
-            segments=SegmentRules(records_max=records),
+            segments=SegmentRules(records_max=-(-records // segments)),
             min_free_bytes=4096,
         )
         self.keys = KeyPair.from_seed(bytes([7]) * 32)

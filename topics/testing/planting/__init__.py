@@ -11,6 +11,7 @@ who looks share nothing but the directory, so both fsck and Spark are held again
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -20,12 +21,32 @@ from topics.testing.planting import journals, logs, segments
 from topics.testing.planting.ground import Ground, Kind, Planted
 from topics.testing.sample_store import Files
 
-__all__ = ["KINDS", "Planted", "plant"]
+__all__ = ["KINDS", "TOGETHER", "Planted", "plant", "plant_together"]
 
 KINDS: Final[dict[str, Kind]] = {**segments.KINDS, **logs.KINDS, **of_files.KINDS, **journals.KINDS}
+
+_APART: Final = (
+    (
+        "segment.col: a flipped bit", "segment.col: it lies", "wal.tail: a torn write", "wal.tail: the last mark",
+        "snapshot: a flipped bit", "leftover: a segment of nobody", "acknowledged: with other data",
+    ),
+    ("snapshot.agree: it forgets a delete",),
+    ("wal.damage: a file is gone",),
+    ("wal.damage: a header",),
+)  # fmt: skip
+# All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.
+TOGETHER: Final = (tuple(kind for kind in KINDS if all(kind not in group for group in _APART)), *_APART)
 
 
 def plant(files: Files, kind: str, seed: int = 0) -> Planted:
     """Plant one fault in the files of a sample. Equal arguments plant the same fault."""
     ground = Ground(files, random.Random(f"{kind} {seed}"))
     return attrs.evolve(KINDS[kind](ground), kind=kind)
+
+
+def plant_together(files: Files, kinds: Sequence[str], seed: int = 0) -> list[Planted]:
+    """Plant a fault of each of these kinds, as far from each other as segments and records are. Those of a group of
+    `TOGETHER` can be found beside each other.
+    """
+    ground = Ground(files, random.Random(f"{seed}"))
+    return [attrs.evolve(KINDS[kind](ground), kind=kind) for kind in kinds]

@@ -51,8 +51,14 @@ class Planted:
     acks: tuple[Ack, ...] = ()
 
 
+APART: Final = 3  # seqs between two faults of the log
+
+
 class Ground:
-    """A sample's files, what a start makes of them, and where in them things lie."""
+    """A sample's files, what a start makes of them, and where in them things lie.
+
+    Faults that are planted in one ground keep apart: each has a segment, or a place in the log, of its own.
+    """
 
     def __init__(self, files: Files, rng: random.Random) -> None:
         self.files = files
@@ -60,6 +66,8 @@ class Ground:
         disk = disk_of(files)
         form = read_format(disk, "a sample")
         assert form is not None
+        self.taken: list[tuple[int, int]] = []  # topic id and first seq of segments with a fault
+        self.taken_logged: list[tuple[int, int]] = []  # topic id and seq of records in the log with a fault
         self.state: ReadState = read_state(disk, form, same_boot=False)
         self.numbers = find_snapshots(disk)
         self.shards = find_shards(disk)
@@ -94,9 +102,12 @@ class Ground:
             segment
             for segment in self.state.recovered.catalog.topics[self.topic_id(topic)].segments
             if segment.sealed is sealed and segment.count > 2
+            and (self.topic_id(topic), segment.first) not in self.taken
             and (not sealed or (segment.last < logged and (self.topic_id(topic), segment.first) in both))
         ]  # fmt: skip
-        return self.rng.choice(found)
+        chosen = self.rng.choice(found)
+        self.taken.append((self.topic_id(topic), chosen.first))
+        return chosen
 
     def stored(self, topic: str) -> list[tuple[Segment, int]]:
         """The live records of a topic that are in a segment and not in the log any more."""
@@ -158,8 +169,11 @@ class Ground:
             if topic_id == self.topic_id(topic)
             and (seq <= stored) is absorbed
             and is_before(places, self.looks[where[0]], where[1]) is absorbed
+            and all(one != topic_id or abs(seq - its) > APART for one, its in self.taken_logged)
         ]
-        return self.rng.choice(found[1:-1])
+        chosen = self.rng.choice(found[1:-1])
+        self.taken_logged.append((self.topic_id(topic), chosen[0]))
+        return chosen
 
     def reseal(self, path: str, offset: int, length: int, at: int, data: bytes) -> None:
         """Change bytes of a frame, and its checksum with them."""

@@ -30,7 +30,8 @@ def zeroed(ground: Ground) -> Planted:
 def flipped_header(ground: Ground) -> Planted:
     path = ground.last_file(ground.shard_of(ORDERS))
     ground.flip(path, 0, HEADER_SIZE)
-    return Planted(kind="", file=path, check="wal.damage", also=(("wal.damage", "*"), ("tombstones", "*")))
+    also = (("wal.damage", "*"), ("wal.absorbed", path), ("tombstones", "*"))
+    return Planted(kind="", file=path, check="wal.damage", also=also)
 
 
 def file_removed(ground: Ground) -> Planted:

@@ -1,0 +1,151 @@
+"""Every kind of fault is found in a large directory by fsck and by Spark, and nothing else; beside a writer, too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from topics.audit.acknowledged import Acks
+from topics.audit.files import ReadOnlyDisk
+from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.audit.recovery import read
+from topics.audit.rows import Severity
+from topics.codec.layout import CHECKSUM_SIZE
+from topics.codec.segidx import decode_idx
+from topics.host.layout import segment_path
+from topics.spark.audits import validate
+from topics.testing.planting import KINDS, TOGETHER, plant_together
+from topics.testing.planting.journals import ACKS
+from topics.testing.sample_store import build, write_out
+
+FRAMES_OF = {8_000: 100_000, 400_000: 5_000_000}  # records a round -> so many frames at least
+WRITER = """
+import sys
+import topics
+from topics.engine.checkpoint import SegmentRules
+from topics.host.opening import StoreOptions
+
+with topics.open(sys.argv[1], options=StoreOptions(segments=SegmentRules(records_max=40))) as store:
+    kept, capped = store.create("kept"), store.create("capped", cap_records=60)
+    for number in range(1_000_000):
+        for topic in kept, capped:
+            topic.put_many([{"data": {"n": number, "i": i}, "tag": "ab"[i % 2]} for i in range(7)])
+        if number % 9 == 0:
+            capped.delete(match="a", before_seq=number * 5)
+        if number % 1000 == 50:
+            store.checkpoint()
+        print(number, flush=True)
+"""
+SEALED = 4  # segments to plant in
+
+
+def acks_of(told):
+    acks = Acks(ACKS)
+    for ack in told:
+        acks.add(ack.topic, ack.seq, ack.digest)
+    return acks
+
+
+def both(spark, root, acks, *, same_boot=False):
+    """What is wrong with a directory by fsck and by Spark, which must say the same; and how long each took."""
+    started = time.perf_counter()
+    options = Options(jobs=2, acks=acks, settled=not same_boot, same_boot=same_boot)
+    alone = fsck(ReadOnlyDisk(root), where=str(root), options=options)
+    between = time.perf_counter()
+    sparks = validate(spark, str(root), acks=acks, same_boot=same_boot)
+    return alone, sparks, (between - started, time.perf_counter() - between)
+
+
+def put_in_place(root, clean, files):
+    """Make a directory that holds `clean` hold `files`, and say which paths differ."""
+    differ = [path for path in {**clean, **files} if clean.get(path) is not files.get(path)]
+    for path in differ:
+        if path in files:
+            (root / path).write_bytes(files[path])
+        else:
+            (root / path).unlink()
+    return differ
+
+
+@pytest.mark.rule("P4.10", "P1.7")
+@pytest.mark.parametrize(
+    "records", [8_000, pytest.param(400_000, marks=[pytest.mark.slow, pytest.mark.timeout(1500)])]
+)
+def test_every_kind_is_found_in_a_large_directory_and_nothing_in_its_twin(spark, tmp_path, records):
+    sample = build(records=records, segments=8)
+    write_out(sample.files, tmp_path)
+    alone, sparks, took = both(spark, tmp_path, acks_of(sample.acks[::7]))
+    frames = alone.records
+    print(f"{frames} records, {alone.bytes >> 20} MiB: fsck and Spark took {took[0]:.1f} and {took[1]:.1f} s")
+
+    assert len(sample.acks) >= FRAMES_OF[records]
+    assert [*alone.violations, *sparks.violations] == []
+    assert sorted(kind for group in TOGETHER for kind in group) == sorted(KINDS)
+    for group in TOGETHER:
+        files = dict(sample.files)
+        planted = plant_together(files, group)
+        put_in_place(tmp_path, sample.files, files)
+        alone, sparks, took = both(spark, tmp_path, acks_of([ack for one in planted for ack in one.acks]))
+        print(f"{len(group)} kinds: fsck and Spark took {took[0]:.1f} and {took[1]:.1f} s")
+        put_in_place(tmp_path, files, sample.files)
+
+        assert list(alone.violations) == list(sparks.violations)
+        expected = {pair for one in planted for pair in ((one.check, one.file), *one.also)}
+        for one in planted:
+            assert any(
+                (found.check, found.file, found.topic) == (one.check, one.file, one.topic)
+                and one.seq in (None, found.seq)
+                for found in alone.violations
+            ), one
+        for found in alone.violations:
+            assert (found.check, found.file) in expected or (found.check, "*") in expected, found
+
+
+def plant_beside_a_writer(root):
+    """Faults in sealed segments of a topic that only grows, and a file of nobody; (check, file, seq) of each."""
+    state = read(ReadOnlyDisk(root), str(root), same_boot=True)
+    topic = next(topic for topic in state.topics.values() if topic.name == "kept")
+    sealed = [one for one in topic.segments if one.sealed][:SEALED]
+    assert len(sealed) == SEALED
+    files = [[segment_path(topic.topic_id, one.first, part) for part in ("data", "idx")] for one in sealed]
+    for (data, idx), byte, behind in zip(files[:2], (0xFF, 0x0F), (False, True), strict=True):
+        entries = decode_idx((root / idx).read_bytes())
+        text = bytearray((root / data).read_bytes())
+        text[entries.offsets[5] + entries.lengths[5] - (0 if behind else CHECKSUM_SIZE + 1)] ^= byte
+        (root / data).write_bytes(text)
+    (root / files[2][1]).unlink()
+    (root / "notes.txt").write_bytes(b"somebody's")
+    return {
+        ("segment.record", files[0][0], sealed[0].first + 5),
+        ("segment.flag", files[1][0], sealed[1].first + 5),
+        ("segment.idx", files[2][1], None),
+        ("leftover", "notes.txt", None),
+    }
+
+
+@pytest.mark.rule("P2.3", "P4.10")
+def test_faults_are_found_and_nothing_else_while_a_store_writes_and_when_it_was_killed(spark, tmp_path):
+    root = tmp_path / "data"
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            for _ in range(60):
+                writer.stdout.readline()
+            planted = plant_beside_a_writer(root)
+            while_written = both(spark, root, None, same_boot=same_boot_at(root))[:2]
+        finally:
+            os.kill(writer.pid, signal.SIGKILL)
+    when_killed = both(spark, root, None, same_boot=same_boot_at(root))[:2]
+
+    for report in (*while_written, *when_killed):
+        assert not report.unsettled
+        # What a kill leaves behind is worth a note, and a write that it cut off is undecidable; no error is.
+        found = {(one.check, one.file, one.seq): one.severity for one in report.violations}
+        assert planted <= found.keys()
+        assert {one for one, severity in found.items() if severity is Severity.ERROR} <= planted
+        assert report.exit_code == 1
