@@ -6,18 +6,14 @@ from array import array
 from bisect import bisect_left
 from itertools import compress
 from operator import ne
-from typing import Final
 
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
-from topics.codec.layout import EXT, FRAME_HEAD, META, NODE, TAG, Ext, parse_region
-from topics.codec.segcolumns import ColumnsBlock, blocks_before, implied_sizes
+from topics.codec.layout import EXT, FRAME_HEAD, META, Ext, parse_region
+from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_before, implied_sizes
 from topics.codec.segdel import decode_del
 from topics.codec.segment import DataColumns
 from topics.kernel.errors import Corrupt
-
-_LABELS: Final = TAG | NODE | META | EXT  # size or labels of such a record do not follow from its idx entry
-_LABELLED: Final = bytes(1 if flags & _LABELS else 0 for flags in range(256))
 
 
 def check_columns(
@@ -26,7 +22,7 @@ def check_columns(
     """What the blocks say of each record that is more than data, against its frame."""
     said = _Said(check_blocks(task, buffer or b"", flaws))
     sizes = implied_sizes(found.lengths)
-    for at in compress(range(len(found)), bytes(found.flags).translate(_LABELLED)):
+    for at in compress(range(len(found)), bytes(found.flags).translate(NEEDS_BLOCK)):
         offset, length = found.offsets[at], found.lengths[at]
         wanted = _wanted(data[offset : offset + length])
         says = said.of(found.seqs[at], sizes[at])
@@ -67,7 +63,7 @@ def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaw
     """A record that is only data has no labels in any block."""
     if not said.blocks:
         return
-    labelled = bytes(found.flags).translate(_LABELLED)
+    labelled = bytes(found.flags).translate(NEEDS_BLOCK)
     for at in _suspects(found, said.blocks, sizes):
         seq = found.seqs[at]
         if labelled[at]:

@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from topics.codec.layout import FRAME_OVERHEAD
+from topics.codec.layout import EXT, FRAME_OVERHEAD, META, NODE, TAG
 from topics.codec.primitives import U32, U64, Buffer, checksum, immutable
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX, U64_MAX
@@ -33,6 +33,8 @@ COLUMNS_VERSION: Final = 1
 BLOCK_HEAD: Final = Struct("<4sHHQII")
 assert BLOCK_HEAD.size == 24
 BLOCK_OVERHEAD: Final = BLOCK_HEAD.size + U64.size
+# By a frame's flags: size or labels of such a record do not follow from its idx entry.
+NEEDS_BLOCK: Final = bytes(1 if flags & (TAG | NODE | META | EXT) else 0 for flags in range(256))
 
 
 class ColumnsBody(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -18,8 +18,8 @@ from typing import Final
 import attrs
 
 from topics.codec.frame import decode_frame
-from topics.codec.layout import EXT, META, NODE, TAG
-from topics.codec.segcolumns import ColumnsBlock, blocks_before, encode_block, implied_sizes
+from topics.codec.layout import NODE, TAG
+from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_before, encode_block, implied_sizes
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
 from topics.codec.segment import END_SIZE, walk
 from topics.host.layout import segment_path, topic_dir
@@ -31,8 +31,6 @@ from topics.log.segments import Segment
 from topics.log.slots import Slots
 
 TEMPORARY: Final = ".tmp"
-# Size or labels of such a record do not follow from its idx entry.
-_NEEDS_BLOCK: Final = bytes(1 if flags & (TAG | NODE | META | EXT) else 0 for flags in range(256))
 _IS_ZERO: Final = bytes(1 if value == 0 else 0 for value in range(256))
 _SLOT_FLAGS: Final = bytes(
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
@@ -227,7 +225,7 @@ def _load_blocks(
     for block in blocks:
         start = block.first_seq - segment.first
         covered[start : start + block.count] = b"\x01" * block.count
-    needed = idx.flags.translate(_NEEDS_BLOCK)
+    needed = idx.flags.translate(NEEDS_BLOCK)
     if any(compress(needed, covered.translate(_IS_ZERO))):
         return _rebuilt_blocks(disk, topic_id, segment, idx)
     return blocks, []
@@ -241,7 +239,7 @@ def _rebuilt_blocks(
     tags, nodes, expires = [b""] * len(idx), [b""] * len(idx), array("Q", bytes(len(idx) * 8))
     unlabelled: Unlabelled = []
     for at, flags in enumerate(idx.flags):
-        if not _NEEDS_BLOCK[flags] or not idx.lengths[at]:
+        if not NEEDS_BLOCK[flags] or not idx.lengths[at]:
             continue
         start, stop = idx.offsets[at], idx.offsets[at] + idx.lengths[at]
         if stop > len(data):
