@@ -7,8 +7,12 @@ import pathlib
 
 import pytest
 
+import topics
 from tests.cli.conftest import Call
 from topics.cli.private import PrivateServer
+from topics.engine.checkpoint import SegmentRules
+from topics.host.opening import StoreOptions
+from topics.host.relocation import HotRules
 
 
 def lines(count: int, start: int = 0) -> bytes:
@@ -39,6 +43,49 @@ def test_a_backup_is_taken_verified_and_restored_up_to_a_seq(call: Call, data: s
     assert [json.loads(line)["data"]["n"] for line in got.out.splitlines() if b'"data"' in line] == list(
         range(60)
     )
+
+
+def with_cold(root: str) -> None:
+    """A store most of whose records are in the folder `cold`, and its backup `b`, which leaves them there."""
+    options = StoreOptions(
+        cold_dir="cold",
+        hot=HotRules(retain_segments=1),
+        segments=SegmentRules(records_max=8),
+        min_free_bytes=0,
+    )
+    with topics.open(root, options=options) as store:
+        store.topic("t").put_many([{"data": n} for n in range(40)])
+        for _ in range(2):
+            store.sync()
+            store.checkpoint()
+        assert store._compactor is not None
+        assert store._opened.checkpointer is not None
+        while store._compactor.carry_out(store._opened.checkpointer.between):
+            pass
+        store.backup("b")
+
+
+@pytest.mark.rule("T7.4", "O2.12")
+def test_what_is_in_the_cold_tier_is_looked_at_where_it_is_named_and_else_it_is_said_that_it_is_not(
+    call: Call,
+) -> None:
+    with_cold("d")
+    for command in (("verify", "b"), ("fsck", "d")):
+        blind = call(*command)
+        seeing = call(*command, "--cold-dir", "cold")
+        gone = call(*command, "--cold-dir", "elsewhere")
+        assert [answer.code for answer in (blind, seeing, gone)] == [0, 0, 0]
+        assert "not looked at: name their place with --cold-dir" in blind.err
+        assert "not looked at" not in seeing.err
+        assert "elsewhere is not there" in gone.err
+    oldest = min(pathlib.Path("cold").rglob("*.data"))
+    damaged = bytearray(oldest.read_bytes())
+    damaged[20] ^= 1
+    oldest.write_bytes(damaged)
+    for command in (("verify", "b"), ("fsck", "d")):
+        answer = call(*command, "--cold-dir", "cold")
+        assert answer.code == 1
+        assert "segment.record: topic 't' seq 1:" in answer.text
 
 
 @pytest.mark.rule("O2.13")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topics.cli.check import COULD_NOT, bytes_bar, print_report
+from topics.cli.check import COULD_NOT, bytes_bar, cold_place, print_report, tell_unseen
 from topics.cli.failure import USAGE, Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted, moment, parse_moment, size
@@ -80,8 +80,10 @@ def _print_written(dest: Path, written: Written) -> None:
 @json_option
 @common_options
 @pass_invocation
-def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:  # noqa: ARG001 -- as every command
+def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
     """Check that a backup is whole: every file by its checksum, what a start would make of it, and all that fsck does.
+
+    With --cold-dir what the backup has left in the cold tier is looked at, too.
 
     Exit code 0: it is; 1: it is not; 2: it could not be looked at.
     """
@@ -107,7 +109,9 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:  # n
         if verified.manifest is None:
             raise Failed(f"{directory}: {verified.findings[0].what}")
         with bytes_bar(directory.name) as tell:
-            report = fsck(disk, where=where, options=Options(settled=True), progress=tell)
+            cold, cold_dir = cold_place(invocation)
+            options = Options(settled=True, cold=cold, cold_dir=cold_dir)
+            report = fsck(disk, where=where, options=options, progress=tell)
     except (TopicsError, OSError) as error:
         raise Failed(str(error), code=COULD_NOT) from error
     report = attrs.evolve(report, violations=[*findings, *report.violations])
@@ -116,6 +120,8 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:  # n
             sys.stdout.buffer.write(line)
     else:
         print_report(report)
+    if cold is None and verified.manifest.cold:
+        tell_unseen(invocation)
     raise click.exceptions.Exit(report.exit_code)
 
 

@@ -59,11 +59,12 @@ def fsck(
     from topics.audit.fsck import Options, same_boot_at
     from topics.audit.fsck import fsck as look
     from topics.audit.report import document, json_lines
+    from topics.host.ownership import NOTE_FILE
     from topics.kernel.errors import CannotOpen, TopicsError
 
     root = _root(invocation, directory)
     try:
-        cold, cold_dir = _cold(invocation)
+        cold, cold_dir = cold_place(invocation)
         if mend:
             _repair(root, cold)
         options = Options(
@@ -84,6 +85,8 @@ def fsck(
             sys.stdout.buffer.write(one)
     else:
         print_report(report)
+    if cold is None and (root / NOTE_FILE).exists():
+        tell_unseen(invocation)
     if report.unsettled:
         say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
     raise click.exceptions.Exit(report.exit_code)
@@ -118,7 +121,7 @@ def _root(invocation: Invocation, directory: Path | None) -> Path:
     return root
 
 
-def _cold(invocation: Invocation) -> tuple[SegmentStore | None, str | None]:
+def cold_place(invocation: Invocation) -> tuple[SegmentStore | None, str | None]:
     """The cold tier that the settings name, if it is there: nothing is made."""
     from topics.host.coldplace import open_cold
     from topics.host.fsspec_store import is_url
@@ -127,6 +130,13 @@ def _cold(invocation: Invocation) -> tuple[SegmentStore | None, str | None]:
     if place is None or not (is_url(place) or Path(place).is_dir()):
         return None, None
     return open_cold(place), place
+
+
+def tell_unseen(invocation: Invocation) -> None:
+    """A directory that has a cold tier was looked at without it."""
+    place = invocation.settings.options().cold_dir
+    why = "name their place with --cold-dir or TOPICS_COLD_DIR" if place is None else f"{place} is not there"
+    say(f"records in the cold tier were not looked at: {why}", "topics: ")
 
 
 def _load(acks: Path | None) -> Any:
