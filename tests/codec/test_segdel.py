@@ -79,3 +79,11 @@ def test_what_is_wrong_is_named(data, field):
         decode_del(data)
 
     assert caught.value.detail["field"] == field
+
+
+def test_more_entries_than_the_segment_has_are_refused_before_room_is_made_for_them():
+    """A head may say ten million, with a checksum to it: whoever knows the segment knows better."""
+    data = encode_del(Ended(1, 1, bytes(999) + bytes((DELETED,))))
+    assert len(decode_del(data, entries_max=1000).ends) == 1000
+    with pytest.raises(Corrupt, match="1 runs in 1000 entries"):
+        decode_del(data, entries_max=999)

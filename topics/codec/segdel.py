@@ -54,8 +54,12 @@ def encode_del(ended: Ended) -> bytes:
     return covered + U64.pack(checksum(covered))
 
 
-def decode_del(buffer: Buffer) -> Ended:
-    """What a whole `.del` file says. Raises `Corrupt` naming what is wrong."""
+def decode_del(buffer: Buffer, entries_max: int = ENTRIES_MAX) -> Ended:
+    """What a whole `.del` file says, a byte an entry. `entries_max`: more than its segment can have is refused unread.
+
+    Raises:
+        Corrupt: it names what is wrong.
+    """
     view = memoryview(buffer)
     if len(view) < DEL_OVERHEAD:
         raise _corrupt("length", f"{len(view)} bytes are less than its {DEL_OVERHEAD}")
@@ -69,7 +73,7 @@ def decode_del(buffer: Buffer) -> Ended:
         raise _corrupt("checksum", "the checksum does not match")
     if version != DEL_VERSION or reserved:
         raise _corrupt("version", f"version {version}, {reserved} is not {DEL_VERSION}, 0")
-    if not runs <= entries <= ENTRIES_MAX or not topic_id or not first_seq:
+    if not runs <= entries <= entries_max or not topic_id or not first_seq:
         raise _corrupt("head", f"{runs} runs in {entries} entries from seq {first_seq} of topic {topic_id}")
     parts: list[bytes] = []
     at = before = 0

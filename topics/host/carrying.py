@@ -152,7 +152,7 @@ class Carrier:
     def _ends(self) -> bytes:
         """What .del says of each entry; empty if there is none, or it is damaged: the ends in files are hints."""
         try:
-            ended = decode_del(self.read_ends())
+            ended = decode_del(self.read_ends(), entries_max=self.found.count)
         except Corrupt:
             return b""
         ours = (ended.topic_id, ended.first_seq, len(ended.ends))
