@@ -88,6 +88,25 @@ def test_what_is_in_the_cold_tier_is_looked_at_where_it_is_named_and_else_it_is_
         assert "segment.record: topic 't' seq 1:" in answer.text
 
 
+@pytest.mark.rule("T7.3")
+def test_a_restore_tells_of_files_that_are_not_as_the_backup_was_written_and_makes_the_store(
+    call: Call, data: str
+) -> None:
+    with topics.open(data) as store:
+        store.checkpoint()
+    call("backup", "b", "--data", data)
+    (segment,) = pathlib.Path("b/topics/0000000000000001").glob("*.data")
+    damaged = bytearray(segment.read_bytes())
+    damaged[20] ^= 1
+    segment.unlink()  # the store's own file may be linked
+    segment.write_bytes(damaged)
+    restored = call("restore", "b", "r")
+
+    assert restored.code == 1
+    assert f"DAMAGED: {segment.relative_to('b')} is not as the backup was written" in restored.err
+    assert call("get", "orders", "--from", "1", "--data", "r").code == 0
+
+
 @pytest.mark.rule("O2.13")
 def test_machines_get_json(call: Call, data: str) -> None:
     (taken,) = call("backup", "b", "--data", data, "--json").lines

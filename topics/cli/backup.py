@@ -179,7 +179,9 @@ def restore(
         _print_restored(dest, restored)
     for damage in restored.damages:
         say(f"{damage}", "DAMAGED: ", colour="red")
-    raise click.exceptions.Exit(1 if restored.damages else 0)
+    for path in restored.changed:
+        say(f"{path} is not as the backup was written: topics verify {directory}", "DAMAGED: ", colour="red")
+    raise click.exceptions.Exit(1 if restored.damages or restored.changed else 0)
 
 
 def _goal(to_time: str | None, seqs: Sequence[str]) -> Goal:
@@ -209,6 +211,7 @@ def _restored_fields(dest: Path, restored: Restored) -> dict[str, Any]:
         "cut": restored.cut,
         "topics": dict(restored.heads),
         "damages": [str(damage) for damage in restored.damages],
+        "changed": list(restored.changed),
     }
 
 

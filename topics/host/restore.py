@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
+import xxhash
 
 from topics.codec.control import CheckpointMark, encode_control
-from topics.codec.manifest import Manifest
+from topics.codec.manifest import FileEntry, Manifest
 from topics.codec.walheader import HEADER_SIZE
 from topics.codec.writes import whole_writes
 from topics.engine.recover import CutReport, DamageReport
@@ -48,8 +49,8 @@ Tell = Callable[[int, int], None]
 @attrs.frozen(kw_only=True)
 class Restored:
     """A store that was made of a backup. `heads`: of each topic, before the restart took its share. `last_ts`: the time
-    of the last that is kept. `cut`: whether anything of the log was left out for the goal. `damages`: what of the
-    backup was damaged; the store is read-only then.
+    of the last that is kept. `cut`: whether anything of the log was left out for the goal. `damages`: what a start
+    finds damaged. `changed`: files that are not as the backup was written; what is damaged in them reads will tell.
     """
 
     manifest: Manifest
@@ -58,6 +59,7 @@ class Restored:
     cut: bool
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
+    changed: Sequence[str] = ()
 
 
 def restore(
@@ -82,8 +84,8 @@ def restore(
     target = Destination.claim(dest)
     try:
         target.check_room(manifest.size)
-        rebuild(base, manifest, chains, cuts, target.disk, tell=tell)
-        restored = _recovered(target, manifest, cuts)
+        changed = rebuild(base, manifest, chains, cuts, target.disk, tell=tell)
+        restored = attrs.evolve(_recovered(target, manifest, cuts), changed=changed)
         target.finish()
     except OSError as error:
         target.discard()
@@ -96,8 +98,10 @@ def restore(
 
 def rebuild(
     base: Disk, manifest: Manifest, chains: Chains, cuts: Cuts, target: Disk, *, tell: Tell | None = None
-) -> None:
+) -> list[str]:
     """Write the files of the store into an empty directory, durably. It is not recovered yet.
+
+    Returns the files that were not as the manifest says; they are copied all the same, for most of each is good.
 
     Raises:
         Corrupt: a file of the backup is shorter than its manifest says.
@@ -107,10 +111,12 @@ def rebuild(
     kept = {key: _kept(chain, cuts.get(key)) for key, chain in chains.items()}
     replaced = {wal_path(link.found.file) for chain in kept.values() for link, _ in chain}
     done = 0
+    changed: list[str] = []
     for file in manifest.files:
         if file.path not in replaced:
             make_parents(target, file.path, made)
-            _copy(base, target, file.path, file.size)
+            if _copy(base, target, file) != file.xxh3:
+                changed.append(file.path)
         done += file.size
         if tell is not None:
             tell(done, manifest.size)
@@ -121,6 +127,7 @@ def rebuild(
             _write_hint(target, chain[-1][0].found.file)
     for directory in made:
         target.sync_dir(directory)
+    return changed
 
 
 def _kept(chain: Sequence[Link], cut: Cut | None) -> list[tuple[Link, int | None]]:
@@ -134,9 +141,11 @@ def _kept(chain: Sequence[Link], cut: Cut | None) -> list[tuple[Link, int | None
     return kept
 
 
-def _copy(base: Disk, target: Disk, path: str, size: int) -> None:
+def _copy(base: Disk, target: Disk, file: FileEntry) -> str:
+    """Returns the checksum of what was copied."""
+    path = file.path
     target.create(path, 0)
-    pieces, at = copied_bytes(base, path, size), 0
+    pieces, at, digest = copied_bytes(base, path, file.size), 0, xxhash.xxh3_64()
     while True:
         try:
             piece = next(pieces, None)
@@ -145,8 +154,10 @@ def _copy(base: Disk, target: Disk, path: str, size: int) -> None:
         if piece is None:
             break
         target.write(path, at, [piece])
+        digest.update(piece)
         at += len(piece)
     target.sync_data(path)
+    return f"{digest.intdigest():016x}"
 
 
 def _copy_log(link: Link, stop: int | None, target: Disk, made: dict[str, None], *, last: bool) -> None:
