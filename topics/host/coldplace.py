@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from topics.host.disk import OsDisk
+from topics.host.folder import make_folder
 from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.errors import invalid
@@ -20,20 +22,10 @@ def open_cold(place: str) -> SegmentStore:
         raise invalid("cold_dir", "must be a folder or a URL, not empty")
     if is_url(place):
         return open_fsspec(place)
-    folder = Path(place)
+    folder = Path(os.path.abspath(place))
     try:
-        if not folder.is_dir():
-            folder.mkdir(parents=True)
-            _sync_name(folder)
+        make_folder(folder)
         disk = OsDisk(folder)
     except OSError as error:
         raise invalid("cold_dir", f"{place} cannot be used: {error.strerror or error}") from error
     return LocalSegmentStore(disk, place, close=disk.close)
-
-
-def _sync_name(folder: Path) -> None:
-    """The new folder outlives a power cut, and so does every one that was made on the way to it."""
-    for parent in folder.resolve().parents:
-        disk = OsDisk(parent)
-        disk.sync_dir("")
-        disk.close()

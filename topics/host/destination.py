@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from topics.host.disk import DIRECTORY_MODE, OsDisk
+from topics.host.folder import make_folder, sync_names
 from topics.kernel.errors import CannotOpen, Unusable, invalid
 
 PARTIAL: Final = ".partial"
@@ -48,7 +49,7 @@ class Destination:
             raise invalid("dest", f"{path} is there already: choose another, or remove it")
         partial = target.with_name(target.name + PARTIAL)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             if os.path.lexists(partial):
                 raise invalid(
                     "dest",
@@ -85,11 +86,7 @@ class Destination:
         with suppress(FileNotFoundError):
             self.path.rmdir()  # an empty one was allowed
         self.partial.rename(self.path)
-        fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_names(self.path.parent)
 
     def discard(self) -> None:
         """Remove what was written. What cannot be removed is left under its partial name."""

@@ -16,6 +16,7 @@ from typing import Self
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
+from topics.host.folder import make_folder
 from topics.host.layout import read_format
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions, open_store
@@ -92,7 +93,7 @@ class Directory:
 def _prepare(root: Path, *, create: bool) -> None:
     try:
         if create:
-            root.mkdir(parents=True, exist_ok=True)
+            make_folder(Path(os.path.abspath(root)))
         elif not root.exists():
             raise CannotOpen(
                 Unusable.MISSING, f"{root} does not exist; nothing has been stored there yet", path=str(root)
