@@ -1,5 +1,5 @@
-"""A stream that is killed with SIGKILL again and again, while its directory is written and checkpointed, loses nothing
-and delivers nothing twice.
+"""A stream that is killed with SIGKILL again and again, while its directory is written, delivers nothing twice, and
+leaves out only what was evicted, deleted, or went with its topic: of the first and the last it tells.
 """
 
 import os
@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from tests.spark.stores import opened
 
 ROOT = pathlib.Path(__file__).parents[2]
 KILLS = 20
+KEPT, CAPPED, THINNED, ANEW = "kept", "capped", "thinned", "anew"
 
 
 def start(home, *arguments):
-    command = [sys.executable, "-m", "tests.spark.streaming", str(home), "a", *arguments]
+    command = [sys.executable, "-m", "tests.spark.streaming", str(home), ".*", *arguments]
     with (home / "log").open("ab") as log:
         return subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
@@ -30,41 +32,82 @@ def kill(child):
     child.communicate()
 
 
-@pytest.mark.rule("P1.5")
+class Writing:
+    """A store that is written, evicts, deletes, and makes a topic anew. Each record has a number of its own."""
+
+    def __init__(self, store, rng):
+        self.store, self.rng, self.count = store, rng, 0
+        self.put_of = {KEPT: [], CAPPED: [], THINNED: [], ANEW: []}
+        self.topics = {
+            name: store.create(name, **({"cap_records": 250} if name == CAPPED else {}))
+            for name in self.put_of
+        }
+
+    def put(self, records):
+        for name, topic in self.topics.items():
+            numbers = range(self.count, self.count + records)
+            topic.put_many([{"data": {"i": i, "pad": "x" * 40}, "tag": "ab"[i % 2]} for i in numbers])
+            self.put_of[name] += numbers
+            self.count += records
+
+    def turn(self):
+        """What a kill falls into: records go, and a topic is another one."""
+        self.put(self.rng.randint(50, 200))
+        thinned = self.topics[THINNED]
+        thinned.delete(match="b", before_seq=thinned.state().head_seq)
+        self.store.delete(ANEW)
+        self.topics[ANEW] = self.store.create(ANEW)
+        self.put(self.rng.randint(50, 200))
+        self.store.checkpoint()
+
+    def live(self):
+        """The numbers of what is there in the end."""
+        return {
+            name: {msgspec.json.decode(one.raw)["i"] for one in topic.records() if hasattr(one, "raw")}
+            for name, topic in self.topics.items()
+        }
+
+
+@pytest.mark.rule("P1.5", "P3.5")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1500)
-def test_a_killed_stream_delivers_each_record_once(request, tmp_path):
+def test_a_killed_stream_delivers_each_record_once_or_tells_of_its_loss(request, tmp_path):
     rng = random.Random(5)
-    count = 0
     with opened(tmp_path / "data", segment_records=100, checkpoint_wal_bytes=20_000) as store:
-        topic = store.create("a")
-
-        def put(records):
-            nonlocal count
-            topic.put_many([{"data": {"i": count + i, "pad": "x" * 40}} for i in range(records)])
-            count += records
-
+        writing = Writing(store, rng)
         for number in range(KILLS):
-            put(500)
+            writing.put(rng.randint(100, 300))
             child = start(tmp_path)
             assert child.stdout is not None
             for _ in range(rng.randint(1, 4)):
                 line = child.stdout.readline()
                 assert line, (tmp_path / "log").read_text()[-3000:]
-                put(rng.randint(100, 700))
-            store.checkpoint()
+                writing.put(rng.randint(20, 150))
+            writing.turn()
             kill(child)
-            print(f"killed {number + 1} times, after batch {line.strip()}, {count} records")
+            print(f"killed {number + 1} times, after batch {line.strip()}, {writing.count} records")
         last = start(tmp_path, "now")
         last.communicate()
-        assert last.returncode == 0
+        assert last.returncode == 0, (tmp_path / "log").read_text()[-3000:]
+        live = writing.live()
 
     spark = request.getfixturevalue("spark")  # now: one Java at a time
     rows = (
-        spark.read.parquet(str(tmp_path / "out"))
-        .selectExpr("offset", "cast(value as string) value")
-        .collect()
+        spark.read.parquet(str(tmp_path / "out")).selectExpr("topic", "cast(value as string) value").collect()
     )
-    found = sorted((row.offset, int(row.value.split(":")[1].split(",")[0])) for row in rows)
-    assert found == [(i + 1, i) for i in range(count)]
+    found = {name: [] for name in live}
+    for row in rows:
+        found[row.topic].append(msgspec.json.decode(row.value)["i"])
+    told = (tmp_path / "log").read_text()
+    print({name: (len(of), len(found[name]), len(live[name])) for name, of in writing.put_of.items()})
+
+    for name, numbers in found.items():
+        assert len(set(numbers)) == len(numbers), name
+        assert live[name] <= set(numbers) <= set(writing.put_of[name]), name
+    assert sorted(found[KEPT]) == writing.put_of[KEPT]
+    assert all(
+        i % 2 for i in set(writing.put_of[THINNED]) - set(found[THINNED])
+    )  # 1: those that were deleted
+    assert len(found[CAPPED]) == len(writing.put_of[CAPPED]) or "are lost (cap)" in told
+    assert len(found[ANEW]) == len(writing.put_of[ANEW]) or "is lost: recreated" in told
