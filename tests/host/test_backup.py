@@ -357,6 +357,16 @@ def test_a_source_that_cannot_be_read_is_named():
     scene.disk.heal()
 
 
+def test_a_store_that_cannot_be_read_is_no_bug_of_ours():
+    """A server answers `OSError` as a bug, and the error of the disk as what it is."""
+    scene = filled()
+    with taken(scene) as backup:
+        scene.disk.inject("read", times=None)
+        with pytest.raises(Corrupt, match=r"the store cannot be read: .*try again"):
+            backup.contents()
+    scene.disk.heal()
+
+
 def test_a_shard_that_has_failed_is_not_backed_up():
     scene = filled(shards=1)
     scene.disk.inject("write")

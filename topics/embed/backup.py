@@ -34,7 +34,7 @@ def back_up(
     Raises:
         Rejected: something is at `dest`, a shard has failed, or the store was closed meanwhile.
         CannotOpen: `dest` cannot be written.
-        Corrupt, OSError: of the store.
+        Corrupt: the store is damaged, or cannot be read.
     """
     disk = checkpointer.disk
     root = disk.root if isinstance(disk, OsDisk) else None

@@ -71,15 +71,17 @@ class Backup:
         """What it is made of. Blocks. Once: the state is given away.
 
         Raises:
-            Corrupt: a file of the log is not there.
-            OSError: the disk failed.
+            Corrupt: a file of the log is not there, or the store cannot be read.
         """
         snapshot, self._snapshot = self._snapshot, None
         assert snapshot is not None, "its steps come first"
         disk = self._checkpointer.disk
-        form = read_format(disk, "the data directory")
-        assert form is not None
-        return contents_of(disk, snapshot, form, cold=self._cold)
+        try:
+            form = read_format(disk, "the data directory")
+            assert form is not None
+            return contents_of(disk, snapshot, form, cold=self._cold)
+        except OSError as error:  # so that an OSError of a backup is one of where it goes
+            raise Corrupt(f"the store cannot be read: {error}; see the disk, and try again") from error
 
     def close(self) -> None:
         """Let go of what it needed. Twice is fine."""
@@ -110,7 +112,7 @@ class Summing:
         while True:
             try:
                 piece = next(pieces, None)
-            except OSError as error:  # so that an OSError of a backup is one of where it goes
+            except OSError as error:  # as in `Backup.contents`
                 raise Corrupt(f"{self._part.path} cannot be read: {error.strerror or error}") from error
             if piece is None:
                 return

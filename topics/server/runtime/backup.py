@@ -79,7 +79,7 @@ async def begin_backup(
 
     Raises:
         Rejected: a shard has failed, or too many backups are being taken.
-        Corrupt, OSError: of the store.
+        Corrupt: the store is damaged, or cannot be read.
     """
     backup = Backup(checkpointer, cold=cold)
     try:

@@ -146,7 +146,7 @@ class Runtime:
 
         Raises:
             Rejected: a shard has failed, the log is damaged, or too many backups are being taken.
-            Corrupt, OSError: of the store.
+            Corrupt: the store is damaged, or cannot be read.
         """
         checkpointer = self.opened.checkpointer
         if checkpointer is None or self.compactor is None:
