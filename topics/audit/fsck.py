@@ -11,7 +11,7 @@ is told. Damage stays; a write that was under way has moved on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
 
 PASSES_MAX: Final = 8
 
@@ -152,7 +153,23 @@ def _look(
     tasks = segment_tasks(state, [row for row in wal_rows if isinstance(row, WalRow)])
     segment_rows = _scanned(disk, tasks, options, tell)
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
-    return _Look(examine(disk, state, rows, options), rows)
+    return _Look([*examine(disk, state, rows, options), *_check_cold(state, rows)], rows)
+
+
+def _check_cold(state: State, rows: Sequence[Row]) -> Iterator[Violation]:
+    """What the state says is in the cold tier is there. A row of the idx alone does not tell."""
+    for row in rows:
+        if isinstance(row, SegmentRow) and state.cold is not None and row.task.cold and not row.task.stale:
+            task = row.task
+            if (
+                task.size
+                and not row.size
+                and not state.cold.exists(SegmentId(task.topic_id, task.first), "data")
+            ):
+                detail = (
+                    f"seqs {task.first} to {task.last}: their data is not in the cold tier {state.cold.where}"
+                )
+                yield state.violation(task.topic_id, task.file, "segment.record", task.first, 0, detail)
 
 
 def _scanned(disk: Disk, tasks: Sequence[Task], options: Options, tell: Progress) -> list[Row | None]:

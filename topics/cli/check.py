@@ -98,7 +98,10 @@ def _repair(root: Path, cold: SegmentStore | None) -> None:
     done = repair_directory(root, cold=cold)
     if not done.aside:
         say(
-            "nothing to repair: what there is, the next start makes good by itself", "topics: ", colour="cyan"
+            "nothing to repair here: what there is, the next start makes good by itself. What is damaged in a cold "
+            "tier no repair mends: put it back from a backup",
+            "topics: ",
+            colour="cyan",
         )
         return
     for topic, seqs in done.lost.items():
