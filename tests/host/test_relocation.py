@@ -306,6 +306,27 @@ class TestBrokenOff:
         assert cold_firsts(scene) == [1]
         assert scene.read("t") == before
 
+    @pytest.mark.rule("T6.3")
+    @pytest.mark.invariant("I-09")
+    def test_a_segment_that_is_empty_is_not_taken_for_one_that_is_elsewhere(self):
+        """All of it was rewritten away, and then it was copied without a mark: it is hot, as the log says."""
+        scene = scene_with(retain=5)
+        for tag in (b"", b"red", b""):
+            scene.put("t", *[b"%d" % at for at in range(8)], tag=[tag] * 8)
+        scene.sync()
+        scene.checkpoint()
+        scene.delete("t", match="red")
+        while not scene.opened.checkpointer.reclaimer.rewrites:
+            worked(scene)
+        scene.checkpoint()
+        empty = segments(scene)[1]
+        assert empty.size == 0
+        scene.process_death()
+        scene.cold.put(SegmentId(1, empty.first), {"data": b""})
+        scene.open()
+
+        assert cold_firsts(scene) == []
+
     @pytest.mark.parametrize("part", ["idx", "col"])
     def test_what_an_index_file_has_lost_is_made_again_from_the_cold_data(self, part):
         scene = scene_with()
