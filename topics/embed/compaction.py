@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final
 
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
-from topics.host.checkpointer import Checkpointer, disk_full
-from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
-from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
-
-LOOK_S: Final = 1.0
-AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is copied again
+from topics.host.checkpointer import Checkpointer
+from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, told
+from topics.kernel.errors import Corrupt, Fatal, Rejected, TopicsError
 
 
 class Compactor:
@@ -75,10 +71,10 @@ class Compactor:
             try:
                 self._run_steps(steps)
             except (OSError, Corrupt, Fatal) as error:
-                if disk_full(error):
-                    raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
-                self.failed = error
-                raise Fatal(f"a checkpoint failed: {error}") from error
+                raised = told(error)
+                if isinstance(raised, Fatal):
+                    self.failed = error
+                raise raised from error
             return True
 
     def _run_steps(self, steps: Steps) -> None:

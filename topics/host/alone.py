@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from topics.engine.engine import Engine
-from topics.host.checkpointer import Checkpointer, disk_full
-from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
+from topics.host.checkpointer import Checkpointer
+from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait, disk_full
 from topics.kernel.errors import Corrupt, Rejected
 
 

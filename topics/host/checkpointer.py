@@ -13,7 +13,6 @@ background work is a generator of the same steps; `due` says which is to be run 
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -272,11 +271,6 @@ class Checkpointer:
 
     def _appended_now(self) -> int:
         return sum(writer.wal.appended for writer in self.writers)
-
-
-def disk_full(error: Exception) -> bool:
-    """True if a round failed for want of space only: the next one writes the same bytes again."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _place_of(kept: Kept, key: tuple[int, int]) -> Place | None:

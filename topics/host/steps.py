@@ -5,11 +5,17 @@ A generator touches the engine only between its steps, so a driver holds its loc
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Generator
+from typing import Final
 
 import attrs
 
 from topics.engine.commands import Command
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
+
+LOOK_S: Final = 1.0  # a driver asks so often what is due
+AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is copied again
 
 
 @attrs.frozen
@@ -48,3 +54,15 @@ class GoOn:
 
 Step = Blocking | Propose | Swap | Wait | GoOn
 Steps = Generator[Step, None, None]
+
+
+def disk_full(error: Exception) -> bool:
+    """True if a work failed for want of space only: the next one writes the same bytes again."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def told(error: OSError | Corrupt | Fatal) -> Rejected | Fatal:
+    """What a driver raises of an error that has ended a work; if it is Fatal, there is no background work any more."""
+    if disk_full(error):
+        return Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some")
+    return Fatal(f"a checkpoint failed: {error}")

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 import trio
 
 from topics.engine.commands import Command
-from topics.host.checkpointer import Checkpointer, disk_full
+from topics.host.checkpointer import Checkpointer
 from topics.host.reclaim import Reclaimer
-from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait
-from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
+from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, told
+from topics.kernel.errors import Corrupt, Fatal, Rejected
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
-
-LOOK_S: Final = 1.0
-AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is copied again
 
 
 class Compactor:
@@ -103,10 +99,10 @@ class Compactor:
             try:
                 await self._run_steps(steps)
             except (OSError, Corrupt, Fatal) as error:
-                if disk_full(error):
-                    raise Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some") from error
-                self.failed = error
-                raise Fatal(f"a checkpoint failed: {error}") from error
+                raised = told(error)
+                if isinstance(raised, Fatal):
+                    self.failed = error
+                raise raised from error
             took_s = time.monotonic() - started
             if self.rounds != rounds:
                 log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
