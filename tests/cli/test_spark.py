@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from topics.cli.invocation import Invocation
 from topics.cli.spark import source_options
+from topics.kernel.errors import Rejected
 
 
 def options_of(monkeypatch, tmp_path, **flags):
@@ -30,3 +33,17 @@ def test_a_server_is_read_by_its_url_and_keeps_its_tiers_to_itself(monkeypatch, 
     found = options_of(monkeypatch, tmp_path, url="http://localhost:1", cold_dir="cold")
 
     assert found == {"subscribe": "a,b", "failOnDataLoss": "false", "url": "http://localhost:1"}
+
+
+def test_a_server_is_reached_by_the_key_and_the_certificates_that_the_flags_name(monkeypatch, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("s3cret\n")
+    flags = {"url": "https://localhost:1", "api_key_file": str(key), "cafile": str(tmp_path / "ca.pem")}
+
+    found = options_of(monkeypatch, tmp_path, **flags)
+
+    assert (found["token"], found["caFile"]) == ("s3cret", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("TOPICS_API_KEY", "another")
+    assert options_of(monkeypatch, tmp_path, url="http://localhost:1")["token"] == "another"
+    with pytest.raises(Rejected, match="nowhere cannot be read"):
+        options_of(monkeypatch, tmp_path, **{**flags, "api_key_file": str(tmp_path / "nowhere")})

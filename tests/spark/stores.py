@@ -5,6 +5,7 @@ from __future__ import annotations
 import topics
 from topics.engine.checkpoint import SegmentRules
 from topics.host.opening import StoreOptions
+from topics.host.relocation import HotRules
 from topics.testing.clock import ManualClock
 
 START_MS = 1_700_000_000_000
@@ -40,6 +41,19 @@ def fill(path):
         store.create("capped", cap_records=10).put_many([{"data": i} for i in range(25)])
         store.create("empty")
     return clock
+
+
+def fill_cold(data, cold):
+    """A topic `a` of 40 records, the first four of its segments in the cold tier."""
+    rules = {"hot": HotRules(retain_segments=1), "cold_dir": str(cold), "min_free_bytes": 0}
+    with opened(data, segment_records=8, **rules) as store:
+        store.topic("a").put_many([{"data": n} for n in range(40)])
+        for _ in range(2):
+            store.sync()
+            store.checkpoint()
+        while store._compactor.carry_out(store._opened.checkpointer.between):
+            pass
+        assert store._opened.cold.segments() == 4
 
 
 def records(path, name):

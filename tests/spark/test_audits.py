@@ -6,11 +6,12 @@ import attrs
 import pyarrow.parquet as pq
 import pytest
 
-from tests.spark.stores import fill, records, rows
+from tests.spark.stores import fill, fill_cold, records, rows
 from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck
 from topics.audit.page import page
 from topics.cli.main import main
+from topics.host.coldplace import open_cold
 from topics.spark.audits import validate
 from topics.testing.planting import plant
 from topics.testing.sample_store import build, write_out
@@ -77,6 +78,25 @@ def test_a_report_is_a_page_without_network_and_tables_of_the_same_rows(spark, d
         one.check for one in expected.errors
     }
     assert "segment.record" in capsys.readouterr().out
+
+
+def test_what_is_damaged_in_the_cold_tier_is_found_where_that_is_named(spark, tmp_path, capsys):
+    data, cold = tmp_path / "data", tmp_path / "cold"
+    fill_cold(data, cold)
+    args = ["spark", "validate", str(data)]
+    assert main([*args, "--cold-dir", str(cold)]) == 0
+    moved = sorted(cold.rglob("*.data"))[1]
+    moved.write_bytes(moved.read_bytes().replace(b"11", b"1!"))
+
+    found = validate(spark, str(data), cold_dir=str(cold))
+
+    store = open_cold(str(cold))
+    assert found == fsck(ReadOnlyDisk(data), where=str(data), options=Options(cold=store, cold_dir=str(cold)))
+    assert [(one.check, one.seq) for one in found.errors] == [("segment.record", 12)]
+    assert main([*args, "--cold-dir", str(cold)]) == 1
+    capsys.readouterr()
+    assert main(args) == 0
+    assert "records in the cold tier were not looked at" in capsys.readouterr().err
 
 
 def test_names_from_a_directory_do_not_become_markup(damaged):

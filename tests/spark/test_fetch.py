@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topics
-from tests.spark.stores import fill, opened, records
+from tests.spark.stores import fill, fill_cold, opened, records
 from topics.audit.arrow import Verify
-from topics.host.relocation import HotRules
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected
 from topics.spark.datasource import schema_of
 from topics.spark.options import read_options
@@ -177,15 +176,7 @@ def test_a_backup_in_an_object_store_is_read_where_it_lies(made):
 
 def test_segments_of_the_cold_tier_are_read_from_there(tmp_path):
     data, cold = tmp_path / "data", tmp_path / "cold"
-    rules = {"hot": HotRules(retain_segments=1), "cold_dir": str(cold), "min_free_bytes": 0}
-    with opened(data, segment_records=8, **rules) as store:
-        store.topic("a").put_many([{"data": n} for n in range(40)])
-        for _ in range(2):
-            store.sync()
-            store.checkpoint()
-        while store._compactor.carry_out(store._opened.checkpointer.between):
-            pass
-        assert store._opened.cold.segments() == 4
+    fill_cold(data, cold)
 
     how, works = planned(data, subscribe="a", coldPath=cold)
 

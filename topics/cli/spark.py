@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.check import COULD_NOT, bytes_bar, print_report
+from topics.cli.check import COULD_NOT, bytes_bar, cold_place, print_report, tell_unseen
 from topics.cli.failure import Failed
 from topics.cli.invocation import Invocation, common_options, pass_invocation
 from topics.cli.quantities import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from topics.cli.settings import Settings
 
 _MASTER: Final = click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
@@ -46,17 +48,22 @@ def spark() -> None:
 @common_options
 @pass_invocation
 def validate(
-    invocation: Invocation,  # noqa: ARG001 -- as every command
+    invocation: Invocation,
     directory: str,
     out: Path | None,
     acks: Path | None,
     master: str,
     conf: Sequence[str],
 ) -> None:
-    """Check a data directory or a backup, a path or an fsspec URL, as fsck does, on any number of machines."""
+    """Check a data directory or a backup, a path or an fsspec URL, as fsck does, on any number of machines.
+
+    With --cold-dir its cold tier is checked, too.
+    """
     from topics.audit.acknowledged import load_acks
+    from topics.host.ownership import NOTE_FILE
     from topics.kernel.errors import TopicsError
 
+    _, cold_dir = cold_place(invocation)
     with _session(master, conf) as running:
         from topics.spark.audits import validate as look
         from topics.spark.audits import write_report
@@ -64,12 +71,15 @@ def validate(
         try:
             with bytes_bar(directory) as tell:
                 report = look(
-                    running, directory, acks=None if acks is None else load_acks(acks), progress=tell
-                )
+                    running, directory, acks=None if acks is None else load_acks(acks),
+                    cold_dir=cold_dir, progress=tell,
+                )  # fmt: skip
             files = [] if out is None else write_report(report, out)
         except (TopicsError, OSError) as error:
             raise Failed(str(error), code=COULD_NOT) from error
     print_report(report)
+    if cold_dir is None and (Path(directory) / NOTE_FILE).exists():
+        tell_unseen(invocation)
     if files:
         click.echo(f"the report is {files[0]}")
     raise click.exceptions.Exit(report.exit_code)
@@ -162,6 +172,15 @@ def source_options(invocation: Invocation, topics: Sequence[str]) -> dict[str, s
     place = invocation.place
     options = {"subscribe": ",".join(topics), "failOnDataLoss": "false"}
     if isinstance(place, Server):
-        return {**options, "url": place.name}
+        return {**options, "url": place.name, **_credentials(place.settings)}
     cold_dir = invocation.settings.options().cold_dir
     return {**options, "path": place.name, **({} if cold_dir is None else {"coldPath": cold_dir})}
+
+
+def _credentials(settings: Settings) -> dict[str, str]:
+    """The key and the certificates by which to reach a server, as options of a read."""
+    from topics.client.client import read_api_key
+
+    key_file, cafile = (settings.values[name].value for name in ("api_key_file", "cafile"))
+    given = {"token": read_api_key(key_file), "caFile": cafile}
+    return {name: str(value) for name, value in given.items() if value is not None}

@@ -57,7 +57,7 @@ class Client:
     ) -> None:
         self._begin(
             url,
-            _api_key(api_key_file),
+            read_api_key(api_key_file),
             cafile=None if cafile is None else os.fspath(cafile),
             patience=patience,
             limits=limits,
@@ -65,7 +65,9 @@ class Client:
         )
 
     @classmethod
-    def with_key(cls, url: str, key: str, *, patience: Patience | None = None) -> Self:
+    def with_key(
+        cls, url: str, key: str, *, cafile: str | None = None, patience: Patience | None = None
+    ) -> Self:
         """For a program that was handed the key together with its work, as an executor of Spark is.
 
         Whoever writes a key down has it in a file or in the environment, and leaves it there.
@@ -74,7 +76,7 @@ class Client:
             Rejected: what cannot stand in a header.
         """
         client = cls.__new__(cls)
-        client._begin(url, _checked(key, "the token"), patience=patience)  # noqa: SLF001 -- its own class
+        client._begin(url, _checked(key, "the token"), cafile=cafile, patience=patience)  # noqa: SLF001 -- its own class
         return client
 
     def _begin(
@@ -258,7 +260,7 @@ def _path(name: str) -> str:
     return f"/v0/topics/{check_topic_name(name)}"
 
 
-def _api_key(file: str | os.PathLike[str] | None) -> str | None:
+def read_api_key(file: str | os.PathLike[str] | None) -> str | None:
     """The key, of the file if one is named. No message holds any part of it.
 
     Raises:

@@ -15,13 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topics.audit.acknowledged import Acks
+from topics.audit.files import WithCold
 from topics.audit.fsck import Options, Report, fsck
 from topics.audit.page import page
 from topics.audit.report import document, fields, results
 from topics.audit.rows import Row, Task
 from topics.audit.scan import scan
 from topics.kernel.limits import MIB
-from topics.spark.directory import open_disk
+from topics.kernel.ports import Disk
+from topics.spark.directory import open_cold, open_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,30 +37,33 @@ def validate(
     *,
     acks: Acks | None = None,
     same_boot: bool = False,
+    cold_dir: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Look at a data directory or backup. `progress` is told bytes done and bytes in all.
+    """Look at a data directory or backup, and with `cold_dir` at its cold tier, which every machine must see by that
+    name. `progress` is told bytes done and bytes in all.
 
     Raises:
         CannotOpen: no data directory, or one of a newer version.
     """
     disk = open_disk(path)
+    cold = None if cold_dir is None else open_cold(cold_dir)
+    scanning = _Scanning(path, cold_dir)
+    tiers = scanning.disk()
 
     def scanned(tasks: Sequence[Task], tell: Callable[[int], None]) -> list[Row | None]:
-        sizes = [disk.size(task.file) or 0 for task in tasks]
+        sizes = [tiers.size(task.file) or 0 for task in tasks]
         groups = list(_groups(tasks, sizes))
         if not groups:
             return []
         rows: list[Row | None] = []
-        for group in (
-            spark.sparkContext.parallelize(groups, len(groups)).map(_Scanning(path)).toLocalIterator()
-        ):
+        for group in spark.sparkContext.parallelize(groups, len(groups)).map(scanning).toLocalIterator():
             tell(sum(sizes[len(rows) : len(rows) + len(group)]))
             rows += group
         assert len(rows) == len(tasks)
         return rows
 
-    options = Options(same_boot=same_boot, acks=acks, scan=scanned)
+    options = Options(same_boot=same_boot, acks=acks, scan=scanned, cold=cold, cold_dir=cold_dir)
     return fsck(disk, where=path, options=options, progress=progress)
 
 
@@ -67,9 +72,14 @@ class _Scanning:
     """What an executor does with a group of tasks."""
 
     path: str
+    cold_dir: str | None
+
+    def disk(self) -> Disk:
+        disk = open_disk(self.path)
+        return disk if self.cold_dir is None else WithCold(disk, open_cold(self.cold_dir))
 
     def __call__(self, tasks: Sequence[Task]) -> list[Row | None]:
-        disk = open_disk(self.path)
+        disk = self.disk()
         return [scan(disk, task) for task in tasks]
 
 

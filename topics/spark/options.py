@@ -46,6 +46,7 @@ class ReadOptions:
     path: str | None
     url: str | None
     token: str | None = attrs.field(repr=False)
+    cafile: str | None
     cold: str | None
     topics: tuple[str, ...]
     pattern: str | None
@@ -80,8 +81,9 @@ class ReadOptions:
             raise invalid(
                 "verifyChecksums", "a server verifies what it sends and flags nothing; use fail or off"
             )
-        if self.token is not None and self.url is None:
-            raise invalid("token", "a directory asks for none; it goes with url")
+        for name, value in (("token", self.token), ("caFile", self.cafile)):
+            if value is not None and self.url is None:
+                raise invalid(name, "a directory asks for none; it goes with url")
         if self.cold is not None and self.path is None:
             raise invalid("coldPath", "it goes with path")
 
@@ -101,6 +103,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         path=known.take("path", _place),
         url=known.take("url", _text),
         token=known.take("token", _text),
+        cafile=known.take("caFile", _place),
         cold=known.take("coldPath", _place),
         topics=subscribed or assigned or (),
         pattern=known.take("subscribePattern", _pattern),
@@ -126,6 +129,7 @@ class SinkOptions:
 
     url: str
     token: str | None = attrs.field(repr=False)
+    cafile: str | None
     topic: str | None
     write_id: str | None
     key_column: str | None
@@ -145,6 +149,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         url=url,
         token=known.take("token", _text),
+        cafile=known.take("caFile", _place),
         topic=None if topic is None else check_topic_name(topic),
         write_id=known.take("writeId", _write_id),
         key_column=known.take("idempotencyKeyColumn", _text),
@@ -162,12 +167,13 @@ RETRIES_MAX: Final = 1000
 WRITE_ID_CHARS_MAX: Final = 128  # of the 256 of an idempotency key
 
 _READ_NAMES: Final = (
-    "path", "url", "token", "coldPath", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
-    "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions",
-    "targetPartitionBytes", "failOnDataLoss", "includeHeaders", "includeInternal", "verifyChecksums", "table",
+    "path", "url", "token", "caFile", "coldPath", "subscribe", "subscribePattern", "assign", "startingOffsets",
+    "endingOffsets", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+    "minPartitions", "targetPartitionBytes", "failOnDataLoss", "includeHeaders", "includeInternal", "verifyChecksums",
+    "table",
 )  # fmt: skip
 _SINK_NAMES: Final = (
-    "url", "path", "token", "topic", "writeId", "idempotencyKeyColumn", "batchRows", "timeout", "retries",
+    "url", "path", "token", "caFile", "topic", "writeId", "idempotencyKeyColumn", "batchRows", "timeout", "retries",
     "checkpointLocation", "queryName", "outputMode",
 )  # fmt: skip
 _FLAGS: Final = {"true": True, "false": False}

@@ -19,7 +19,13 @@ def place_of(options: ReadOptions) -> Place:
     if options.path is not None:
         return DirectoryPlace(path=options.path, internal=options.internal, cold=options.cold)
     assert options.url is not None
-    return ServerPlace(url=options.url, token=options.token, topics=options.topics, pattern=options.pattern)
+    return ServerPlace(
+        url=options.url,
+        token=options.token,
+        cafile=options.cafile,
+        topics=options.topics,
+        pattern=options.pattern,
+    )
 
 
 @attrs.frozen(kw_only=True)

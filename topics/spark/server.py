@@ -30,10 +30,17 @@ SEQS_MIN: Final = 1000  # of a part: a task costs more than to read these
 REACH_MS: Final = 10_000
 
 
-def connected(url: str, token: str | None, patience: Patience | None = None) -> Client:
-    """A client of the server, to be closed. `token`: its key; None: the one that the environment holds."""
+def connected(
+    url: str, token: str | None, patience: Patience | None = None, *, cafile: str | None = None
+) -> Client:
+    """A client of the server, to be closed. `token`: its key; None: the one that the environment holds.
+
+    `cafile`: PEM certificates to trust, by the same path on every machine.
+    """
     patience = patience or Patience(reach_ms=REACH_MS)
-    return Client(url, patience=patience) if token is None else Client.with_key(url, token, patience=patience)
+    if token is None:
+        return Client(url, patience=patience, cafile=cafile)
+    return Client.with_key(url, token, patience=patience, cafile=cafile)
 
 
 @attrs.frozen(kw_only=True)
@@ -55,9 +62,13 @@ class ServerPlace:
     token: str | None = attrs.field(repr=False)
     topics: tuple[str, ...]
     pattern: str | None = None
+    cafile: str | None = None
+
+    def connected(self) -> Client:
+        return connected(self.url, self.token, cafile=self.cafile)
 
     def look(self) -> ServerView:
-        with connected(self.url, self.token) as client:
+        with self.connected() as client:
             names = self.topics or self._matching(client)
             states = {}
             for name in names:
@@ -89,13 +100,13 @@ class ServerView:
         """A server with a damaged log says so itself, by refusing."""
 
     def seq_at(self, topic: str, ts_ms: int) -> int:
-        with connected(self._place.url, self._place.token) as client:
+        with self._place.connected() as client:
             page = client.topic(topic).read(from_ts=ts_ms, limit=1)
         return min(page.from_seq + 1, self._states[topic].head_seq + 1)
 
     def losses(self, wanted: Range) -> Sequence[Loss]:
         found = []
-        with connected(self._place.url, self._place.token) as client:
+        with self._place.connected() as client:
             for page in _pages(client.topic(wanted.topic), wanted, match=NO_TAG):
                 gap = page.tombstone
                 if gap is not None:
@@ -144,7 +155,7 @@ class ServerFetch:
         wanted = Range(stretch.topic, stretch.epoch, stretch.start, stretch.stop)
         bounds = stretch.bounds
         last_ms = bounds.ts_ms_max
-        with connected(self.place.url, self.place.token) as client:
+        with self.place.connected() as client:
             for page in _pages(client.topic(stretch.topic), wanted):
                 gap = page.tombstone
                 if page.epoch != stretch.epoch and not self.fail_on_loss:

@@ -84,7 +84,7 @@ def write_partition(
         reach_ms=options.timeout_ms, total_ms=options.timeout_ms, attempts_max=options.retries + 1
     )
     known = posts = 0
-    with connected(options.url, options.token, patience) as client:
+    with connected(options.url, options.token, patience, cafile=options.cafile) as client:
         for ordinal, post in enumerate(_posts(table, options)):
             key = post.key if post.key is not None else f"{run}/{partition}/{ordinal}"
             known += _send(client, post, key, partition)
