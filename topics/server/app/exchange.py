@@ -149,7 +149,7 @@ class Exchange:
             *answer.headers,
         ]
         if answer.stream is not None:
-            await self._send_stream(headers, answer.stream)
+            await self._send_stream(answer.status, headers, answer.stream)
             return
         patience_s = ANSWER_GRACE_S + len(answer.body) / self._site.options.bytes_per_s
         kept = self.room.keep(len(answer.body))
@@ -164,12 +164,12 @@ class Exchange:
                     await self._send({"type": "http.response.body", "body": piece, "more_body": True})
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_stream(self, headers: list[tuple[bytes, bytes]], stream: Stream) -> None:
+    async def _send_stream(self, status: int, headers: list[tuple[bytes, bytes]], stream: Stream) -> None:
         """A body of any size, a piece when the last one was taken. If it does not come to its end, its stream is
         reset.
         """
         started, sent = trio.current_time(), 0
-        start: Any = {"type": "http.response.start", "status": 200, "headers": headers}
+        start: Any = {"type": "http.response.start", "status": status, "headers": headers}
         try:
             async with self.watch():
                 await self._send(start)

@@ -24,10 +24,9 @@ async def send_stream(connection: Connection, writer: AnswerWriter, answer: Answ
         BrokenResourceError: the peer has gone or is too slow, or there is no more to send.
     """
     options, started, sent = connection.options, trio.current_time(), 0
-    head = writer.encode(answer, without_body=False, closes=True, old=False)
     try:
         await connection.flush_answers()
-        await connection.edge.send_all(head)
+        await connection.edge.send_all(writer.encode(answer, without_body=False, closes=True, old=False))
         while piece := await stream.piece():
             sent += len(piece)
             with trio.move_on_at(started + options.grace_s + sent / stream.bytes_per_s) as patience:
