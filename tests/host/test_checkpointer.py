@@ -367,6 +367,26 @@ def test_frames_that_a_snapshot_knows_are_not_applied_again_and_not_even_looked_
     assert (state_of(scene), scene.read("t")) == (state, read)
 
 
+@pytest.mark.parametrize("ending", [False, True], ids=["killed", "with a snapshot at the end"])
+def test_a_log_that_many_short_lives_have_written_is_absorbed_too(ending):
+    scene = scene_with(checkpoint_wal_bytes=100_000)
+    lives = 0
+    while not scene.opened.checkpointer.is_due():
+        lives += 1
+        assert lives < 40
+        for _ in range(10):
+            scene.put("t", b'"' + b"x" * 700 + b'"')
+        scene.sync()
+        if ending:
+            scene.carry(scene.opened.checkpointer.closing())
+        reopened(scene)
+    assert lives > 5
+    scene.checkpoint()
+    assert not scene.opened.checkpointer.is_due()
+    reopened(scene)
+    assert not scene.opened.checkpointer.is_due()
+
+
 @pytest.mark.rule("A4.5")
 def test_at_its_end_a_store_keeps_a_snapshot_without_copying_and_only_if_anything_was_written():
     scene = scene_with()

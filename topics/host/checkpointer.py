@@ -18,6 +18,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
+from topics.codec.walheader import HEADER_SIZE
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
@@ -76,18 +77,19 @@ class Checkpointer:
         self._interval_ms = interval_ms
         self._archive = archive
         self._appended = 0
+        self._behind = self._not_absorbed()  # of lives before this one
         self._ended_ms = engine.now_ms()
 
     def is_due(self) -> bool:
         """True if enough was written since the last round, or long ago and there is anything to do."""
-        appended = self._appended_now()
         if any(writer.failed is not None for writer in self.writers):
             return False
-        if appended - self._appended >= self._wal_bytes:
+        grown = self._appended_now() - self._appended + self._behind
+        if grown >= self._wal_bytes:
             return True
         if not self._interval_ms or self.engine.now_ms() - self._ended_ms < self._interval_ms:
             return False
-        return appended != self._appended or self._would_free() or self.engine.checkpoints.would_seal()
+        return bool(grown) or self._would_free() or self.engine.checkpoints.would_seal()
 
     def due(self) -> Steps | None:
         """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
@@ -113,6 +115,7 @@ class Checkpointer:
         yield from self.reclaimer.look(image, self.kept[0].number)
         yield Blocking(self._drop)
         self._appended = appended
+        self._behind = 0
         self._ended_ms = self.engine.now_ms()
         self.rounds += 1
 
@@ -268,6 +271,21 @@ class Checkpointer:
             return False
         segment = topic_id, int(match[1])
         return bool(match[2]) or (segment not in needed and not self.pins.holds(*segment))
+
+    def _not_absorbed(self) -> int:
+        """Bytes of log that are in no segment, at most a file less: short lives never write enough for a round."""
+        places = {(one.generation, one.shard): one for one in self.kept[0].places} if self.kept else {}
+        ends = {writer.wal.file: writer.wal.tail[0] for writer in self.writers}
+        size = 0
+        for key in find_shards(self.disk):
+            place = places.get(key)
+            for file in find_wal_files(self.disk, *key):
+                if place is None or file.first_frame >= place.needed:
+                    known = place is not None and place.needed == place.file == file.first_frame
+                    start = place.offset if place is not None and known else HEADER_SIZE
+                    end = ends[file] if file in ends else self.disk.size(wal_path(file)) or 0
+                    size += max(end - start, 0)
+        return size
 
     def _appended_now(self) -> int:
         return sum(writer.wal.appended for writer in self.writers)
