@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.crash.scene import SMALL, Scene
+from topics.codec.layout import FRAME_HEAD
+from topics.codec.walheader import HEADER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import canonical
 from topics.host.alone import carry_out
-from topics.host.archive import ArchiveRules
+from topics.host.archive import Archive, ArchiveRules, archive_path
 from topics.host.backup import Backup, write_backup
 from topics.host.cutting import Goal, find_cuts
 from topics.host.layout import read_format
@@ -20,6 +22,7 @@ from topics.host.opening import read_state
 from topics.host.restore import rebuild
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Corrupt, Rejected
+from topics.log.regions import WalFileId
 from topics.testing.simdisk import SimDisk
 
 TINY = SegmentRules(records_max=5, bytes_max=1200)
@@ -330,6 +333,28 @@ def test_an_absorbed_log_is_moved_to_the_archive_and_without_the_setting_it_goes
         assert bool(gone) is kept
         assert live[0] > 1
         assert gone == [] or (gone[0], max(gone) < live[0]) == (1, True)
+
+
+@pytest.mark.rule("T1.7")
+@pytest.mark.parametrize("rest", [b"", bytes(100)], ids=["nothing", "zeros"])
+def test_a_file_without_a_frame_makes_nothing_before_it_old(rest):
+    """It says no time, which is not the time 0; and the oldest file goes first, so that there is no hole."""
+    disk = SimDisk(5)
+    files = [WalFileId(0, 0, first) for first in (1, 10, 20)]
+    disk.make_dir("archive/gen-0/shard-00")
+    for file, ts in zip(files, (1000, 2000, None), strict=True):
+        frame = rest if ts is None else FRAME_HEAD.pack(0, 0, 0, 0, 0, ts, 0, 0, 0)
+        disk.create(archive_path(file), 0)
+        disk.write(archive_path(file), 0, [bytes(HEADER_SIZE) + frame])
+    size = sum(disk.size(archive_path(file)) for file in files)
+
+    def kept(rules, now_ms):
+        Archive(disk, rules).trim(now_ms)
+        return [file.first_frame for file in files if disk.size(archive_path(file)) is not None]
+
+    assert kept(ArchiveRules(age_ms=500), now_ms=2400) == [1, 10, 20]
+    assert kept(ArchiveRules(bytes_max=size - 1), now_ms=2400) == [10, 20]
+    assert kept(ArchiveRules(age_ms=500), now_ms=10**12) == [10, 20]
 
 
 @pytest.mark.rule("T1.7")

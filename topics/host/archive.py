@@ -21,6 +21,7 @@ from topics.codec.walheader import HEADER_SIZE
 from topics.host.layout import find_wal_files_in, shards_in
 from topics.host.walfile import wal_path
 from topics.kernel.checks import whole_number
+from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
 
@@ -83,9 +84,9 @@ class Archive:
             held -= sizes[file]
 
     def _first_ts(self, file: WalFileId) -> int:
-        """When the file was begun: the ts of its first frame; 0 if it has none."""
+        """When the file was begun: the ts of its first frame. One without a frame was begun by whoever was killed then:
+        nothing says when, so what is before it counts as new, and goes behind all that is known to be older.
+        """
         head = self._disk.read(archive_path(file), HEADER_SIZE, FRAME_HEAD.size)
-        if len(head) < FRAME_HEAD.size:
-            return 0
-        ts: int = FRAME_HEAD.unpack(head)[5]
-        return ts
+        ts: int = FRAME_HEAD.unpack(head)[5] if len(head) == FRAME_HEAD.size else 0
+        return ts or U64_MAX
