@@ -632,7 +632,9 @@ def test_others_may_write_to_the_topic_meanwhile():
     root = Root(LatticeTopics()._lattice, guard=threading.Lock())
     mq = LatticeTopics(root, clock=ManualClock(NOW))
     with ConcurrentTopic(mq.topic("t"), partitions=2, options=WriterOptions(batch_records=7)) as writer:
-        for i in range(100):  # a truncation beyond the end would move the end, and it may be ahead of the offers
+        for i in range(
+            100
+        ):  # a truncation beyond the end would move the end, and it may be ahead of the offers
             writer.offer_to(0, i)
         writer.flush()
 

@@ -114,8 +114,13 @@ def settle(disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequen
 
 def _find_moved(disk: ColdBehind, topic: Topic) -> None:
     for segment in list(topic.segments):
-        named, path = SegmentId(topic.topic_id, segment.first), segment_path(topic.topic_id, segment.first, "data")
-        if segment.sealed and not segment.cold and disk.size(path) is None:  # an empty one is rewritten, not gone
+        named, path = (
+            SegmentId(topic.topic_id, segment.first),
+            segment_path(topic.topic_id, segment.first, "data"),
+        )
+        if (
+            segment.sealed and not segment.cold and disk.size(path) is None
+        ):  # an empty one is rewritten, not gone
             if disk.has(named, segment.size):
                 topic.segments.move(segment.first, size=segment.size, cold=True)
 
