@@ -135,6 +135,20 @@ def test_a_read_whose_log_a_checkpoint_removes_is_planned_again():
     assert disk.size("wal/gen-0/shard-00/wal-00000000000000000001.log") is None
 
 
+def test_stores_that_are_open_for_a_moment_only_absorb_their_log_too(tmp_path):
+    options = attrs.evolve(SMALL, checkpoint_wal_bytes=200_000)
+    for start in range(0, 1000, 100):
+        with topics.open(tmp_path, options=options) as store:
+            store.topic("t").put_many([{"data": [start + i, "x" * 300]} for i in range(100)])
+    with topics.open(tmp_path, options=options) as store:
+        log = sum(path.stat().st_size for path in tmp_path.glob("wal/*/*/wal-*"))
+        numbers = [record.data[0] for record in store.topic("t").records()]
+
+    assert list(tmp_path.glob("topics/*/*.data"))
+    assert log < 600_000
+    assert numbers == list(range(1000))
+
+
 @pytest.mark.rule("Q7.10")
 def test_a_compaction_gives_back_all_that_is_dead_and_says_how_much_it_was(tmp_path):
     def data_bytes():

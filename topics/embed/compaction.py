@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
@@ -33,6 +34,12 @@ class Compactor:
         assert self._thread is None
         self._thread = threading.Thread(target=self._run, name="topics-compaction", daemon=True)
         self._thread.start()
+
+    def catch_up(self) -> None:
+        """A round if one is due by what was written: a store that is open for a moment has no other time for it."""
+        if self.failed is None and self._checkpointer.is_full():
+            with suppress(TopicsError):  # the log has it all; the next one tries again
+                self.checkpoint()
 
     def close(self) -> None:
         """Nothing is under way any more in any thread: the present work ends at its next step."""

@@ -84,12 +84,15 @@ class Checkpointer:
         """True if enough was written since the last round, or long ago and there is anything to do."""
         if any(writer.failed is not None for writer in self.writers):
             return False
-        grown = self._appended_now() - self._appended + self._behind
-        if grown >= self._wal_bytes:
+        if self.is_full():
             return True
         if not self._interval_ms or self.engine.now_ms() - self._ended_ms < self._interval_ms:
             return False
-        return bool(grown) or self._would_free() or self.engine.checkpoints.would_seal()
+        return bool(self._grown()) or self._would_free() or self.engine.checkpoints.would_seal()
+
+    def is_full(self) -> bool:
+        """True if a round is due by what was written."""
+        return self._grown() >= self._wal_bytes
 
     def due(self) -> Steps | None:
         """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
@@ -271,6 +274,9 @@ class Checkpointer:
             return False
         segment = topic_id, int(match[1])
         return bool(match[2]) or (segment not in needed and not self.pins.holds(*segment))
+
+    def _grown(self) -> int:
+        return self._appended_now() - self._appended + self._behind
 
     def _not_absorbed(self) -> int:
         """Bytes of log that are in no segment, at most a file less: short lives never write enough for a round."""
