@@ -44,6 +44,7 @@ KV_TOPIC: Final = "$kv.name.settings"
 STORE_ID: Final = b"a sample's store"
 WEAVER_TOPIC: Final = f"$weaver.{STORE_ID.hex()}.log"
 ROUNDS: Final = 5
+WRITE_MAX: Final = 10_000  # records
 GONE_IN: Final = 3  # the round in which a topic is deleted
 Files = dict[str, bytes]
 
@@ -224,6 +225,13 @@ class _Story:
         self._run(PutTopic(topic=topic, config=parse_config(config)))
 
     def _put(self, topic: str, data: list[bytes], **columns: list[bytes] | list[int | None]) -> None:
+        for at in range(0, len(data), WRITE_MAX):
+            part = {name: column[at : at + WRITE_MAX] for name, column in columns.items()}
+            self._put_at_once(topic, data[at : at + WRITE_MAX], part)
+
+    def _put_at_once(
+        self, topic: str, data: list[bytes], columns: dict[str, list[bytes] | list[int | None]]
+    ) -> None:
         records = msgspec.convert({"data": data, **columns}, _Columns).columns()
         reply = self._run(Append(topic=topic, records=records, create=False))
         assert isinstance(reply, Appended)
