@@ -1,4 +1,5 @@
-"""Spark over a data directory: rows a second of a read, wide and narrow, of the sink, and of the audit beside fsck's.
+"""Spark over a data directory: rows a second of a read, wide, narrow and filtered, of the sink, and frames a second of
+the audit beside fsck's and beside pandas', at two sizes.
 
 The session is warm: it has read the directory once. Rows go nowhere (Spark's `noop`): what is measured is the source.
 """
@@ -6,8 +7,10 @@ The session is warm: it has read the directory once. Rows go nowhere (Spark's `n
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +19,24 @@ from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.payload import PAYLOAD_BYTES
 from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck
+from topics.audit.recovery import wal_tasks
+from topics.audit.rows import WalRow
+from topics.audit.scan import scan_all
 from topics.cli.private import PrivateServer
+from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD, FRAME_LEN_SIZE
+from topics.codec.primitives import U64, checksum
+from topics.codec.segidx import decode_idx
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS = 1_000_000
 WRITE = 1000
+SMALLER = 4  # times fewer in the small directory
 NARROW = "topic string, offset bigint"
 
 
 def figures(setting: Setting) -> Iterator[Figure]:
-    from topics.spark.audits import validate
     from topics.spark.session import QUIET, session
 
     count = setting.count(RECORDS, 2000)
@@ -38,18 +47,82 @@ def figures(setting: Setting) -> Iterator[Figure]:
         data = str(path / "data")
         frames = {"all columns": _frame(spark, data), "topic and offset": _frame(spark, data, NARROW)}
         for title, frame in frames.items():
-            rates = _rates(setting, count, lambda frame=frame: _drain(frame))  # type: ignore[misc] -- a default binds
+            rates = _rates(setting, count, partial(_drain, frame))
             yield median_figure(f"spark: read {title}", rates, "k rows/s", beside=beside)
-        rates = _rates(setting, count, lambda: validate(spark, data))
-        yield median_figure("spark: validate", rates, "k records/s", beside=beside)
-        options = Options(jobs=os.cpu_count() or 1, settled=True)
-        rates = _rates(setting, count, lambda: fsck(ReadOnlyDisk(data), where=data, options=options))
-        yield median_figure("spark: fsck in processes", rates, "k records/s", beside=beside)
+        kept = frames["all columns"].where(f"offset > {count // 2}")
+        rates = _rates(setting, count - count // 2, lambda: _drain(kept))
+        yield median_figure("spark: read the later half by a filter", rates, "k rows/s", beside=beside)
+        _fill(path / "small", count // SMALLER)
+        yield from _scans(setting, spark, path / "small", path / "data")
         rows = setting.count(100_000, 500)
         written = _frame(spark, data, "value binary").limit(rows).repartition(2)
         with PrivateServer(path / "served", path) as server:
             rates = [_sink(written, server.url, f"t{turn}", rows) for turn in range(setting.runs)]
         yield median_figure("spark: sink", rates, "k rows/s", beside=f"{rows} rows, 2 tasks, one server")
+
+
+def _scans(setting: Setting, spark: SparkSession, small: Path, large: Path) -> Iterator[Figure]:
+    """Validation by Spark, by fsck in one process and in several, and of the same frames by pandas, at two sizes."""
+    from topics.spark.audits import validate
+
+    def alone(data: Path, jobs: int) -> object:
+        options = Options(jobs=jobs, settled=True)
+        return fsck(ReadOnlyDisk(data), where=str(data), options=options)
+
+    cores = os.cpu_count() or 1
+    ways: dict[str, Callable[[Path], object]] = {
+        "validate": lambda data: validate(spark, str(data)),
+        "fsck in one process": lambda data: alone(data, 1),
+        f"fsck in {cores} processes": lambda data: alone(data, cores),
+        "the segments by pandas": _by_pandas,
+    }
+    sizes = {data: _size(data) for data in (small, large)}
+    for title, way in ways.items():
+        seconds = {}
+        for data, (frames, stored, size) in sizes.items():
+            count = stored if way is _by_pandas else frames
+            rates = _rates(setting, count, partial(way, data))
+            seconds[data] = count / statistics.median(rates) / 1000
+            beside = f"{count} frames, {size / 1e6 / seconds[data]:.0f} MB/s, {cores} cores"
+            must = 1000.0 if title == "validate" and data is large and not setting.quick else None
+            name = f"spark: {title}, {'large' if data is large else 'small'}"
+            yield median_figure(name, rates, "k frames/s", must=must, beside=beside)
+        grown = sizes[large][0] / sizes[small][0]
+        growth = seconds[large] / seconds[small] / grown
+        bound = 1.1 if title == "validate" and not setting.quick else None
+        yield Figure(
+            f"spark: {title}, growth", growth, "x", must=bound, less=True, beside=f"{grown:.1f} x frames"
+        )
+
+
+def _size(data: Path) -> tuple[int, int, int]:
+    """Frames, those of them in segments, and bytes."""
+    disk = ReadOnlyDisk(data)
+    report = fsck(disk, where=str(data), options=Options(settled=True))
+    logged = sum(row.frames for row in scan_all(disk, wal_tasks(disk)) if isinstance(row, WalRow))
+    return report.records + logged, report.records, report.bytes
+
+
+def _by_pandas(data: Path) -> None:
+    """Checksums, seqs, ts and places of what the segments hold, as one data frame."""
+    import pandas as pd  # type: ignore[import-untyped]  # it brings no types
+
+    tables = []
+    for file in sorted(data.glob("topics/*/seg-*.data")):
+        text, idx = file.read_bytes(), decode_idx(file.with_suffix(".idx").read_bytes())
+        starts = pd.Series(idx.offsets, dtype="int64")
+        stops = starts + pd.Series(idx.lengths, dtype="int64") - CHECKSUM_SIZE
+        spans = list(zip(starts, stops, strict=True))
+        heads = [FRAME_HEAD.unpack_from(text, start) for start, _ in spans]
+        sums = [checksum(text[start + FRAME_LEN_SIZE : stop]) for start, stop in spans]
+        said = [U64.unpack_from(text, stop)[0] for _, stop in spans]
+        frame = pd.DataFrame({"topic": file.parent.name, "seq": [head[4] for head in heads]})
+        tables.append(frame.assign(ts=[head[5] for head in heads], sum=sums, said=said))
+    table = pd.concat(tables)
+    falls = table.groupby("topic")[["seq", "ts"]].diff()
+    assert (table["sum"] == table["said"]).all()
+    assert (falls["seq"].dropna() == 1).all()
+    assert (falls["ts"].dropna() >= 0).all()
 
 
 def _fill(data: Path, count: int) -> None:

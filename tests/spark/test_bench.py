@@ -10,8 +10,7 @@ from ci.benchmarks.figure import Setting
 def test_the_figures_of_spark_are_measured(spark, tmp_path):
     figures = list(GROUPS["spark"](Setting(tmp_path, runs=1, quick=True)))
 
-    assert [figure.name for figure in figures] == [
-        "spark: read all columns", "spark: read topic and offset", "spark: validate", "spark: fsck in processes",
-        "spark: sink",
-    ]  # fmt: skip
+    names = [figure.name for figure in figures]
+    assert len(names) == len(set(names)) == 3 + 4 * 3 + 1
+    assert {"spark: validate, large", "spark: the segments by pandas, growth", "spark: sink"} <= set(names)
     assert all(figure.value > 0 for figure in figures)
