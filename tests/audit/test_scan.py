@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from topics.audit import scan
@@ -60,3 +62,9 @@ def test_progress_ends_with_every_byte_done(files):
     assert seen
     assert seen[-1][0] == seen[-1][1]
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_a_pipe_that_has_the_name_of_a_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "snapshot.0001.bin")
+    with pytest.raises(OSError, match="a pipe"):
+        ReadOnlyDisk(tmp_path).read("snapshot.0001.bin", 0, 1)

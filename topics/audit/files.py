@@ -6,6 +6,7 @@ user may not write. A file that goes away between two calls is FileNotFoundError
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,6 +65,8 @@ class ReadOnlyDisk(Unchanging):
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0
         assert size >= 0
+        if (self.root / path).is_fifo():  # to open one would wait for somebody who writes to it
+            raise OSError(errno.ESPIPE, "this is a pipe: remove it", str(self.root / path))
         with (self.root / path).open("rb", buffering=0) as file:
             file.seek(offset)
             parts = []
