@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_BYTES: Final = 64 * MIB  # of files that one task scans: a task costs 90 ms before it begins
+TASK_BYTES_MIN: Final = 16 * MIB
+WAVE: Final = 4  # tasks for each core between two words of progress
 
 
 def validate(
@@ -53,13 +55,15 @@ def validate(
 
     def scanned(tasks: Sequence[Task], tell: Callable[[int], None]) -> list[Row | None]:
         sizes = [tiers.size(task.file) or 0 for task in tasks]
-        groups = list(_groups(tasks, sizes))
-        if not groups:
-            return []
+        context = spark.sparkContext
+        each = sum(sizes) // (2 * context.defaultParallelism)
+        groups = list(_groups(tasks, sizes, min(max(each, TASK_BYTES_MIN), TASK_BYTES)))
         rows: list[Row | None] = []
-        for group in spark.sparkContext.parallelize(groups, len(groups)).map(scanning).toLocalIterator():
-            tell(sum(sizes[len(rows) : len(rows) + len(group)]))
-            rows += group
+        for some in _waves(groups, WAVE * context.defaultParallelism):
+            # All of a wave at once: a local iterator would run one task after the other.
+            for group in context.parallelize(some, len(some)).map(scanning).collect():
+                tell(sum(sizes[len(rows) : len(rows) + len(group)]))
+                rows += group
         assert len(rows) == len(tasks)
         return rows
 
@@ -83,12 +87,16 @@ class _Scanning:
         return [scan(disk, task) for task in tasks]
 
 
-def _groups(tasks: Sequence[Task], sizes: Iterable[int]) -> Iterator[list[Task]]:
+def _waves(groups: list[list[Task]], size: int) -> Iterator[list[list[Task]]]:
+    return (groups[at : at + size] for at in range(0, len(groups), size))
+
+
+def _groups(tasks: Sequence[Task], sizes: Iterable[int], bytes_max: int) -> Iterator[list[Task]]:
     """Tasks in their order, about so many bytes together."""
     held: list[Task] = []
     total = 0
     for task, size in zip(tasks, sizes, strict=True):
-        if held and total + size > TASK_BYTES:
+        if held and total + size > bytes_max:
             yield held
             held, total = [], 0
         held.append(task)
