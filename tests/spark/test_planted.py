@@ -74,7 +74,7 @@ def put_in_place(root, clean, files):
 
 @pytest.mark.rule("P4.10", "P1.7")
 @pytest.mark.parametrize(
-    "records", [8_000, pytest.param(400_000, marks=[pytest.mark.slow, pytest.mark.timeout(1500)])]
+    "records", [8_000, pytest.param(400_000, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])]
 )
 def test_every_kind_is_found_in_a_large_directory_and_nothing_in_its_twin(spark, tmp_path, records):
     sample = build(records=records, segments=8)
