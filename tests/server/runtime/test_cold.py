@@ -8,6 +8,7 @@ import threading
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
 from tests.server.wire.places import alone, begun, new_site
 from topics.engine.checkpoint import SegmentRules
@@ -20,6 +21,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.diff import DiffQuery
 from topics.server.runtime.fetch import Form
+from topics.testing.clock import ManualClock
 from topics.testing.coldstore import FaultyStore
 
 pytestmark = pytest.mark.trio
@@ -189,3 +191,26 @@ async def test_the_metrics_say_what_lies_where_and_what_it_costs():
     assert found["topics_cold_reads_failed_total"] == "1.0"
     assert float(found["topics_cold_read_seconds_total"]) > 0
     assert found["topics_cold_store_failing"] == "0.0"
+
+
+async def test_a_cold_store_that_refuses_is_told_in_the_log_once_and_so_is_its_recovery():
+    """Nothing moves meanwhile, and nothing else shows it but a metric: whoever runs the server must learn why."""
+    held, clock = Held(), ManualClock()
+    hot = HotRules(retain_segments=1)
+    async with alone(), begun(new_site(), clock=clock, cold=held.store, segments=TINY, hot=hot) as runtime:
+        await runtime.append(some(0, 40))
+        await runtime.submit(Sync(shard=0))
+        await runtime.compactor.checkpoint()
+        relocator = runtime.opened.checkpointer.relocator
+        with capture_logs() as told:
+            held.store.fails = {"put"}
+            await runtime.compactor.attempt(relocator.due)
+            await runtime.compactor.attempt(lambda: None)
+            held.store.fails = set()
+            clock.advance(60_000)
+            while runtime.opened.cold.segments() < 4:
+                await runtime.compactor.attempt(relocator.due)
+
+    told = [line for line in told if line["event"].startswith("cold.")]
+    assert [line["event"] for line in told] == ["cold.failing", "cold.works"]
+    assert "the cold place" in told[0]["why"]

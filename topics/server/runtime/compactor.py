@@ -36,6 +36,7 @@ class Compactor:
         self._submit = submit
         self._go_on = go_on
         self._turn = trio.Lock()
+        self._cold_failure: str | None = None
 
     @property
     def reclaimer(self) -> Reclaimer:
@@ -56,18 +57,18 @@ class Compactor:
         """Whatever is due, until cancelled."""
         while self.failed is None:
             await trio.sleep(LOOK_S)
-            if not await self._try(self._checkpointer.due):
+            if not await self.attempt(self._checkpointer.due):
                 await trio.sleep(AGAIN_S)  # there may be room then
 
     async def keep_state(self) -> None:
         """At the end of the store: a snapshot of what was written since the last one. Without it nothing is lost."""
         if self.failed is None:
             before = self.number
-            await self._try(self._checkpointer.closing)
+            await self.attempt(self._checkpointer.closing)
             if self.number != before:
                 log.info("snapshot.kept", number=self.number)
 
-    async def _try(self, choose: Callable[[], Steps | None]) -> bool:
+    async def attempt(self, choose: Callable[[], Steps | None]) -> bool:
         """As `carry_out`; what goes wrong is logged. False if it was refused."""
         try:
             await self.carry_out(choose)
@@ -76,7 +77,20 @@ class Compactor:
             return False
         except Fatal as error:
             log.error("checkpoint.failed", error=error.message)
+        self._tell_of_cold()
         return True
+
+    def _tell_of_cold(self) -> None:
+        """Once when the cold store begins to fail, and once when it is well again: the log has all that is not there."""
+        relocator = self._checkpointer.relocator
+        why = None if relocator is None else relocator.failed
+        if why == self._cold_failure:
+            return
+        self._cold_failure = why
+        if why is None:
+            log.info("cold.works")
+        else:
+            log.warning("cold.failing", why=why)
 
     async def checkpoint(self) -> None:
         """One whole round, as `carry_out`."""
