@@ -8,7 +8,6 @@ import threading
 import pytest
 import trio
 import trio.testing
-from structlog.testing import capture_logs
 
 from tests.server.wire.places import alone, begun, new_site
 from topics.engine.checkpoint import SegmentRules
@@ -193,7 +192,7 @@ async def test_the_metrics_say_what_lies_where_and_what_it_costs():
     assert found["topics_cold_store_failing"] == "0.0"
 
 
-async def test_a_cold_store_that_refuses_is_told_in_the_log_once_and_so_is_its_recovery():
+async def test_a_cold_store_that_refuses_is_told_in_the_log_once_and_so_is_its_recovery(capfd):
     """Nothing moves meanwhile, and nothing else shows it but a metric: whoever runs the server must learn why."""
     held, clock = Held(), ManualClock()
     hot = HotRules(retain_segments=1)
@@ -202,15 +201,15 @@ async def test_a_cold_store_that_refuses_is_told_in_the_log_once_and_so_is_its_r
         await runtime.submit(Sync(shard=0))
         await runtime.compactor.checkpoint()
         relocator = runtime.opened.checkpointer.relocator
-        with capture_logs() as told:
-            held.store.fails = {"put"}
+        held.store.fails = {"put"}
+        await runtime.compactor.attempt(relocator.due)
+        await runtime.compactor.attempt(lambda: None)
+        held.store.fails = set()
+        clock.advance(60_000)
+        while runtime.opened.cold.segments() < 4:
             await runtime.compactor.attempt(relocator.due)
-            await runtime.compactor.attempt(lambda: None)
-            held.store.fails = set()
-            clock.advance(60_000)
-            while runtime.opened.cold.segments() < 4:
-                await runtime.compactor.attempt(relocator.due)
 
-    told = [line for line in told if line["event"].startswith("cold.")]
+    said = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    told = [line for line in said if line["event"].startswith("cold.")]
     assert [line["event"] for line in told] == ["cold.failing", "cold.works"]
     assert "the cold place" in told[0]["why"]
