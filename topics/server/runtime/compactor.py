@@ -81,7 +81,7 @@ class Compactor:
         return True
 
     def _tell_of_cold(self) -> None:
-        """Once when the cold store begins to fail, and once when it is well again: the log has all that is not there."""
+        """Once when the cold store begins to fail, and once when it is well again. What cannot move stays hot."""
         relocator = self._checkpointer.relocator
         why = None if relocator is None else relocator.failed
         if why == self._cold_failure:
