@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 
@@ -20,6 +21,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.diff import DiffQuery
 from topics.server.runtime.fetch import Form
+from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.clock import ManualClock
 from topics.testing.coldstore import FaultyStore
 
@@ -192,9 +194,10 @@ async def test_the_metrics_say_what_lies_where_and_what_it_costs():
     assert found["topics_cold_store_failing"] == "0.0"
 
 
-async def test_a_cold_store_that_refuses_is_told_in_the_log_once_and_so_is_its_recovery(capfd):
+async def test_a_cold_store_that_refuses_is_told_in_the_log_once_and_so_is_its_recovery():
     """Nothing moves meanwhile, and nothing else shows it but a metric: whoever runs the server must learn why."""
-    held, clock = Held(), ManualClock()
+    held, clock, said = Held(), ManualClock(), io.StringIO()
+    log.set_up("info", said)
     hot = HotRules(retain_segments=1)
     async with alone(), begun(new_site(), clock=clock, cold=held.store, segments=TINY, hot=hot) as runtime:
         await runtime.append(some(0, 40))
@@ -209,7 +212,8 @@ async def test_a_cold_store_that_refuses_is_told_in_the_log_once_and_so_is_its_r
         while runtime.opened.cold.segments() < 4:
             await runtime.compactor.attempt(relocator.due)
 
-    said = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
-    told = [line for line in said if line["event"].startswith("cold.")]
+    log.set_up(LEVEL_DEFAULT)
+    lines = [json.loads(line) for line in said.getvalue().splitlines()]
+    told = [line for line in lines if line["event"].startswith("cold.")]
     assert [line["event"] for line in told] == ["cold.failing", "cold.works"]
     assert "the cold place" in told[0]["why"]
