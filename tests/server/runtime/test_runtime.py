@@ -15,6 +15,7 @@ from topics.host.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.server.runtime.hub import Hub
+from topics.server.runtime.runtime import LET_GO_BYTES
 from topics.server.runtime.thread import SystemThread
 
 pytestmark = pytest.mark.trio
@@ -40,16 +41,17 @@ async def test_a_cancelled_caller_loses_his_answer_and_not_his_write():
 async def test_a_write_that_waits_holds_its_records_only_for_retries_to_be_compared_with():
     async with alone(), begun(new_site()) as runtime:
         await runtime.append(one())
-        plain = one(b"2")
-        keyed = msgspec.structs.replace(one(b"3"), idempotency_key=b"k")
+        large, small = b'"%b"' % (b"2" * LET_GO_BYTES), one(b"2")
+        plain, keyed = one(large), msgspec.structs.replace(one(large), idempotency_key=b"k")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(runtime.append, plain)
+            nursery.start_soon(runtime.append, small)
             nursery.start_soon(runtime.append, keyed)
-        assert (len(plain.records), list(keyed.records.data)) == (0, [b"3"])
+        assert (len(plain.records), len(small.records), list(keyed.records.data)) == (0, 1, [large])
         reply, _ = await runtime.append(msgspec.structs.replace(one(b"4"), idempotency_key=b"k"))
 
         assert (reply.deduped, reply.same_body) == (True, False)
-        assert runtime.engine.topic_state("t").bytes == 3
+        assert runtime.engine.topic_state("t").bytes == 2 + 2 * len(large)
 
 
 @pytest.mark.rule("O3.5")

@@ -32,6 +32,7 @@ from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
 from topics.server.runtime.thread import Threads
 
 _ROOM_TRIES: Final = 3
+LET_GO_BYTES: Final = 4096
 _ALARM_MIN_S: Final = 0.005
 _ALARM_MAX_S: Final = 0.1
 
@@ -234,9 +235,11 @@ class Runtime:
 def _let_go(ticket: Ticket, command: Command) -> None:
     """The records of a write that is in frames: while it waits nobody holds them beside the frames.
 
-    Those of an idempotent one stay, for its retries are compared with them.
+    Those of an idempotent one stay, for its retries are compared with them; few bytes are not worth the trouble.
     """
-    if ticket.stage is Stage.PENDING and isinstance(command, Append) and command.idempotency_key is None:
+    if not isinstance(command, Append) or command.records.size_total < LET_GO_BYTES:
+        return
+    if ticket.stage is Stage.PENDING and command.idempotency_key is None:
         command.records.let_go()
 
 
