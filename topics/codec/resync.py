@@ -11,7 +11,7 @@ nothing at all) follows it, its inside is not searched: what is found inside wou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from topics.codec.control import COMMIT_MARK, MARK_CONSTANT, CommitMark, Control, control_at
@@ -19,18 +19,28 @@ from topics.codec.layout import (
     FRAME_HEAD,
     FRAME_LEN_SIZE,
     FRAME_OVERHEAD,
+    LEN_OVERHEAD,
     TYPE_MAX,
     Defect,
     FrameType,
     check_frame,
     check_head,
 )
-from topics.codec.primitives import Buffer, immutable
+from topics.codec.primitives import U32, Buffer, immutable
 from topics.kernel.errors import Corrupt
 
 # The head from `type` on: type, flags, then topic_id, seq and ts, whose two high bytes are zero.
 HEAD_PATTERN: Final = re.compile(rb"[\x01-\x12][\x00-\x3f](?:.{6}\x00\x00){3}", re.DOTALL)
 assert TYPE_MAX == 0x12
+
+_LENGTHS: Final = (
+    (0, 4),
+    (30, 2),
+    (32, 2),
+    (34, 4),
+)  # (offset, size): frame_len, node_len, tag_len, data_len
+assert FRAME_HEAD.format == "<IBBQQQHHI"
+_OTHER_BITS: Final = range(4 * 8, 30 * 8)
 
 
 def find_frames(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -88,15 +98,31 @@ def plausible_head(buffer: Buffer, offset: int, stop: int) -> tuple[int, int, Fr
 
 def _head_with_a_bit_turned_back(buffer: Buffer, offset: int, stop: int) -> bytes | None:
     """The head that makes this frame whole, if it differs in one bit from the one that is there."""
-    frame = bytearray(buffer[offset:stop])
-    if len(frame) < FRAME_OVERHEAD:
+    if stop - offset < FRAME_OVERHEAD:
         return None
-    for bit in range(FRAME_HEAD.size * 8):
-        frame[bit // 8] ^= 1 << bit % 8
-        if not isinstance(check_frame(frame, 0, len(frame)), Defect):
-            return bytes(frame[: FRAME_HEAD.size])
-        frame[bit // 8] ^= 1 << bit % 8
+    head = bytearray(buffer[offset : offset + FRAME_HEAD.size])
+    for bit in _bits_to_try(head):
+        head[bit // 8] ^= 1 << bit % 8
+        (frame_len,) = U32.unpack_from(head)
+        end = offset + FRAME_LEN_SIZE + frame_len
+        if end <= stop:
+            frame = head + buffer[offset + FRAME_HEAD.size : end]
+            if not isinstance(check_frame(frame, 0, len(frame)), Defect):
+                return bytes(head)
+        head[bit // 8] ^= 1 << bit % 8
     return None
+
+
+def _bits_to_try(head: bytes | bytearray) -> Sequence[int]:
+    """Bits of a head of which one, turned over, lets its lengths agree: those of other fields, if they do already."""
+    frame_len, _, _, _, _, _, node_len, tag_len, data_len = FRAME_HEAD.unpack_from(head)
+    differ = abs(frame_len - LEN_OVERHEAD - node_len - tag_len - data_len)
+    if differ == 0:
+        return _OTHER_BITS
+    bit = differ.bit_length() - 1
+    if differ != 1 << bit:
+        return ()
+    return [at * 8 + bit for at, size in _LENGTHS if bit < size * 8]
 
 
 def _resume(data: bytes, at: int, stop: int) -> int | None:
