@@ -26,7 +26,14 @@ def test_json_lines_with_and_without_digests(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["[]", '{"topic":"t"}', '{"topic":"t","seq":0}', '{"topic":"t","seq":1,"digest":"xyz"}', "nonsense"],
+    [
+        "[]",
+        '{"topic":"t"}',
+        '{"topic":"t","seq":0}',
+        '{"topic":"t","seq":1,"digest":"xyz"}',
+        "nonsense",
+        '{"topic":"t","seq":1,"sent_ms":"noon"}',
+    ],
 )
 def test_a_line_that_says_something_else_is_refused_with_its_number(tmp_path, line):
     file = tmp_path / "acks.jsonl"
@@ -45,3 +52,34 @@ def test_parquet_says_the_same(tmp_path):
     parquet.write_table(pa.table({"topic": ["t"]}), file)
     with pytest.raises(Rejected, match="topic and seq are needed"):
         load_acks(file)
+
+
+@pytest.mark.rule("P4.12")
+def test_a_line_may_say_when_the_write_was_sent_and_acknowledged(tmp_path):
+    file = tmp_path / "acks.jsonl"
+    file.write_text(
+        '{"topic":"t","seq":1,"sent_ms":1700000000000.5,"acked_ms":1700000000002}\n'
+        '{"topic":"t","seq":2,"sent_ms":7,"acked_ms":7}\n'
+        '{"topic":"u","seq":1,"sent_ms":7,"acked_ms":6.5}\n'  # its clock was set back
+        '{"topic":"u","seq":2,"sent_ms":7}\n{"topic":"u","seq":3,"acked_ms":null,"digest":1}\n'
+    )
+    acks = load_acks(file)
+
+    assert {topic: list(took) for topic, took in acks.took_ms.items()} == {"t": [1.5, 0.0]}
+    assert acks.fell == {"u": 1}
+    assert len(acks) == 5
+
+
+@pytest.mark.rule("P4.12")
+def test_parquet_may_have_the_times_too(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "acks.parquet"
+    rows = {"topic": ["t", "t", "t"], "seq": [1, 2, 3]}
+    parquet.write_table(pa.table({**rows, "sent_ms": [10, 20, None], "acked_ms": [10.25, 24.0, 30.0]}), file)
+
+    assert list(load_acks(file).took_ms["t"]) == [0.25, 4.0]
+    for wrong in ([1.0, float("nan"), 2.0], ["noon", "1", "2"]):
+        parquet.write_table(pa.table({**rows, "sent_ms": wrong}), file)
+        with pytest.raises(Rejected, match=r"sent_ms is .*, and must be a number of ms"):
+            load_acks(file)

@@ -3,10 +3,13 @@
 The client's own log of acknowledgements is the witness: JSON lines, or Parquet where pyarrow is installed, of `topic`,
 `seq` and, if it kept one, `digest`: the XXH3-64 of the record's data as it was sent, a number or 16 hex digits. What
 was deleted, has expired or was evicted since is accounted for by the topic's floors and not missing; what is lost is.
+`sent_ms` and `acked_ms`, where a line has both, are when the write was sent and when its answer was there, by one clock
+of the client: no check needs them, a report shows how long it took.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -30,16 +33,31 @@ READ_TOGETHER: Final = 256  # seqs that are no further apart are read in one go
 
 
 class Acks:
-    """Acknowledgements by topic: columns of seqs and digests, 0 for none. `file`: where they come from."""
+    """Acknowledgements by topic: columns of seqs and digests, 0 for none. `file`: where they come from.
+
+    `took_ms`: of those with both times the ms between them. `fell`: how many say that they were there before they were
+    sent, because the clock was set back; they are in no `took_ms`.
+    """
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.by_topic: dict[str, tuple[array[int], array[int]]] = {}
+        self.took_ms: dict[str, array[float]] = {}
+        self.fell: dict[str, int] = {}
 
     def add(self, topic: str, seq: int, digest: int = NO_DIGEST) -> None:
         seqs, digests = self.by_topic.setdefault(topic, (array("Q"), array("Q")))
         seqs.append(seq)
         digests.append(digest)
+
+    def time(self, topic: str, sent_ms: float | None, acked_ms: float | None) -> None:
+        """How long one of them took, if both times are known."""
+        if sent_ms is None or acked_ms is None:
+            return
+        if acked_ms < sent_ms:
+            self.fell[topic] = self.fell.get(topic, 0) + 1
+        else:
+            self.took_ms.setdefault(topic, array("d")).append(acked_ms - sent_ms)
 
     def __len__(self) -> int:
         return sum(len(seqs) for seqs, _ in self.by_topic.values())
@@ -49,6 +67,8 @@ class _Line(msgspec.Struct):
     topic: str
     seq: int
     digest: int | str | None = None
+    sent_ms: float | None = None
+    acked_ms: float | None = None
 
 
 def load_acks(path: Path) -> Acks:
@@ -73,6 +93,7 @@ def load_acks(path: Path) -> Acks:
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise invalid("acks", f"{path}, line {number}: {error}") from None
             acks.add(line.topic, _seq(line.seq, path, number), _digest(line.digest, path, number))
+            acks.time(line.topic, line.sent_ms, line.acked_ms)
     return acks
 
 
@@ -86,12 +107,13 @@ def _load_parquet(path: Path, acks: Acks) -> None:
     if not {"topic", "seq"} <= names:
         raise invalid("acks", f"{path} has the columns {', '.join(sorted(names))}; topic and seq are needed")
     number = 0
-    for batch in file.iter_batches(columns=[name for name in ("topic", "seq", "digest") if name in names]):
+    for batch in file.iter_batches(columns=[name for name in _Line.__struct_fields__ if name in names]):
         for row in batch.to_pylist():
             number += 1
-            acks.add(
-                str(row["topic"]), _seq(row["seq"], path, number), _digest(row.get("digest"), path, number)
-            )
+            topic = str(row["topic"])
+            acks.add(topic, _seq(row["seq"], path, number), _digest(row.get("digest"), path, number))
+            times = (_ms(name, row.get(name), path, number) for name in ("sent_ms", "acked_ms"))
+            acks.time(topic, *times)
 
 
 def _seq(seq: object, path: Path, number: int) -> int:
@@ -110,6 +132,14 @@ def _digest(digest: object, path: Path, number: int) -> int:
     if not isinstance(value, int) or not -(2**63) <= value <= U64_MAX:
         raise invalid("acks", f"{path}, line {number}: {digest!r:.40} is no digest of 64 bits")
     return value & U64_MAX  # Parquet may know signed numbers only
+
+
+def _ms(name: str, ms: object, path: Path, number: int) -> float | None:
+    if ms is None:
+        return None
+    if not isinstance(ms, int | float) or not math.isfinite(ms):
+        raise invalid("acks", f"{path}, line {number}: {name} is {ms!r:.40}, and must be a number of ms")
+    return ms
 
 
 def check_acknowledged(disk: Disk, state: State, acks: Acks) -> Iterator[Violation]:
