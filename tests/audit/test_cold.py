@@ -1,17 +1,27 @@
-"""With the cold tier named, fsck looks for what the state says is there."""
+"""With the cold tier named, fsck looks for what the state says is there, and a repair makes hot what is left of it."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 
 from tests.crash.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
-from topics.audit.rows import Severity
+from topics.audit.repair import repair
 from topics.engine.checkpoint import SegmentRules
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
+from topics.kernel.errors import CannotOpen
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
+from topics.testing.faults import Landed, SimCrash
+from topics.testing.simdisk import SimDisk
+from topics.testing.survival import Shape
+
+STAMP = "20261121T120000Z"
+DIRECTORY = "topics/0000000000000001"
+GATE_POINTS = 24
 
 
 def tiered():
@@ -20,7 +30,7 @@ def tiered():
         limits=SMALL,
         segments=SegmentRules(records_max=5, bytes_max=2000, age_ms=60_000),
         hot=HotRules(retain_segments=1),
-        cold=lambda disk: LocalSegmentStore(Below(disk, "cold"), "the cold place"),
+        cold=cold_of,
     )
     scene.open()
     scene.put("t", *range(50))
@@ -31,20 +41,226 @@ def tiered():
     return scene
 
 
-def looked(scene, cold):
-    return fsck(scene.disk, where="a store", options=Options(settled=True, cold=cold))
+def cold_of(disk, folder="cold"):
+    return LocalSegmentStore(Below(disk, folder), "the cold place")
+
+
+def looked(scene, cold, **options):
+    return fsck(scene.disk, where="a store", options=Options(settled=True, cold=cold, **options))
+
+
+def mended(disk, cold, stamp=STAMP):
+    return repair(disk, where="a store", same_boot=False, stamp=stamp, cold=cold)
+
+
+def name_of(first, part="data"):
+    return f"{DIRECTORY}/seg-{first:020d}.{part}"
+
+
+def damage_record(disk, first, at):
+    """One bit of the `at`-th record of a cold segment."""
+    path = f"cold/{name_of(first)}"
+    size = disk.size(path) // 5
+    disk.flip(path, (at * size + 10) * 8)
 
 
 @pytest.mark.rule("T4.5")
 def test_a_cold_segment_that_is_not_there_is_told():
-    """Only whoever names the cold tier is told: without it nobody knows what is in it."""
+    """Whoever names the cold tier is told which segment is gone."""
     scene = tiered()
-    cold = LocalSegmentStore(Below(scene.disk, "cold"), "the cold place")
+    cold = cold_of(scene.disk)
     assert looked(scene, cold).exit_code == 0
     cold.delete(SegmentId(1, 11))
 
-    (told,) = [one for one in looked(scene, cold).violations if one.severity is Severity.ERROR]
-    assert (told.topic, told.seq, told.check) == ("t", 11, "segment.record")
-    assert told.file == "topics/0000000000000001/seg-00000000000000000011.data"
-    assert "the cold place" in told.detail
-    assert looked(scene, None).exit_code == 0
+    (told,) = looked(scene, cold).errors
+    assert (told.topic, told.seq, told.check, told.file) == ("t", 11, "segment.record", name_of(11))
+    assert told.detail == "seqs 11 to 15: their data is not in the cold tier the cold place"
+
+
+@pytest.mark.rule("T4.10")
+def test_records_that_could_not_be_looked_at_are_an_error_that_says_where_and_what_to_do():
+    scene = tiered()
+    blind = looked(scene, None, unseen="/mnt/cold is not there: mount it")
+    other = looked(scene, cold_of(scene.disk, "elsewhere"))
+
+    assert blind.exit_code == other.exit_code == 1
+    assert [one.seq for one in blind.errors] == [one.seq for one in other.errors] == list(range(1, 46, 5))
+    assert blind.errors[2].detail == (
+        "seqs 11 to 15: they are in the cold tier and were not looked at: /mnt/cold is not there: mount it"
+    )
+    assert (blind.errors[2].topic, blind.errors[2].file) == ("t", name_of(11))
+    assert "the cold place, which is not that of this directory" in other.errors[0].detail
+    assert "name their place with --cold-dir or TOPICS_COLD_DIR" in other.errors[0].detail
+    assert "name their place with --cold-dir or TOPICS_COLD_DIR" in looked(scene, None).errors[0].detail
+
+
+class Unreachable:
+    """A store whose place does not answer."""
+
+    where = "s3://away"
+
+    def read_owner(self):
+        raise OSError("no route to host")
+
+
+@pytest.mark.rule("T4.10")
+def test_a_cold_tier_that_does_not_answer_is_told_and_not_believed():
+    report = looked(tiered(), Unreachable())
+
+    assert report.exit_code == 1
+    assert len(report.errors) == 9
+    assert "s3://away fails (no route to host)" in report.errors[0].detail
+
+
+@pytest.mark.rule("T4.11", "T4.21")
+def test_what_is_intact_of_a_damaged_cold_segment_is_hot_after_a_repair_and_the_rest_is_lost():
+    scene = tiered()
+    disk, cold = scene.disk, cold_of(scene.disk)
+    damage_record(disk, 11, 2)
+    cold.delete(SegmentId(1, 26))
+    damaged = disk.read(f"cold/{name_of(11)}", 0, 1 << 20)
+    assert looked(scene, cold).exit_code == 1
+    done = mended(disk, cold)
+
+    assert done.lost == {"t": [13, 26, 27, 28, 29, 30]}
+    assert not [one for one in done.left if one.severity.value == "error"]
+    assert looked(scene, cold).exit_code == 0
+    assert not mended(disk, cold, "20261122T120000Z").lost
+    assert disk.read(f"{done.aside}/{name_of(11)}", 0, 1 << 20) == damaged
+    assert cold.list() == [SegmentId(1, first) for first in (1, 6, 16, 21, 31, 36, 41)]
+    scene.open()
+    assert scene.lost("t")[:2] == [(13, 13, "corrupt"), (26, 30, "corrupt")]
+    kept = {seq: b"%d" % (seq - 1) for seq in range(1, 51) if seq not in (13, *range(26, 31))}
+    assert scene.read("t") == kept
+    scene.checkpoint()
+    scene.put("t", b"more")
+    scene.checkpoint()
+    while scene.relocate():
+        pass
+    assert SegmentId(1, 11) in cold.list()
+    assert scene.read("t").items() >= kept.items()
+    assert looked(scene, cold).exit_code == 0
+
+
+@pytest.mark.rule("T4.11")
+@pytest.mark.parametrize("part", ["idx", "del"])
+def test_a_damaged_file_beside_a_cold_segment_is_made_anew(part):
+    scene = tiered()
+    disk, cold = scene.disk, cold_of(scene.disk)
+    path = name_of(16, part)
+    if disk.size(path) is None:
+        disk.create(path, 0)
+        disk.write(path, 0, [b"no such file"])
+        disk.sync_data(path)
+        disk.sync_dir(DIRECTORY)
+    else:
+        disk.flip(path, 8)
+    assert looked(scene, cold).exit_code == 1
+    done = mended(disk, cold)
+
+    assert not done.lost
+    assert looked(scene, cold).exit_code == 0
+    scene.open()
+    assert len(scene.read("t")) == 50
+
+
+def test_what_is_not_in_the_cold_tier_of_another_store_is_not_lost():
+    scene = tiered()
+    before = scene.disk.snapshot()
+    with pytest.raises(CannotOpen, match="which is not that of this directory"):
+        mended(scene.disk, cold_of(scene.disk, "elsewhere"))
+
+    again = SimDisk(0)
+    again.restore(before)
+    assert (
+        looked(scene, cold_of(scene.disk)).violations
+        == fsck(again, where="a store", options=Options(settled=True, cold=cold_of(again))).violations
+    )
+
+
+def test_a_copy_that_reads_the_cold_segments_of_its_original_removes_none_of_them():
+    scene = tiered()
+    disk, cold = scene.disk, cold_of(scene.disk)
+    damage_record(disk, 11, 2)
+    disk.unlink("COLD")
+    disk.sync_dir("")
+    there = cold.list()
+    done = mended(disk, cold)
+
+    assert done.lost == {"t": [13]}
+    assert cold.list() == there
+    assert looked(scene, cold).exit_code == 0
+
+
+def view(disk):
+    """What is read of a store that is opened after it all."""
+    scene = Scene(
+        disk=disk, limits=SMALL, hot=HotRules(retain_segments=1), cold=cold_of,
+        segments=SegmentRules(records_max=5, bytes_max=2000, age_ms=60_000),
+    )  # fmt: skip
+    scene.open()
+    return scene.read("t"), [one for one in scene.lost("t") if one[2] == "corrupt"]
+
+
+def strike(snapshot, call, landed, power):
+    """The directory after a repair that broke off at this call, and of a second one; None if there is no such call."""
+    disk = SimDisk(3)
+    disk.restore(snapshot)
+    disk.crash_at(call, landed)
+    try:
+        mended(disk, cold_of(disk))
+    except SimCrash:
+        pass
+    else:
+        return None
+    if power:
+        disk.power_loss(Shape.RANDOM_PAGES, call)
+    else:
+        disk.process_death()
+    mended(disk, cold_of(disk), "20261122T120000Z")
+    assert fsck(disk, where="a store", options=Options(settled=True, cold=cold_of(disk))).exit_code == 0
+    return view(disk)
+
+
+def points():
+    """A damaged directory, what a repair makes of it, and every call at which one may break off."""
+    scene = tiered()
+    damage_record(scene.disk, 11, 2)
+    damage_record(scene.disk, 21, 0)
+    damage_record(scene.disk, 31, 4)
+    cold_of(scene.disk).delete(SegmentId(1, 26))
+    snapshot = scene.disk.snapshot()
+    disk = SimDisk(3)
+    disk.restore(snapshot)
+    before = disk.mutations
+    mended(disk, cold_of(disk))
+    calls = disk.mutations - before
+    every = [
+        (call, landed, power)
+        for call in range(calls)
+        for landed in (Landed.NONE, Landed.PART, Landed.ALL)
+        for power in (False, True)
+    ]
+    return snapshot, view(disk), every
+
+
+@pytest.mark.rule("T4.11")
+def test_a_repair_of_cold_segments_may_be_broken_off_and_done_again(record_property):
+    snapshot, wanted, every = points()
+    assert wanted[1] == [(13, 13, "corrupt"), (21, 21, "corrupt"), (26, 30, "corrupt"), (35, 35, "corrupt")]
+    chosen = random.Random(4).sample(every, GATE_POINTS)
+    for point in chosen:
+        assert strike(snapshot, *point) == wanted, point
+
+    record_property("crash points", len(chosen))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.rule("T4.11")
+def test_a_repair_of_cold_segments_may_be_broken_off_at_every_call(record_property):
+    snapshot, wanted, every = points()
+    for point in every:
+        assert strike(snapshot, *point) == wanted, point
+
+    record_property("crash points", len(every))

@@ -66,7 +66,7 @@ def with_cold(root: str) -> None:
 
 
 @pytest.mark.rule("T7.4", "O2.12")
-def test_what_is_in_the_cold_tier_is_looked_at_where_it_is_named_and_else_it_is_said_that_it_is_not(
+def test_what_is_in_the_cold_tier_is_looked_at_where_it_is_named_and_else_that_is_an_error(
     call: Call,
 ) -> None:
     with_cold("d")
@@ -74,10 +74,12 @@ def test_what_is_in_the_cold_tier_is_looked_at_where_it_is_named_and_else_it_is_
         blind = call(*command)
         seeing = call(*command, "--cold-dir", "cold")
         gone = call(*command, "--cold-dir", "elsewhere")
-        assert [answer.code for answer in (blind, seeing, gone)] == [0, 0, 0]
+        assert [answer.code for answer in (blind, seeing, gone)] == [1, 0, 1]
         assert "not looked at: name their place with --cold-dir" in blind.err
-        assert "not looked at" not in seeing.err
+        assert "topic 't' seq 1: seqs 1 to 8: they are in the cold tier and were not looked at" in blind.text
+        assert "not looked at" not in seeing.err + seeing.text
         assert "elsewhere is not there" in gone.err
+        assert "elsewhere is not there: mount it" in gone.text
     oldest = min(pathlib.Path("cold").rglob("*.data"))
     damaged = bytearray(oldest.read_bytes())
     damaged[20] ^= 1
@@ -86,6 +88,9 @@ def test_what_is_in_the_cold_tier_is_looked_at_where_it_is_named_and_else_it_is_
         answer = call(*command, "--cold-dir", "cold")
         assert answer.code == 1
         assert "segment.record: topic 't' seq 1:" in answer.text
+    mended = call("fsck", "d", "--repair", "--cold-dir", "cold")
+    assert "LOST: topic 't': 1 record cannot be had any more (seq 1)" in mended.err
+    assert [mended.code, call("fsck", "d", "--cold-dir", "cold").code] == [0, 0]
 
 
 @pytest.mark.rule("T7.3")

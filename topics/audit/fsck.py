@@ -11,7 +11,7 @@ is told. Damage stays; a write that was under way has moved on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ import attrs
 
 from topics.audit.acknowledged import Acks, check_acknowledged
 from topics.audit.checks import check_rows
+from topics.audit.coldtier import UNNAMED, check_cold, reach
 from topics.audit.directory import check_agreement, check_directory
 from topics.audit.files import WithCold
 from topics.audit.journals import check_journals
@@ -30,7 +31,6 @@ from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
-from topics.log.regions import SegmentId
 
 PASSES_MAX: Final = 8
 
@@ -43,7 +43,8 @@ class Options:
     """How to look. `same_boot`: the machine has not restarted since the last recovery (LOCK says so). `settled`: nobody
     writes meanwhile, so one look is enough. `acks`: what clients were told. `agreement`, `journals`: the checks that
     cost a second start, and reading what databases and Weavers hold. `cold`: the cold tier, to be checked with it, and
-    `cold_dir` its place, for processes to open; without it only the idx of a cold segment is looked at.
+    `cold_dir` its place, for processes to open; without it only the idx of a cold segment is looked at, and that is
+    told as an error: `unseen` says why.
     """
 
     same_boot: bool = False
@@ -55,6 +56,7 @@ class Options:
     scan: Scanner | None = None  # who makes the rows of tasks, if not processes here
     cold: SegmentStore | None = None
     cold_dir: str | None = None
+    unseen: str = UNNAMED
 
 
 def same_boot_at(root: Path) -> bool:
@@ -140,12 +142,14 @@ class _Look:
 def _look(
     disk: Disk, where: str, options: Options, progress: Callable[[int, int], None] | None
 ) -> _Look:  # fmt: skip
+    cold, unseen = reach(options.cold, options.unseen)
     try:
-        state = read(disk, where, same_boot=options.same_boot, cold=options.cold)
+        state = read(disk, where, same_boot=options.same_boot, cold=cold)
     except Corrupt as damage:
         return _Look([Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)], ())
-    if options.cold is not None:
-        disk = WithCold(disk, options.cold)
+    hot = disk
+    if cold is not None:
+        disk = WithCold(disk, cold)
     logs = wal_tasks(disk)
     files = [task.file for task in logs] + [task.file for task in segment_tasks(state)]
     tell = _teller(sum(disk.size(file) or 0 for file in files), progress)
@@ -153,23 +157,7 @@ def _look(
     tasks = segment_tasks(state, [row for row in wal_rows if isinstance(row, WalRow)])
     segment_rows = _scanned(disk, tasks, options, tell)
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
-    return _Look([*examine(disk, state, rows, options), *_check_cold(state, rows)], rows)
-
-
-def _check_cold(state: State, rows: Sequence[Row]) -> Iterator[Violation]:
-    """What the state says is in the cold tier is there. A row of the idx alone does not tell."""
-    for row in rows:
-        if isinstance(row, SegmentRow) and state.cold is not None and row.task.cold and not row.task.stale:
-            task = row.task
-            if (
-                task.size
-                and not row.size
-                and not state.cold.exists(SegmentId(task.topic_id, task.first), "data")
-            ):
-                detail = (
-                    f"seqs {task.first} to {task.last}: their data is not in the cold tier {state.cold.where}"
-                )
-                yield state.violation(task.topic_id, task.file, "segment.record", task.first, 0, detail)
+    return _Look([*examine(disk, state, rows, options), *check_cold(hot, state, rows, unseen)], rows)
 
 
 def _scanned(disk: Disk, tasks: Sequence[Task], options: Options, tell: Progress) -> list[Row | None]:

@@ -7,7 +7,8 @@ Whoever repairs owns the directory. Nothing is deleted: what is taken out of use
        are in use keep temporary ones
     3  FORMAT names a generation of the log that has not begun
     4  a snapshot of the view, with what is gone as `corrupt` lost ranges, is renamed into place: the commit
-    5  new files take the names that were in use; the old log, snapshots and segments are put aside
+    5  new files take the names that were in use; the old log, snapshots and segments are put aside. A cold segment that
+       was damaged is hot now: its old data is copied aside, then it goes from the cold tier, if that is ours
     6  LOCK is put aside, so that the next start takes the machine as restarted and reuses no seq that was seen
 
 A crash before 4 leaves the damaged directory as it was to all who read it; behind it, a repaired one. Run it again.
@@ -15,12 +16,15 @@ A crash before 4 leaves the damaged directory as it was to all who read it; behi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
 import msgspec
 
+from topics.audit.coldtier import check_cold
+from topics.audit.files import WithCold
 from topics.audit.fsck import Options, examine
 from topics.audit.newstate import changed_image
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
@@ -28,10 +32,11 @@ from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments
 from topics.audit.scan import scan_all
 from topics.engine.image import Place, Snapshot, StateImage, catalog_of
+from topics.host.behind import ColdBehind
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME
-from topics.host.ownership import NOTE_FILE
-from topics.host.segments import load_slots
+from topics.host.ownership import NOTE_FILE, Whose, whose
+from topics.host.segments import data_size, load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import shard_dir
@@ -40,6 +45,7 @@ from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U64_MAX, ZERO_FILL_CHUNK
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage, take_image
+from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
@@ -68,12 +74,12 @@ def repair(
     disk: Disk, *, where: str, same_boot: bool, stamp: str, cold: SegmentStore | None = None
 ) -> Repair:  # fmt: skip
     """Repair a directory that the caller owns, and that nobody has open. `stamp` names where old files go. `cold`: its
-    cold tier, in which what is not here may be; nothing there is changed.
+    cold tier, whose damaged segments become hot ones of what is intact of them.
 
     Raises:
         CannotOpen: no data directory, a newer one, one that no snapshot tells the topics of, or whose cold tier is
-            not named.
-        OSError: the disk failed; run it again.
+            not named, or is another's and has not what it should have.
+        OSError: the disk or the cold tier failed; run it again.
     """
     if cold is None and disk.size(NOTE_FILE) is not None:
         raise CannotOpen(
@@ -88,19 +94,21 @@ def repair(
         rest = [one for one in found if one.check not in _ORPHANS]
         return Repair(found=found, aside=aside.directory if moved else "", lost={}, segments=0, left=rest)
     _check_telling(state, where)
+    _check_ours(disk, state, rows, where)
     _put_orphans_aside(found, aside)
     ts = state.read.recovered.catalog.high_ts
     wanted = _remade(state, rows, found)
     shards = find_shards(disk)
-    renewed = [_renewed(disk, topic, wanted.get(topic.topic_id, ()), ts) for topic in _topics(state)]
+    tiers = Tiers(disk, cold)
+    renewed = [_renewed(tiers, topic, wanted.get(topic.topic_id, ()), ts) for topic in _topics(state)]
     aside.copy(FORMAT_FILE)
     write_format(disk, _next_format(disk, state.form))
     snapshot = _snapshot_of(disk, state, [one.image for one in renewed], ts)
-    _check_readable(disk, snapshot)
+    _check_readable(ColdBehind(disk, cold), snapshot)
     older = find_snapshots(disk)
     write_snapshot(disk, state.read.restored.number, snapshot)
     for one in renewed:
-        one.finish(disk, aside)
+        one.finish(tiers, aside)
     aside.take_logs(shards)
     for number in older:
         aside.take(snapshot_path(number))
@@ -121,9 +129,11 @@ def _look(
 ) -> tuple[State, Sequence[SegmentRow], Sequence[Violation]]:
     """The read-only view, what its files hold, and what is wrong with them."""
     state = read(disk, where, same_boot=same_boot, cold=cold)
-    wal_rows = [row for row in scan_all(disk, wal_tasks(disk)) if isinstance(row, WalRow)]
-    rows = [row for row in scan_all(disk, segment_tasks(state, wal_rows)) if isinstance(row, SegmentRow)]
-    return state, rows, examine(disk, state, [*wal_rows, *rows], Options(settled=True))
+    seen = Tiers(disk, cold).seen
+    wal_rows = [row for row in scan_all(seen, wal_tasks(disk)) if isinstance(row, WalRow)]
+    rows = [row for row in scan_all(seen, segment_tasks(state, wal_rows)) if isinstance(row, SegmentRow)]
+    found = examine(seen, state, [*wal_rows, *rows], Options(settled=True))
+    return state, rows, [*found, *check_cold(disk, state, rows)]
 
 
 def _check_telling(state: State, where: str) -> None:
@@ -134,6 +144,17 @@ def _check_telling(state: State, where: str) -> None:
             Unusable.FOREIGN,
             f"{where}: no snapshot is whole ({restored.wrong[0]}), and the log does not reach back to the beginning. "
             "A repair would keep little; restore the directory from a backup",
+            path=where,
+        )
+
+
+def _check_ours(disk: Disk, state: State, rows: Sequence[SegmentRow], where: str) -> None:
+    """What is not in a cold tier that is another's is not lost."""
+    missing = [] if state.cold is None else list(check_cold(disk, state, rows))
+    if state.cold is not None and missing and whose(disk, state.cold) is Whose.OTHER:
+        raise CannotOpen(
+            Unusable.FOREIGN,
+            f"{where}: topic {missing[0].topic!r}: {missing[0].detail}. Nothing is taken for lost before that",
             path=where,
         )
 
@@ -155,9 +176,30 @@ def _remade(
     for topic in _topics(state):
         for segment in topic.segments:
             stem = segment_path(topic.topic_id, segment.first, "data").rpartition(".")[0]
-            if not segment.cold and (stem in wrong or (topic.topic_id, segment.first) not in scanned):
+            unseen = segment.cold and state.cold is None
+            if not unseen and (stem in wrong or (topic.topic_id, segment.first) not in scanned):
                 remade.setdefault(topic.topic_id, []).append(segment)
     return remade
+
+
+class Tiers:
+    """Both places that data may be in. `hot`: the directory, which is changed; `seen`: it, with what is cold."""
+
+    def __init__(self, hot: Disk, store: SegmentStore | None) -> None:
+        self.hot = hot
+        self.seen: Disk = hot if store is None else WithCold(hot, store)
+        self._store = store
+
+    def take_cold(self, topic_id: int, first: int, aside: Aside) -> None:
+        """A cold segment that nothing needs any more is put aside, here, and goes from there. Another's stays there."""
+        if self._store is None or whose(self.hot, self._store) is not Whose.OURS:
+            return
+        segment = SegmentId(topic_id, first)
+        if self._store.exists(segment, "data"):
+            pieces = partial(self._store.read_range, segment, "data")
+            aside.keep(segment_path(topic_id, first, "data"), self._store.len(segment, "data"), pieces)
+            aside.sync()
+        self._store.delete(segment)
 
 
 @attrs.frozen
@@ -169,7 +211,7 @@ class _Renewed:
     salvaged: Salvaged
     image: TopicImage
 
-    def finish(self, disk: Disk, aside: Aside) -> None:
+    def finish(self, tiers: Tiers, aside: Aside) -> None:
         """Behind the commit: new files take the places of old ones, of which copies are put aside."""
         new = {segment.first for segment in self.salvaged.segments}
         for segment in self.remade:
@@ -180,25 +222,25 @@ class _Renewed:
                 else:
                     aside.take(stem + part)
             if segment.first in new:
-                put_in_place(disk, self.topic.topic_id, segment.first)
+                put_in_place(tiers.hot, self.topic.topic_id, segment.first)
+            if segment.cold:
+                tiers.take_cold(self.topic.topic_id, segment.first, aside)
 
 
-def _renewed(disk: Disk, topic: Topic, remade: Sequence[Segment], ts: int) -> _Renewed:
+def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int) -> _Renewed:
     if topic.config.durability is Durability.EPHEMERAL:
         return _Renewed(topic, (), Salvaged((), ()), take_image(topic))
     firsts = frozenset(segment.first for segment in remade)
-    in_use = frozenset(segment.first for segment in topic.segments)
+    in_use = {segment.first: data_size(tiers.seen, topic.topic_id, segment) for segment in remade}
     segments: list[Segment] = []
     lost: list[int] = []
-    for segment in remade:
-        made = write_segments(disk, topic, of_segment(disk, topic, segment), in_use=in_use, ts=ts)
+    for slots in (
+        *(of_segment(tiers.seen, topic, segment) for segment in remade),
+        of_log(tiers.hot, topic, topic.segments.stored_seq + 1),
+    ):
+        made = write_segments(tiers.hot, topic, slots, in_use=in_use, ts=ts)
         segments += made.segments
         lost += made.lost
-    made = write_segments(
-        disk, topic, of_log(disk, topic, topic.segments.stored_seq + 1), in_use=in_use, ts=ts
-    )
-    segments += made.segments
-    lost += made.lost
     kept = [
         msgspec.structs.replace(segment, sealed=True)
         for segment in topic.segments
@@ -263,12 +305,15 @@ class Aside:
     def copy(self, path: str) -> None:
         """Copy a file that is going to be replaced, synced; one that is not there is fine."""
         size = self._disk.size(path)
-        if size is None:
-            return
+        if size is not None:
+            self.keep(path, size, partial(self._disk.read, path))
+
+    def keep(self, path: str, size: int, read: Callable[[int, int], bytes]) -> None:
+        """Keep a copy of these bytes, synced, as those of that path."""
         place = self._place(path)
         self._disk.create(place, 0)
         for at in range(0, size, ZERO_FILL_CHUNK):
-            self._disk.write(place, at, [self._disk.read(path, at, min(ZERO_FILL_CHUNK, size - at))])
+            self._disk.write(place, at, [read(at, min(ZERO_FILL_CHUNK, size - at))])
         self._disk.sync_data(place)
 
     def take_logs(self, shards: Sequence[tuple[int, int]]) -> None:

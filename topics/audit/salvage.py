@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -112,10 +112,10 @@ def _is_whole(frame: bytes, topic_id: int, seq: int) -> bool:
 
 
 def write_segments(
-    disk: Disk, topic: Topic, slots: Iterator[Kept | int], *, in_use: frozenset[int], ts: int
+    disk: Disk, topic: Topic, slots: Iterator[Kept | int], *, in_use: Mapping[int, int], ts: int
 ) -> Salvaged:
-    """Write what is kept as sealed segments, synced. `in_use`: first seqs of segments whose files must stay as they are
-    until the commit; a new one of that name counts as many bytes as the old one has, for that is what a start may find.
+    """Write what is kept as sealed segments, synced. `in_use`: bytes of data, by first seq, of segments whose files
+    must stay as they are until the commit; a new one of that name counts no fewer, for a start may find them.
     """
     segments: list[Segment] = []
     lost: list[int] = []
@@ -125,7 +125,7 @@ def write_segments(
     def close() -> None:
         nonlocal size
         if run:
-            segments.append(_write(disk, topic.topic_id, run, in_use=run[0].seq in in_use, ts=ts))
+            segments.append(_write(disk, topic.topic_id, run, in_use=in_use.get(run[0].seq), ts=ts))
         run.clear()
         size = 0
 
@@ -142,7 +142,7 @@ def write_segments(
     return Salvaged(segments, lost)
 
 
-def _write(disk: Disk, topic_id: int, run: Sequence[Kept], *, in_use: bool, ts: int) -> Segment:
+def _write(disk: Disk, topic_id: int, run: Sequence[Kept], *, in_use: int | None, ts: int) -> Segment:
     """The files of one segment, under temporary names; at once under their own if nobody uses that."""
     first = run[0].seq
     path = {part: segment_path(topic_id, first, part) for part in ("data", "idx", "col")}
@@ -153,10 +153,9 @@ def _write(disk: Disk, topic_id: int, run: Sequence[Kept], *, in_use: bool, ts: 
     for part, encoded in (("data", data), ("idx", idx), ("col", col)):
         if part != "col" or encoded:
             write_temporary(disk, path[part], encoded)
-    if not in_use:
+    if in_use is None:
         put_in_place(disk, topic_id, first)
-    size = max(len(data), disk.size(path["data"]) or 0) if in_use else len(data)
-    return Segment(first, run[-1].seq, size, ts, sealed=True)
+    return Segment(first, run[-1].seq, max(len(data), in_use or 0), ts, sealed=True)
 
 
 def put_in_place(disk: Disk, topic_id: int, first: int) -> None:

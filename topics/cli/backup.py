@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topics.cli.check import COULD_NOT, bytes_bar, cold_place, print_report, tell_unseen
+from topics.cli.check import COULD_NOT, bytes_bar, cold_place, print_report, tell_unseen, why_unseen
 from topics.cli.failure import USAGE, Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted, moment, parse_moment, size
@@ -83,7 +83,7 @@ def _print_written(dest: Path, written: Written) -> None:
 def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
     """Check that a backup is whole: every file by its checksum, what a start would make of it, and all that fsck does.
 
-    With --cold-dir what the backup has left in the cold tier is looked at, too.
+    What the backup has left in the cold tier is looked at where --cold-dir names it; without it that is an error.
 
     Exit code 0: it is; 1: it is not; 2: it could not be looked at.
     """
@@ -110,7 +110,7 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
             raise Failed(f"{directory}: {verified.findings[0].what}")
         with bytes_bar(directory.name) as tell:
             cold, cold_dir = cold_place(invocation)
-            options = Options(settled=True, cold=cold, cold_dir=cold_dir)
+            options = Options(settled=True, cold=cold, cold_dir=cold_dir, unseen=why_unseen(invocation))
             report = fsck(disk, where=where, options=options, progress=tell)
     except (TopicsError, OSError) as error:
         raise Failed(str(error), code=COULD_NOT) from error

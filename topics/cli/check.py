@@ -53,6 +53,8 @@ def fsck(
     With --repair, of a directory that nobody has open: every intact record is kept, what is gone becomes a lost range
     that readers are told of, and what is taken out of use goes to repaired-TIME/ in the directory. Then it is checked.
 
+    Records in a cold tier are looked at where --cold-dir names it; without it they are an error.
+
     Exit code 0: nothing is wrong; 1: something is; 2: it could not be looked at.
     """
     from topics.audit.files import ReadOnlyDisk
@@ -73,6 +75,7 @@ def fsck(
             acks=_load(acks),
             cold=cold,
             cold_dir=cold_dir,
+            unseen=why_unseen(invocation),
         )
         with bytes_bar(root.name) as tell:
             report = look(ReadOnlyDisk(root), where=str(root), options=options, progress=tell)
@@ -98,8 +101,7 @@ def _repair(root: Path, cold: SegmentStore | None) -> None:
     done = repair_directory(root, cold=cold)
     if not done.aside:
         say(
-            "nothing to repair here: what there is, the next start makes good by itself. What is damaged in a cold "
-            "tier no repair mends: put it back from a backup",
+            "nothing to repair here: what there is, the next start makes good by itself",
             "topics: ",
             colour="cyan",
         )
@@ -135,11 +137,17 @@ def cold_place(invocation: Invocation) -> tuple[SegmentStore | None, str | None]
     return open_cold(place), place
 
 
+def why_unseen(invocation: Invocation) -> str:
+    """Why the cold tier cannot be looked at, and what to do, if `cold_place` finds none."""
+    place = invocation.settings.options().cold_dir
+    if place is None:
+        return "name their place with --cold-dir or TOPICS_COLD_DIR"
+    return f"{place} is not there: mount it, or name their place with --cold-dir or TOPICS_COLD_DIR"
+
+
 def tell_unseen(invocation: Invocation) -> None:
     """A directory that has a cold tier was looked at without it."""
-    place = invocation.settings.options().cold_dir
-    why = "name their place with --cold-dir or TOPICS_COLD_DIR" if place is None else f"{place} is not there"
-    say(f"records in the cold tier were not looked at: {why}", "topics: ")
+    say(f"records in the cold tier were not looked at: {why_unseen(invocation)}", "topics: ")
 
 
 def _load(acks: Path | None) -> Any:

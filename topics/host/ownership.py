@@ -7,6 +7,7 @@ and touches none of them.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final
 
 import msgspec
@@ -25,6 +26,26 @@ _TOKEN_SIZE: Final = 16
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     owner: str
+
+
+class Whose(Enum):
+    """Whose segments a cold directory holds, as a data directory sees it."""
+
+    OURS = "ours"
+    BORROWED = "borrowed"  # of the original of a copy, which may read them
+    OTHER = "other"
+
+
+def whose(disk: Disk, store: SegmentStore) -> Whose:
+    """Whose segments these are, by both notes; nothing is made. Raises OSError."""
+    theirs = store.read_owner()
+    try:
+        note = _own_note(disk)
+    except Corrupt:
+        return Whose.OTHER
+    if theirs is None or (note is not None and note != theirs):
+        return Whose.OTHER
+    return Whose.BORROWED if note is None else Whose.OURS
 
 
 def claim(disk: Disk, store: SegmentStore, entropy: Entropy) -> bytes:

@@ -1,0 +1,56 @@
+"""Cold segments under a check: which of them nobody could look at, and which are not where they should be (storage 6).
+
+Whoever looks at a data directory answers for all of its records, those in the cold tier too. So one that nobody could
+look at is an error, as one that is gone: nothing says that it is right. Whether it is *gone* says only the store's own
+cold tier, which has the note of the data directory; of another place it is known only that the segment is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from topics.audit.recovery import State
+from topics.audit.rows import Row, SegmentRow, SegmentTask, Violation
+from topics.host.ownership import NOTE_FILE, Whose, whose
+from topics.host.tiers import SegmentStore
+from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
+
+HOW: Final = "name their place with --cold-dir or TOPICS_COLD_DIR"
+UNNAMED: Final = HOW
+
+
+def reach(store: SegmentStore | None, unseen: str = UNNAMED) -> tuple[SegmentStore | None, str]:
+    """The store if it answers; else None, and why it cannot be looked at."""
+    if store is None:
+        return None, unseen
+    try:
+        store.read_owner()
+    except OSError as error:
+        return None, f"{store.where} fails ({error.strerror or error}): see that it can be reached, or {HOW}"
+    return store, unseen
+
+
+def check_cold(disk: Disk, state: State, rows: Sequence[Row], unseen: str = UNNAMED) -> Iterator[Violation]:
+    """The segments that the state says are in the cold tier and whose data nobody has read. `unseen`: why, without a
+    store. A row of the idx alone does not tell.
+    """
+    for row in rows:
+        if isinstance(row, SegmentRow) and row.task.cold and not row.task.stale and row.task.size:
+            if not row.size and (why := _why(disk, state.cold, row.task, unseen)):
+                detail = f"seqs {row.task.first} to {row.task.last}: {why}"
+                yield state.violation(
+                    row.task.topic_id, row.task.file, "segment.record", row.task.first, 0, detail
+                )
+
+
+def _why(disk: Disk, store: SegmentStore | None, task: SegmentTask, unseen: str) -> str:
+    if store is None:
+        return f"they are in the cold tier and were not looked at: {unseen}"
+    if store.exists(SegmentId(task.topic_id, task.first), "data"):
+        return ""
+    gone = f"their data is not in the cold tier {store.where}"
+    if whose(disk, store) is Whose.OTHER:
+        return f"{gone}, which is not that of this directory ({NOTE_FILE} and its OWNER differ): {HOW}"
+    return gone
