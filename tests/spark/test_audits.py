@@ -95,7 +95,7 @@ def test_what_is_damaged_in_the_cold_tier_is_found_where_that_is_named(spark, tm
     assert [(one.check, one.seq) for one in found.errors] == [("segment.record", 12)]
     assert main([*args, "--cold-dir", str(cold)]) == 1
     capsys.readouterr()
-    assert main(args) == 0
+    assert main(args) == 1
     assert "records in the cold tier were not looked at" in capsys.readouterr().err
 
 
