@@ -26,6 +26,7 @@ from topics.log.segments import Segment, Segments
 from topics.log.slots import Slots, restore, slots_between
 from topics.log.topic import Topic
 
+_SHORT: Final = 64  # seqs of a dead range; below it, what a call costs is more than what its seqs do
 _DEAD: Final = int(End.DELETED | End.EXPIRED)
 _DEAD_RUN: Final = re.compile(
     b"|".join(
@@ -133,8 +134,7 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
         restore(index, slots)
     if image.base_seq <= image.stored_seq:
         _move_to_segments(topic, image)
-    for first, last, end in image.dead:
-        index.kill_range(index.position(first), index.position(last + 1), End(end))
+    _kill(index, image.dead)
     for slots in image.slots:
         restore(index, slots)
     for first, generation, shard, first_frame in image.regions:
@@ -147,6 +147,18 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
             topic=topic.name,
         )
     _note_deadlines(topic)
+
+
+def _kill(index: Index, dead: Iterable[tuple[int, int, int]]) -> None:
+    """These ranges are dead: the long ones one by one, the short ones together, for there may be very many of them."""
+    short: dict[int, list[int]] = {}
+    for first, last, end in dead:
+        if last - first < _SHORT:
+            short.setdefault(end, []).extend(range(first, last + 1))
+        else:
+            index.kill_range(index.position(first), index.position(last + 1), End(end))
+    for end, seqs in short.items():
+        index.kill_seqs(seqs, End(end))
 
 
 def _wal_regions(topic: Topic, first: int) -> list[tuple[int, int, int, int]]:
