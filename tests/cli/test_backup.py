@@ -221,3 +221,21 @@ def test_a_moment_is_written_as_people_write_it(call: Call, data: str) -> None:
     assert restored["topics"] == taken["topics"]
     assert early.code == 2
     assert "is before the backup was taken" in early.err
+
+
+@pytest.mark.rule("T7.4", "O2.13")
+@pytest.mark.parametrize(
+    "content", [b"", b"not json", b'{"format": 9}', b'{"format":1,"shards":9,"generation":0}', None]
+)
+def test_a_damaged_format_of_a_backup_is_a_finding_that_names_it(
+    call: Call, data: str, content: bytes | None
+) -> None:
+    assert call("backup", "b", "--data", data).code == 0
+    pathlib.Path("b/FORMAT").unlink()
+    if content is not None:
+        pathlib.Path("b/FORMAT").write_bytes(content)
+    answer = call("verify", "b")
+    told = [json.loads(line) for line in call("verify", "b", "--json").out.splitlines()]
+
+    assert answer.code == 1, (answer.text, answer.err)
+    assert "FORMAT" in [one.get("file") for one in told]

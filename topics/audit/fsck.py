@@ -29,7 +29,7 @@ from topics.audit.scan import Progress, scan_all
 from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
 from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
-from topics.kernel.errors import Corrupt
+from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.ports import Disk
 
 PASSES_MAX: Final = 8
@@ -121,6 +121,27 @@ def fsck(
             return found.report(where, [one for one in found.violations if one.key in known], passes)
         before = found
     return Report(where=where, violations=(), files=0, bytes=0, records=0, passes=PASSES_MAX, unsettled=True)
+
+
+def fsck_of_backup(
+    disk: Disk,
+    where: str,
+    options: Options,
+    *,
+    findings: Sequence[Violation],
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """`fsck` of a backup of which `findings` are known. What they have made unreadable is no reason to say nothing.
+
+    Raises as `fsck` does, if there are none.
+    """
+    try:
+        report = fsck(disk, where=where, options=options, progress=progress)
+    except CannotOpen:
+        if not findings:
+            raise
+        report = Report(where=where, violations=(), files=0, bytes=0, records=0, passes=1)
+    return attrs.evolve(report, violations=[*findings, *report.violations])
 
 
 @attrs.frozen

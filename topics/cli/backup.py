@@ -87,10 +87,8 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
 
     Exit code 0: it is; 1: it is not; 2: it could not be looked at.
     """
-    import attrs
-
     from topics.audit.files import ReadOnlyDisk
-    from topics.audit.fsck import Options, fsck
+    from topics.audit.fsck import Options, fsck_of_backup
     from topics.audit.report import json_lines
     from topics.audit.rows import Severity, Violation
     from topics.host.verifying import verify_backup
@@ -111,10 +109,9 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
         with bytes_bar(directory.name) as tell:
             cold, cold_dir = cold_place(invocation)
             options = Options(settled=True, cold=cold, cold_dir=cold_dir, unseen=why_unseen(invocation))
-            report = fsck(disk, where=where, options=options, progress=tell)
+            report = fsck_of_backup(disk, where, options, findings=findings, progress=tell)
     except (TopicsError, OSError) as error:
         raise Failed(str(error), code=COULD_NOT) from error
-    report = attrs.evolve(report, violations=[*findings, *report.violations])
     if as_json:
         for line in json_lines(report):
             sys.stdout.buffer.write(line)

@@ -12,10 +12,10 @@ import attrs
 import xxhash
 
 from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, decode_manifest
-from topics.host.layout import read_format
+from topics.host.layout import FORMAT_FILE, read_format
 from topics.host.opening import ReadState, read_state
 from topics.host.parts import PIECE_SIZE
-from topics.kernel.errors import Corrupt
+from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.ports import Disk
 
 _LOGS_AND_DATA: Final = ("meta", "wal", "topics")
@@ -59,7 +59,7 @@ def verify_backup(
     `damages`: tell too what recovery finds damaged; false for who runs fsck, which says more of it.
 
     Raises:
-        CannotOpen: it is no directory of ours, or of a newer version.
+        CannotOpen: it is of a newer version.
         OSError: the disk failed.
     """
     try:
@@ -77,9 +77,14 @@ def verify_backup(
             tell(done, manifest.size)
     known = {file.path for file in manifest.files}
     findings += [Finding(path, "is not of this backup") for path in _files_of(disk) if path not in known]
-    form = read_format(disk, where)
-    if form is None:
-        return Verified(manifest=manifest, findings=findings)  # FORMAT is one of the files that are missing
+    try:
+        form = read_format(disk, where)
+    except CannotOpen:
+        if all(finding.file != FORMAT_FILE for finding in findings):
+            raise
+        form = None
+    if form is None:  # the findings say so: FORMAT is missing, or not as it was written
+        return Verified(manifest=manifest, findings=findings)
     try:
         read = read_state(disk, form, same_boot=False)
         findings += [
