@@ -109,23 +109,25 @@ def test_names_from_a_directory_do_not_become_markup(damaged):
     assert "a &amp; b &lt; c" in text
 
 
-@pytest.mark.rule("P4.11")
-@pytest.mark.slow
+@pytest.mark.rule("P4.11", "P4.12")
 def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
     fill(tmp_path / "data")
-    out, parquet = tmp_path / "page.html", tmp_path / "parquet"
+    out, parquet, acks = tmp_path / "page.html", tmp_path / "parquet", tmp_path / "acks.jsonl"
+    acks.write_text('{"topic":"quakes","seq":1,"sent_ms":3,"acked_ms":9.5}\n')
+    place = ["--data", str(tmp_path / "data")]
 
-    assert (
-        main(["spark", "report", "quakes", "capped", "--out", str(out), "--data", str(tmp_path / "data")])
-        == 0
-    )
-    assert main(["spark", "export", "quakes", "--out", str(parquet), "--data", str(tmp_path / "data")]) == 0
+    assert main(["spark", "report", "quakes", "capped", "--out", str(out), "--acks", str(acks), *place]) == 0
+    assert main(["spark", "export", "quakes", "--out", str(parquet), *place]) == 0
 
     live = records(tmp_path / "data", "quakes")
     assert f"2 topics, {len(live) + 10} records" in capsys.readouterr().out
     shown = out.read_text()
     assert "<td>capped</td>" in shown
     assert "<td>cap</td>" in shown  # the reason of a loss
+    assert re.search(
+        r"<td>quakes</td>(<td class=\"n\">(1|6.5|0)</td>){6}</tr>.*up to 10 ms", shown, re.DOTALL
+    )
+    assert "To see it, give --checkpoint PATH" in shown
     assert not re.search(r"(src|href)=|https?:|<script", shown)
     assert rows(spark.read.parquet(str(parquet)).orderBy("offset")) == live
     assert (parquet / "topic=quakes" / "day=2023-11-14").is_dir()
@@ -134,8 +136,13 @@ def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
 @pytest.mark.rule("P4.9")
 def test_what_cannot_be_looked_at_is_one_line(spark, tmp_path, capsys):
     assert main(["spark", "validate", str(tmp_path / "nothing")]) == 2
-    assert main(["spark", "report", "nothing", "--out", str(tmp_path / "x"), "--data", str(tmp_path)]) == 2
+    report = ["spark", "report", "nothing", "--out", str(tmp_path / "x"), "--data", str(tmp_path)]
+    assert main(report) == 2
+    main([*report, "--checkpoint", str(tmp_path / "none")])
 
-    first, second = [line for line in capsys.readouterr().err.splitlines() if line.startswith("topics: ")]
+    first, second, third = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("topics: ")
+    ]
     assert "nothing" in first
     assert "is no topics directory" in second
+    assert "none is no checkpoint of a stream" in third

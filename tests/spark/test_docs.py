@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import topics
+from topics.audit.acknowledged import load_acks
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -14,15 +15,17 @@ def test_the_code_of_the_page_runs(spark, server, tmp_path, capsys):
         store.create("quakes").put_many([{"data": {"mag": n}} for n in (6.4, 1.2, 7.0)])
         store.create("capped", cap_records=1).put_many([{"data": 1}, {"data": 2}])
     code = "\n".join(BLOCKS)
-    for name in ("./data", "./checkpoint"):
+    for name in ("./data", "./checkpoint", "./acks.jsonl"):
         code = code.replace(name, str(tmp_path / name))
 
     exec(compile(code.replace("http://127.0.0.1:4000", server.url), "docs/spark.md", "exec"), {})
 
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == "2"
     assert "capped" in printed
     with topics.Client(server.url) as client:
         assert [item.data["mag"] for item in client.topic("copy").records()] == [6.4, 1.2, 7.0]
         assert len(client.topic("numbers").read(limit=1000).records) == 1000
+    acks = load_acks(tmp_path / "acks.jsonl")
+    assert len(acks) == len(acks.took_ms["quakes"]) == 2

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from topics.cli.settings import Settings
 
+_ACKS_TYPE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MASTER: Final = click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
 )
@@ -40,7 +41,7 @@ def spark() -> None:
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="A folder for the report."
 )
 @click.option(
-    "--acks", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    "--acks", type=_ACKS_TYPE, metavar="FILE",
     help="What clients were told is stored: JSON lines or Parquet of topic, seq, digest.",
 )  # fmt: skip
 @_MASTER
@@ -90,19 +91,31 @@ def validate(
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The page."
 )
+@click.option(
+    "--checkpoint", "checkpoints", multiple=True, metavar="PATH",
+    help="The checkpoint of a stream by Spark that reads them, a folder or an fsspec URL: how far behind it is.",
+)  # fmt: skip
+@click.option(
+    "--acks", type=_ACKS_TYPE, metavar="FILE",
+    help="A client's log of acknowledgements with sent_ms and acked_ms: how long its writes took.",
+)  # fmt: skip
 @_MASTER
 @_CONF
 @common_options
 @pass_invocation
 def report(
-    invocation: Invocation, topics: Sequence[str], out: Path, master: str, conf: Sequence[str]
-) -> None:
-    """Rates, sizes, losses and the most frequent keys of TOPICS, as an HTML page."""
+    invocation: Invocation, topics: Sequence[str], out: Path, checkpoints: Sequence[str], acks: Path | None,
+    master: str, conf: Sequence[str],
+) -> None:  # fmt: skip
+    """Rates, sizes, lags, losses, the most frequent keys and the latency of TOPICS, as an HTML page."""
     with _session(master, conf) as running:
+        from topics.audit.acknowledged import load_acks
+        from topics.spark.lags import read_checkpoint
         from topics.spark.overview import overview, overview_page
 
-        frame = _frame(running, invocation, topics)
-        found = overview(frame)
+        consumers = [read_checkpoint(path) for path in checkpoints]
+        told = None if acks is None else load_acks(acks)
+        found = overview(_frame(running, invocation, topics), consumers=consumers, acks=told)
     out.write_bytes(overview_page(", ".join(topics), found))
     records = sum(one.records for one in found.topics)
     click.echo(f"{counted(len(found.topics), 'topic')}, {counted(records, 'record')}: {out}")

@@ -1,4 +1,8 @@
-"""What is in topics, by Spark: a page of rates, sizes, losses and keys, and their records as Parquet (spark 4)."""
+"""What is in topics, by Spark, as a page of figures; and their records as Parquet (spark 4).
+
+The records know neither who reads them nor how long their producer waited: lags come from the checkpoints of streams,
+latency from a client's log of acknowledgements, where these are given.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from topics.audit.acknowledged import Acks
 from topics.audit.page import bars, document, table
-from topics.spark.session import losses
+from topics.spark.lags import Consumer, Lag, Lags
+from topics.spark.latency import Latencies, latencies
+from topics.spark.options import read_options
+from topics.spark.place import Facts, matching
+from topics.spark.scan import place_of
+from topics.spark.session import losses, reads
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,26 +44,40 @@ class TopicFigures:
 
 @attrs.frozen(kw_only=True)
 class Overview:
-    """Of the records of a frame. `hours`: records by hour, the last ones."""
+    """Of the records of a frame. `hours`: records by hour, the last ones. `fresh`: checkpoints of streams that have not
+    committed a batch. `lags`, `latency`: None if there was nothing to tell them from.
+    """
 
     topics: Sequence[TopicFigures]
     hours: Mapping[str, int]
     keys: Mapping[str, int]
     tags: Mapping[str, int]
     losses: Sequence[tuple[str, int, int, str]]
+    lags: Sequence[Lag] | None
+    fresh: Sequence[str]
+    latency: Latencies | None
 
 
-def overview(df: DataFrame) -> Overview:
-    """The figures of a frame that was read from topics, in four passes over narrow columns."""
+def overview(df: DataFrame, *, consumers: Sequence[Consumer] = (), acks: Acks | None = None) -> Overview:
+    """The figures of a frame that was read from topics, in four passes. `consumers`: whose lags are told.
+
+    Raises:
+        Rejected: a consumer reads none of these topics.
+    """
     from pyspark.sql import functions as f
 
+    there = _topics(df) if consumers or acks is not None else {}
+    lags = Lags(consumers, there)
     by_topic = df.groupBy("topic").agg(
         f.count("*").alias("records"),
         f.sum(f.length("value") + f.coalesce(f.length("key"), f.lit(0))).alias("bytes"),
         f.min("timestamp").alias("first"),
         f.max("timestamp").alias("last"),
-        (f.unix_millis(f.max("timestamp")) - f.unix_millis(f.min("timestamp"))).alias("ms"),
+        f.unix_millis(f.min("timestamp")).alias("first_ms"),
+        f.unix_millis(f.max("timestamp")).alias("last_ms"),
+        *lags.columns(),
     )
+    counted = by_topic.orderBy("topic").collect()
     figures = [
         TopicFigures(
             topic=row.topic,
@@ -61,9 +85,9 @@ def overview(df: DataFrame) -> Overview:
             bytes=row.bytes,
             first=f"{row.first:%Y-%m-%d %H:%M:%S}",
             last=f"{row.last:%Y-%m-%d %H:%M:%S}",
-            per_second=round(row.records / max(1, row.ms) * 1000, 3),
+            per_second=round(row.records / max(1, row.last_ms - row.first_ms) * 1000, 3),
         )
-        for row in by_topic.orderBy("topic").collect()
+        for row in counted
     ]
     hour = f.date_format(f.date_trunc("hour", "timestamp"), "yyyy-MM-dd HH:00")
     hours = df.groupBy(hour.alias("name")).count().orderBy(f.desc("name")).limit(HOURS_MAX).collect()
@@ -74,6 +98,9 @@ def overview(df: DataFrame) -> Overview:
         keys=_top(df, f.col("key").cast("string")),
         tags=_top(df, f.col("tag")),
         losses=lost,
+        lags=lags.of(counted) if consumers else None,
+        fresh=[one.checkpoint for one in consumers if one.batch is None],
+        latency=None if acks is None else latencies(acks, there.keys()),
     )
 
 
@@ -92,6 +119,8 @@ def overview_page(title: str, found: Overview) -> bytes:
         "<h2>Topics</h2>" + table(head, rows),
         "<h2>Bytes by topic</h2>" + bars(sizes, _BLUE),
         "<h2>Records by hour</h2>" + bars(dict(found.hours), _BLUE),
+        "<h2>How far behind streams are</h2>" + _lags(found),
+        "<h2>From produce to acknowledgement</h2>" + _latency(found.latency),
         "<h2>Most frequent keys</h2>" + bars(dict(found.keys), _BLUE),
         "<h2>Most frequent tags</h2>" + bars(dict(found.tags), _BLUE),
         "<h2>Lost</h2>" + lost + bars(_lost_by_topic(found), _RED),
@@ -107,6 +136,15 @@ def export(df: DataFrame, out: str) -> None:
     days.write.mode("error").partitionBy("topic", "day").parquet(out)
 
 
+def _topics(df: DataFrame) -> dict[str, Facts]:
+    """The topics that a frame was read from, as they are now."""
+    found: dict[str, Facts] = {}
+    for given in reads(df):
+        options = read_options(given)
+        found |= matching(place_of(options).look(), options)
+    return found
+
+
 def _top(df: DataFrame, column: Column) -> Mapping[str, int]:
     from pyspark.sql import functions as f
 
@@ -120,3 +158,26 @@ def _lost_by_topic(found: Overview) -> dict[str, int]:
     for topic, first, last, _ in found.losses:
         sums[topic] = sums.get(topic, 0) + last - first + 1
     return sums
+
+
+def _lags(found: Overview) -> str:
+    if found.lags is None:
+        return "<p>To see it, give --checkpoint PATH for each stream that reads these topics.</p>"
+    head = ("checkpoint", "topic", "next seq", "seqs behind", "records behind", "seconds behind")
+    waiting = {f"{one.topic} < {_base(one.checkpoint)}": one.records for one in found.lags}
+    fresh = [f"<p>{escape(path)}: no batch is committed yet.</p>" for path in found.fresh]
+    return table(head, map(attrs.astuple, found.lags)) + bars(waiting, _BLUE) + "".join(fresh)
+
+
+def _base(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _latency(found: Latencies | None) -> str:
+    if found is None:
+        how = "give --acks FILE, a client's log of acknowledgements with sent_ms and acked_ms"
+        return f"<p>To see it, {how}.</p>"
+    if not found.topics:
+        return f"<p>{escape(found.file)} has no record of these topics with sent_ms and acked_ms.</p>"
+    head = ("topic", "acknowledged", "p50 ms", "p90 ms", "p99 ms", "longest ms", "clock set back")
+    return table(head, map(attrs.astuple, found.topics)) + bars(dict(found.histogram), _BLUE)

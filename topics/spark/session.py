@@ -111,6 +111,19 @@ def losses(df: DataFrame) -> DataFrame:
     """
     spark = df.sparkSession
     found: DataFrame | None = None
+    for options in reads(df):
+        table = spark.read.format("topics").options(**options, table="losses").load()
+        found = table if found is None else found.unionByName(table)
+    if found is None:
+        raise CannotRun("losses: this frame was not read from topics")
+    return found
+
+
+def reads(df: DataFrame) -> list[dict[str, str]]:
+    """The options of each read of topics that a frame comes from, by lower-case name. A stream's begins at the earliest
+    record, unless it says where.
+    """
+    found = []
     leaves = df._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 -- Spark shows options nowhere else
     for i in range(leaves.size()):
         options = _options_of(leaves.apply(i))
@@ -119,10 +132,7 @@ def losses(df: DataFrame) -> DataFrame:
         ours = {name: value for name, value in options.items() if name != "table"}
         if leaves.apply(i).isStreaming():
             ours.setdefault("startingoffsets", "earliest")
-        table = spark.read.format("topics").options(**ours, table="losses").load()
-        found = table if found is None else found.unionByName(table)
-    if found is None:
-        raise CannotRun("losses: this frame was not read from topics")
+        found.append(ours)
     return found
 
 
