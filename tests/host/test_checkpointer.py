@@ -456,6 +456,24 @@ def test_an_ephemeral_topic_leaves_its_head_and_no_record():
     assert scene.put("e", b"3").first_seq > 2
 
 
+def test_a_snapshot_that_a_start_has_read_outlives_a_power_cut():
+    for calls in range(200):  # die in every call of a checkpoint: in one, the rename has landed and no sync covers it
+        scene = scene_with()
+        scene.put("t", b"1")
+        scene.disk.crash_at(calls)
+        try:
+            scene.checkpoint()
+        except SimCrash:
+            reopened(scene)
+        else:
+            break
+        there = find_snapshots(scene.disk)
+        scene.power_loss(Shape.NOTHING)
+        assert find_snapshots(scene.disk) == there
+
+    assert calls > 5
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.sampled_from("abc"), st.integers(1, 12)),

@@ -38,6 +38,7 @@ from topics.host.layout import (
 from topics.host.reading import Reader
 from topics.host.relocation import HotRules, Relocation
 from topics.host.restoring import Restored, Settled, mend, restore, settle
+from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import NEXT_FILE, WalFile, shard_dir, wal_path
 from topics.host.writer import ShardWriter
@@ -172,6 +173,8 @@ def _open_with(
         engine = _engine(clock, form, recovered, options)
         opened = _damaged(engine, disk, form, recovered, ColdTier(engine.state.catalog, cold))
         return attrs.evolve(opened, warnings=restored.wrong)
+    if restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
+        disk.sync_dir(META_DIR)
     for verdict in verdicts.values():
         _repair_tail(disk, verdict)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit)
