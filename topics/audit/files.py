@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from topics.host.kinds import check_file
 from topics.host.tiers import SegmentStore, segment_of
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -65,8 +67,7 @@ class ReadOnlyDisk(Unchanging):
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0
         assert size >= 0
-        if (self.root / path).is_fifo():  # to open one would wait for somebody who writes to it
-            raise OSError(errno.ESPIPE, "this is a pipe: remove it", str(self.root / path))
+        check_file((self.root / path).lstat().st_mode, path)  # to open a pipe would wait for who writes to it
         with (self.root / path).open("rb", buffering=0) as file:
             file.seek(offset)
             parts = []
@@ -85,7 +86,7 @@ class ReadOnlyDisk(Unchanging):
     def names(self, path: str) -> list[str]:
         try:
             return sorted(os.listdir(self.root / path))  # noqa: PTH208 -- names are wanted, not paths
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
 
     def size(self, path: str) -> int | None:
@@ -93,7 +94,7 @@ class ReadOnlyDisk(Unchanging):
             found = (self.root / path).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found.st_size if (self.root / path).is_file() else None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def links(self, path: str) -> int:
         return (self.root / path).lstat().st_nlink
@@ -144,29 +145,36 @@ def _data_of(path: str) -> SegmentId | None:
 
 
 class Hiding(Unchanging):
-    """A disk on which some files are not there: how a start fares that has to do without them."""
+    """A disk on which some files and directories are not there: how a start fares that has to do without them."""
 
     def __init__(self, disk: Disk, hidden: frozenset[str]) -> None:
         self._disk = disk
         self._hidden = hidden
 
     def read(self, path: str, offset: int, size: int) -> bytes:
+        if self._hides(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._disk.read(path, offset, size)
 
     def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
-        return self._disk.read_nowait(path, offset, size)
+        return None if self._hides(path) else self._disk.read_nowait(path, offset, size)
 
     def names(self, path: str) -> list[str]:
-        return [name for name in self._disk.names(path) if f"{path}/{name}" not in self._hidden]
+        if self._hides(path):
+            return []
+        return [name for name in self._disk.names(path) if f"{path}/{name}".lstrip("/") not in self._hidden]
 
     def size(self, path: str) -> int | None:
-        return None if path in self._hidden else self._disk.size(path)
+        return None if self._hides(path) else self._disk.size(path)
 
     def links(self, path: str) -> int:
         return self._disk.links(path)
 
     def free_bytes(self) -> int:
         return self._disk.free_bytes()
+
+    def _hides(self, path: str) -> bool:
+        return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self._hidden)
 
 
 def _refuse(call: str, path: str) -> NoReturn:

@@ -21,11 +21,12 @@ from topics.audit.acknowledged import Acks, check_acknowledged
 from topics.audit.checks import check_rows
 from topics.audit.coldtier import UNNAMED, check_cold, reach
 from topics.audit.directory import check_agreement, check_directory
-from topics.audit.files import WithCold
+from topics.audit.files import Hiding, WithCold
 from topics.audit.journals import check_journals
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
 from topics.audit.scan import Progress, scan_all
+from topics.audit.strange import find_strange, told_strange
 from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
 from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
@@ -163,11 +164,14 @@ class _Look:
 def _look(
     disk: Disk, where: str, options: Options, progress: Callable[[int, int], None] | None
 ) -> _Look:  # fmt: skip
+    if strange := find_strange(disk):
+        disk = Hiding(disk, frozenset(strange))
     cold, unseen = reach(options.cold, options.unseen)
     try:
         state = read(disk, where, same_boot=options.same_boot, cold=cold)
     except Corrupt as damage:
-        return _Look([Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)], ())
+        told = Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)
+        return _Look([*told_strange(strange), told], ())
     hot = disk
     if cold is not None:
         disk = WithCold(disk, cold)
@@ -178,7 +182,8 @@ def _look(
     tasks = segment_tasks(state, [row for row in wal_rows if isinstance(row, WalRow)])
     segment_rows = _scanned(disk, tasks, options, tell)
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
-    return _Look([*examine(disk, state, rows, options), *check_cold(hot, state, rows, unseen)], rows)
+    found = [*examine(disk, state, rows, options), *check_cold(hot, state, rows, unseen)]
+    return _Look([*told_strange(strange), *found], rows)
 
 
 def _scanned(disk: Disk, tasks: Sequence[Task], options: Options, tell: Progress) -> list[Row | None]:

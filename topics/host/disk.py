@@ -2,7 +2,8 @@
 
 Theory. Every call is a few system calls and either does all it says or raises `OSError`; nothing is retried after an
 error (storage 3). All names are resolved against a descriptor of the root, so neither a change of working directory
-nor a move of the data directory redirects a write; the last component is never followed if it is a symbolic link.
+nor a move of the data directory redirects a write; the last component is never followed if it is a symbolic link. What
+is no regular file is refused (`kinds`) and never waited for.
 
 Descriptors are cached by path, because a write and its sync must not pay for an open. Two rules guard the cache:
 
@@ -28,6 +29,7 @@ from typing import Final, Self
 
 import attrs
 
+from topics.host.kinds import DIRECTORY_FLAGS, open_directory, open_file, status_of
 from topics.host.together import call_all
 from topics.kernel.limits import ZERO_FILL_CHUNK
 
@@ -38,8 +40,9 @@ CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
 _HAS_PWRITEV: Final = hasattr(os, "pwritev")
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0  # Linux has it
 _NOT_AT_HAND: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-_OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+_OPEN_FLAGS: Final = (
+    os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+)  # a pipe would wait for its other end
 
 
 def _sync_file(fd: int) -> None:
@@ -115,7 +118,7 @@ class OsDisk:
         self._calls = calls or SystemCalls()
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}  # in order of use, the coldest first
-        self._root_fd = os.open(self.root, _DIRECTORY_FLAGS)
+        self._root_fd = os.open(self.root, DIRECTORY_FLAGS)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0, offset
@@ -285,10 +288,7 @@ class OsDisk:
         _check_path(path)
         with self._lock:
             self._check_open()
-            try:
-                return os.stat(path, dir_fd=self._root_fd, follow_symlinks=False)
-            except FileNotFoundError:
-                return None
+            return status_of(path, root_fd=self._root_fd)
 
     def _using(self, path: str, flags: int = 0) -> _Handle:
         """The path's handle, kept open until its `with` block ends, or `leave`."""
@@ -303,7 +303,7 @@ class OsDisk:
     def _open(self, path: str, flags: int) -> _Handle:
         self._check_open()  # `close` leaves no handle to find
         _check_path(path)
-        fd = os.open(path, _OPEN_FLAGS | flags, FILE_MODE, dir_fd=self._root_fd)
+        fd = open_file(path, _OPEN_FLAGS | flags, FILE_MODE, root_fd=self._root_fd)
         self._evict_to(self._open_files_max - 1)
         return _Handle(fd, self._lock)
 
@@ -343,7 +343,7 @@ class OsDisk:
             self._check_open()
             if path:
                 _check_path(path)
-            return os.open(path or ".", _DIRECTORY_FLAGS, dir_fd=self._root_fd)
+            return open_directory(path or ".", root_fd=self._root_fd)
 
     def _check_open(self) -> None:
         if self._root_fd < 0:

@@ -53,7 +53,14 @@ def read_format(disk: Disk, where: str) -> Format | None:
     """
     size = disk.size(FORMAT_FILE)
     if size is None:
-        others = sorted(set(disk.names("")) - _OWN_NAMES)
+        names = set(disk.names(""))
+        if FORMAT_FILE in names:
+            raise CannotOpen(
+                Unusable.FOREIGN,
+                f"{where}/{FORMAT_FILE} is no file: remove it, and put the file back from a backup",
+                path=where,
+            )
+        others = sorted(names - _OWN_NAMES)
         if others:
             raise CannotOpen(
                 Unusable.FOREIGN,

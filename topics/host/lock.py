@@ -29,6 +29,7 @@ from typing import Final
 
 import attrs
 
+from topics.host.kinds import open_file
 from topics.kernel.errors import CannotOpen, Unusable
 
 LOCK_NAME: Final = "LOCK"
@@ -44,8 +45,11 @@ _REASONS: Final = {
     errno.EROFS: (Unusable.UNWRITABLE, "the file system is read-only"),
     errno.ENOSPC: (Unusable.NO_SPACE, "the disk is full"),
     errno.EDQUOT: (Unusable.NO_SPACE, "the disk quota is used up"),
-    errno.ELOOP: (Unusable.FOREIGN, "its LOCK is a symbolic link"),
-    errno.EISDIR: (Unusable.FOREIGN, "its LOCK is a directory"),
+    errno.ELOOP: (Unusable.FOREIGN, "its LOCK is a symbolic link: remove it"),
+    errno.EISDIR: (Unusable.FOREIGN, "its LOCK is a directory: remove it"),
+    errno.ESPIPE: (Unusable.FOREIGN, "its LOCK is a pipe: remove it"),
+    errno.ENXIO: (Unusable.FOREIGN, "its LOCK is a socket: remove it"),
+    errno.ENODEV: (Unusable.FOREIGN, "its LOCK is a device: remove it"),
     errno.ENOLCK: (Unusable.UNWRITABLE, "the file system cannot lock files"),
     errno.EOPNOTSUPP: (Unusable.UNWRITABLE, "the file system cannot lock files"),
 }
@@ -135,7 +139,7 @@ class DirectoryLock:
         held: list[int] = []
         try:
             held.append(os.open(root, _ROOT_FLAGS))
-            held.append(os.open(path, _OPEN_FLAGS, 0o600))
+            held.append(open_file(str(path), _OPEN_FLAGS, 0o600))
             lock = cls._take(held[1], held[0], path, find_boot_id())
         except BaseException as error:
             for fd in held:
@@ -194,8 +198,12 @@ _held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
 def read_owner(root: str | os.PathLike[str]) -> OwnerRecord | None:
     """Who owns the directory, or did last; None if LOCK cannot tell. Takes no lock."""
-    with suppress(OSError), (Path(root) / LOCK_NAME).open("rb") as file:
-        return OwnerRecord.decode(file.read(RECORD_SIZE))
+    with suppress(OSError):
+        fd = open_file(str(Path(root) / LOCK_NAME), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _read(fd)
+        finally:
+            os.close(fd)
     return None
 
 

@@ -1,0 +1,112 @@
+"""A pipe, a socket, a link or a directory with the name of a file of topics: refused by name, and never waited for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+
+import pytest
+
+import topics
+from topics.audit.files import ReadOnlyDisk
+from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.engine.checkpoint import SegmentRules
+from topics.host.opening import StoreOptions
+from topics.kernel.errors import CannotOpen
+
+SEGMENT = "topics/0000000000000001/seg-00000000000000000001"
+FILES = (
+    "FORMAT",
+    "LOCK",
+    "meta/snapshot.0002.bin",
+    f"{SEGMENT}.data",
+    f"{SEGMENT}.idx",
+    "wal/gen-0/shard-00/wal-00000000000000000001.log",
+    "wal/gen-0/shard-00/CURRENT",
+)
+DIRECTORIES = ("meta", "topics", "topics/0000000000000001", "wal", "wal/gen-0", "wal/gen-0/shard-00")
+KINDS = ("pipe", "socket", "directory", "symbolic link")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    path = tmp_path_factory.mktemp("filled") / "d"
+    options = StoreOptions(segments=SegmentRules(records_max=8), min_free_bytes=0)
+    with topics.open(path, options=options) as store:
+        for count in (20, 1):
+            store.topic("t").put_many([{"data": n} for n in range(count)])
+            store.sync()
+            store.checkpoint()
+    return path
+
+
+def replaced(filled, tmp_path, monkeypatch, name, kind):
+    """A copy of the directory in which something else has this name."""
+    root = tmp_path / "d"
+    shutil.copytree(filled, root)
+    path = root / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "symbolic link":
+        path.symlink_to("/dev/null")
+    elif kind == "file":
+        path.write_bytes(b"x")
+    else:
+        monkeypatch.chdir(path.parent)  # the name of a socket must be short
+        with socket.socket(socket.AF_UNIX) as place:
+            place.bind(path.name)
+    return root
+
+
+def looked(root):
+    return fsck(ReadOnlyDisk(root), where="d", options=Options(settled=True, same_boot=same_boot_at(root)))
+
+
+@pytest.mark.rule("T4.10")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_file_is_named_by_a_start_and_by_fsck(filled, tmp_path, monkeypatch, name, kind):
+    root = replaced(filled, tmp_path, monkeypatch, name, kind)
+    report = looked(root)
+    with pytest.raises(CannotOpen) as refused:
+        topics.open(root)
+
+    (told,) = [one for one in report.errors if (one.file, one.check) == (name, "leftover")]
+    assert told.detail.startswith(f"it is a {kind} where a file of topics should be: remove it")
+    assert report.exit_code == 1
+    assert name in str(refused.value)
+    assert "remove it" in str(refused.value)
+
+
+@pytest.mark.rule("T4.10")
+@pytest.mark.parametrize("kind", ["pipe", "file", "symbolic link"])
+@pytest.mark.parametrize("name", DIRECTORIES)
+def test_what_is_no_directory_is_named_too(filled, tmp_path, monkeypatch, name, kind):
+    root = replaced(filled, tmp_path, monkeypatch, name, kind)
+    report = looked(root)
+    with pytest.raises(CannotOpen) as refused:
+        topics.open(root)
+
+    (told,) = [one for one in report.errors if (one.file, one.check) == (name, "leftover")]
+    assert "of topics should be: remove it" in told.detail
+    assert report.exit_code == 1
+    assert "remove it" in str(refused.value)
+    assert str(refused.value).endswith(f"'{name}'")
+
+
+def test_a_link_to_a_directory_is_one(filled, tmp_path):
+    root = tmp_path / "d"
+    shutil.copytree(filled, root)
+    (root / "topics").rename(tmp_path / "elsewhere")
+    (root / "topics").symlink_to(tmp_path / "elsewhere")
+
+    assert not looked(root).errors
+    with topics.open(root) as store:
+        assert store.topic("t").state().count == 21

@@ -1,0 +1,83 @@
+"""What has the name of a file or a directory of topics and is none: a pipe, a socket, a link, a directory for a file …
+
+A start ends at the first of these that it needs. A check names all of them, and looks at the rest as if they were not
+there: whatever they have taken the place of is told as missing.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Final
+
+from topics.audit.rows import Severity, Violation
+from topics.codec.manifest import MANIFEST_FILE
+from topics.host.layout import FORMAT_FILE
+from topics.host.lock import LOCK_NAME
+from topics.host.ownership import NOTE_FILE
+from topics.host.walfile import CURRENT_FILE, NEXT_FILE
+from topics.kernel.ports import Disk
+
+_FILES: Final = re.compile(
+    rf"({FORMAT_FILE}|{LOCK_NAME}|{NOTE_FILE}|{re.escape(MANIFEST_FILE)})"
+    r"|meta/snapshot\.[0-9]{4,20}\.bin"
+    rf"|wal/gen-[0-9]{{1,9}}/shard-[0-9]{{2}}/(wal-[0-9]{{20}}\.log|{CURRENT_FILE}|{re.escape(NEXT_FILE)})"
+    r"|topics/[0-9a-f]{16}/seg-[0-9]{20}\.(data|idx|col|del)",
+    re.ASCII,
+)
+_DIRECTORIES: Final = re.compile(
+    r"meta|wal(/gen-[0-9]{1,9}(/shard-[0-9]{2})?)?|topics(/[0-9a-f]{16})?", re.ASCII
+)
+_LINK: Final = (
+    "it is a link to no directory where one of topics should be: remove it, and put that back from a backup"
+)
+
+
+def find_strange(disk: Disk) -> dict[str, str]:
+    """By path what it is. Costs a look at each name."""
+    found: dict[str, str] = {}
+    pending = [""]
+    while pending:
+        parent = pending.pop()
+        try:
+            names = disk.names(parent)
+        except NotADirectoryError:  # a link to what is none
+            found[parent] = _LINK
+            continue
+        for name in names:
+            path = f"{parent}/{name}".lstrip("/")
+            what = None
+            if _DIRECTORIES.fullmatch(path):
+                what = _no_directory(disk, path)
+                pending += [path] if what is None else []
+            elif _FILES.fullmatch(path) and disk.size(path) is None:
+                what = _no_file(disk, path)
+            if what is not None:
+                found[path] = what
+    return found
+
+
+def told_strange(found: dict[str, str]) -> list[Violation]:
+    """An error of each: the next start may end there."""
+    return [Violation("", path, "leftover", Severity.ERROR, None, None, what) for path, what in found.items()]
+
+
+def _no_directory(disk: Disk, path: str) -> str | None:
+    """What it is instead; None if it is one, or has gone meanwhile. A start follows a link to one."""
+    try:
+        disk.read(path, 0, 0)
+    except OSError as error:
+        fine = error.errno in (errno.EISDIR, errno.ELOOP, errno.ENOENT)
+        return None if fine else (error.strerror or str(error)).replace("file", "directory")
+    return "it is a file where a directory of topics should be: remove it, and put the directory back from a backup"
+
+
+def _no_file(disk: Disk, path: str) -> str | None:
+    """What it is instead; None if it is one now, or has gone meanwhile."""
+    try:
+        disk.read(path, 0, 0)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
