@@ -83,7 +83,8 @@ class Outcome:
 
 # --- the lanes
 
-BITS = "tests/crash/test_flips.py"
+BITS = ("tests/crash/test_flips.py",)
+WORLDS = ("tests/crash/test_world.py", "tests/crash/test_served.py")
 SEPARATE = ("tests/crash", "tests/server")
 
 
@@ -121,12 +122,17 @@ def pytest_steps(name: str, folders: Iterable[str], *options: str) -> list[Step]
 
 
 def crash_slow_steps() -> list[Step]:
-    return separate_steps("tests/crash", f"--ignore={BITS}", *SLOW)
+    return separate_steps("tests/crash", *(f"--ignore={path}" for path in (*BITS, *WORLDS)), *SLOW)
+
+
+def worlds_slow_steps() -> list[Step]:
+    """Eight hundred simulated lives, which would take the crash lane beyond its twenty minutes."""
+    return pytest_steps("worlds", WORLDS, *SLOW)
 
 
 def bits_slow_steps() -> list[Step]:
     """Every bit of a directory, twenty minutes of two cores; a sample of them is in the crash lane."""
-    return separate_steps(BITS, *SLOW)
+    return pytest_steps("bit flips", BITS, *SLOW)
 
 
 def fuzz_steps() -> list[Step]:
@@ -154,6 +160,7 @@ LANES = {
         "server", 120, lambda: separate_steps("tests/server"), lambda: separate_steps("tests/server", *SLOW)
     ),
     "crash": Lane("crash", 150, lambda: separate_steps("tests/crash"), crash_slow_steps),
+    "worlds": Lane("worlds", 0, list, worlds_slow_steps),
     "bits": Lane("bit flips", 0, list, bits_slow_steps),
     "spark": Lane("spark", 90, spark_steps, lambda: spark_steps(*SLOW_SPARK)),
     "fuzz": Lane("fuzz", 60, fuzz_steps, lambda: fuzz_step("full")),
