@@ -424,6 +424,42 @@ def test_places_that_cannot_be_written_are_refused_in_one_line_and_left_as_they_
     assert verify_backup(OsDisk(tmp_path / "new" / "b"), "b").findings == []
 
 
+@pytest.mark.rule("T7.2")
+def test_a_backup_into_what_topics_has_made_is_refused_before_anything_is_written(tmp_path):
+    options = StoreOptions(
+        cold_dir=str(tmp_path / "cold"),
+        hot=HotRules(retain_segments=0),
+        segments=SegmentRules(records_max=4),
+        min_free_bytes=0,
+    )
+    with topics.open(tmp_path / "other"):
+        pass
+    with topics.open(tmp_path / "data", options=options) as store:
+        (tmp_path / "link").symlink_to(tmp_path / "cold")
+        for name in ("cold", "cold/b", "link/b"):  # nothing is in it yet
+            with pytest.raises(Rejected, match="the cold tier: choose a directory that is not in it"):
+                store.backup(tmp_path / name)
+        store.topic("t").put_many([{"data": n} for n in range(20)])
+        store.backup(tmp_path / "b")
+        (tmp_path / "theirs" / "topics").mkdir(parents=True)
+        (tmp_path / "theirs" / "OWNER").write_text("a note")
+        before = sorted(str(path) for path in tmp_path.rglob("*"))
+        for name, message in (
+            ("b", "is there already, and is a backup"),
+            ("b/x", "lies inside .*b, which is a backup"),
+            ("b/topics/deep/x", "lies inside .*b, which is a backup"),
+            ("other", "is there already, and is a data directory"),
+            ("other/x", "lies inside .*other, which is a data directory"),
+            ("theirs/x", "lies inside .*theirs, which is a cold tier"),
+            ("data/x", "lies inside .*data: choose a directory beside it"),
+        ):
+            with pytest.raises(Rejected, match=message) as refused:
+                store.backup(tmp_path / name)
+            assert "\n" not in refused.value.message
+
+        assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
 def test_an_empty_directory_is_a_place(store, tmp_path):
     (tmp_path / "b").mkdir()
     store.backup(tmp_path / "b")

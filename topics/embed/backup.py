@@ -27,9 +27,11 @@ def back_up(
     dest: str | os.PathLike[str],
     *,
     cold: SegmentStore | None,
+    cold_place: Path | None,
     tell: Tell | None,
 ) -> Written:
-    """Cut, write, rename. If it fails, nothing is left of it. `cold`: copy what is there too.
+    """Cut, write, rename. If it fails, nothing is left of it. `cold`: copy what is there too. `cold_place`: the
+    folder of the cold tier.
 
     Raises:
         Rejected: something is at `dest`, a shard has failed, or the store was closed meanwhile.
@@ -38,7 +40,7 @@ def back_up(
     """
     disk = checkpointer.disk
     root = disk.root if isinstance(disk, OsDisk) else None
-    target = Destination.claim(dest, source=root)
+    target = Destination.claim(dest, source=root, cold=cold_place)
     try:
         with Backup(checkpointer, cold=cold) as backup:
             compactor.carry_out(backup.steps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from topics.host.compaction import Compaction, CompactionResult
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
+from topics.host.fsspec_store import is_url
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
 from topics.host.reading import Unread
@@ -202,8 +204,16 @@ class Store:
             raise Rejected(
                 Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup; see `damages`"
             )
-        cold = self._opened.cold.store if with_cold else None
-        return back_up(self._local, self._compactor, checkpointer, dest, cold=cold, tell=tell)
+        tier = self._opened.cold
+        return back_up(
+            self._local,
+            self._compactor,
+            checkpointer,
+            dest,
+            cold=tier.store if with_cold else None,
+            cold_place=None if tier.store is None or is_url(tier.where) else Path(tier.where),
+            tell=tell,
+        )
 
     def close(self) -> None:
         """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""

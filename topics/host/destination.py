@@ -5,6 +5,9 @@
 
 So what is broken off is never taken for a whole one, and what was there is never touched. An error removes the partial
 directory; a crash leaves it, and the next try names it.
+
+It lies in no directory that topics has made, be it a store's, a backup or a cold tier: whoever owns that would take it
+for rubbish, or the other way round.
 """
 
 from __future__ import annotations
@@ -16,11 +19,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from topics.codec.manifest import MANIFEST_FILE
 from topics.host.disk import DIRECTORY_MODE, OsDisk
 from topics.host.folder import make_folder, sync_names
+from topics.host.layout import FORMAT_FILE
+from topics.host.tiers import OWNER_FILE
 from topics.kernel.errors import CannotOpen, Unusable, invalid
 
 PARTIAL: Final = ".partial"
+_MARKS: Final = (
+    ((FORMAT_FILE, MANIFEST_FILE), "a backup"),
+    ((FORMAT_FILE, "wal"), "a data directory"),
+    ((OWNER_FILE, "topics"), "a cold tier"),
+)
 _NOT_LINKED: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
 )
@@ -35,16 +46,23 @@ class Destination:
         self.disk = OsDisk(partial)
 
     @classmethod
-    def claim(cls, path: str | os.PathLike[str], *, source: Path | None = None) -> Destination:
-        """Make the partial directory. `source`: a directory that it must not lie in.
+    def claim(
+        cls, path: str | os.PathLike[str], *, source: Path | None = None, cold: Path | None = None
+    ) -> Destination:
+        """Make the partial directory. `source`: a directory that it must not lie in; `cold`: that of its cold tier.
 
         Raises:
-            Rejected: something is there already, or it lies inside the source.
+            Rejected: something is there already, or it lies inside a directory of topics.
             CannotOpen: it cannot be written there.
         """
         target = Path(os.path.abspath(path))
         if source is not None and _is_inside(target, source):
             raise invalid("dest", f"{path} lies inside {source}: choose a directory beside it")
+        if cold is not None and _is_inside(target, cold):
+            raise invalid(
+                "dest", f"{path} lies inside {cold}, the cold tier: choose a directory that is not in it"
+            )
+        _check_apart(target, path)
         if os.path.lexists(target) and not _is_empty(target):
             raise invalid("dest", f"{path} is there already: choose another, or remove it")
         partial = target.with_name(target.name + PARTIAL)
@@ -103,6 +121,27 @@ def unwritable(path: str | os.PathLike[str], error: OSError) -> CannotOpen:
         )
     why = error.strerror or str(error)
     return CannotOpen(Unusable.UNWRITABLE, f"{path} cannot be written: {why}", path=str(path))
+
+
+def _check_apart(target: Path, given: str | os.PathLike[str]) -> None:
+    """Raises `Rejected` if it is a directory of topics, or lies inside one."""
+    real = Path(os.path.realpath(target))
+    for directory in (real, *real.parents):
+        what = _made_by_topics(directory)
+        if what and directory == real:
+            raise invalid("dest", f"{given} is there already, and is {what}: choose another place")
+        if what:
+            raise invalid(
+                "dest", f"{given} lies inside {directory}, which is {what}: choose a place outside it"
+            )
+
+
+def _made_by_topics(directory: Path) -> str:
+    """What topics has made of it; nothing if it has not."""
+    for marks, what in _MARKS:
+        if all(os.path.lexists(directory / mark) for mark in marks):
+            return what
+    return ""
 
 
 def _is_empty(path: Path) -> bool:
