@@ -204,26 +204,35 @@ def wounded(sample):
 
 
 def struck(wounded, calls):
+    """How many points were struck, and the call behind the last, if there is none."""
     snapshot, wanted = wounded
+    count = 0
     for call in calls:
         for landed in (Landed.NONE, Landed.PART, Landed.ALL):
             for power in (False, True):
                 after = strike(snapshot, call, landed, power)
                 if after is None:
-                    return call
+                    return count, call
                 assert after == wanted, (call, landed, power)
-    return None
+                count += 1
+    return count, None
 
 
 @pytest.mark.rule("T4.11")
-def test_a_repair_that_was_broken_off_is_done_again_with_the_same_result(wounded):
-    struck(wounded, range(3, 400, 61))
+def test_a_repair_that_was_broken_off_is_done_again_with_the_same_result(wounded, record_property):
+    count, _ = struck(wounded, range(3, 400, 61))
+
+    assert count
+    record_property("crash points", count)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_repair_may_break_off_at_every_call(wounded):
-    assert struck(wounded, range(10_000)) is not None
+def test_a_repair_may_break_off_at_every_call(wounded, record_property):
+    count, last = struck(wounded, range(10_000))
+
+    assert last is not None
+    record_property("crash points", count)
 
 
 def test_what_nobody_counts_is_put_aside_and_nothing_else_is_touched(sample):

@@ -492,7 +492,7 @@ def test_what_a_crash_left_of_a_rewrite_goes_with_the_next_round():
 
 @pytest.mark.rule("T5.14")
 @pytest.mark.parametrize("how", ["process", *Shape])
-def test_a_rewrite_may_end_at_any_of_its_disk_calls(how):
+def test_a_rewrite_may_end_at_any_of_its_disk_calls(how, record_property):
     scene = scene_with()
     half_dead(scene, 21)
     rounds(scene)
@@ -520,6 +520,7 @@ def test_a_rewrite_may_end_at_any_of_its_disk_calls(how):
         break
 
     assert call > 15
+    record_property("crash points", call)
 
 
 def test_a_swap_that_no_sync_covered_may_be_undone_although_a_snapshot_counts_on_it():

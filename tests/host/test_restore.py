@@ -376,10 +376,11 @@ def test_the_archive_keeps_to_its_bounds_and_has_no_hole():
 
 
 @pytest.mark.rule("T1.7")
-def test_a_crash_while_a_log_is_archived_leaves_it_in_one_of_the_two_places():
+def test_a_crash_while_a_log_is_archived_leaves_it_in_one_of_the_two_places(record_property):
     from topics.testing.faults import Landed, SimCrash
     from topics.testing.survival import Shape
 
+    struck = 0
     for call in range(0, 40, 2):
         for landed in Landed:
             scene = archiving()
@@ -394,7 +395,10 @@ def test_a_crash_while_a_log_is_archived_leaves_it_in_one_of_the_two_places():
             try:
                 scene.checkpoint()
             except SimCrash:
+                struck += 1
                 scene.power_loss(Shape.RANDOM_PAGES, call)
                 scene.open()
 
             assert heads(rebuilt(base, [scene.disk], seqs={"a": 6})) == {"a": 6}
+    assert struck > 20
+    record_property("crash points", struck)
