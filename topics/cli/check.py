@@ -96,7 +96,7 @@ def fsck(
 
 
 def _repair(root: Path, cold: SegmentStore | None) -> None:
-    from topics.audit.ownership import repair_directory
+    from topics.audit.offline import repair_directory
 
     done = repair_directory(root, cold=cold)
     if not done.aside:

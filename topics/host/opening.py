@@ -35,9 +35,9 @@ from topics.host.layout import (
     write_format,
     write_hint,
 )
+from topics.host.loading import Restored, Settled, mend, restore, settle
 from topics.host.reading import Reader
 from topics.host.relocation import HotRules, Relocation
-from topics.host.restoring import Restored, Settled, mend, restore, settle
 from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import NEXT_FILE, WalFile, shard_dir, wal_path

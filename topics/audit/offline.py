@@ -1,4 +1,4 @@
-"""Repairing a directory of this machine: nobody else may have it open meanwhile."""
+"""Repairing a directory of this machine that nobody has open: owned meanwhile, and given free again."""
 
 from __future__ import annotations
 
