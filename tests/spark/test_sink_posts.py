@@ -63,7 +63,7 @@ def test_the_same_rows_in_any_order_are_the_same_posts(write, server, name):
 def test_other_rows_in_their_place_end_the_task(write, server, name):
     write([row("1"), row("2")])
 
-    with pytest.raises(RowsDiffer, match="partition 0 from 0 are others than those written before"):
+    with pytest.raises(RowsDiffer, match=r"partition 0 from 0 are others than .* give another writeId"):
         write([row("1"), row("3")])
     assert len(stored(server, name)) == 2
 
@@ -96,6 +96,17 @@ def test_rows_with_keys_of_their_own_are_written_once_under_each(write, server, 
     assert write(rows[::-1], idempotencyKeyColumn="key", partition=5, run="another") == Written(6, 3, 3)
     with pytest.raises(Rejected, match="idempotencyKeyColumn: key is no text in the sorted row 0"):
         write([row("1")], idempotencyKeyColumn="key")
+
+
+@pytest.mark.rule("P3.7", "P3.9")
+def test_rows_of_one_key_in_two_partitions_end_the_task_and_it_says_what_to_do(write, server, name):
+    write([row("1", key=b"order-1")], idempotencyKeyColumn="key")
+
+    with pytest.raises(RowsDiffer, match=r"key 'order-1'.* repartition the frame by that column") as told:
+        write([row("2", key=b"order-1")], idempotencyKeyColumn="key", partition=1)
+
+    assert "writeId" not in str(told.value)
+    assert len(stored(server, name)) == 1
 
 
 def test_what_cannot_be_written_is_told_and_nothing_of_its_post_is(write, server, name):

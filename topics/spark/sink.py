@@ -38,6 +38,14 @@ IGNORED: Final = (
     "damaged",
 )  # what a read of topics or Kafka has besides
 NO_DATA: Final = msgspec.Raw(b"null")
+_MEND: Final = (
+    "Make the partitions the same each time (partition the frame and sort it by what tells rows apart), or give "
+    "another writeId"
+)
+_MEND_OWN: Final = (
+    "The rows with one text in the idempotencyKeyColumn are one write: repartition the frame by that column, so that "
+    "no other task has some of them, and give rows that come later a text of their own"
+)
 
 
 class RowsDiffer(TopicsError):
@@ -86,8 +94,7 @@ def write_partition(
     known = posts = 0
     with connected(options.url, options.token, patience, cafile=options.cafile) as client:
         for ordinal, post in enumerate(_posts(table, options)):
-            key = post.key if post.key is not None else f"{run}/{partition}/{ordinal}"
-            known += _send(client, post, key, partition)
+            known += _send(client, post, f"{run}/{partition}/{ordinal}", partition)
             posts += 1
     return Written(table.num_rows, posts, known)
 
@@ -102,8 +109,9 @@ class _Post:
     records: Sequence[dict[str, Any]]
 
 
-def _send(client: Client, post: _Post, key: str, partition: int) -> bool:
-    """Write one post. True if the server had it already."""
+def _send(client: Client, post: _Post, ordinal_key: str, partition: int) -> bool:
+    """Write one post. `ordinal_key`: for rows that have none of their own. True if the server had it already."""
+    key = ordinal_key if post.key is None else post.key
     try:
         reply = client.topic(post.topic).put_many(post.records, idempotency_key=key)
     except TopicsError as error:
@@ -111,10 +119,10 @@ def _send(client: Client, post: _Post, key: str, partition: int) -> bool:
         error.args = (f"{where}: {error.message}",)
         raise
     if reply.same_body is False:
+        mend = _MEND if post.key is None else _MEND_OWN
         raise RowsDiffer(
             f"topic {post.topic!r}: the rows of partition {partition} from {post.first} are others than those written "
-            f"before under the key {key!r}; nothing of them was written now. Make the partitions the same each time "
-            "(sort and partition by what tells rows apart), or give a new writeId",
+            f"before under the key {key!r}; nothing of them was written now. {mend}",
             topic=post.topic,
             idempotency_key=key,
         )
