@@ -24,7 +24,7 @@ DIRECTORY = "topics/0000000000000001"
 GATE_POINTS = 24
 
 
-def tiered():
+def tiered(topic="t"):
     """A store of ten full segments, nine of which are cold, and nobody who has it open."""
     scene = Scene(
         limits=SMALL,
@@ -33,7 +33,7 @@ def tiered():
         cold=cold_of,
     )
     scene.open()
-    scene.put("t", *range(50))
+    scene.put(topic, *range(50))
     scene.sync()
     scene.checkpoint()
     assert scene.relocate() == 9

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
@@ -19,10 +20,11 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.audit.records import is_at_hand, read_records
+from topics.audit.records import Ranges, name_ranges, out_of_reach, read_records, why_out_of_reach
 from topics.audit.recovery import State
 from topics.audit.rows import Severity, Violation
 from topics.codec.primitives import checksum
+from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt, invalid
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
@@ -143,20 +145,26 @@ def _ms(name: str, ms: object, path: Path, number: int) -> float | None:
 
 
 def check_acknowledged(disk: Disk, state: State, acks: Acks) -> Iterator[Violation]:
-    """What was acknowledged and is missing, or is another record now."""
+    """What was acknowledged and is missing, or is another record now. `disk` reads the cold tier, too, if the state has
+    one.
+    """
     catalog = state.read.recovered.catalog
     for name, (seqs, digests) in sorted(acks.by_topic.items()):
         topic = catalog.find(name)
         if topic is not None:
-            yield from _check_topic(disk, topic, dict(zip(seqs, digests, strict=True)), acks.file)
+            yield from _check_topic(disk, state, topic, dict(zip(seqs, digests, strict=True)), acks.file)
         elif name not in catalog.epochs:
             yield _missing(
                 name, acks.file, min(seqs), f"{len(seqs)} records, and there never was such a topic"
             )
 
 
-def _check_topic(disk: Disk, topic: Topic, acked: Mapping[int, int], file: str) -> Iterator[Violation]:
-    live = []
+def _check_topic(
+    disk: Disk, state: State, topic: Topic, acked: Mapping[int, int], file: str
+) -> Iterator[Violation]:
+    away = out_of_reach(topic, state.cold)
+    live: list[int] = []
+    unseen: list[int] = []
     for seq in sorted(acked):
         lost = topic.index.lost.at(seq)
         if seq > topic.head_seq:
@@ -164,17 +172,26 @@ def _check_topic(disk: Disk, topic: Topic, acked: Mapping[int, int], file: str) 
         elif lost is not None:
             yield _missing(topic.name, file, seq, f"it was acknowledged, and is lost ({lost.reason})")
         elif acked[seq] != NO_DIGEST and topic.index.is_live(seq):
-            live.append(seq)
-    if live and is_at_hand(topic):
-        yield from _check_data(disk, topic, live, acked, file)
+            (unseen if _is_in(away, seq) else live).append(seq)
+    if unseen:
+        yield _undecided(topic.name, file, unseen, state.cold)
+    yield from _check_data(disk, topic, live, away, acked, file)
+
+
+def _is_in(ranges: Ranges, seq: int) -> bool:
+    at = bisect_right(ranges, seq, key=itemgetter(0)) - 1
+    return at >= 0 and seq <= ranges[at][1]
 
 
 def _check_data(
-    disk: Disk, topic: Topic, live: list[int], acked: Mapping[int, int], file: str
+    disk: Disk, topic: Topic, live: list[int], away: Ranges, acked: Mapping[int, int], file: str
 ) -> Iterator[Violation]:
-    """Neighbours are read together."""
-    groups = groupby(enumerate(live), key=lambda one: (one[1] - one[0]) // READ_TOGETHER)
-    for _, group in groups:
+    """Neighbours are read together, unless some that cannot be read lie between them."""
+
+    def together(one: tuple[int, int]) -> tuple[int, int]:
+        return (one[1] - one[0]) // READ_TOGETHER, bisect_right(away, one[1], key=itemgetter(0))
+
+    for _, group in groupby(enumerate(live), key=together):
         seqs = list(map(itemgetter(1), group))
         try:
             for view in read_records(disk, topic, seqs[0] - 1, seqs[-1]):
@@ -184,6 +201,14 @@ def _check_data(
             yield _missing(
                 topic.name, file, seqs[0], f"it, or one behind it, cannot be read: {damage.message}"
             )
+
+
+def _undecided(topic: str, file: str, seqs: list[int], cold: SegmentStore | None) -> Violation:
+    many = len(seqs) > 1
+    detail = f"{len(seqs)} acknowledged record{'s' * many}, {name_ranges(((seqs[0], seqs[-1]),))}, "
+    detail += f"{'are' if many else 'is'} in the cold tier, and nobody has compared their data: "
+    detail += why_out_of_reach(cold)
+    return Violation(topic, file, "acknowledged", Severity.UNDECIDABLE, seqs[0], None, detail)
 
 
 def _missing(topic: str, file: str, seq: int, detail: str) -> Violation:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from topics.audit.records import is_at_hand, read_records
+from topics.audit.records import name_ranges, out_of_reach, read_records, why_out_of_reach
 from topics.audit.recovery import State
-from topics.audit.rows import Violation
+from topics.audit.rows import Severity, Violation
 from topics.codec.cell import decode_cell, encode_cell
 from topics.crypto.keys import KeyPair
 from topics.host.layout import topic_dir
@@ -39,7 +39,7 @@ _SEED: Final = bytes(32)  # of the node that tries it, which signs for nobody
 
 
 def check_journals(disk: Disk, state: State) -> Iterator[Violation]:
-    """Every journal that is in internal topics of the state."""
+    """Every journal that is in internal topics of the state. `disk` reads the cold tier, too, if the state has one."""
     for topic_id, topic in sorted(state.topics.items()):
         if topic.name.startswith(KV_PREFIX):
             check, find = "kv.journal", _wrong_with_database
@@ -47,7 +47,11 @@ def check_journals(disk: Disk, state: State) -> Iterator[Violation]:
             check, find = "weaver.journal", _wrong_with_weaver
         else:
             continue
-        if not is_at_hand(topic):
+        if away := out_of_reach(topic, state.cold):
+            detail = f"{name_ranges(away)} of the journal are in the cold tier, and nobody has read them: "
+            detail += why_out_of_reach(state.cold)
+            where = topic_dir(topic_id)
+            yield Violation(topic.name, where, check, Severity.UNDECIDABLE, away[0][0], None, detail)
             continue
         seq, detail = _try(disk, topic, find)
         if detail:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import attrs
+
+from topics.audit.coldtier import HOW
 from topics.codec.frame import FrameView
 from topics.host.compress import decompress
 from topics.host.reading import Reader
+from topics.host.tiers import SegmentStore
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery, assemble, plan
@@ -16,6 +20,7 @@ from topics.log.topic import Topic
 
 PAGE_RECORDS: Final = 1000
 PAGE_BYTES: Final = 8 * MIB
+Ranges = tuple[tuple[int, int], ...]
 
 
 def read_records(
@@ -32,7 +37,9 @@ def read_records(
     while from_seq < stop:
         query = DiffQuery(topic=topic.name, from_seq=from_seq, limit=PAGE_RECORDS, bytes_max=PAGE_BYTES)
         page = plan(topic, query, now_ms=0, durable_seq=topic.head_seq)
-        for view in assemble(page, [reader.read(extent) for extent in page.extents]):
+        wanted = tuple(extent for extent in page.extents if page.seqs[extent.first] <= stop)
+        page = attrs.evolve(page, extents=wanted)
+        for view in assemble(page, [reader.read(extent) for extent in wanted]):
             if view.seq > stop:
                 return
             if view.compressed:
@@ -42,8 +49,34 @@ def read_records(
         from_seq = page.next_from_seq
 
 
-def is_at_hand(topic: Topic) -> bool:
-    """False if some of its records are in the cold tier, which is not asked."""
-    cold = {segment.first for segment in topic.segments if segment.cold}
-    spans = topic.regions.spans(topic.head_seq + 1)
-    return not any(isinstance(source, SegmentId) and source.first_seq in cold for _, _, source in spans)
+def out_of_reach(topic: Topic, cold: SegmentStore | None) -> Ranges:
+    """The seqs of its records in cold segments that nobody can read: there is no store, or it lacks their data."""
+    segments = dict.fromkeys(
+        segment
+        for segment in (SegmentId(topic.topic_id, one.first) for one in topic.segments if one.cold)
+        if cold is None or not cold.exists(segment, "data")
+    )
+    ranges: list[tuple[int, int]] = []
+    for start, stop, source in topic.regions.spans(topic.head_seq + 1):
+        first, last = max(start, topic.index.base_seq), stop - 1
+        if first > last or isinstance(source, bytes) or source not in segments:
+            continue
+        if ranges and ranges[-1][1] + 1 == first:
+            first = ranges.pop()[0]
+        ranges.append((first, last))
+    return tuple(ranges)
+
+
+def name_ranges(ranges: Ranges) -> str:
+    """As in a sentence: `seq 7`, `seqs 7 to 9`, `12 seqs from 7 to 30`."""
+    first, last = ranges[0][0], ranges[-1][1]
+    if first == last:
+        return f"seq {first}"
+    if len(ranges) == 1:
+        return f"seqs {first} to {last}"
+    return f"{sum(last - first + 1 for first, last in ranges)} seqs from {first} to {last}"
+
+
+def why_out_of_reach(cold: SegmentStore | None) -> str:
+    """What to do about it."""
+    return HOW if cold is None else f"their data is not in {cold.where}"
