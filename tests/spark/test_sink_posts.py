@@ -1,5 +1,6 @@
 """What a task of the sink writes, without Spark: the same posts for the same rows, in whatever order they come."""
 
+import itertools
 import random
 
 import pyarrow as pa
@@ -7,8 +8,9 @@ import pytest
 
 import topics
 from topics.kernel.errors import Rejected
-from topics.spark.options import sink_options
-from topics.spark.sink import RowsDiffer, Written, check_columns, write_partition
+from topics.kernel.limits import MIB
+from topics.spark.options import BATCH_ROWS_MAX, sink_options
+from topics.spark.sink import PARTITION_BYTES_MAX, RowsDiffer, Written, check_columns, write_partition
 
 
 @pytest.fixture
@@ -120,6 +122,28 @@ def test_what_cannot_be_written_is_told_and_nothing_of_its_post_is(write, server
         write([row("1", topic="no topic!")], topic=None)
     with pytest.raises(Rejected, match="does not exist"):
         stored(server, name)
+
+
+def test_a_partition_that_is_too_large_to_sort_is_refused_before_anything_is_written():
+    mib = pa.RecordBatch.from_pylist([{"topic": "t", "value": "1" * MIB}])
+    given = itertools.repeat(mib, 2 * PARTITION_BYTES_MAX // MIB)
+    options = sink_options({"url": "http://127.0.0.1:1"})
+
+    with pytest.raises(Rejected, match=r"partition 7 has 256 MiB and more.* at most 256 MiB .*: repartition"):
+        write_partition(given, options, run="r", partition=7)
+
+    left = sum(1 for _ in given)
+    assert left == 2 * PARTITION_BYTES_MAX // MIB - 256  # it was not read to its end
+
+
+@pytest.mark.rule("P3.7")
+def test_rows_of_one_key_are_as_many_as_one_write_takes(write, server, name):
+    rows = [row("1", key=b"k")] * BATCH_ROWS_MAX
+
+    assert write(rows, idempotencyKeyColumn="key") == Written(rows=BATCH_ROWS_MAX, posts=1, known=0)
+    for more in ([*rows, row("1", key=b"k")], [row("1" * MIB, key=b"k")] * 65):
+        with pytest.raises(Rejected, match="over 10000 rows or 64 MiB have the text 'k'"):
+            write(more, idempotencyKeyColumn="key")
 
 
 def test_a_frame_that_has_no_place_is_refused_before_anything_is_written():

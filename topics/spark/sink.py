@@ -3,7 +3,8 @@
 A task may be tried again, by Spark after a failure or beside itself when it is slow, so each post has an idempotency
 key made of the run, the partition and the post's ordinal, never of the attempt: what an earlier attempt has written is
 answered, and not written again. For that a partition must be cut into the same posts each time. So its rows are
-sorted first, and a post that the server knows with another body ends the task: rows would be lost otherwise.
+sorted first, and a post that the server knows with another body ends the task: rows would be lost otherwise. They are
+sorted in memory, so a partition of more than `PARTITION_BYTES_MAX` is refused.
 
 The order: the columns `offset` and `timestamp`, if the frame has them, then whatever else tells rows apart. A server
 remembers keys for the topic's `idempotency_window_ms`; a run that takes longer to be repeated needs a longer one.
@@ -24,11 +25,15 @@ from topics.client.client import Client
 from topics.client.patience import Patience
 from topics.kernel.errors import TopicsError, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import MIB
-from topics.spark.options import SinkOptions
+from topics.kernel.limits import MIB, Limits
+from topics.spark.options import BATCH_ROWS_MAX, SinkOptions
 from topics.spark.server import connected
 
+PARTITION_BYTES_MAX: Final = 256 * MIB  # of Arrow; to sort it takes three times as much
 POST_BYTES: Final = 8 * MIB  # of payloads in one post, unless one row is longer
+OWN_POST_BYTES_MAX: Final = (
+    Limits().body_bytes
+)  # of payloads under a key of the rows' own: they are one write
 PAYLOAD: Final = ("topic", "key", "value", "headers", "node", "tag")
 ORDER: Final = ("offset", "timestamp")
 IGNORED: Final = (
@@ -82,12 +87,14 @@ def write_partition(
 
     Raises:
         RowsDiffer: an earlier attempt, or another run of the same `writeId`, has written other rows in their place.
-        Rejected: the server, or the client before it, refuses a row; the message names it.
+        Rejected: the partition or the rows of one key are too many; or the server, or the client before it, refuses a
+            row. The message names it.
     """
-    given = list(batches)
-    if not given or not any(batch.num_rows for batch in given):
+    given = _gathered(batches, partition)
+    if given is None:
         return Written(0, 0, 0)
-    table = _sorted(pa.Table.from_batches(given), options)
+    table = _sorted(given, options)
+    del given  # before the posts are made: it is as large as the sorted rows
     patience = Patience(
         reach_ms=options.timeout_ms, total_ms=options.timeout_ms, attempts_max=options.retries + 1
     )
@@ -129,6 +136,24 @@ def _send(client: Client, post: _Post, ordinal_key: str, partition: int) -> bool
     return reply.deduped
 
 
+def _gathered(batches: Iterator[pa.RecordBatch], partition: int) -> pa.Table | None:
+    """All rows of a partition; None if there are none."""
+    given = []
+    size = 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > PARTITION_BYTES_MAX:
+            raise invalid(
+                "partition",
+                f"partition {partition} has {size / MIB:.0f} MiB and more, and the sink sorts at most "
+                f"{PARTITION_BYTES_MAX // MIB} MiB in memory: repartition the frame into more of them, or give a "
+                "stream smaller batches (maxBytesPerTrigger)",
+            )
+        if batch.num_rows:
+            given.append(batch)
+    return pa.Table.from_batches(given) if given else None
+
+
 def _sorted(table: pa.Table, options: SinkOptions) -> pa.Table:
     """The rows in the one order that any attempt finds."""
     if options.topic is not None:
@@ -155,8 +180,11 @@ def _posts(table: pa.Table, options: SinkOptions) -> Iterator[_Post]:
             its_topic, its_key = _topic_of(row, at), _key_of(row, at, options)
             record = _record(row, at)
             its_size = len(bytes(record["data"]))
-            full = key is None and (len(held) >= options.batch_rows or size + its_size > POST_BYTES)
-            if held and (its_topic != topic or its_key != key or full):
+            is_same = its_topic == topic and its_key == key
+            if is_same and key is not None:
+                _check_own(topic, key, rows=len(held) + 1, size=size + its_size)
+            is_full = key is None and (len(held) >= options.batch_rows or size + its_size > POST_BYTES)
+            if held and (is_full or not is_same):
                 yield _Post(topic, key, first, held)
                 held, first, size = [], at, 0
             topic, key = its_topic, its_key
@@ -165,6 +193,16 @@ def _posts(table: pa.Table, options: SinkOptions) -> Iterator[_Post]:
             at += 1
     if held:
         yield _Post(topic, key, first, held)
+
+
+def _check_own(topic: str, key: str, *, rows: int, size: int) -> None:
+    """Raises `Rejected` if the rows under a key of their own are more than one write takes."""
+    if rows > BATCH_ROWS_MAX or size > OWN_POST_BYTES_MAX:
+        raise invalid(
+            "idempotencyKeyColumn",
+            f"topic {topic!r}: over {BATCH_ROWS_MAX} rows or {OWN_POST_BYTES_MAX // MIB} MiB have the text {key!r}; "
+            "all of one text are one write: give fewer rows the same text",
+        )
 
 
 def _topic_of(row: dict[str, Any], at: int) -> str:
