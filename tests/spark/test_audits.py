@@ -114,9 +114,13 @@ def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
     fill(tmp_path / "data")
     out, parquet, acks = tmp_path / "page.html", tmp_path / "parquet", tmp_path / "acks.jsonl"
     acks.write_text('{"topic":"quakes","seq":1,"sent_ms":3,"acked_ms":9.5}\n')
+    for name, text in (("offsets", 'v1\n{}\n{"quakes": {"epoch": 1, "next": 103}}'), ("commits", "v1\n{}")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0").write_text(text)
     place = ["--data", str(tmp_path / "data")]
+    told = ["--acks", str(acks), "--checkpoint", str(tmp_path)]
 
-    assert main(["spark", "report", "quakes", "capped", "--out", str(out), "--acks", str(acks), *place]) == 0
+    assert main(["spark", "report", "quakes", "capped", "--out", str(out), *told, *place]) == 0
     assert main(["spark", "export", "quakes", "--out", str(parquet), *place]) == 0
 
     live = records(tmp_path / "data", "quakes")
@@ -127,7 +131,7 @@ def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
     assert re.search(
         r"<td>quakes</td>(<td class=\"n\">(1|6.5|0)</td>){6}</tr>.*up to 10 ms", shown, re.DOTALL
     )
-    assert "To see it, give --checkpoint PATH" in shown
+    assert f'<td>{tmp_path}</td><td>quakes</td><td class="n">103</td><td class="n">1</td>' in shown
     assert not re.search(r"(src|href)=|https?:|<script", shown)
     assert rows(spark.read.parquet(str(parquet)).orderBy("offset")) == live
     assert (parquet / "topic=quakes" / "day=2023-11-14").is_dir()

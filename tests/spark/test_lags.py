@@ -2,11 +2,15 @@
 
 import attrs
 import pytest
+from pyspark.sql import functions as f
 
 from tests.spark.stores import fill, opened
+from topics.audit.acknowledged import Acks
 from topics.kernel.errors import Rejected
-from topics.spark.lags import At, Consumer, Lags, read_checkpoint
-from topics.spark.overview import overview, overview_page
+from topics.spark.lags import At, Consumer, Lag, Lags, read_checkpoint
+from topics.spark.latency import latencies
+from topics.spark.overview import Overview, overview_page, topics_of
+from topics.spark.place import Facts
 
 KAFKA = '{"clicks": {"0": 17}}'
 OURS = '{"ticks": {"epoch": 2, "next": 51}, "quakes": {"epoch": 1, "next": 4}}'
@@ -78,49 +82,58 @@ def test_a_stream_of_other_topics_is_refused():
 
 
 @pytest.mark.rule("P4.12")
-def test_a_report_tells_how_far_behind_a_stream_is(spark, tmp_path):
-    data, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
+def test_a_stream_is_behind_by_what_has_come_since(read, tmp_path):
+    data = tmp_path / "data"
     clock = fill(data)
-    frame = spark.readStream.format("topics").options(
-        path=str(data),
-        subscribe="quakes,ticks,empty",
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger="1000",
-    )
-    query = (
-        frame.load().select("offset").writeStream.format("noop").option("checkpointLocation", str(checkpoint))
-    )
-    query.trigger(availableNow=True).start().awaitTermination(120)
     with opened(data, clock) as store:
         clock.advance(60_000)
         store.topic("ticks").put_many([{"data": i, "tag": "ab"[i == 2]} for i in range(20)])
         store.topic("ticks").delete(match="b")
         store.delete("empty")
         store.create("empty").put(1)
-    read = spark.read.format("topics").options(
-        path=str(data), subscribe="capped,empty,quakes,ticks", failOnDataLoss="false"
-    )
-
-    found = overview(
-        read.load(),
-        consumers=[
-            read_checkpoint(str(checkpoint)),
-            Consumer(checkpoint="./<b>", batch=1, places={"capped": At(1, 18)}),
-            Consumer(checkpoint="./new", batch=None, places={}),
-        ],
-    )
-
-    assert found.lags is not None
-    assert [attrs.astuple(lag)[1:] for lag in found.lags] == [
-        ("empty", 1, 1, 1, 0.0),  # made anew: its first record is still to be read
-        ("quakes", 104, 0, 0, 0.0),
-        ("ticks", 101, 20, 19, 71.0),
-        ("capped", 18, 8, 8, 0.0),  # all of it was written at one time
+    places = {"empty": At(1, 7), "quakes": At(1, 104), "ticks": At(1, 101), "gone": At(1, 3)}
+    consumers = [
+        Consumer(checkpoint="./a", batch=9, places=places),
+        Consumer(checkpoint="./b", batch=1, places={"capped": At(1, 3), "ticks": At(1, 81)}),
+        Consumer(checkpoint="./new", batch=None, places={}),
     ]
-    assert found.fresh == ["./new"]
-    shown = overview_page("topics", found).decode()
-    assert "<td>ticks</td>" in shown
-    assert "./&lt;b&gt;" in shown
+    frame = read(path=str(data), subscribePattern="capped|empty|quakes|ticks")
+    lags = Lags(consumers, topics_of(frame))
+
+    rows = frame.groupBy("topic").agg(f.unix_millis(f.max("timestamp")).alias("last_ms"), *lags.columns())
+
+    assert [attrs.astuple(lag) for lag in lags.of(rows.collect())] == [
+        ("./a", "empty", 1, 1, 1, 0.0),  # made anew: its first record is still to be read
+        ("./a", "quakes", 104, 0, 0, 0.0),
+        ("./a", "ticks", 101, 20, 19, 71.0),  # one of them was deleted
+        ("./b", "capped", 3, 23, 10, 0.0),  # 13 are lost, and so is what it had read
+        ("./b", "ticks", 81, 40, 39, 91.0),
+    ]
+
+
+def test_a_topic_without_a_record_is_nothing_to_be_behind_of():
+    facts = Facts(name="t", epoch=1, earliest=5, stop=9)
+
+    (lag,) = Lags([Consumer(checkpoint="c", batch=1, places={"t": At(1, 5)})], {"t": facts}).of([])
+
+    assert (lag.seqs, lag.records, lag.seconds) == (4, 0, 0.0)
+
+
+@pytest.mark.rule("P4.12")
+def test_the_page_shows_lags_and_latency_or_how_to_get_them():
+    lag = Lag(checkpoint="./<b>/", topic="ticks", next=101, seqs=20, records=19, seconds=71.0)
+    acks = Acks("<acks>")
+    bare = Overview(topics=[], hours={}, keys={}, tags={}, losses=[], lags=None, fresh=[], latency=None)
+    full = attrs.evolve(bare, lags=[lag], fresh=["./new"], latency=latencies(acks, ["ticks"]))
+
+    assert b"To see it, give --checkpoint PATH" in overview_page("x", bare)
+    assert b"To see it, give --acks FILE" in overview_page("x", bare)
+    shown = overview_page("x", full).decode()
+    assert "<td>./&lt;b&gt;/</td><td>ticks</td>" in shown
+    assert ">ticks &lt; &lt;b&gt;</text>" in shown
+    assert "<p>./new: no batch is committed yet.</p>" in shown
+    assert "&lt;acks&gt; has no record of these topics with sent_ms and acked_ms" in shown
+    acks.time("ticks", 1, 2.5)
+    shown = overview_page("x", attrs.evolve(full, latency=latencies(acks, ["ticks"]))).decode()
+    assert ">up to 2 ms</text>" in shown
     assert "<b>" not in shown
-    assert "ticks &lt; checkpoint" in shown
-    assert "./new: no batch is committed yet" in shown

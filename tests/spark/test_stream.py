@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.spark.stores import opened
+from topics.spark.lags import At, read_checkpoint
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def put(path, *, quakes=0, ticks=0, **config):
         store.checkpoint()
 
 
-@pytest.mark.rule("P3.12", "P3.4")
+@pytest.mark.rule("P3.12", "P3.4", "P4.12")
 def test_runs_one_after_the_other_deliver_each_record_once(stream, tmp_path):
     data = tmp_path / "data"
     put(data, quakes=20)
@@ -55,3 +56,5 @@ def test_runs_one_after_the_other_deliver_each_record_once(stream, tmp_path):
     assert offsets[-1] == {"quakes": {"epoch": 1, "next": 36}, "ticks": {"epoch": 1, "next": 6}}
     ends = [sum(at["next"] - 1 for at in offset.values()) for offset in offsets]
     assert [after - before for before, after in pairwise(ends)] == [8, 8, 4]
+    at = read_checkpoint(str(tmp_path / "checkpoint"))  # which a report tells lags by
+    assert (at.batch, at.places) == (3, {"quakes": At(1, 36), "ticks": At(1, 6)})

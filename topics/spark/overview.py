@@ -66,7 +66,7 @@ def overview(df: DataFrame, *, consumers: Sequence[Consumer] = (), acks: Acks | 
     """
     from pyspark.sql import functions as f
 
-    there = _topics(df) if consumers or acks is not None else {}
+    there = topics_of(df) if consumers or acks is not None else {}
     lags = Lags(consumers, there)
     by_topic = df.groupBy("topic").agg(
         f.count("*").alias("records"),
@@ -136,7 +136,7 @@ def export(df: DataFrame, out: str) -> None:
     days.write.mode("error").partitionBy("topic", "day").parquet(out)
 
 
-def _topics(df: DataFrame) -> dict[str, Facts]:
+def topics_of(df: DataFrame) -> dict[str, Facts]:
     """The topics that a frame was read from, as they are now."""
     found: dict[str, Facts] = {}
     for given in reads(df):
