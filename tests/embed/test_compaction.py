@@ -115,7 +115,7 @@ class Sly:
         self._disk.make_dir(path)
 
 
-@pytest.mark.rule("T5.15")
+@pytest.mark.rule("T5.16")
 def test_a_read_whose_log_a_checkpoint_removes_is_planned_again():
     disk = SimDisk(1)
     sly = Sly(disk)
@@ -277,7 +277,7 @@ def test_a_call_from_a_handler_inside_a_round_is_refused_instead_of_waiting_for_
     store.close()
 
 
-@pytest.mark.rule("T5.13", "T5.15")
+@pytest.mark.rule("T5.13")
 def test_readers_and_writers_go_on_beside_rewrites(tmp_path):
     """One thread reads from the beginning all the time, and is told of no damage; each record is the one of its seq."""
     wrong, ended = [], threading.Event()

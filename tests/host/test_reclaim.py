@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -16,10 +18,12 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.engine.verify import canonical
 from topics.host.alone import carry_out
+from topics.host.appending import append_pieces
 from topics.host.layout import segment_path
 from topics.host.segments import load_idx
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.host.steps import Blocking, Propose, Swap
+from topics.kernel.errors import Rejected
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
 
@@ -97,6 +101,41 @@ def test_a_delete_that_comes_while_records_are_copied_is_flagged_when_the_round_
     for part in ("data", "idx"):
         path = segment_path(1, 1, part)
         assert scene.disk.is_durable(path, 0, scene.disk.size(path))
+
+
+@pytest.mark.rule("T5.15")
+@pytest.mark.parametrize("end", ["deleted", "before", "dropped", "capped"])
+def test_what_a_plan_copies_stays_where_it_is_until_it_is_copied(end):
+    """Whatever ends its records between plan and done, and although nobody else needs the files any more."""
+    scene = scene_with()
+    for _ in range(12):  # over several files of the log
+        put(scene, 4, tag=[b"a", b"b", b"a", b"b"])
+    ends = {
+        "deleted": lambda: scene.delete("t", match="b"),
+        "before": lambda: scene.delete("t", before_seq=48),
+        "dropped": lambda: scene.run(DeleteTopic(topic="t")),
+        "capped": lambda: scene.create("t", cap_records=1),
+    }
+    named, copied = scene.files(), 0
+    for step in scene.opened.checkpointer.round():
+        match step:
+            case Blocking(partial(func=call, args=(_, pieces))) if call is append_pieces:
+                if not copied:
+                    ends[end]()
+                copied += len(pieces)
+                assert scene.files()[: len(named)] == named
+                step.call()
+            case Blocking(call) | Swap(call):
+                call()
+            case Propose(command):
+                with suppress(Rejected):  # a mark of a topic that is gone
+                    scene.run(command)
+
+    assert copied
+    rounds(scene)
+    assert scene.files() != named
+    state = state_of(scene)
+    assert state_of(reopened(scene)) == state
 
 
 @pytest.mark.rule("T5.5")
