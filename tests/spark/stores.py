@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import topics
+from topics.codec.control import MARK_FRAME, CommitMark
 from topics.engine.checkpoint import SegmentRules
+from topics.engine.judge import look
+from topics.host.lock import LOCK_NAME, OwnerRecord, machine_boot_id
 from topics.host.opening import StoreOptions
 from topics.host.relocation import HotRules
+from topics.log.regions import WalFileId
 from topics.testing.clock import ManualClock
 
 START_MS = 1_700_000_000_000
@@ -54,6 +60,25 @@ def fill_cold(data, cold):
         while store._compactor.carry_out(store._opened.checkpointer.between):
             pass
         assert store._opened.cold.segments() == 4
+
+
+def unmark(path):
+    """Zero the last mark in the log that tells of a sync."""
+    log = max(Path(path, "wal").rglob("wal-*.log"))
+    content = bytearray(log.read_bytes())
+    last = look(WalFileId(0, 0, 1), bytes(content)).items[-1]
+    assert isinstance(last.payload, CommitMark)
+    content[last.offset : last.offset + MARK_FRAME.size] = bytes(MARK_FRAME.size)
+    log.write_bytes(content)
+
+
+def own(path, *, pid, boot_id=None):
+    """Write into LOCK that this process owns the directory, under this boot."""
+    lock = Path(path, LOCK_NAME)
+    found = lock.stat()
+    boot_id = machine_boot_id() if boot_id is None else boot_id
+    record = OwnerRecord(pid=pid, boot_id=boot_id, device=found.st_dev, inode=found.st_ino)
+    lock.write_bytes(record.encode())
 
 
 def records(path, name):

@@ -1,14 +1,17 @@
 """What a stream's offsets are, without Spark: limits, new topics, topics made anew, and losses told."""
 
+import os
+import shutil
+
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from tests.spark.stores import opened
-from topics.kernel.errors import Rejected
+from tests.spark.stores import opened, own, unmark
+from topics.kernel.errors import Corrupt, Rejected
 from topics.spark.datasource import schema_of
 from topics.spark.options import read_options
 from topics.spark.place import DataLoss
-from topics.spark.scan import Scan
+from topics.spark.scan import Scan, place_of
 from topics.spark.stream import StreamReader
 
 EVERYTHING = ReadAllAvailable()
@@ -143,3 +146,67 @@ def test_a_topic_that_is_deleted_or_made_anew_has_lost_what_was_to_come(data):
     assert lenient.partitions({"a": {"epoch": 1, "next": 1}}, planned_before) == []
     with pytest.raises(DataLoss, match="recreated"):
         reader(data).partitions({"a": {"epoch": 1, "next": 1}}, planned_before)
+
+
+@pytest.mark.rule("P3.5")
+def test_a_head_that_went_back_is_a_loss_and_the_stream_goes_on_from_there(data, tmp_path):
+    put(data, "a", 5)
+    shutil.copytree(data, tmp_path / "backup")
+    put(data, "a", 495)
+    strict, lenient = reader(data), reader(data, failOnDataLoss="false")
+    start = strict.latestOffset(strict.initialOffset(), EVERYTHING)
+    assert start == {"a": {"epoch": 1, "next": 501}}
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "backup", data)  # a backup put back: the same instance, an earlier head
+
+    with pytest.raises(DataLoss, match=r"topic 'a': seqs 6 to 500 are lost \(its head went back\)"):
+        strict.latestOffset(start, EVERYTHING)
+    back = lenient.latestOffset(start, EVERYTHING)
+    assert back == {"a": {"epoch": 1, "next": 6}}
+    assert seqs(lenient, start, back) == {}
+    put(data, "a", 600)
+    assert seqs(lenient, back, lenient.latestOffset(back, EVERYTHING)) == {"a": list(range(6, 606))}
+
+
+@pytest.mark.rule("P3.5")
+def test_a_head_that_only_damage_hides_has_not_gone_back(data):
+    put(data, "a", 5)
+    start = reader(data).latestOffset(reader(data).initialOffset(), EVERYTHING)
+    log = max((data / "wal").rglob("wal-*.log"))
+    content = bytearray(log.read_bytes())
+    whole = bytes(content)
+    at = content.rindex(b"x" * 10)
+    content[at - 40 : at] = b"\xff" * 40  # its head: whose record it was nobody knows
+    log.write_bytes(content)
+
+    with pytest.raises(Corrupt, match="the log is damaged"):
+        reader(data).latestOffset(start, EVERYTHING)
+    assert reader(data, failOnDataLoss="false").latestOffset(start, EVERYTHING) == start
+    log.write_bytes(whole)
+    assert reader(data).latestOffset(start, EVERYTHING) == start
+
+
+@pytest.mark.rule("P3.5")
+def test_a_batch_that_was_planned_above_a_head_that_went_back_is_lost(data):
+    put(data, "a", 5)
+    strict, lenient = reader(data), reader(data, failOnDataLoss="false")
+
+    for first, given in ((3, {"a": [3, 4, 5]}), (9, {})):
+        planned = {"a": {"epoch": 1, "next": first}}, {"a": {"epoch": 1, "next": 12}}
+        with pytest.raises(DataLoss, match=rf"seqs {max(first, 6)} to 11 are lost \(its head went back\)"):
+            strict.partitions(*planned)
+        assert seqs(lenient, *planned) == given
+
+
+@pytest.mark.rule("P2.3", "P3.5")
+def test_records_that_are_not_shown_yet_are_not_lost(data):
+    """An owner that has started since may not have told yet how far its log is synced."""
+    put(data, "a", 5, durability="fsync")
+    unmark(data)
+    own(data, pid=os.getpid())
+    shown = place_of(reader(data)._scan.options).look().topics()["a"]
+    assert (shown.stop, shown.end) == (1, 6)
+    read = {"a": {"epoch": 1, "next": 6}}
+
+    assert reader(data).latestOffset(read, EVERYTHING) == read
+    assert seqs(reader(data), {"a": {"epoch": 1, "next": 3}}, read) == {"a": [3, 4, 5]}

@@ -84,7 +84,13 @@ class DirectoryView:
 
     def topics(self) -> Mapping[str, Facts]:
         return {
-            name: Facts(name=name, epoch=topic.epoch, earliest=topic.earliest_seq, stop=self._stop(topic))
+            name: Facts(
+                name=name,
+                epoch=topic.epoch,
+                earliest=topic.earliest_seq,
+                stop=self._stop(topic),
+                end=topic.head_seq + 1,
+            )
             for name, topic in self._topics.items()
         }
 

@@ -44,12 +44,15 @@ class Loss:
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """One topic at the time of the view. `earliest`: its first live seq. `stop`: behind the last that may be read."""
+    """One topic at the time of the view. `earliest`: its first live seq. `stop`: behind the last that may be read.
+    `end`: behind the last that is there; it is above `stop` while what it ends with could still be taken back.
+    """
 
     name: str
     epoch: int
     earliest: int
     stop: int
+    end: int
 
 
 @attrs.frozen

@@ -92,7 +92,13 @@ class ServerView:
 
     def topics(self) -> Mapping[str, Facts]:
         return {
-            name: Facts(name=name, epoch=state.epoch, earliest=state.earliest_seq, stop=state.head_seq + 1)
+            name: Facts(
+                name=name,
+                epoch=state.epoch,
+                earliest=state.earliest_seq,
+                stop=state.head_seq + 1,
+                end=state.head_seq + 1,
+            )
             for name, state in self._states.items()
         }
 

@@ -5,7 +5,9 @@ come. Spark writes it down before a batch is read, so after a crash the same bat
 offsets, and the log gives the same records for them, or says which are lost. Nothing is kept here.
 
 A topic that the pattern finds later is read from its first record on. One that is deleted and made anew under the same
-name has another epoch: what was still to come of the old one is lost.
+name has another epoch: what was still to come of the old one is lost. A head below the next seq went back: a backup was
+put back, or a crash took what no sync had covered. Its next records get seqs that were read before, so the stream goes
+on behind the head. That is seen as long as the head is still below.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import attrs
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -24,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from topics.kernel.errors import invalid
+from topics.kernel.errors import Corrupt, invalid
 from topics.spark.options import Table
 from topics.spark.place import (
     Bounds,
@@ -43,6 +46,7 @@ from topics.spark.scan import Scan, place_of
 Offset = dict[str, dict[str, int]]
 RECREATED: Final = "recreated"
 DELETED: Final = "the topic was deleted"
+WENT_BACK: Final = "its head went back"
 _log: Final = logging.getLogger("topics.spark")
 
 
@@ -106,10 +110,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     Loss(each.topic, each.start, each.stop - 1, DELETED if facts is None else RECREATED)
                 )
                 continue
-            if facts.stop < each.stop:
-                self._lose(Loss(each.topic, facts.stop, each.stop - 1, "they are not there any more"))
             if options.fail_on_loss:
                 view.refuse_damage({each.topic: facts})
+            if facts.end < each.stop:
+                self._lose(Loss(each.topic, max(facts.end, each.start), each.stop - 1, WENT_BACK))
+                each = attrs.evolve(each, stop=max(facts.end, each.start))  # noqa: PLW2901 -- what is left of it
+            if options.fail_on_loss:
                 refuse_losses(view, each)
             for loss in view.losses(each):
                 _log.warning(
@@ -143,8 +149,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if at["epoch"] != facts.epoch:
                 self._lose(Loss(name, at["next"], at["next"], RECREATED))
                 at = {"epoch": facts.epoch, "next": 1}
+            elif facts.end < at["next"] and self._is_whole(view, facts):
+                self._lose(Loss(name, facts.end, at["next"] - 1, WENT_BACK))
+                at = {"epoch": facts.epoch, "next": facts.end}
             found.append(Range(name, facts.epoch, at["next"], max(at["next"], self._stop(facts))))
         return found
+
+    def _is_whole(self, view: View, facts: Facts) -> bool:
+        """Whether the end of a topic is its end: the head of a damaged log says nothing."""
+        try:
+            view.refuse_damage({facts.name: facts})
+        except Corrupt as damage:
+            if self._scan.options.fail_on_loss:
+                raise
+            _log.warning("topic %r: no further than before: %s", facts.name, damage)
+            return False
+        return True
 
     def _stop(self, facts: Facts) -> int:
         """Where what may be read of a topic ends; nothing of one that came, or came anew, behind the target."""
