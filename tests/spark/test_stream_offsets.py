@@ -10,7 +10,7 @@ from tests.spark.stores import opened, own, unmark
 from topics.kernel.errors import Corrupt, Rejected
 from topics.spark.datasource import schema_of
 from topics.spark.options import read_options
-from topics.spark.place import DataLoss
+from topics.spark.place import DataLoss, starts_of_stream
 from topics.spark.scan import Scan, place_of
 from topics.spark.stream import StreamReader
 
@@ -53,6 +53,31 @@ def test_a_stream_begins_at_the_head_unless_told(data):
         reader(data, subscribe="b", subscribePattern=None).initialOffset()
     with pytest.raises(Rejected, match="a stream has no end"):
         reader(data, endingOffsets="latest")
+
+
+def test_a_stream_of_many_topics_asks_once_which_there_are(data):
+    put(data, "a", 5)
+    with opened(data) as store:
+        for i in range(20):
+            store.create(f"b{i}")
+    scan = reader(data)._scan
+    asked = Counting(place_of(scan.options).look())
+
+    starts = starts_of_stream(asked, scan.options)
+
+    assert len(starts) == 21
+    assert asked.times == 1
+
+
+class Counting:
+    """A view that counts how often it is asked for its topics."""
+
+    def __init__(self, view):
+        self._view, self.times = view, 0
+
+    def topics(self):
+        self.times += 1
+        return self._view.topics()
 
 
 @pytest.mark.rule("P3.4", "P3.12")
@@ -126,7 +151,7 @@ def test_records_lost_before_they_were_read_are_an_error_or_left_out(data):
 
 
 @pytest.mark.rule("P3.5")
-def test_a_topic_that_is_deleted_or_made_anew_has_lost_what_was_to_come(data):
+def test_a_topic_that_is_deleted_or_made_anew_has_lost_what_was_to_come_and_that_is_told_once(data, caplog):
     put(data, "a", 5)
     put(data, "b", 5)
     start = reader(data).initialOffset()
@@ -138,10 +163,18 @@ def test_a_topic_that_is_deleted_or_made_anew_has_lost_what_was_to_come(data):
 
     with pytest.raises(DataLoss):
         reader(data).latestOffset(start, EVERYTHING)
+    caplog.clear()
     end = lenient.latestOffset(start, EVERYTHING)
 
-    assert end == {"a": {"epoch": 2, "next": 3}, "b": {"epoch": 1, "next": 1}}
+    assert end == {"a": {"epoch": 2, "next": 3}}
     assert seqs(lenient, start, end) == {"a": [1, 2]}
+    assert caplog.messages == [
+        "topic 'b': what begins with seq 1 is lost: the topic was deleted",
+        "topic 'a': what begins with seq 1 is lost: recreated",
+    ]
+    caplog.clear()
+    assert lenient.latestOffset(end, EVERYTHING) == end
+    assert caplog.messages == []
     planned_before = {"a": {"epoch": 1, "next": 6}}
     assert lenient.partitions({"a": {"epoch": 1, "next": 1}}, planned_before) == []
     with pytest.raises(DataLoss, match="recreated"):

@@ -172,10 +172,14 @@ def refuse_losses(view: View, wanted: Range) -> None:
         raise DataLoss(loss)
 
 
-def start_of_stream(view: View, facts: Facts, options: ReadOptions) -> int:
-    """Where a new stream begins in a topic that is there when it begins."""
+def starts_of_stream(view: View, options: ReadOptions) -> dict[str, Range]:
+    """Where a new stream begins in each topic that is there when it begins: empty ranges."""
     topics = subscribed(view, options)
-    return _seq(view, facts, "startingOffsets", options.starting or "latest", options.starting_ms, topics)
+    found = {}
+    for name, facts in topics.items():
+        seq = _seq(view, facts, "startingOffsets", options.starting or "latest", options.starting_ms, topics)
+        found[name] = Range(name, facts.epoch, seq, seq)
+    return found
 
 
 def _seq(

@@ -38,8 +38,7 @@ from topics.spark.place import (
     View,
     matching,
     refuse_losses,
-    start_of_stream,
-    subscribed,
+    starts_of_stream,
 )
 from topics.spark.scan import Scan, place_of
 
@@ -62,12 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Mapping[str, Facts] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name, as those below
-        view = self._look()
-        topics = subscribed(view, self._scan.options)
-        return {
-            name: _at(facts, start_of_stream(view, facts, self._scan.options))
-            for name, facts in topics.items()
-        }
+        starts = starts_of_stream(self._look(), self._scan.options)
+        return {name: {"epoch": at.epoch, "next": at.start} for name, at in starts.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
         options = self._scan.options
@@ -89,11 +84,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if bytes_max is not None and not isinstance(limit, ReadAllAvailable):
             wanted = _share_bytes(view, wanted, bytes_max)
         ends = {each.topic: {"epoch": each.epoch, "next": each.stop} for each in wanted}
-        return {**start, **ends}
+        return ends
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         view = self._look()
-        return {name: _at(facts, facts.stop) for name, facts in matching(view, self._scan.options).items()}
+        there = matching(view, self._scan.options)
+        return {name: {"epoch": facts.epoch, "next": facts.stop} for name, facts in there.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         self._target = matching(self._look(), self._scan.options)
@@ -141,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """All that is there behind `start`, one range a topic."""
         there = matching(view, self._scan.options)
         for name, at in start.items():
-            if name not in there:
+            if name not in there:  # and so not in the next offset: it is told once
                 self._lose(Loss(name, at["next"], at["next"], DELETED))
         found = []
         for name, facts in there.items():
@@ -177,10 +173,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._scan.options.fail_on_loss:
             raise DataLoss(loss)
         _log.warning("topic %r: what begins with seq %d is lost: %s", loss.topic, loss.first, loss.reason)
-
-
-def _at(facts: Facts, seq: int) -> dict[str, int]:
-    return {"epoch": facts.epoch, "next": seq}
 
 
 def _between(start: Offset, end: Offset) -> list[Range]:
