@@ -25,7 +25,7 @@ from topics.audit.files import Hiding, WithCold
 from topics.audit.journals import check_journals
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
-from topics.audit.scan import Progress, scan_all
+from topics.audit.scan import Progress, bytes_of, scan_all
 from topics.audit.strange import find_strange, told_strange
 from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
 from topics.host.snapshots import META_DIR
@@ -176,8 +176,8 @@ def _look(
     if cold is not None:
         disk = WithCold(disk, cold)
     logs = wal_tasks(disk)
-    files = [task.file for task in logs] + [task.file for task in segment_tasks(state)]
-    tell = _teller(sum(disk.size(file) or 0 for file in files), progress)
+    every: list[Task] = [*logs, *segment_tasks(state)]
+    tell = _teller(sum(bytes_of(disk, task) for task in every), progress)
     wal_rows = _scanned(disk, logs, options, tell)
     tasks = segment_tasks(state, [row for row in wal_rows if isinstance(row, WalRow)])
     segment_rows = _scanned(disk, tasks, options, tell)

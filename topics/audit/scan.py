@@ -30,6 +30,11 @@ def scan(disk: Disk, task: Task) -> Row | None:
     return scan_segment(disk, task) if isinstance(task, SegmentTask) else scan_wal(disk, task)
 
 
+def bytes_of(disk: Disk, task: Task) -> int:
+    """How much there is to scan. The state knows it of a segment: the disk is asked for files of the log alone."""
+    return task.size if isinstance(task, SegmentTask) else disk.size(task.file) or 0
+
+
 def scan_all(
     disk: Disk,
     tasks: Sequence[Task],
@@ -45,7 +50,7 @@ def scan_all(
     """
     assert 1 <= jobs <= JOBS_MAX
     tell = progress or _tell_nobody
-    sizes = [disk.size(task.file) or 0 for task in tasks]
+    sizes = [bytes_of(disk, task) for task in tasks]
     own = disk.disk if isinstance(disk, WithCold) and cold_dir is not None else disk
     if jobs > 1 and isinstance(own, ReadOnlyDisk) and sum(sizes) >= WORTH_A_POOL:
         return _scan_in_processes((os.fspath(own.root), cold_dir), tasks, sizes, jobs, tell)

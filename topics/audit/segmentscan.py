@@ -47,9 +47,9 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
         return _row_of_cold(disk, task, flaws)
     if size is None:
         return None
+    idx_buffer, col_buffer = (_read(disk, task.part(part)) for part in ("idx", "col"))
+    stop = _stale_size(task, idx_buffer) if task.stale else task.size
     try:
-        idx_buffer, col_buffer = (_read(disk, task.part(part)) for part in ("idx", "col"))
-        stop = _stale_size(task, idx_buffer) if task.stale else task.size
         data = disk.read(task.file, 0, min(stop, size))
     except FileNotFoundError:
         return None
@@ -102,8 +102,12 @@ def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
 
 
 def _read(disk: Disk, path: str) -> bytes | None:
+    """A whole file, None if it is not there (any more)."""
     size = disk.size(path)
-    return None if size is None else disk.read(path, 0, size)
+    try:
+        return None if size is None else disk.read(path, 0, size)
+    except FileNotFoundError:
+        return None
 
 
 def _stale_size(task: SegmentTask, buffer: bytes | None) -> int:

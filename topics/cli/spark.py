@@ -75,14 +75,16 @@ def validate(
                     running, directory, acks=None if acks is None else load_acks(acks),
                     cold_dir=cold_dir, progress=tell,
                 )  # fmt: skip
-            files = [] if out is None else write_report(report, out)
         except (TopicsError, OSError) as error:
             raise Failed(str(error), code=COULD_NOT) from error
     print_report(report)
     if cold_dir is None and (Path(directory) / NOTE_FILE).exists():
         tell_unseen(invocation)
-    if files:
-        click.echo(f"the report is {files[0]}")
+    if out is not None:
+        try:
+            click.echo(f"the report is {write_report(report, out)[0]}")
+        except OSError as error:
+            raise Failed(f"the report: {error}", code=COULD_NOT) from error
     raise click.exceptions.Exit(report.exit_code)
 
 

@@ -19,8 +19,8 @@ from topics.audit.files import WithCold
 from topics.audit.fsck import Options, Report, fsck
 from topics.audit.page import page
 from topics.audit.report import document, fields, results
-from topics.audit.rows import Row, Task
-from topics.audit.scan import scan
+from topics.audit.rows import Row, Task, Violation
+from topics.audit.scan import bytes_of, scan
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.spark.directory import open_cold, open_disk
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TASK_BYTES: Final = 64 * MIB  # of files that one task scans: a task costs 90 ms before it begins
 TASK_BYTES_MIN: Final = 16 * MIB
+I64_MAX: Final = 2**63 - 1
 WAVE: Final = 4  # tasks for each core between two words of progress
 
 
@@ -51,10 +52,9 @@ def validate(
     disk = open_disk(path)
     cold = None if cold_dir is None else open_cold(cold_dir)
     scanning = _Scanning(path, cold_dir)
-    tiers = scanning.disk()
 
     def scanned(tasks: Sequence[Task], tell: Callable[[int], None]) -> list[Row | None]:
-        sizes = [tiers.size(task.file) or 0 for task in tasks]
+        sizes = [bytes_of(disk, task) for task in tasks]
         context = spark.sparkContext
         each = sum(sizes) // (2 * context.defaultParallelism)
         groups = list(_groups(tasks, sizes, min(max(each, TASK_BYTES_MIN), TASK_BYTES)))
@@ -136,8 +136,15 @@ def write_report(report: Report, out: Path) -> list[Path]:
     files[0].write_bytes(page(report))
     files[1].write_bytes(document(report))
     pq.write_table(
-        pa.Table.from_pylist([fields(one) for one in report.violations], schema=VIOLATIONS), files[2]
+        pa.Table.from_pylist([_row(one) for one in report.violations], schema=VIOLATIONS), files[2]
     )
     checks = [{**attrs.asdict(one), "status": one.status.value} for one in results(report.violations)]
     pq.write_table(pa.Table.from_pylist(checks, schema=CHECKS), files[3])
     return files
+
+
+def _row(one: Violation) -> dict[str, object]:
+    """A violation as a row of Parquet. A seq that damaged bytes, or a client, claim may be beyond `int64`."""
+    if one.seq is None or one.seq <= I64_MAX:
+        return fields(one)
+    return {**fields(one), "seq": None, "detail": f"seq {one.seq}: {one.detail}"}
