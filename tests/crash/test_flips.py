@@ -20,7 +20,7 @@ from topics.testing.simdisk import SimDisk
 
 SAMPLED, LIVED = 12, 2  # bits of each file, in the gate
 LIVES_STEP = 37
-PARTS = 4  # of all bits, for two workers
+PARTS = 24  # of all bits: for two workers, and so that one sees how far they are
 
 
 @cache
