@@ -17,7 +17,6 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tests.spark.conftest import CONFS
 from topics.audit.arrow import Verify
 from topics.kernel.errors import Rejected
 from topics.spark.datasource import FilteringReader, PushdownSource, TopicsSource
@@ -159,11 +158,3 @@ def test_a_reader_pushes_filters_only_where_spark_was_told_to():
     for source, pushes in ((TopicsSource, False), (PushdownSource, True)):
         found = source(given)
         assert isinstance(found.reader(found.schema()), FilteringReader) == pushes
-
-
-@pytest.mark.rule("P5.1")
-def test_the_tests_session_is_small_and_in_utc():
-    assert CONFS["spark.ui.enabled"] == "false"
-    assert CONFS["spark.sql.shuffle.partitions"] == "2"
-    assert CONFS["spark.driver.host"] == "127.0.0.1"
-    assert CONFS["spark.sql.session.timeZone"] == "UTC"

@@ -108,3 +108,13 @@ def test_local_executors_run_this_interpreter_and_a_session_that_is_there_needs_
     assert os.environ["JAVA_HOME"] == "/nonexistent"
     assert spark.sparkContext.pythonExec == sys.executable
     assert spark.range(1).rdd.map(lambda _: sys.executable).collect() == [sys.executable]
+
+
+@pytest.mark.rule("P5.1")
+def test_the_tests_session_is_small_and_in_utc(spark, request):
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.ui.enabled") == "false"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.sparkContext.uiWebUrl is None
+    assert request.node.get_closest_marker("spark") is not None
