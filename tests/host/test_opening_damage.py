@@ -352,3 +352,29 @@ def test_a_shard_count_changed_again_before_the_first_change_was_through_is_no_d
 
             assert not opened.read_only, (first, second, opened.damages)
             assert len(scene.read("t")) == 3
+
+
+@pytest.mark.rule("T4.9")
+@pytest.mark.parametrize("depth", [1, 2, 3], ids=["wal", "generation", "shard"])
+def test_a_log_that_is_gone_as_a_whole_is_damage_if_a_snapshot_was_taken_in_it(depth):
+    """Its directory, too: an empty one is as bad as none. What was written behind the snapshot is missed."""
+    scene = Scene()
+    scene.open()
+    scene.put("t", 1, 2, 3)
+    scene.sync()
+    scene.checkpoint()
+    scene.put("t", 4)
+    scene.sync()
+    scene.process_death()
+    gone = "/".join("wal/gen-0/shard-00".split("/")[:depth])
+    for name in scene.disk.names("wal/gen-0/shard-00"):
+        scene.disk.unlink(f"wal/gen-0/shard-00/{name}")
+    directory = "wal/gen-0/shard-00"
+    while directory.startswith(gone):
+        scene.disk.remove_dir(directory)
+        directory = directory.rpartition("/")[0]
+    scene.open()
+
+    assert scene.opened.read_only
+    assert "a snapshot was taken in this file, and it is not there" in str(scene.opened.damages[0])
+    assert scene.read("t") == {1: b"1", 2: b"2", 3: b"3"}

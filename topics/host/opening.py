@@ -263,10 +263,13 @@ def _tell_nobody(progress: float) -> None:
 def _judge(
     disk: Disk, places: Mapping[ShardKey, Place], *, same_boot: bool, progress: Callable[[float], None]
 ) -> Mapping[ShardKey, Verdict]:
-    """Every shard of every generation, file by file, from where a snapshot has it."""
+    """Every shard of every generation, file by file, from where a snapshot has it. One that a snapshot has and that is
+    not there is judged, too: all of its log is gone.
+    """
+    known = dict.fromkeys((*find_shards(disk), *places))
     files = {
         key: [file for file in find_wal_files(disk, *key) if file.first_frame >= _place_in(places, key).file]
-        for key in find_shards(disk)
+        for key in sorted(known)
         if key not in places or places[key].file
     }
     sizes = {file: disk.size(wal_path(file)) or 0 for found in files.values() for file in found}

@@ -131,12 +131,12 @@ def rebuild(
 
 
 def _kept(chain: Sequence[Link], cut: Cut | None) -> list[tuple[Link, int | None]]:
-    """The files of a shard that are kept, and where each is cut. A file of which nothing is kept is left out."""
+    """The files of a shard that are kept, and where each is cut. Later files of which nothing is kept are left out."""
     if cut is None:
         return [(link, None) for link in chain]
     kept: list[tuple[Link, int | None]] = [(link, None) for link in chain[: cut.index]]
     link = chain[cut.index]
-    if cut.offset > HEADER_SIZE:
+    if cut.offset > HEADER_SIZE or not cut.index:  # a snapshot was taken in the first
         kept.append((link, cut.offset))
     return kept
 
