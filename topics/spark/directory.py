@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
-from topics.audit.files import ReadOnlyDisk
+from topics.audit.files import ReadOnlyDisk, WithCold
 from topics.audit.heads import Longs
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
@@ -27,18 +28,20 @@ from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import ReadState, read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.config import Durability
-from topics.kernel.errors import CannotOpen, Corrupt, Unusable
+from topics.kernel.errors import CannotOpen, Corrupt, Unusable, invalid
 from topics.kernel.ids import is_internal
 from topics.kernel.ports import Disk
 from topics.log import tombstone
 from topics.log.floors import Reason
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
+from topics.spark.fetch import Fetch
 from topics.spark.files import FsspecDisk, is_url
-from topics.spark.place import Bounds, Facts, Loss, Range
+from topics.spark.place import Bounds, Facts, Loss, Part, Range, Reading
 from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
 
 LOOKS_MAX: Final = 5  # at a directory that changes while it is looked at
+FILE_BYTES: Final = 1 << 40  # more than a file has
 _log: Final = logging.getLogger("topics.spark")
 
 
@@ -65,13 +68,26 @@ class DirectoryPlace:
             _log.warning("%s: %s", self.path, str(cut).replace(" cut ", " left out "))
         for damage in state.recovered.damages:
             _log.warning("%s: damaged: %s", self.path, damage)
-        return DirectoryView(state, internal=self.internal, owned=_is_owned(disk))
+        return DirectoryView(state, self._with_cold(disk), internal=self.internal, owned=_is_owned(disk))
+
+    def read(self, parts: Sequence[Part], how: Reading) -> Iterator[pa.RecordBatch]:
+        """As `Place` says."""
+        pieces = [part for part in parts if isinstance(part, Piece)]
+        assert len(pieces) == len(parts), "parts of another place"
+        disk = self._with_cold(open_disk(self.path))
+        return Fetch(disk=disk, look=self.look, how=how).batches(pieces)
+
+    def _with_cold(self, disk: Disk) -> Disk:
+        return disk if self.cold is None else WithCold(disk, open_cold(self.cold))
 
 
 class DirectoryView:
-    """The state of a directory, and the time at which own expiry is decided. `owned`: a process writes to it."""
+    """The state of a directory, and the time at which own expiry is decided. `disk`: the files that tasks will find.
+    `owned`: a process writes to it.
+    """
 
-    def __init__(self, state: ReadState, *, internal: bool, owned: bool) -> None:
+    def __init__(self, state: ReadState, disk: Disk, *, internal: bool, owned: bool) -> None:
+        self._disk = disk
         self._topics = {
             topic.name: topic
             for topic in state.recovered.catalog.topics.values()
@@ -128,7 +144,7 @@ class DirectoryView:
     def size(self, wanted: Range) -> int:
         return int(self._slots(wanted).lengths.sum())
 
-    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[tuple[object, int]]:
+    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[Piece]:
         slots = self._slots(
             attrs.evolve(
                 wanted, start=max(wanted.start, bounds.seq_start), stop=min(wanted.stop, bounds.seq_stop)
@@ -138,17 +154,27 @@ class DirectoryView:
             kept = slots.ts >= bounds.ts_ms_min
             slots = take(slots, kept if bounds.ts_ms_max is None else kept & (slots.ts <= bounds.ts_ms_max))
         topic = self._topics[wanted.topic]
-        return [(piece, piece.size) for piece in pieces_of(topic, slots, target_bytes=target_bytes)]
+        return self._pieces(topic, slots, target_bytes)
 
-    def again(self, topic_id: int, seqs: Longs) -> tuple[list[Piece], Sequence[Loss]]:
-        """Where these seqs are now, and which of them are lost; those deleted meanwhile are in neither."""
-        topic = next((found for found in self._topics.values() if found.topic_id == topic_id), None)
-        if topic is None:
+    def again(self, topic: str, topic_id: int, seqs: Longs) -> tuple[Sequence[Piece], Sequence[Loss]]:
+        """As `fetch.Planner` says."""
+        found = self._topics.get(topic)
+        if found is None or found.topic_id != topic_id:
             return [], []
-        wanted = Range(topic.name, topic.epoch, int(seqs[0]), int(seqs[-1]) + 1)
+        wanted = Range(topic, found.epoch, int(seqs[0]), int(seqs[-1]) + 1)
         slots = self._slots(wanted)
         slots = take(slots, np.isin(slots.seqs, seqs))
-        return list(pieces_of(topic, slots, target_bytes=1 << 40)), self.losses(wanted)
+        return self._pieces(found, slots, FILE_BYTES), self.losses(wanted)
+
+    def _pieces(self, topic: Topic, slots: Slots, target_bytes: int) -> list[Piece]:
+        """Raises `Rejected` if one is in the cold tier, and nobody has said where that is."""
+        pieces = list(pieces_of(topic, slots, target_bytes=target_bytes))
+        for path in {piece.path: None for piece in pieces if piece.cold}:
+            if self._disk.size(path) is None:
+                raise invalid(
+                    "coldPath", f"{path} is in the cold tier: name its folder or URL with this option"
+                )
+        return pieces
 
     def _slots(self, wanted: Range) -> Slots:
         topic = self._topics[wanted.topic]

@@ -1,101 +1,109 @@
 """Reading pieces of a directory: what an executor does. Every record is verified against what the plan says of it.
 
 A plan is a little old when it is carried out: a checkpoint may have moved a record from the log to a segment, a rewrite
-may have moved it within one. So a record that is not where it should be is looked for in the directory as it is now;
-only if it should still be in the very same place is it damage. What was deleted meanwhile is left out, what was lost
-meanwhile is an error, or left out if the reader said so.
+may have moved it within one. So if a record is not where it should be, all that is left to read is planned again from
+the directory as it is now; only if the record should still be in the very same place is it damage. What was deleted
+meanwhile is left out, what was lost meanwhile is an error, or left out if the reader said so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from topics.audit.arrow import Verify, frames_batch
-from topics.audit.files import WithCold
 from topics.audit.heads import Frames, Longs
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
-from topics.spark.directory import DirectoryPlace, open_cold, open_disk
-from topics.spark.place import DataLoss
+from topics.spark.place import DataLoss, Loss, Reading
 from topics.spark.spans import Piece
 
 READ_BYTES: Final = 8 * MIB  # of one read of a file, unless one record is longer
 READ_THROUGH: Final = 64 * 1024  # bytes between two wanted records that are read rather than passed over
-REPLANS_MAX: Final = 3
+LOOKS_MAX: Final = 3  # one after the other that do not get any further
+_log: Final = logging.getLogger("topics.spark")
+
+
+class Planner(Protocol):
+    """A directory as it is now."""
+
+    def again(self, topic: str, topic_id: int, seqs: Longs) -> tuple[Sequence[Piece], Sequence[Loss]]:
+        """Where these seqs are now, and which of them are lost; those deleted meanwhile are in neither."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
 class Fetch:
-    """How pieces become batches. `schema`: the columns."""
+    """How pieces become batches. `look`: at the directory as it is when it is called."""
 
-    place: DirectoryPlace
-    schema: pa.Schema
-    verify: Verify
-    fail_on_loss: bool
+    disk: Disk
+    look: Callable[[], Planner]
+    how: Reading
 
-    def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """The records of a piece.
+    def batches(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+        """The records of pieces, in their order.
 
         Raises:
             Corrupt: one of them is damaged, and `verify` is not FLAG.
             DataLoss: one of them was lost since the plan was made.
         """
-        disk = open_disk(self.place.path)
-        if self.place.cold is not None:
-            disk = WithCold(disk, open_cold(self.place.cold))
-        for frames in _groups(piece):
-            yield from self._group(disk, piece, frames, REPLANS_MAX)
+        todo, looks = deque(pieces), 0
+        suspect: tuple[Piece, Frames] | None = None
+        while todo:
+            piece = todo.popleft()
+            groups = list(_groups(piece))
+            for i, frames in enumerate(groups):
+                try:
+                    batch = self._read(piece, frames)
+                except (FileNotFoundError, Corrupt) as trouble:
+                    if isinstance(trouble, Corrupt) and suspect and _is_part(piece, frames, *suspect):
+                        batch = self._damaged(piece, frames, trouble)
+                    elif looks == LOOKS_MAX:
+                        raise
+                    else:
+                        looks, suspect = looks + 1, (piece, frames)
+                        todo = deque(self._planned_again(piece, groups[i:], todo))
+                        break
+                looks = 0
+                yield batch
 
-    def _group(self, disk: Disk, piece: Piece, frames: Frames, replans: int) -> Iterator[pa.RecordBatch]:
-        try:
-            read = attrs.evolve(frames, buffer=self._read(disk, piece, frames), offsets=_relative(frames))
-            checked = Verify.FAIL if self.verify is Verify.FLAG else self.verify
-            batch = frames_batch(read, self.schema, checked)
-        except (FileNotFoundError, Corrupt) as trouble:
-            yield from self._again(disk, piece, frames, trouble, replans)
-        else:
-            yield batch
+    def _planned_again(self, piece: Piece, groups: Sequence[Frames], behind: Iterable[Piece]) -> list[Piece]:
+        """What is left of a piece and all the pieces behind it, as they are to be read now."""
+        seqs = {(piece.topic, piece.topic_id): [frames.seqs for frames in groups]}
+        for later in behind:
+            seqs.setdefault((later.topic, later.topic_id), []).append(later.all_seqs())
+        planner = self.look()
+        found: list[Piece] = []
+        for (topic, topic_id), left in seqs.items():
+            pieces, losses = planner.again(topic, topic_id, np.concatenate(left))
+            for loss in losses:
+                if self.how.fail_on_loss:
+                    raise DataLoss(loss)
+                _log.warning("%s", loss)
+            found += pieces
+        return found
 
-    def _again(
-        self, disk: Disk, piece: Piece, frames: Frames, trouble: Exception, replans: int
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the records of a group from where they are now."""
-        found, losses = self.place.look().again(piece.topic_id, frames.seqs)
-        if losses and self.fail_on_loss:
-            raise DataLoss(losses[0])
-        for newer in found:
-            for group in _groups(newer):
-                if isinstance(trouble, Corrupt) and _is_part(group, newer, frames, piece):
-                    yield self._damaged(disk, newer, group, trouble)
-                elif replans:
-                    yield from self._group(disk, newer, group, replans - 1)
-                else:
-                    raise trouble
-
-    def _damaged(self, disk: Disk, piece: Piece, frames: Frames, trouble: Corrupt) -> pa.RecordBatch:
-        """Records that are in the same place still, of which some are damaged."""
-        if self.verify is not Verify.FLAG:
+    def _damaged(self, piece: Piece, frames: Frames, trouble: Corrupt) -> pa.RecordBatch:
+        """Records of which some are damaged, in the very place where they should be."""
+        if self.how.verify is not Verify.FLAG:
             raise trouble
-        read = attrs.evolve(frames, buffer=self._read(disk, piece, frames), offsets=_relative(frames))
-        return frames_batch(read, self.schema, Verify.FLAG)
+        return self._read(piece, frames, Verify.FLAG)
 
-    def _read(self, disk: Disk, piece: Piece, frames: Frames) -> bytes:
-        """The bytes from the first of the records to the last, fewer if the file ends before."""
+    def _read(self, piece: Piece, frames: Frames, verify: Verify | None = None) -> pa.RecordBatch:
+        """The batch of a group of records. A damaged one is an error until it is known to be damaged."""
         start = int(frames.offsets[0])
         size = int(frames.offsets[-1] + frames.lengths[-1]) - start
-        try:
-            return disk.read(piece.path, start, size)
-        except FileNotFoundError as absent:
-            if not piece.cold or self.place.cold is not None:
-                raise
-            why = f"{piece.path} is in the cold tier: name its folder or URL with the option coldPath"
-            raise FileNotFoundError(absent.errno, why) from absent
+        data = self.disk.read(piece.path, start, size)  # fewer bytes if the file ends before
+        read = attrs.evolve(frames, buffer=data, offsets=frames.offsets - start)
+        given = Verify.FAIL if self.how.verify is Verify.FLAG else self.how.verify
+        return frames_batch(read, self.how.schema, verify or given)
 
 
 def _groups(piece: Piece) -> Iterator[Frames]:
@@ -140,14 +148,9 @@ def _reads(offsets: Longs, lengths: Longs) -> Iterator[tuple[int, int]]:
             start = behind
 
 
-def _relative(frames: Frames) -> Longs:
-    relative: Longs = frames.offsets - frames.offsets[0]
-    return relative
-
-
-def _is_part(newer: Frames, its_piece: Piece, older: Frames, piece: Piece) -> bool:
-    """Whether records that were read are planned in the same places again."""
-    if its_piece.path != piece.path:
+def _is_part(piece: Piece, frames: Frames, older_piece: Piece, older: Frames) -> bool:
+    """Whether records are planned in the same places as those that were read before."""
+    if piece.path != older_piece.path or not np.isin(frames.seqs, older.seqs).all():
         return False
-    at = np.searchsorted(older.seqs, newer.seqs)
-    return bool((older.offsets[at] == newer.offsets).all() and (older.lengths[at] == newer.lengths).all())
+    at = np.searchsorted(older.seqs, frames.seqs)
+    return bool((older.offsets[at] == frames.offsets).all() and (older.lengths[at] == frames.lengths).all())

@@ -7,10 +7,11 @@ the stop, as Kafka's offsets are. A seq that is lost is never passed without a w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
+import pyarrow as pa
 
 from topics.audit.arrow import Verify
 from topics.kernel.errors import TopicsError, invalid
@@ -24,8 +25,7 @@ class DataLoss(TopicsError):
 
     def __init__(self, loss: Loss) -> None:
         super().__init__(
-            f"topic {loss.topic!r}: seqs {loss.first} to {loss.last} are lost ({loss.reason}); "
-            "start above them, or set failOnDataLoss to false: then topics.spark.losses(df) lists them",
+            f"{loss}; start above them, or set failOnDataLoss to false: then topics.spark.losses(df) lists them",
             topic=loss.topic,
             first=loss.first,
             last=loss.last,
@@ -40,6 +40,9 @@ class Loss:
     first: int
     last: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r}: seqs {self.first} to {self.last} are lost ({self.reason})"
 
 
 @attrs.frozen(kw_only=True)
@@ -76,12 +79,29 @@ class Bounds:
     ts_ms_max: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Work:
-    """What one task reads: parts in their order, each of the kind that its place makes and reads."""
+class Part(Protocol):
+    """What a place can read of one topic, of a kind of its own. Pickled to executors."""
 
-    parts: Sequence[object]
-    size: int
+    @property
+    def size(self) -> int:
+        """Bytes of its records; of a server, about."""
+        ...
+
+
+@attrs.frozen
+class Work:
+    """What one task reads: parts in their order."""
+
+    parts: Sequence[Part]
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How an executor reads, whatever it reads: the columns, and what becomes of damage and loss."""
+
+    schema: pa.Schema
+    verify: Verify
+    fail_on_loss: bool
 
 
 class View(Protocol):
@@ -107,8 +127,8 @@ class View(Protocol):
         """How far a read of so many bytes gets: behind the last record of it, at least one."""
         ...
 
-    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[tuple[object, int]]:
-        """What a task can read, and the bytes of each; in the order of their seqs."""
+    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[Part]:
+        """What tasks can read, in the order of their seqs."""
         ...
 
     def size(self, wanted: Range) -> int:
@@ -121,6 +141,15 @@ class Place(Protocol):
 
     def look(self) -> View:
         """What is there now."""
+        ...
+
+    def read(self, parts: Sequence[Part], how: Reading) -> Iterator[pa.RecordBatch]:
+        """The records of parts that a view of this place has made.
+
+        Raises:
+            Corrupt: one is damaged, and `how.verify` is not FLAG.
+            DataLoss: one was lost since the view, and `how.fail_on_loss` is on.
+        """
         ...
 
 
@@ -209,28 +238,17 @@ def _seq(
     return seq
 
 
-def pack(parts: Sequence[tuple[object, int]], *, target_bytes: int) -> list[Work]:
+def pack(parts: Sequence[Part], *, target_bytes: int) -> list[Work]:
     """Parts to tasks, each of about `target_bytes`: a task costs 90 ms before it reads anything."""
     works: list[Work] = []
-    held: list[object] = []
+    held: list[Part] = []
     size = 0
-    for part, its_size in parts:
-        if held and size + its_size > target_bytes:
-            works.append(Work(parts=held, size=size))
+    for part in parts:
+        if held and size + part.size > target_bytes:
+            works.append(Work(held))
             held, size = [], 0
         held.append(part)
-        size += its_size
+        size += part.size
     if held:
-        works.append(Work(parts=held, size=size))
+        works.append(Work(held))
     return works
-
-
-@attrs.frozen(kw_only=True)
-class Reading:
-    """How an executor reads, whatever it reads: the columns by name, and what becomes of damage and loss."""
-
-    columns: tuple[str, ...]
-    headers: bool
-    internal: bool
-    verify: Verify
-    fail_on_loss: bool

@@ -8,11 +8,9 @@ import attrs
 import pyarrow as pa
 
 from topics.spark.directory import DirectoryPlace
-from topics.spark.fetch import Fetch
 from topics.spark.options import ReadOptions
-from topics.spark.place import Bounds, Place, Range, View, Work, pack
-from topics.spark.server import ServerFetch, ServerPlace, Stretch
-from topics.spark.spans import Piece
+from topics.spark.place import Bounds, Part, Place, Range, Reading, View, Work, pack
+from topics.spark.server import ServerPlace
 
 
 def place_of(options: ReadOptions) -> Place:
@@ -37,7 +35,7 @@ class Scan:
 
     def works(self, view: View, wanted: Sequence[Range], bounds: Bounds) -> list[Work]:
         """What tasks there are."""
-        parts: list[tuple[object, int]] = []
+        parts: list[Part] = []
         target = self.options.partition_bytes
         if self.options.partitions_min > 1:
             total = sum(view.size(each) for each in wanted)
@@ -48,20 +46,5 @@ class Scan:
 
     def batches(self, work: Work) -> Iterator[pa.RecordBatch]:
         """What a task reads."""
-        place = place_of(self.options)
-        for part in work.parts:
-            if isinstance(part, Piece):
-                assert isinstance(place, DirectoryPlace)
-                fetch = Fetch(
-                    place=place,
-                    schema=self.schema,
-                    verify=self.options.verify,
-                    fail_on_loss=self.options.fail_on_loss,
-                )
-                yield from fetch.batches(part)
-            else:
-                assert isinstance(part, Stretch)
-                assert isinstance(place, ServerPlace)
-                yield from ServerFetch(
-                    place=place, schema=self.schema, fail_on_loss=self.options.fail_on_loss
-                ).batches(part)
+        how = Reading(schema=self.schema, verify=self.options.verify, fail_on_loss=self.options.fail_on_loss)
+        return place_of(self.options).read(work.parts, how)

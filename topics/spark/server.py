@@ -22,7 +22,7 @@ from topics.embed.page import Page
 from topics.engine.replies import TopicState
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.ids import is_internal
-from topics.spark.place import Bounds, DataLoss, Facts, Loss, Range
+from topics.spark.place import Bounds, DataLoss, Facts, Loss, Part, Range, Reading
 
 NO_TAG: Final = "topics.spark: no record has this tag"
 PAGE_RECORDS: Final = 10_000
@@ -52,6 +52,7 @@ class Stretch:
     start: int
     stop: int
     bounds: Bounds
+    size: int
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +79,13 @@ class ServerPlace:
                     if refused.code is not Code.TOPIC_NOT_FOUND:
                         raise
         return ServerView(self, states)
+
+    def read(self, parts: Sequence[Part], how: Reading) -> Iterator[pa.RecordBatch]:
+        """As `Place` says."""
+        with self.connected() as client:
+            for part in parts:
+                assert isinstance(part, Stretch), "a part of another place"
+                yield from _batches(client, part, how)
 
     def _matching(self, client: Client) -> tuple[str, ...]:
         wanted = re.compile(self.pattern or "")
@@ -128,16 +136,18 @@ class ServerView:
     def size(self, wanted: Range) -> int:
         return int((wanted.stop - wanted.start) * self._record_bytes(wanted.topic))
 
-    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[tuple[object, int]]:
+    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[Stretch]:
         each = self._record_bytes(wanted.topic)
         start, stop = max(wanted.start, bounds.seq_start), min(wanted.stop, bounds.seq_stop)
         step = max(SEQS_MIN, int(target_bytes / each))
         return [
-            (
-                Stretch(
-                    topic=wanted.topic, epoch=wanted.epoch, start=at, stop=min(at + step, stop), bounds=bounds
-                ),
-                int((min(at + step, stop) - at) * each),
+            Stretch(
+                topic=wanted.topic,
+                epoch=wanted.epoch,
+                start=at,
+                stop=min(at + step, stop),
+                bounds=bounds,
+                size=int((min(at + step, stop) - at) * each),
             )
             for at in range(start, stop, step)
         ]
@@ -148,36 +158,27 @@ class ServerView:
         return max(1.0, state.bytes / max(1, state.count))
 
 
-@attrs.frozen(kw_only=True)
-class ServerFetch:
-    """How stretches become batches."""
-
-    place: ServerPlace
-    schema: pa.Schema
-    fail_on_loss: bool
-
-    def batches(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        """The records of a stretch. Raises `DataLoss` if some are lost."""
-        wanted = Range(stretch.topic, stretch.epoch, stretch.start, stretch.stop)
-        bounds = stretch.bounds
-        last_ms = bounds.ts_ms_max
-        with self.place.connected() as client:
-            for page in _pages(client.topic(stretch.topic), wanted):
-                gap = page.tombstone
-                if page.epoch != stretch.epoch and not self.fail_on_loss:
-                    return  # another instance's records, under the same name
-                if gap is not None and self.fail_on_loss and gap.gap_from < stretch.stop:
-                    last = min(gap.gap_to, stretch.stop - 1)
-                    raise DataLoss(Loss(stretch.topic, gap.gap_from, last, gap.reason.value))
-                views = [
-                    record._view  # noqa: SLF001 -- a page's records are views in a coat
-                    for record in page.records
-                    if record.seq < stretch.stop
-                    and record.ts >= bounds.ts_ms_min
-                    and (last_ms is None or record.ts <= last_ms)
-                ]
-                if views:
-                    yield views_batch(stretch.topic, views, self.schema)
+def _batches(client: Client, stretch: Stretch, how: Reading) -> Iterator[pa.RecordBatch]:
+    """The records of a stretch. Raises `DataLoss` if some are lost."""
+    wanted = Range(stretch.topic, stretch.epoch, stretch.start, stretch.stop)
+    bounds = stretch.bounds
+    last_ms = bounds.ts_ms_max
+    for page in _pages(client.topic(stretch.topic), wanted):
+        gap = page.tombstone
+        if page.epoch != stretch.epoch and not how.fail_on_loss:
+            return  # another instance's records, under the same name
+        if gap is not None and how.fail_on_loss and gap.gap_from < stretch.stop:
+            last = min(gap.gap_to, stretch.stop - 1)
+            raise DataLoss(Loss(stretch.topic, gap.gap_from, last, gap.reason.value))
+        views = [
+            record._view  # noqa: SLF001 -- a page's records are views in a coat
+            for record in page.records
+            if record.seq < stretch.stop
+            and record.ts >= bounds.ts_ms_min
+            and (last_ms is None or record.ts <= last_ms)
+        ]
+        if views:
+            yield views_batch(stretch.topic, views, how.schema)
 
 
 def _pages(topic: Topic, wanted: Range, match: str | None = None) -> Iterator[Page]:

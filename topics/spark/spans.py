@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from topics.audit.heads import Bytes, Longs
+from topics.codec.segment import END_SIZE
 from topics.host.layout import path_of
 from topics.kernel.limits import MIB
 from topics.log.index import LIVE
@@ -22,7 +23,6 @@ from topics.log.regions import SegmentId, Source
 from topics.log.topic import Topic
 
 SPAN_BYTES: int = 4 * MIB  # of a span and so of a batch, unless one record is longer
-DELETE_BYTE: int = 1
 _STATE_OF: Bytes = np.array(
     [0 if flags & LIVE else 1 if flags & Ended.DELETED else 2 for flags in range(256)], dtype=np.uint8
 )
@@ -47,9 +47,12 @@ class Piece:
     packed_lengths: bytes
     size: int
 
-    @property
-    def records(self) -> int:
-        return int(self.counts.sum())
+    def all_seqs(self) -> Longs:
+        firsts = np.cumsum(self.counts) - self.counts
+        seqs: Longs = np.arange(self.counts.sum(), dtype=np.int64) + np.repeat(
+            self.seqs - firsts, self.counts
+        )
+        return seqs
 
     def lengths(self) -> Longs:
         return np.frombuffer(zlib.decompress(self.packed_lengths), np.uint32).astype(np.int64)
@@ -151,7 +154,7 @@ def _piece(topic: Topic, slots: Slots, start: int, stop: int, cold: set[int]) ->
     )  # fmt: skip
     source = slots.sources[int(slots.source[start])]
     is_segment = isinstance(source, SegmentId)
-    gap = DELETE_BYTE if is_segment else 0
+    gap = END_SIZE if is_segment else 0
     sums = np.cumsum(lengths) - lengths
     breaks = (
         (np.diff(seqs) != 1)

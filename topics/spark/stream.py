@@ -83,8 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if bytes_max is not None and not isinstance(limit, ReadAllAvailable):
             wanted = _share_bytes(view, wanted, bytes_max)
-        ends = {each.topic: {"epoch": each.epoch, "next": each.stop} for each in wanted}
-        return ends
+        return {each.topic: {"epoch": each.epoch, "next": each.stop} for each in wanted}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         view = self._look()
