@@ -299,3 +299,11 @@ def test_damage_in_an_earlier_file_keeps_every_intact_frame_of_all_files():
     found = judge_files(files)
     assert State.CORRUPT is found.state
     assert [s for s in range(1, 41) if s != target.seq_start] == seqs_of(found)
+
+
+def test_the_stop_of_a_file_is_behind_its_last_byte_that_is_not_zero():
+    file, block = WalFileId(0, 0, 1), 1 << 16
+    for size in (0, 1, block - 1, block, block + 1, 3 * block):
+        for zeros in (0, 1, block - 1, block, block + 1, 3 * block):
+            buffer = b"\x00x" * (size // 2) + b"y" * (size % 2) + bytes(zeros)
+            assert look(file, buffer).stop == len(buffer.rstrip(b"\x00")), (size, zeros)

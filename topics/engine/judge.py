@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from typing import Final
 
 import attrs
 
@@ -25,6 +26,7 @@ from topics.log.regions import WalFileId
 
 Item = Run | Control
 Broken = tuple[int, int, tuple[int, int] | None]
+_ZEROS: Final = bytes(1 << 16)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -74,7 +76,7 @@ def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -
 
     `since`: an offset and the number of the frame there; what is before it is in a snapshot and is not looked at.
     """
-    stop = len(buffer.rstrip(b"\0"))
+    stop = _stop(buffer)
     start, next_frame = since or (HEADER_SIZE, file.first_frame)
     try:
         header = decode_header(buffer)
@@ -102,6 +104,15 @@ def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -
         defect=seen.defect, stop=stop, beyond=beyond, followed=any(item.offset > seen.stopped_at for item in beyond),
         marks=marks, broken=broken,
     )  # fmt: skip
+
+
+def _stop(buffer: bytes) -> int:
+    """Where the zeros at the end begin. By blocks and without a copy: of 64 MiB of zeros, `rstrip` takes 0.2 s."""
+    stop = len(buffer)
+    while stop >= len(_ZEROS) and buffer.endswith(_ZEROS, 0, stop):
+        stop -= len(_ZEROS)
+    start = max(0, stop - len(_ZEROS))
+    return start + len(buffer[start:stop].rstrip(b"\0"))
 
 
 class State(Enum):
