@@ -21,7 +21,7 @@ from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 
 JOBS_MAX: Final = 64
-WORTH_A_POOL: Final = 64 * MIB  # below, starting processes takes longer than scanning
+WORTH_A_POOL: Final = 128 * MIB  # below, starting processes takes longer than scanning
 Progress = Callable[[int], None]
 
 
@@ -65,7 +65,10 @@ def _scan_in_processes(
     place: tuple[str, str | None], tasks: Sequence[Task], sizes: Iterable[int], jobs: int, tell: Progress
 ) -> list[Row | None]:
     rows = []
-    context = multiprocessing.get_context("spawn")  # a fork would copy locks that somebody holds
+    # A fork of this process would copy locks that somebody holds. To import everything takes a process as long as to
+    # scan 100 MiB, and there are two pools, for the log and for segments: a server that has done it forks them all.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(jobs, context, _begin, place) as pool:
         for row, size in zip(pool.map(_scan_here, tasks), sizes, strict=True):
             rows.append(row)
