@@ -154,6 +154,39 @@ def test_what_was_lost_since_the_plan_is_an_error_or_left_out_and_what_was_delet
             seqs(lenient, works)  # those that live on must be somewhere
 
 
+@pytest.mark.rule("P3.5")
+def test_a_topic_that_was_deleted_or_made_anew_since_the_plan_has_lost_what_was_planned(tmp_path):
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    with opened(data, segment_records=10) as store:
+        store.create("a").put_many([{"data": i} for i in range(30)])
+        store.sync()
+        store.checkpoint()
+        shutil.copytree(data, backup)
+        store.topic("a").put_many([{"data": i} for i in range(20)])
+        store.sync()
+        store.checkpoint()
+    strict, works = planned(data, subscribe="a")
+    lenient, _ = planned(data, subscribe="a", failOnDataLoss="false")
+    assert len(works[0].parts) == 5  # the loss is told of all of them
+
+    with opened(data) as store:
+        store.delete("a")
+    shutil.rmtree(data / "topics")
+    with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 50 are lost \(the topic was deleted\)"):
+        seqs(strict, works)
+    assert seqs(lenient, works) == []
+    with opened(data) as store:
+        store.create("a").put_many([{"data": i} for i in range(60)])
+    with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 50 are lost \(recreated\)"):
+        seqs(strict, works)
+    assert seqs(lenient, works) == []
+    shutil.rmtree(data)
+    shutil.copytree(backup, data)
+    with pytest.raises(DataLoss, match=r"topic 'a': seqs 31 to 50 are lost \(its head went back\)"):
+        seqs(strict, works)
+    assert seqs(lenient, works) == list(range(1, 31))
+
+
 def test_damage_that_stays_where_it_is_is_told(made, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(made, data)

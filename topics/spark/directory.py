@@ -37,7 +37,7 @@ from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 from topics.spark.fetch import Fetch
 from topics.spark.files import FsspecDisk, is_url
-from topics.spark.place import Bounds, Facts, Loss, Part, Range, Reading
+from topics.spark.place import DELETED, RECREATED, WENT_BACK, Bounds, Facts, Loss, Part, Range, Reading
 from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
 
 LOOKS_MAX: Final = 5  # at a directory that changes while it is looked at
@@ -122,7 +122,7 @@ class DirectoryView:
         found = self._topics[topic]
         return min(tombstone.resolve_ts(found.index, found.floors, ts_ms) + 1, self._stop(found))
 
-    def losses(self, wanted: Range) -> Sequence[Loss]:
+    def losses(self, wanted: Range) -> list[Loss]:
         topic = self._topics[wanted.topic]
         found = []
         behind = min(topic.evict_floor, wanted.stop)
@@ -158,13 +158,16 @@ class DirectoryView:
 
     def again(self, topic: str, topic_id: int, seqs: Longs) -> tuple[Sequence[Piece], Sequence[Loss]]:
         """As `fetch.Planner` says."""
-        found = self._topics.get(topic)
+        found, first, last = self._topics.get(topic), int(seqs[0]), int(seqs[-1])
         if found is None or found.topic_id != topic_id:
-            return [], []
-        wanted = Range(topic, found.epoch, int(seqs[0]), int(seqs[-1]) + 1)
+            return [], [Loss(topic, first, last, DELETED if found is None else RECREATED)]
+        wanted = Range(topic, found.epoch, first, last + 1)
+        losses = self.losses(wanted)
+        if found.head_seq < last:
+            losses.append(Loss(topic, max(first, found.head_seq + 1), last, WENT_BACK))
         slots = self._slots(wanted)
         slots = take(slots, np.isin(slots.seqs, seqs))
-        return self._pieces(found, slots, FILE_BYTES), self.losses(wanted)
+        return self._pieces(found, slots, FILE_BYTES), losses
 
     def _pieces(self, topic: Topic, slots: Slots, target_bytes: int) -> list[Piece]:
         """Raises `Rejected` if one is in the cold tier, and nobody has said where that is."""

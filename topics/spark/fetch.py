@@ -54,10 +54,10 @@ class Fetch:
             Corrupt: one of them is damaged, and `verify` is not FLAG.
             DataLoss: one of them was lost since the plan was made.
         """
-        todo, looks = deque(pieces), 0
+        ahead, looks = deque(pieces), 0
         suspect: tuple[Piece, Frames] | None = None
-        while todo:
-            piece = todo.popleft()
+        while ahead:
+            piece = ahead.popleft()
             groups = list(_groups(piece))
             for i, frames in enumerate(groups):
                 try:
@@ -69,7 +69,7 @@ class Fetch:
                         raise
                     else:
                         looks, suspect = looks + 1, (piece, frames)
-                        todo = deque(self._planned_again(piece, groups[i:], todo))
+                        ahead = deque(self._planned_again(piece, groups[i:], ahead))
                         break
                 looks = 0
                 yield batch

@@ -15,9 +15,13 @@ import pyarrow as pa
 
 from topics.audit.arrow import Verify
 from topics.kernel.errors import TopicsError, invalid
+from topics.log.floors import Reason
 from topics.spark.options import EARLIEST, LATEST, ReadOptions
 
 SEQ_MAX: Final = 2**63 - 1  # Spark's long
+DELETED: Final = "the topic was deleted"  # reasons of a loss besides those of the log
+RECREATED: Final = Reason.RECREATED.value
+WENT_BACK: Final = "its head went back"
 
 
 class DataLoss(TopicsError):

@@ -30,6 +30,9 @@ from pyspark.sql.streaming.datasource import (
 from topics.kernel.errors import Corrupt, invalid
 from topics.spark.options import Table
 from topics.spark.place import (
+    DELETED,
+    RECREATED,
+    WENT_BACK,
     Bounds,
     DataLoss,
     Facts,
@@ -43,9 +46,6 @@ from topics.spark.place import (
 from topics.spark.scan import Scan, place_of
 
 Offset = dict[str, dict[str, int]]
-RECREATED: Final = "recreated"
-DELETED: Final = "the topic was deleted"
-WENT_BACK: Final = "its head went back"
 _log: Final = logging.getLogger("topics.spark")
 
 
