@@ -16,12 +16,14 @@ from topics.kernel.errors import CannotOpen
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
 from topics.testing.faults import Landed, SimCrash
-from topics.testing.simdisk import SimDisk
+from topics.testing.simdisk import MUTATING, SimDisk
 from topics.testing.survival import Shape
 
 STAMP = "20261121T120000Z"
 DIRECTORY = "topics/0000000000000001"
 GATE_POINTS = 24
+BEHIND = 24  # calls behind the commit, each of which is struck in the gate
+STRUCK = {11: 2, 21: 0, 31: 4}  # cold segments, and the record that is damaged in each
 
 
 def tiered(topic="t"):
@@ -64,7 +66,7 @@ def damage_record(disk, first, at):
     disk.flip(path, (at * size + 10) * 8)
 
 
-@pytest.mark.rule("T4.5")
+@pytest.mark.rule("T5.11")
 def test_a_cold_segment_that_is_not_there_is_told():
     """Whoever names the cold tier is told which segment is gone."""
     scene = tiered()
@@ -202,55 +204,76 @@ def view(disk):
     return scene.read("t"), [one for one in scene.lost("t") if one[2] == "corrupt"]
 
 
-def strike(snapshot, call, landed, power):
-    """The directory after a repair that broke off at this call, and of a second one; None if there is no such call."""
+def content(disk, root, first):
+    path = f"{root}/{name_of(first)}"
+    return b"" if disk.size(path) is None else disk.read(path, 0, disk.size(path))
+
+
+def broken_off(snapshot, call, landed, power):
+    """The disk after a repair that broke off at this call."""
     disk = SimDisk(3)
     disk.restore(snapshot)
+    damaged = {first: content(disk, "cold", first) for first in STRUCK}
     disk.crash_at(call, landed)
-    try:
+    with pytest.raises(SimCrash):
         mended(disk, cold_of(disk))
-    except SimCrash:
-        pass
-    else:
-        return None
     if power:
         disk.power_loss(Shape.RANDOM_PAGES, call)
     else:
         disk.process_death()
+    for first in STRUCK:  # nothing is deleted
+        there = content(disk, "cold", first) or content(disk, f"repaired-{STAMP}", first)
+        assert there == damaged[first], first
+    return disk
+
+
+def strike(snapshot, *point):
+    """What is read after a repair that broke off at this point, and another one."""
+    disk = broken_off(snapshot, *point)
     mended(disk, cold_of(disk), "20261122T120000Z")
     assert fsck(disk, where="a store", options=Options(settled=True, cold=cold_of(disk))).exit_code == 0
     return view(disk)
 
 
 def points():
-    """A damaged directory, what a repair makes of it, and every call at which one may break off."""
+    """A damaged directory, what a repair makes of it, every call where one may break off, and which commits."""
     scene = tiered()
-    damage_record(scene.disk, 11, 2)
-    damage_record(scene.disk, 21, 0)
-    damage_record(scene.disk, 31, 4)
+    for first, at in STRUCK.items():
+        damage_record(scene.disk, first, at)
     cold_of(scene.disk).delete(SegmentId(1, 26))
     snapshot = scene.disk.snapshot()
     disk = SimDisk(3)
     disk.restore(snapshot)
     before = disk.mutations
+    disk.calls.clear()
     mended(disk, cold_of(disk))
     calls = disk.mutations - before
+    made = [call for call in disk.calls if call.op in MUTATING]
+    assert len(made) == calls
+    (commit,) = [
+        at for at, call in enumerate(made) if (call.op, call.path) == ("rename", "meta/snapshot.tmp")
+    ]
     every = [
         (call, landed, power)
         for call in range(calls)
         for landed in (Landed.NONE, Landed.PART, Landed.ALL)
         for power in (False, True)
     ]
-    return snapshot, view(disk), every
+    return snapshot, view(disk), every, commit
 
 
 @pytest.mark.rule("T4.11")
 def test_a_repair_of_cold_segments_may_be_broken_off_and_done_again(record_property):
-    snapshot, wanted, every = points()
+    snapshot, wanted, every, commit = points()
     assert wanted[1] == [(13, 13, "corrupt"), (21, 21, "corrupt"), (26, 30, "corrupt"), (35, 35, "corrupt")]
-    chosen = random.Random(4).sample(every, GATE_POINTS)
+    behind = [point for point in every if 0 < point[0] - commit < BEHIND and point[1] is Landed.NONE]
+    chosen = [*random.Random(4).sample(every, GATE_POINTS), *behind]
     for point in chosen:
         assert strike(snapshot, *point) == wanted, point
+
+    for point in behind:
+        if point[0] > commit + 1:  # the name is synced
+            assert view(broken_off(snapshot, *point)) == wanted, point
 
     record_property("crash points", len(chosen))
 
@@ -259,7 +282,7 @@ def test_a_repair_of_cold_segments_may_be_broken_off_and_done_again(record_prope
 @pytest.mark.timeout(600)
 @pytest.mark.rule("T4.11")
 def test_a_repair_of_cold_segments_may_be_broken_off_at_every_call(record_property):
-    snapshot, wanted, every = points()
+    snapshot, wanted, every, _ = points()
     for point in every:
         assert strike(snapshot, *point) == wanted, point
 
