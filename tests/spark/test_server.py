@@ -1,7 +1,9 @@
 """A server as a place to read from, without Spark: which topics, how it is cut, and what of it is lost."""
 
 import re
+from contextlib import closing
 
+import attrs
 import pytest
 
 import topics
@@ -10,9 +12,9 @@ from topics.audit.arrow import full_schema
 from topics.client.client import KEY_VARIABLE
 from topics.kernel.errors import Rejected
 from topics.spark.options import read_options
-from topics.spark.place import Bounds, DataLoss, Loss, Range, ranges_of_batch
+from topics.spark.place import DELETED, Bounds, DataLoss, Loss, Range, Work, ranges_of_batch
 from topics.spark.scan import Scan, place_of
-from topics.spark.server import connected
+from topics.spark.server import ServerPlace, connected
 
 
 @pytest.fixture
@@ -21,14 +23,20 @@ def plan(server):
         text = {"url": server.url, **given}
         options = read_options({key.lower(): str(value) for key, value in text.items()})
         how = Scan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
-        view = place_of(options).look()
-        return how, view
+        views.append(place_of(options).look())
+        return how, views[-1]
 
-    return make
+    views = []
+    yield make
+    for view in views:
+        view.close()
 
 
 def seqs(how, view, bounds=None):
-    works = how.works(view, ranges_of_batch(view, how.options), bounds or Bounds())
+    return read(how, how.works(view, ranges_of_batch(view, how.options), bounds or Bounds()))
+
+
+def read(how, works):
     return [seq for work in works for batch in how.batches(work) for seq in batch["offset"].to_pylist()]
 
 
@@ -67,6 +75,73 @@ def test_bounds_and_losses_are_those_of_the_log(plan, server, name):
     assert list(view.losses(Range(name, 1, 51, 151))) == []
     assert view.seq_at(name, times[0]) <= 51
     assert view.seq_at(name, times[-1] + 10_000) == 151
+
+
+@pytest.mark.rule("P3.5")
+def test_a_topic_that_was_deleted_made_anew_or_put_back_since_the_plan_has_lost_what_was_planned(
+    plan, server, name
+):
+    with topics.Client(server.url) as client:
+        client.topic(name).put_many([{"data": n} for n in range(50)])
+        strict, view = plan(subscribe=name)
+        lenient, _ = plan(subscribe=name, failOnDataLoss="false")
+        epoch = view.topics()[name].epoch
+        ahead = lenient.works(view, [Range(name, epoch, 41, 61)], Bounds())  # a head that has been higher
+        further = lenient.works(view, [Range(name, epoch, 55, 61)], Bounds())
+        works = strict.works(view, ranges_of_batch(view, strict.options), Bounds())
+
+        assert read(lenient, ahead) == list(range(41, 51))
+        assert read(lenient, further) == []
+        with pytest.raises(DataLoss, match=r"seqs 51 to 60 are lost \(its head went back\)"):
+            read(strict, ahead)
+        with pytest.raises(DataLoss, match=r"seqs 55 to 60 are lost \(its head went back\)"):
+            read(strict, further)
+        client.delete(name)
+        with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(the topic was deleted\)"):
+            read(strict, works)
+        assert read(lenient, works) == []
+        assert list(view.losses(Range(name, epoch, 1, 51))) == [Loss(name, 1, 50, DELETED)]
+        client.topic(name).put_many([{"data": n} for n in range(10)])
+        with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(recreated\)"):
+            read(strict, works)
+        assert read(lenient, works) == []
+
+
+@attrs.frozen(kw_only=True)
+class CountedPlace(ServerPlace):
+    """A place that keeps every client that it has made."""
+
+    clients: list = attrs.field(factory=list)
+
+    def connected(self):
+        self.clients.append(super().connected())
+        return self.clients[-1]
+
+
+def test_a_plan_takes_two_clients_and_a_time_filter_begins_where_its_records_do(server, name):
+    names = tuple(f"{name}.{i}" for i in range(5))
+    with topics.Client(server.url) as client:
+        for each in names:
+            client.topic(each).put_many([{"data": n} for n in range(1200)])
+        client.topic(each).put_many([{"data": n} for n in range(1200)])
+        first_ms = client.topic(each).read(from_seq=1200, limit=1).records[0].ts
+        starts = [1 + sum(one.ts < first_ms for one in client.topic(each).records()) for each in names]
+    options = read_options({"url": server.url, "subscribe": ",".join(names)})
+    place = CountedPlace(url=server.url, token=None, topics=names)
+    with closing(place.look()) as view:
+        ranges = ranges_of_batch(view, options)
+        late = Bounds(ts_ms_min=first_ms)
+        parts = [part for wanted in ranges for part in view.parts(wanted, late, target_bytes=1 << 30)]
+    assert len(place.clients) == 2
+    assert starts[:2] == [1201, 1201]
+    assert starts[4] <= 1201
+    stops = [1201] * 4 + [2401]
+    assert [(part.start, part.stop) for part in parts] == [
+        (start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop
+    ]
+    how = Scan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
+    early = attrs.evolve(parts[-1], start=1)  # as where a loss makes the place of a time uncertain
+    assert read(how, [Work([early])]) == list(range(starts[-1], 2401))
 
 
 @pytest.mark.rule("P3.1")

@@ -9,6 +9,7 @@ plain `TopicsSource`, and Spark filters by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 
 import attrs
@@ -98,11 +99,11 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._scan.options
-        view = place_of(options).look()
-        if options.table is Table.LOSSES:
-            return [InputPartition(_losses(view, options))]
-        ranges = ranges_of_batch(view, options, self._bounds.topics)
-        works = self._scan.works(view, ranges, self._bounds)
+        with closing(place_of(options).look()) as view:
+            if options.table is Table.LOSSES:
+                return [InputPartition(_losses(view, options))]
+            ranges = ranges_of_batch(view, options, self._bounds.topics)
+            works = self._scan.works(view, ranges, self._bounds)
         return [InputPartition(work) for work in works]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

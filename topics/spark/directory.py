@@ -98,6 +98,9 @@ class DirectoryView:
         self._synced = _synced(state.verdicts) if owned else None
         self._damages = state.recovered.damages
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def topics(self) -> Mapping[str, Facts]:
         return {
             name: Facts(

@@ -109,7 +109,11 @@ class Reading:
 
 
 class View(Protocol):
-    """The topics of a place at one time."""
+    """The topics of a place at one time, to be closed."""
+
+    def close(self) -> None:
+        """Let go of what it asks, if it holds anything. Twice is fine."""
+        ...
 
     def topics(self) -> Mapping[str, Facts]:
         """By name, those that an option could name."""

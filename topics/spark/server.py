@@ -7,6 +7,7 @@ read that no record matches passes 100 000 seqs at a time and stops before each 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -20,14 +21,27 @@ from topics.client.patience import Patience
 from topics.client.topic import Topic
 from topics.embed.page import Page
 from topics.engine.replies import TopicState
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.ids import is_internal
-from topics.spark.place import Bounds, DataLoss, Facts, Loss, Part, Range, Reading
+from topics.kernel.limits import U64_MAX
+from topics.spark.place import (
+    DELETED,
+    RECREATED,
+    WENT_BACK,
+    Bounds,
+    DataLoss,
+    Facts,
+    Loss,
+    Part,
+    Range,
+    Reading,
+)
 
 NO_TAG: Final = "topics.spark: no record has this tag"
 PAGE_RECORDS: Final = 10_000
 SEQS_MIN: Final = 1000  # of a part: a task costs more than to read these
 REACH_MS: Final = 10_000
+_log: Final = logging.getLogger("topics.spark")
 
 
 def connected(
@@ -94,9 +108,23 @@ class ServerPlace:
 
 
 class ServerView:
+    """The states of topics. What they do not tell is asked of the server by one client, until the view is closed."""
+
     def __init__(self, place: ServerPlace, states: Mapping[str, TopicState]) -> None:
         self._place = place
         self._states = states
+        self._connected: Client | None = None
+
+    @property
+    def _client(self) -> Client:
+        if self._connected is None:
+            self._connected = self._place.connected()
+        return self._connected
+
+    def close(self) -> None:
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
 
     def topics(self) -> Mapping[str, Facts]:
         return {
@@ -114,21 +142,13 @@ class ServerView:
         """A server with a damaged log says so itself, by refusing."""
 
     def seq_at(self, topic: str, ts_ms: int) -> int:
-        with self._place.connected() as client:
-            page = client.topic(topic).read(from_ts=ts_ms, limit=1)
+        page = self._client.topic(topic).read(from_ts=ts_ms, limit=1)
         return min(page.from_seq + 1, self._states[topic].head_seq + 1)
 
     def losses(self, wanted: Range) -> Sequence[Loss]:
-        found = []
-        with self._place.connected() as client:
-            for page in _pages(client.topic(wanted.topic), wanted, match=NO_TAG):
-                gap = page.tombstone
-                if gap is not None:
-                    last = min(gap.gap_to, wanted.stop - 1)
-                    if gap.gap_from < self._states[wanted.topic].evict_floor <= gap.gap_to:
-                        last = min(last, self._states[wanted.topic].evict_floor - 1)
-                    found.append(Loss(wanted.topic, max(gap.gap_from, wanted.start), last, gap.reason.value))
-        return [loss for loss in found if loss.first <= loss.last]
+        floor = self._states[wanted.topic].evict_floor
+        walk = _walk(self._client.topic(wanted.topic), wanted, match=NO_TAG)
+        return [_below(floor, met) for met in walk if isinstance(met, Loss)]
 
     def stop_within(self, wanted: Range, bytes_max: int) -> int:
         return min(wanted.stop, wanted.start + max(1, int(bytes_max / self._record_bytes(wanted.topic))))
@@ -139,6 +159,8 @@ class ServerView:
     def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[Stretch]:
         each = self._record_bytes(wanted.topic)
         start, stop = max(wanted.start, bounds.seq_start), min(wanted.stop, bounds.seq_stop)
+        if bounds.ts_ms_min and start < stop:
+            start = max(start, self.seq_at(wanted.topic, bounds.ts_ms_min))
         step = max(SEQS_MIN, int(target_bytes / each))
         return [
             Stretch(
@@ -158,36 +180,55 @@ class ServerView:
         return max(1.0, state.bytes / max(1, state.count))
 
 
+def _below(floor: int, loss: Loss) -> Loss:
+    """A tombstone at the front reaches up to the first live record, over what was deleted above the floor."""
+    if loss.reason in (DELETED, RECREATED, WENT_BACK) or not loss.first < floor <= loss.last:
+        return loss
+    return attrs.evolve(loss, last=floor - 1)
+
+
 def _batches(client: Client, stretch: Stretch, how: Reading) -> Iterator[pa.RecordBatch]:
     """The records of a stretch. Raises `DataLoss` if some are lost."""
     wanted = Range(stretch.topic, stretch.epoch, stretch.start, stretch.stop)
-    bounds = stretch.bounds
-    last_ms = bounds.ts_ms_max
-    for page in _pages(client.topic(stretch.topic), wanted):
-        gap = page.tombstone
-        if page.epoch != stretch.epoch and not how.fail_on_loss:
-            return  # another instance's records, under the same name
-        if gap is not None and how.fail_on_loss and gap.gap_from < stretch.stop:
-            last = min(gap.gap_to, stretch.stop - 1)
-            raise DataLoss(Loss(stretch.topic, gap.gap_from, last, gap.reason.value))
+    first_ms = stretch.bounds.ts_ms_min
+    last_ms = U64_MAX if stretch.bounds.ts_ms_max is None else stretch.bounds.ts_ms_max
+    for met in _walk(client.topic(stretch.topic), wanted):
+        if isinstance(met, Loss):
+            if how.fail_on_loss:
+                raise DataLoss(met)
+            _log.warning("%s", met)
+            continue
+        records = [record for record in met.records if wanted.start <= record.seq < wanted.stop]
         views = [
             record._view  # noqa: SLF001 -- a page's records are views in a coat
-            for record in page.records
-            if record.seq < stretch.stop
-            and record.ts >= bounds.ts_ms_min
-            and (last_ms is None or record.ts <= last_ms)
+            for record in records
+            if first_ms <= record.ts <= last_ms
         ]
         if views:
             yield views_batch(stretch.topic, views, how.schema)
+        if records and records[-1].ts > last_ms:
+            return  # times never decrease
 
 
-def _pages(topic: Topic, wanted: Range, match: str | None = None) -> Iterator[Page]:
-    """The pages that cover the range, and perhaps more."""
-    at = wanted.start - 1
-    while at < wanted.stop - 1:
-        limit = min(PAGE_RECORDS, wanted.stop - 1 - at)
-        page = topic.read(from_seq=at, limit=limit, epoch=wanted.epoch, match=match)
+def _walk(topic: Topic, wanted: Range, match: str | None = None) -> Iterator[Page | Loss]:
+    """The pages that cover the range, and perhaps more; what of it is lost comes before the page that tells of it."""
+    at, last = wanted.start - 1, wanted.stop - 1
+    while at < last:
+        limit = min(PAGE_RECORDS, last - at)
+        try:
+            page = topic.read(from_seq=at, limit=limit, epoch=wanted.epoch, match=match)
+        except Rejected as refused:
+            if refused.code is not Code.TOPIC_NOT_FOUND:
+                raise
+            yield Loss(wanted.topic, at + 1, last, DELETED)
+            return
+        if page.epoch != wanted.epoch or page.head_seq <= at:
+            yield Loss(wanted.topic, at + 1, last, RECREATED if page.epoch != wanted.epoch else WENT_BACK)
+            return
+        gap = page.tombstone
+        if gap is not None:
+            yield Loss(wanted.topic, gap.gap_from, min(gap.gap_to, last), gap.reason.value)
         yield page
         if page.next_from_seq <= at:
-            return
+            raise Corrupt(f"topic {wanted.topic!r}: the page above seq {at} goes no further, below the head")
         at = page.next_from_seq

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 import attrs
@@ -40,7 +41,6 @@ from topics.spark.place import (
     Range,
     View,
     matching,
-    refuse_losses,
     starts_of_stream,
 )
 from topics.spark.scan import Scan, place_of
@@ -61,7 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Mapping[str, Facts] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name, as those below
-        starts = starts_of_stream(self._look(), self._scan.options)
+        with closing(self._look()) as view:
+            starts = starts_of_stream(view, self._scan.options)
         return {name: {"epoch": at.epoch, "next": at.start} for name, at in starts.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
@@ -74,31 +75,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Where the next batch ends: all that is there, or as much of it as the limit lets in."""
-        view = self._look()
-        wanted = self._ahead(view, start)
-        if isinstance(limit, ReadMaxRows):
-            wanted = _share_offsets(wanted, limit.max_rows)
-        bytes_max = (
-            limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._scan.options.bytes_per_trigger
-        )
-        if bytes_max is not None and not isinstance(limit, ReadAllAvailable):
-            wanted = _share_bytes(view, wanted, bytes_max)
+        with closing(self._look()) as view:
+            wanted = self._ahead(view, start)
+            if isinstance(limit, ReadMaxRows):
+                wanted = _share_offsets(wanted, limit.max_rows)
+            bytes_max = (
+                limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._scan.options.bytes_per_trigger
+            )
+            if bytes_max is not None and not isinstance(limit, ReadAllAvailable):
+                wanted = _share_bytes(view, wanted, bytes_max)
         return {each.topic: {"epoch": each.epoch, "next": each.stop} for each in wanted}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
-        view = self._look()
-        there = matching(view, self._scan.options)
+        there = self._matching()
         return {name: {"epoch": facts.epoch, "next": facts.stop} for name, facts in there.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        self._target = matching(self._look(), self._scan.options)
+        self._target = self._matching()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        view = self._look()
+        with closing(self._look()) as view:
+            wanted = self._checked(view, _between(start, end))
+            return [InputPartition(work) for work in self._scan.works(view, wanted, Bounds())]
+
+    def _checked(self, view: View, ranges: Sequence[Range]) -> list[Range]:
+        """What of the ranges is still there to be read. Raises `DataLoss` if anything is lost, and that is an error."""
         options = self._scan.options
         there = view.topics()
         wanted = []
-        for each in _between(start, end):
+        for each in ranges:
             facts = there.get(each.topic)
             if facts is None or facts.epoch != each.epoch:
                 self._lose(
@@ -110,14 +115,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if facts.end < each.stop:
                 self._lose(Loss(each.topic, max(facts.end, each.start), each.stop - 1, WENT_BACK))
                 each = attrs.evolve(each, stop=max(facts.end, each.start))  # noqa: PLW2901 -- what is left of it
-            if options.fail_on_loss:
-                refuse_losses(view, each)
             for loss in view.losses(each):
-                _log.warning(
-                    "topic %r: seqs %d to %d are lost (%s)", loss.topic, loss.first, loss.last, loss.reason
-                )
+                if options.fail_on_loss:
+                    raise DataLoss(loss)
+                _log.warning("%s", loss)
             wanted.append(each)
-        return [InputPartition(work) for work in self._scan.works(view, wanted, Bounds())]
+        return wanted
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:  # what Spark makes of no partitions at all
@@ -128,6 +131,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing is held."""
+
+    def _matching(self) -> Mapping[str, Facts]:
+        with closing(self._look()) as view:
+            return matching(view, self._scan.options)
 
     def _look(self) -> View:
         return place_of(self._scan.options).look()
