@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import topics
-from topics.codec.control import MARK_FRAME, CommitMark
+from topics.codec.control import CommitMark
+from topics.codec.run import Run
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
 from topics.host.lock import LOCK_NAME, OwnerRecord, machine_boot_id
@@ -63,12 +64,13 @@ def fill_cold(data, cold):
 
 
 def unmark(path):
-    """Zero the last mark in the log that tells of a sync."""
+    """Zero what the log has behind its last records: the marks that tell of their sync."""
     log = max(Path(path, "wal").rglob("wal-*.log"))
     content = bytearray(log.read_bytes())
-    last = look(WalFileId(0, 0, 1), bytes(content)).items[-1]
-    assert isinstance(last.payload, CommitMark)
-    content[last.offset : last.offset + MARK_FRAME.size] = bytes(MARK_FRAME.size)
+    items = look(WalFileId(0, 0, 1), bytes(content)).items
+    at = max(i for i, item in enumerate(items) if isinstance(item, Run)) + 1
+    assert isinstance(items[at].payload, CommitMark)
+    content[items[at].offset :] = bytes(len(content) - items[at].offset)
     log.write_bytes(content)
 
 

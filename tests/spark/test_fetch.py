@@ -1,5 +1,6 @@
 """Plans of a directory and their reading, without Spark: each record once, however it is cut, wherever it went."""
 
+import os
 import shutil
 
 import fsspec
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topics
-from tests.spark.stores import fill, fill_cold, opened, records
+from tests.spark.stores import fill, fill_cold, opened, own, records, unmark
 from topics.audit.arrow import Verify
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected
 from topics.spark.datasource import schema_of
@@ -252,19 +253,46 @@ def test_segments_of_the_cold_tier_are_read_from_there(tmp_path):
 
 
 @pytest.mark.rule("P2.3")
-def test_a_write_that_no_sync_has_covered_is_not_shown_while_its_owner_runs(tmp_path):
+def test_a_write_that_no_sync_has_covered_is_not_shown_while_its_owner_runs(unmarked):
+    own(unmarked, pid=os.getpid())
+    assert stops(unmarked) == {"safe": 1, "quick": 4}
+    own(unmarked, pid=DEAD)
+    assert stops(unmarked) == {"safe": 2, "quick": 4}
+    own(unmarked, pid=0)
+    assert stops(unmarked) == {"safe": 2, "quick": 4}
+
+
+@pytest.mark.rule("P2.3")
+def test_an_owner_that_could_run_on_another_machine_is_taken_to_run(unmarked):
+    own(unmarked, pid=DEAD, boot_id="another machine's")
+    assert stops(unmarked)["safe"] == 1
+    own(unmarked, pid=DEAD)
+    files = fsspec.filesystem("memory")
+    files.put(str(unmarked), "/mounted", recursive=True)
+    assert stops("memory://mounted")["safe"] == 1
+    files.rm("/mounted/LOCK")  # as in a backup
+    assert stops("memory://mounted")["safe"] == 2
+
+
+DEAD = 2**22 + 1  # above the highest pid that Linux gives
+
+
+@pytest.fixture
+def unmarked(tmp_path):
+    """A directory whose log does not say that its records are synced."""
     data = tmp_path / "data"
     with opened(data, sync_interval_ms=10_000_000) as store:
-        store.create("safe", durability="fsync").put(1)
+        safe = store.create("safe", durability="fsync")
         store.create("quick", durability="memory").put_many([{"data": i} for i in range(3)])
-        stops = {name: facts.stop for name, facts in scan_view(data).topics().items()}
-        assert stops["safe"] in (1, 2)  # a mark tells of the sync, and may come behind it
-        assert stops["quick"] == 4
-    assert {name: facts.stop for name, facts in scan_view(data).topics().items()} == {"safe": 2, "quick": 4}
+        safe.put(1)
+    unmark(data)
+    return data
 
 
-def scan_view(data):
-    return place_of(scan(data, subscribePattern=".*").options).look()
+def stops(data):
+    """Behind the last seq that is shown, a topic."""
+    topics = place_of(scan(data, subscribePattern=".*").options).look().topics()
+    return {name: facts.stop for name, facts in topics.items()}
 
 
 def test_a_folder_that_is_no_directory_of_topics_is_refused(tmp_path):

@@ -24,7 +24,7 @@ from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
 from topics.host.fsspec_store import open_fsspec
 from topics.host.layout import read_format
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, machine_boot_id
 from topics.host.opening import ReadState, read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.config import Durability
@@ -249,18 +249,23 @@ def _synced(verdicts: Mapping[ShardKey, Verdict]) -> dict[WalFileId, int]:
 
 
 def _is_owned(disk: Disk) -> bool:
-    """Whether the process that LOCK names lives. A process that has taken its number since only makes us careful."""
-    if not isinstance(disk, ReadOnlyDisk):
-        return False
+    """Whether a process may be writing to the directory: the one that LOCK names lives, or nobody here can tell, for it
+    is on another machine, or the machine has restarted since.
+
+    To be careful is harmless: what no mark covers, after a crash the last 50 ms, is shown once the directory has been
+    started again. It is harmful to miss an owner, and one is missed: in another pid namespace of this machine.
+    """
     try:
         owner = OwnerRecord.decode(disk.read(LOCK_NAME, 0, RECORD_SIZE))
     except OSError:
-        return False
+        return False  # a backup has no LOCK
     if owner is None or owner.pid <= 0:
         return False
+    if not isinstance(disk, ReadOnlyDisk) or owner.boot_id is None or owner.boot_id != machine_boot_id():
+        return True
     try:
         os.kill(owner.pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
