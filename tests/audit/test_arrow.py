@@ -14,6 +14,7 @@ from topics.audit.arrow import HEADERS, Verify, frames_batch, full_schema, narro
 from topics.audit.heads import Frames
 from topics.codec.encode import encode_run
 from topics.codec.frame import decode_payloads
+from topics.codec.layout import U32
 from topics.host.compress import compress
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Corrupt
@@ -124,6 +125,22 @@ def test_only_the_columns_that_are_asked_for_are_there_in_their_order():
     assert batch.to_pylist() == [{"offset": 1, "value": b"1"}, {"offset": 2, "value": b"2"}]
     with pytest.raises(KeyError):
         narrowed(whole(), ["offset", "price"])
+
+
+@pytest.mark.rule("P1.2")
+def test_what_is_not_asked_for_is_not_decoded():
+    frames = framed(RecordColumns([b"12", b"34"], meta=[b'{"m":"1"}', b""], tag=[b"us", b""]))
+    buffer = bytearray(frames.buffer)
+    at = buffer.index(b'{"m"') - U32.size
+    buffer[at : at + U32.size] = U32.pack(1000)  # longer than the record: who decodes it finds that out
+    broken = placed(bytes(buffer), frames.seqs, frames.offsets, frames.lengths)
+
+    plain = frames_batch(broken, narrowed(whole(), ["topic", "offset", "tag", "timestamp"]), Verify.OFF)
+
+    assert plain["tag"].to_pylist() == ["us", None]
+    for name in ("key", "value", "headers"):
+        with pytest.raises(Corrupt):
+            frames_batch(broken, narrowed(whole(), [name]), Verify.OFF)
 
 
 @pytest.mark.rule("P3.6")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -164,7 +165,11 @@ class _Gathered:
         self._heads = heads
         self._sound = sound
         self._flags: Bytes = np.where(sound, heads["flags"], 0)
-        self._views = {at: self._view(at) for at in self._which(META | EXT | COMPRESSED)}
+
+    @cached_property
+    def _views(self) -> dict[int, FrameView]:
+        """Those that are more than data, by place."""
+        return {at: self._view(at) for at in self._which(META | EXT | COMPRESSED)}
 
     def offset(self) -> Longs:
         return self._frames.seqs
