@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from itertools import compress
-from operator import ne
+from operator import gt, ne
+from typing import Protocol
 
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
@@ -16,13 +18,25 @@ from topics.codec.segment import DataColumns
 from topics.kernel.errors import Corrupt
 
 
+class Labelled(Protocol):
+    """Who knows of all records at once which of them are to be looked at (`labels.Labels`)."""
+
+    def contradicted(self, blocks: Sequence[ColumnsBlock], ended: bytes) -> list[int]: ...
+
+
 def check_columns(
-    task: SegmentTask, found: DataColumns, data: bytes, buffer: bytes | None, ended: bytes, flaws: Flaws
-) -> None:
+    task: SegmentTask, found: DataColumns, data: bytes, buffer: bytes | None, ended: bytes, flaws: Flaws,
+    labels: Labelled | None = None,
+) -> None:  # fmt: skip
     """What the blocks say of each record that is more than data, against its frame."""
     said = _Said(check_blocks(task, buffer or b"", flaws))
     sizes = implied_sizes(found.lengths)
-    for at in compress(range(len(found)), bytes(found.flags).translate(NEEDS_BLOCK)):
+    suspects: Iterable[int]
+    if labels is None:
+        suspects = compress(range(len(found)), bytes(found.flags).translate(NEEDS_BLOCK))
+    else:
+        suspects = labels.contradicted(said.blocks, ended)
+    for at in suspects:
         offset, length = found.offsets[at], found.lengths[at]
         wanted = _wanted(data[offset : offset + length])
         says = said.of(found.seqs[at], sizes[at])
@@ -63,18 +77,15 @@ def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaw
     """A record that is only data has no labels in any block."""
     if not said.blocks:
         return
-    labelled = bytes(found.flags).translate(NEEDS_BLOCK)
     for at in _suspects(found, said.blocks, sizes):
         seq = found.seqs[at]
-        if labelled[at]:
-            continue
         says = said.of(seq, sizes[at])
         if says is not None and says != (sizes[at], b"", b"", 0):
             flaws.add("segment.col", seq, None, f"size, tag, node and expiry are {says}, and it is only data")
 
 
 def _suspects(found: DataColumns, blocks: list[ColumnsBlock], sizes: array[int]) -> list[int]:
-    """The records of which a block may say more than that they are data: all of a block that has a gap."""
+    """The plain records of which a block may say more than that: all of a block that has a gap."""
     marked = bytearray(len(found))
     for block in blocks:
         start, stop = (bisect_left(found.seqs, seq) for seq in (block.first_seq, block.seq_stop))
@@ -88,7 +99,8 @@ def _suspects(found: DataColumns, blocks: list[ColumnsBlock], sizes: array[int])
             if column is not None:
                 for at in compress(range(block.count), column):
                     marked[start + at] = 1
-    return list(compress(range(len(found)), marked))
+    labelled = bytes(found.flags).translate(NEEDS_BLOCK)
+    return list(compress(range(len(found)), map(gt, marked, labelled)))
 
 
 class _Said:

@@ -13,7 +13,7 @@ from itertools import compress
 from operator import add, gt, ne, or_
 from typing import Final
 
-from topics.audit.columnscan import check_blocks, check_columns, check_del
+from topics.audit.columnscan import Labelled, check_blocks, check_columns, check_del
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentRow, SegmentTask, Severity
 from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL
@@ -23,7 +23,7 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
 from topics.kernel.ports import Disk
 
-_walk_whole: Callable[[SegmentTask, bytes, bytes], DataColumns | None] | None
+_walk_whole: Callable[[SegmentTask, bytes, bytes], tuple[DataColumns, Labelled] | None] | None
 try:
     from topics.audit.whole import walk_whole as _walk_whole
 except ImportError:  # numpy is not installed: one by one
@@ -58,7 +58,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
             "segment.record", task.first, 0, f"{task.size} bytes are counted, more than offsets can name"
         )
         data = data[:U32_MAX]
-    found = _records(task, data, idx_buffer)
+    found, labels = _records(task, data, idx_buffer)
     if len(data) < task.size and not task.stale:
         flaws.add(
             "segment.record", None, len(data), f"{task.size - len(data)} of {task.size} bytes are not there"
@@ -68,7 +68,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
     _check_order(found, flaws)
     _check_ends(found, flaws)
     idx = _check_idx(task, found, idx_buffer, flaws)
-    check_columns(task, found, data, col_buffer, _ended(task, found, idx), flaws)
+    check_columns(task, found, data, col_buffer, _ended(task, found, idx), flaws, labels)
     check_del(task, _read(disk, task.part("del")), flaws)
     print_first, prints = _prints(task, found, data)
     return SegmentRow(
@@ -79,12 +79,13 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
     )  # fmt: skip
 
 
-def _records(task: SegmentTask, data: bytes, idx: bytes | None) -> DataColumns:
-    """The walk; where numpy is installed, a segment that is whole as its idx says is read at once."""
+def _records(task: SegmentTask, data: bytes, idx: bytes | None) -> tuple[DataColumns, Labelled | None]:
+    """The walk; where numpy is installed, a segment that is whole as its idx says is read at once, labels and all."""
     found = None if _walk_whole is None or idx is None else _walk_whole(task, data, idx)
     if found is not None:
         return found
-    return walk(data, 0, len(data), topic_id=task.topic_id, first_seq=task.first, seq_stop=task.last + 1)
+    stop = task.last + 1
+    return walk(data, 0, len(data), topic_id=task.topic_id, first_seq=task.first, seq_stop=stop), None
 
 
 def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from topics.audit.heads import Bytes, Frames, Longs, check_sums, gather_heads
+from topics.audit.labels import Labels, read_labels
 from topics.audit.rows import SegmentTask
-from topics.codec.layout import CHECKSUM_SIZE, EXT, FLAGS_ALL, FRAME_HEAD, META, NODE, TAG, parse_region
+from topics.codec.layout import FLAGS_ALL, NODE, TAG
 from topics.codec.segidx import DELETED, ENTRY_SIZE
 from topics.codec.segment import END_SIZE, DataColumns, is_deleted
 
@@ -26,8 +27,10 @@ assert _ENTRY.itemsize == ENTRY_SIZE
 _DELETED: Final = np.array([DELETED if is_deleted(end) else 0 for end in range(256)], dtype=np.uint8)
 
 
-def walk_whole(task: SegmentTask, data: bytes, idx: bytes) -> DataColumns | None:
-    """The records of a segment's data, if its idx has all of them and every one is right; else None."""
+def walk_whole(task: SegmentTask, data: bytes, idx: bytes) -> tuple[DataColumns, Labels] | None:
+    """The records of a segment's data and what each has beside its data, if the idx has all of them and every one is
+    right; else None.
+    """
     count = task.last - task.first + 1
     if not data or len(idx) < count * ENTRY_SIZE:
         return None
@@ -43,9 +46,8 @@ def walk_whole(task: SegmentTask, data: bytes, idx: bytes) -> DataColumns | None
     heads, sound = gather_heads(frames)
     if not sound.all() or not _are_regular(heads).all() or not check_sums(frames, sound).all():
         return None
-    if not _have_regions(data, heads, offsets, lengths):
-        return None
-    return _columns(data, heads, frames)
+    labels = read_labels(frames, heads)
+    return None if labels is None else (_columns(data, heads, frames), labels)
 
 
 def _is_gapless(offsets: Longs, lengths: Longs, size: int) -> bool:
@@ -64,19 +66,6 @@ def _are_regular(heads: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         & (((flags & NODE) != 0) == (heads["node_len"] != 0))
     )
     return found
-
-
-def _have_regions(data: bytes, heads: npt.NDArray[np.void], offsets: Longs, lengths: Longs) -> bool:
-    """Whether meta and extensions can be read where the flags say that there are any."""
-    which = np.flatnonzero(heads["flags"] & (META | EXT))
-    names = heads["node_len"][which].astype(np.int64) + heads["tag_len"][which]
-    starts = offsets[which] + FRAME_HEAD.size + names
-    stops = offsets[which] + lengths[which] - CHECKSUM_SIZE
-    flags = heads["flags"][which].tolist()
-    return all(
-        parse_region(data[start:stop], flag) is not None
-        for start, stop, flag in zip(starts.tolist(), stops.tolist(), flags, strict=True)
-    )
 
 
 def _columns(data: bytes, heads: npt.NDArray[np.void], frames: Frames) -> DataColumns:
