@@ -112,7 +112,7 @@ def test_a_stream_is_behind_by_what_has_come_since(read, tmp_path):
 
 
 def test_a_topic_without_a_record_is_nothing_to_be_behind_of():
-    facts = Facts(name="t", epoch=1, earliest=5, stop=9)
+    facts = Facts(name="t", epoch=1, earliest=5, stop=9, end=9)
 
     (lag,) = Lags([Consumer(checkpoint="c", batch=1, places={"t": At(1, 5)})], {"t": facts}).of([])
 
