@@ -1,10 +1,14 @@
-"""A sink whose every task is tried twice: the first try writes all it has, in another order, and then fails or dies."""
+"""A sink whose every task is tried twice: the first try writes all it has, in another order, and then fails or dies.
+
+Each try leaves a file behind when it has written, named by partition and attempt, in the folder of the option `tried`.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -17,12 +21,19 @@ from topics.spark.writers import BatchWriter
 class FailingWriter(BatchWriter):
     how = "raise"
 
+    def __init__(self, given, names, *, overwrite):
+        self._tried = Path(given["tried"])
+        known = {name: value for name, value in given.items() if name != "tried"}
+        super().__init__(sink_options(known), names, overwrite=overwrite)
+
     def write(self, iterator):
-        attempt = TaskContext.get().attemptNumber()
+        task = TaskContext.get()
+        attempt = task.attemptNumber()
         table = pa.Table.from_batches(list(iterator))
         order = list(range(table.num_rows))
         random.Random(attempt).shuffle(order)
         message = super().write(iter(table.take(pa.array(order, pa.int64())).to_batches(max_chunksize=7)))
+        (self._tried / f"{task.partitionId()}.{attempt}").touch(exist_ok=False)
         if attempt == 0:
             if self.how == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -40,7 +51,7 @@ class FailingSource(PushdownSource):
         return "failing"
 
     def writer(self, schema, overwrite):
-        return FailingWriter(sink_options(self.options), schema.names, overwrite=overwrite)
+        return FailingWriter(self.options, schema.names, overwrite=overwrite)
 
 
 class DyingSource(FailingSource):
@@ -49,4 +60,4 @@ class DyingSource(FailingSource):
         return "dying"
 
     def writer(self, schema, overwrite):
-        return DyingWriter(sink_options(self.options), schema.names, overwrite=overwrite)
+        return DyingWriter(self.options, schema.names, overwrite=overwrite)

@@ -47,14 +47,16 @@ def test_each_row_is_there_once_and_a_rerun_adds_nothing(frame, server, name):
 @pytest.mark.rule("P1.6")
 @pytest.mark.parametrize("source", [FailingSource, DyingSource])
 def test_every_task_fails_once_after_it_has_written_and_no_row_is_there_twice(
-    spark, frame, server, name, source
+    spark, frame, server, name, source, tmp_path
 ):
     spark.dataSource.register(source)
 
-    frame(400).write.format(source.name()).options(url=server.url, topic=name, batchRows="30").mode(
-        "append"
-    ).save()
+    frame(400).write.format(source.name()).options(
+        url=server.url, topic=name, batchRows="30", tried=str(tmp_path)
+    ).mode("append").save()
 
+    tries = [f"{partition}.{attempt}" for partition in range(4) for attempt in range(2)]
+    assert sorted(file.name for file in tmp_path.iterdir()) == tries
     assert sorted(stored(server, name)) == sorted(list(range(400)) * 2)
 
 
