@@ -457,7 +457,9 @@ def test_an_ephemeral_topic_leaves_its_head_and_no_record():
 
 
 def test_a_snapshot_that_a_start_has_read_outlives_a_power_cut():
-    for calls in range(200):  # die in every call of a checkpoint: in one, the rename has landed and no sync covers it
+    for calls in range(
+        200
+    ):  # die in every call of a checkpoint: in one, the rename has landed and no sync covers it
         scene = scene_with()
         scene.put("t", b"1")
         scene.disk.crash_at(calls)
