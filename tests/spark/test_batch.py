@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.testing import assertDataFrameEqual
 
 import topics
 from tests.spark.stores import START_MS, fill, opened, records, rows
-from topics.spark.session import losses
+from topics.spark.session import CannotRun, losses
 
 KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
@@ -117,6 +118,40 @@ def test_what_is_lost_is_an_error_or_a_row_of_losses(read, data):
     assert sorted(row.offset for row in read(path=data, subscribe="capped").collect()) == list(range(16, 26))
     from_earliest = losses(read(path=data, subscribe="capped,ticks"))
     assert [tuple(row) for row in from_earliest.collect()] == [("capped", 1, 15, "cap")]
+
+
+class Other(DataSource):
+    """Another source with options."""
+
+    @classmethod
+    def name(cls):
+        return "other"
+
+    def schema(self):
+        return "topic string"
+
+    def reader(self, schema):
+        return OtherReader()
+
+
+class OtherReader(DataSourceReader):
+    def read(self, partition):
+        yield ("capped",)
+
+
+@pytest.mark.rule("P3.5")
+def test_losses_of_a_frame_that_comes_from_another_source_too_and_of_a_stream(spark, read, data):
+    spark.dataSource.register(Other)
+    other = spark.read.format("other").option("colour", "red").load()
+    capped = {"path": data, "subscribe": "capped", "failOnDataLoss": "false"}
+
+    joined = read(**capped).join(other, "topic")
+    stream = spark.readStream.format("topics").options(**capped).load()
+
+    for frame in (joined, stream):
+        assert [tuple(row) for row in losses(frame).collect()] == [("capped", 1, 15, "cap")]
+    with pytest.raises(CannotRun, match="this frame was not read from topics"):
+        losses(other)
 
 
 @pytest.mark.rule("P3.11", "P3.6")

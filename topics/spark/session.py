@@ -38,6 +38,11 @@ QUIET: Final[Mapping[str, str]] = {  # for a command line: no page on a port, no
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+SOURCE: Final = "topics"
+_OPTIONS: Final[Mapping[str, str]] = {  # by kind of leaf, the method that gives them
+    "DataSourceV2Relation": "options",
+    "StreamingRelationV2": "extraOptions",
+}
 _RAISED: Final = re.compile(r"^topics\.[\w.]+: (.+)$", re.MULTILINE)
 _VECTOR: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
@@ -113,7 +118,7 @@ def losses(df: DataFrame) -> DataFrame:
     spark = df.sparkSession
     found: DataFrame | None = None
     for options in reads(df):
-        table = spark.read.format("topics").options(**options, table="losses").load()
+        table = spark.read.format(SOURCE).options(**options, table="losses").load()
         found = table if found is None else found.unionByName(table)
     if found is None:
         raise CannotRun("losses: this frame was not read from topics")
@@ -228,8 +233,10 @@ def _is_installed(package: str) -> bool:
 
 def _options_of(leaf: Any) -> dict[str, str] | None:
     """The options of a leaf of a plan, by lower-case name; None if it is no read of topics."""
-    try:
-        relation = leaf.options()
-    except Exception:  # noqa: BLE001 -- py4j has one error for whatever a leaf has not
+    kind = leaf.getClass().getSimpleName()
+    if kind not in _OPTIONS:
         return None
-    return dict(relation)
+    table = leaf.table()
+    if table.getClass().getSimpleName() != "PythonTable" or table.name() != SOURCE:
+        return None
+    return {name.lower(): value for name, value in getattr(leaf, _OPTIONS[kind])().items()}
