@@ -2,22 +2,26 @@
 
 import os
 import shutil
+from datetime import UTC, datetime, timedelta
 
 import fsspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 import topics
-from tests.spark.stores import fill, fill_cold, opened, own, records, unmark
+from tests.spark.stores import START_MS, fill, fill_cold, opened, own, records, unmark
 from topics.audit.arrow import Verify
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected
-from topics.spark.datasource import schema_of
+from topics.spark.datasource import PushdownSource, schema_of
 from topics.spark.directory import open_disk
 from topics.spark.fetch import READ_THROUGH, Fetch
 from topics.spark.options import read_options
 from topics.spark.place import Bounds, DataLoss, Reading, ranges_of_batch
 from topics.spark.scan import Scan, place_of
+
+AT = datetime.fromtimestamp(START_MS / 1000, UTC)
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +36,11 @@ def scan(path, **given):
     return Scan(options=options, schema=schema_of(options))
 
 
-def planned(path, *, bounds=None, **given):
+def planned(path, **given):
     """How to read, and what there is to be read now."""
     how = scan(path, **given)
     view = place_of(how.options).look()
-    return how, how.works(view, ranges_of_batch(view, how.options), bounds or Bounds())
+    return how, how.works(view, ranges_of_batch(view, how.options), Bounds())
 
 
 def rows(how, works):
@@ -72,6 +76,29 @@ def test_however_a_range_is_cut_each_live_record_of_it_is_read_once_and_in_order
 
 
 RECORD_BYTES_MAX = 200
+
+
+@pytest.mark.rule("P3.12")
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        ([], range(1, 101)),
+        ([GreaterThan(("offset",), 20), LessThanOrEqual(("offset",), 45)], range(21, 46)),
+        ([EqualTo(("topic",), "quakes")], ()),
+        ([GreaterThanOrEqual(("timestamp",), AT + timedelta(seconds=50))], range(51, 101)),
+        ([LessThan(("timestamp",), AT + timedelta(seconds=50))], range(1, 52)),  # to the millisecond
+        ([EqualTo(("timestamp",), AT + timedelta(seconds=50)), GreaterThan(("offset",), 51)], ()),
+    ],
+    ids=["none", "offset", "topic", "from", "until", "both"],
+)
+def test_pushed_filters_leave_out_of_the_plan_what_they_exclude(made, filters, kept):
+    source = PushdownSource({"path": str(made), "subscribe": "ticks"})
+    reader = source.reader(source.schema())
+
+    list(reader.pushFilters(filters))
+
+    works = [partition.value for partition in reader.partitions()]
+    assert [int(seq) for work in works for part in work.parts for seq in part.all_seqs()] == list(kept)
 
 
 @pytest.mark.rule("P2.3")
