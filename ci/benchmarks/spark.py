@@ -52,6 +52,7 @@ def figures(setting: Setting) -> Iterator[Figure]:
         kept = frames["all columns"].where(f"offset > {count // 2}")
         rates = _rates(setting, count - count // 2, lambda: _drain(kept))
         yield median_figure("spark: read the later half by a filter", rates, "k rows/s", beside=beside)
+        yield from _labelled(setting, spark, path / "labelled", count // SMALLER)
         _fill(path / "small", count // SMALLER)
         yield from _scans(setting, spark, path / "small", path / "data")
         rows = setting.count(100_000, 500)
@@ -59,6 +60,32 @@ def figures(setting: Setting) -> Iterator[Figure]:
         with PrivateServer(path / "served", path) as server:
             rates = [_sink(written, server.url, f"t{turn}", rows) for turn in range(setting.runs)]
         yield median_figure("spark: sink", rates, "k rows/s", beside=f"{rows} rows, 2 tasks, one server")
+
+
+def _labelled(setting: Setting, spark: SparkSession, data: Path, count: int) -> Iterator[Figure]:
+    """A read and a validation of records that have a tag, a node, meta and an expiry of their own."""
+    from topics.spark.audits import validate
+
+    _fill(data, count, _label)
+    frames, _, size = _size(data)
+    beside = f"{count} records with labels, {frames} frames, {size / 1e6:.0f} MB, {os.cpu_count()} cores"
+    frame = _frame(spark, str(data))
+    rates = _rates(setting, count, partial(_drain, frame))
+    yield median_figure("spark: read all columns, labelled", rates, "k rows/s", beside=beside)
+    rates = _rates(setting, frames, lambda: validate(spark, str(data)))
+    yield median_figure("spark: validate, labelled", rates, "k frames/s", beside=beside)
+    options = Options(settled=True)
+    rates = _rates(setting, frames, lambda: fsck(ReadOnlyDisk(data), where=str(data), options=options))
+    yield median_figure("spark: fsck in one process, labelled", rates, "k frames/s", beside=beside)
+
+
+def _label(i: int) -> dict[str, Any]:
+    return {
+        "tag": f"tag-{i % 100:02d}",
+        "node": f"node-{i % 8}",
+        "meta": {"unit": "mm", "batch": str(i % 50)},
+        "ttl_ms": 10**10,
+    }
 
 
 def _scans(setting: Setting, spark: SparkSession, small: Path, large: Path) -> Iterator[Figure]:
@@ -125,12 +152,12 @@ def _by_pandas(data: Path) -> None:
     assert (falls["ts"].dropna() >= 0).all()
 
 
-def _fill(data: Path, count: int) -> None:
+def _fill(data: Path, count: int, label: Callable[[int], dict[str, Any]] = lambda _: {}) -> None:
     with topics.open(data) as store:
         topic = store.create("bench")
         payload = "x" * (PAYLOAD_BYTES - 2)
-        for _ in range(0, count, WRITE):
-            topic.put_many([{"data": payload}] * min(WRITE, count))
+        for start in range(0, count, WRITE):
+            topic.put_many([{"data": payload, **label(start + i)} for i in range(min(WRITE, count))])
         store.checkpoint()
 
 

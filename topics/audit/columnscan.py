@@ -6,8 +6,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from operator import gt, ne
-from typing import Protocol
+from operator import and_, ne
+from typing import Final, Protocol
 
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
@@ -16,6 +16,8 @@ from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_before, im
 from topics.codec.segdel import decode_del
 from topics.codec.segment import DataColumns
 from topics.kernel.errors import Corrupt
+
+_IS_PLAIN: Final = bytes(0 if needs else 1 for needs in NEEDS_BLOCK)
 
 
 class Labelled(Protocol):
@@ -75,16 +77,19 @@ def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[Columns
 
 def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaws) -> None:
     """A record that is only data has no labels in any block."""
-    if not said.blocks:
+    plain = bytes(found.flags).translate(_IS_PLAIN)
+    if not said.blocks or not any(plain):
         return
-    for at in _suspects(found, said.blocks, sizes):
+    for at in _suspects(found, said.blocks, sizes, plain):
         seq = found.seqs[at]
         says = said.of(seq, sizes[at])
         if says is not None and says != (sizes[at], b"", b"", 0):
             flaws.add("segment.col", seq, None, f"size, tag, node and expiry are {says}, and it is only data")
 
 
-def _suspects(found: DataColumns, blocks: list[ColumnsBlock], sizes: array[int]) -> list[int]:
+def _suspects(
+    found: DataColumns, blocks: list[ColumnsBlock], sizes: array[int], plain: bytes
+) -> Iterable[int]:  # fmt: skip
     """The plain records of which a block may say more than that: all of a block that has a gap."""
     marked = bytearray(len(found))
     for block in blocks:
@@ -99,8 +104,7 @@ def _suspects(found: DataColumns, blocks: list[ColumnsBlock], sizes: array[int])
             if column is not None:
                 for at in compress(range(block.count), column):
                     marked[start + at] = 1
-    labelled = bytes(found.flags).translate(NEEDS_BLOCK)
-    return list(compress(range(len(found)), map(gt, marked, labelled)))
+    return compress(range(len(found)), map(and_, marked, plain))
 
 
 class _Said:
