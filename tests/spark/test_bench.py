@@ -7,6 +7,7 @@ from ci.benchmarks.figure import Setting
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_figures_of_spark_are_measured(spark, tmp_path):
     figures = list(GROUPS["spark"](Setting(tmp_path, runs=1, quick=True)))
 
