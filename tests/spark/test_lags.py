@@ -123,7 +123,9 @@ def test_a_topic_without_a_record_is_nothing_to_be_behind_of():
 def test_the_page_shows_lags_and_latency_or_how_to_get_them():
     lag = Lag(checkpoint="./<b>/", topic="ticks", next=101, seqs=20, records=19, seconds=71.0)
     acks = Acks("<acks>")
-    bare = Overview(topics=[], hours={}, keys={}, tags={}, losses=[], lags=None, fresh=[], latency=None)
+    bare = Overview(
+        zone="UTC", topics=[], hours={}, keys={}, tags={}, losses=[], lags=None, fresh=[], latency=None
+    )
     full = attrs.evolve(bare, lags=[lag], fresh=["./new"], latency=latencies(acks, ["ticks"]))
 
     assert b"To see it, give --checkpoint PATH" in overview_page("x", bare)

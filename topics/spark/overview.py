@@ -2,6 +2,9 @@
 
 The records know neither who reads them nor how long their producer waited: lags come from the checkpoints of streams,
 latency from a client's log of acknowledgements, where these are given.
+
+The records are read once, so that all figures are of the same ones; what the figures need of them is kept by Spark
+until they are made, in memory and then on disk.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from topics.spark.scan import place_of
 from topics.spark.session import losses, reads
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame, Row
 
 TOP: Final = 15
 HOURS_MAX: Final = 48
@@ -44,10 +47,11 @@ class TopicFigures:
 
 @attrs.frozen(kw_only=True)
 class Overview:
-    """Of the records of a frame. `hours`: records by hour, the last ones. `fresh`: checkpoints of streams that have not
-    committed a batch. `lags`, `latency`: None if there was nothing to tell them from.
+    """Of the records of a frame. `zone`: of all times. `hours`: records by hour, the last ones. `fresh`: checkpoints of
+    streams that have not committed a batch. `lags`, `latency`: None if there was nothing to tell them from.
     """
 
+    zone: str
     topics: Sequence[TopicFigures]
     hours: Mapping[str, int]
     keys: Mapping[str, int]
@@ -59,7 +63,7 @@ class Overview:
 
 
 def overview(df: DataFrame, *, consumers: Sequence[Consumer] = (), acks: Acks | None = None) -> Overview:
-    """The figures of a frame that was read from topics, in four passes. `consumers`: whose lags are told.
+    """The figures of a frame that was read from topics, read once. `consumers`: whose lags are told.
 
     Raises:
         Rejected: a consumer reads none of these topics.
@@ -68,40 +72,24 @@ def overview(df: DataFrame, *, consumers: Sequence[Consumer] = (), acks: Acks | 
 
     there = topics_of(df) if consumers or acks is not None else {}
     lags = Lags(consumers, there)
-    by_topic = df.groupBy("topic").agg(
-        f.count("*").alias("records"),
-        f.sum(f.length("value") + f.coalesce(f.length("key"), f.lit(0))).alias("bytes"),
-        f.min("timestamp").alias("first"),
-        f.max("timestamp").alias("last"),
-        f.unix_millis(f.min("timestamp")).alias("first_ms"),
-        f.unix_millis(f.max("timestamp")).alias("last_ms"),
-        *lags.columns(),
-    )
-    counted = by_topic.orderBy("topic").collect()
-    figures = [
-        TopicFigures(
-            topic=row.topic,
-            records=row.records,
-            bytes=row.bytes,
-            first=f"{row.first:%Y-%m-%d %H:%M:%S}",
-            last=f"{row.last:%Y-%m-%d %H:%M:%S}",
-            per_second=round(row.records / max(1, row.last_ms - row.first_ms) * 1000, 3),
+    size = f.coalesce(f.length("value"), f.lit(0)) + f.coalesce(f.length("key"), f.lit(0))
+    key = f.col("key").cast("string").alias("key")
+    kept = df.select("topic", "offset", "timestamp", key, "tag", size.alias("size")).persist()
+    try:
+        counted = _by_topic(kept, lags)
+        return Overview(
+            zone=df.sparkSession.conf.get("spark.sql.session.timeZone") or "",
+            topics=[_figures(row) for row in counted],
+            hours=_by_hour(kept),
+            keys=_top(kept, "key"),
+            tags=_top(kept, "tag"),
+            losses=[(row["topic"], row["first"], row["last"], row["reason"]) for row in losses(df).collect()],
+            lags=lags.of(counted) if consumers else None,
+            fresh=[one.checkpoint for one in consumers if one.batch is None],
+            latency=None if acks is None else latencies(acks, there.keys()),
         )
-        for row in counted
-    ]
-    hour = f.date_format(f.date_trunc("hour", "timestamp"), "yyyy-MM-dd HH:00")
-    hours = df.groupBy(hour.alias("name")).count().orderBy(f.desc("name")).limit(HOURS_MAX).collect()
-    lost = [(row["topic"], row["first"], row["last"], row["reason"]) for row in losses(df).collect()]
-    return Overview(
-        topics=figures,
-        hours={row["name"]: row["count"] for row in reversed(hours)},
-        keys=_top(df, f.col("key").cast("string")),
-        tags=_top(df, f.col("tag")),
-        losses=lost,
-        lags=lags.of(counted) if consumers else None,
-        fresh=[one.checkpoint for one in consumers if one.batch is None],
-        latency=None if acks is None else latencies(acks, there.keys()),
-    )
+    finally:
+        kept.unpersist()
 
 
 def overview_page(title: str, found: Overview) -> bytes:
@@ -116,7 +104,7 @@ def overview_page(title: str, found: Overview) -> bytes:
     )
     parts = [
         f"<h1>{escape(title)}</h1>",
-        "<h2>Topics</h2>" + table(head, rows),
+        f"<h2>Topics</h2><p>Times are of the zone {escape(found.zone)}.</p>" + table(head, rows),
         "<h2>Bytes by topic</h2>" + bars(sizes, _BLUE),
         "<h2>Records by hour</h2>" + bars(dict(found.hours), _BLUE),
         "<h2>How far behind streams are</h2>" + _lags(found),
@@ -145,10 +133,47 @@ def topics_of(df: DataFrame) -> dict[str, Facts]:
     return found
 
 
-def _top(df: DataFrame, column: Column) -> Mapping[str, int]:
+def _by_topic(kept: DataFrame, lags: Lags) -> Sequence[Row]:
+    """A row a topic. Spark writes the times: a driver that got them would take them to a zone of its own."""
     from pyspark.sql import functions as f
 
-    named = df.select(column.alias("name")).where("name is not null")
+    first, last = f.min("timestamp"), f.max("timestamp")
+    by_topic = kept.groupBy("topic").agg(
+        f.count("*").alias("records"),
+        f.sum("size").alias("bytes"),
+        f.date_format(first, "yyyy-MM-dd HH:mm:ss").alias("first"),
+        f.date_format(last, "yyyy-MM-dd HH:mm:ss").alias("last"),
+        f.unix_millis(first).alias("first_ms"),
+        f.unix_millis(last).alias("last_ms"),
+        *lags.columns(),
+    )
+    return by_topic.orderBy("topic").collect()
+
+
+def _figures(row: Row) -> TopicFigures:
+    seconds = max(1, row["last_ms"] - row["first_ms"]) / 1000
+    return TopicFigures(
+        topic=row["topic"],
+        records=row["records"],
+        bytes=row["bytes"],
+        first=row["first"],
+        last=row["last"],
+        per_second=round(row["records"] / seconds, 3),
+    )
+
+
+def _by_hour(kept: DataFrame) -> Mapping[str, int]:
+    from pyspark.sql import functions as f
+
+    hour = f.date_format(f.date_trunc("hour", "timestamp"), "yyyy-MM-dd HH:00")
+    rows = kept.groupBy(hour.alias("name")).count().orderBy(f.desc("name")).limit(HOURS_MAX).collect()
+    return {row["name"]: row["count"] for row in reversed(rows)}
+
+
+def _top(kept: DataFrame, column: str) -> Mapping[str, int]:
+    from pyspark.sql import functions as f
+
+    named = kept.select(f.col(column).alias("name")).where("name is not null")
     rows = named.groupBy("name").count().orderBy(f.desc("count"), "name").limit(TOP).collect()
     return {row["name"]: row["count"] for row in rows}
 
