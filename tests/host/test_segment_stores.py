@@ -9,7 +9,8 @@ import pytest
 
 from tests.host.s3_server import s3_server
 from topics.host.disk import OsDisk
-from topics.host.fsspec_store import is_url, open_fsspec, without_secrets
+from topics.host.fsspec_files import without_secrets
+from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.tiers import LocalSegmentStore, part_path, segment_of
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId

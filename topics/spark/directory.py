@@ -22,7 +22,8 @@ from topics.audit.files import ReadOnlyDisk, WithCold
 from topics.audit.heads import Longs
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
-from topics.host.fsspec_store import open_fsspec
+from topics.host.fsspec_files import open_files, without_secrets
+from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.layout import read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, machine_boot_id
 from topics.host.opening import ReadState, read_state
@@ -36,18 +37,20 @@ from topics.log.floors import Reason
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 from topics.spark.fetch import Fetch
-from topics.spark.files import FsspecDisk, is_url
+from topics.spark.files import FsspecDisk
 from topics.spark.place import DELETED, RECREATED, WENT_BACK, Bounds, Facts, Loss, Part, Range, Reading
 from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
 
 LOOKS_MAX: Final = 5  # at a directory that changes while it is looked at
+FOLDER: Final = "file://"  # a URL of what any disk has
 FILE_BYTES: Final = 1 << 40  # more than a file has
 _log: Final = logging.getLogger("topics.spark")
 
 
 def open_disk(path: str) -> Disk:
     """The files below a path or an fsspec URL, reading only."""
-    return FsspecDisk(path) if is_url(path) else ReadOnlyDisk(path.removeprefix("file://"))
+    folder = path.removeprefix(FOLDER)
+    return FsspecDisk(open_files(path, "path")) if is_url(folder) else ReadOnlyDisk(folder)
 
 
 @attrs.frozen(kw_only=True)
@@ -63,11 +66,12 @@ class DirectoryPlace:
     def look(self) -> DirectoryView:
         """Raises `CannotOpen` if there is no data directory, `Corrupt` if it is damaged."""
         disk = open_disk(self.path)
-        state = _read(disk, self.path, None if self.cold is None else open_cold(self.cold))
+        where = _told(self.path)
+        state = _read(disk, where, None if self.cold is None else open_cold(self.cold))
         for cut in state.recovered.cuts:
-            _log.warning("%s: %s", self.path, str(cut).replace(" cut ", " left out "))
+            _log.warning("%s: %s", where, str(cut).replace(" cut ", " left out "))
         for damage in state.recovered.damages:
-            _log.warning("%s: damaged: %s", self.path, damage)
+            _log.warning("%s: damaged: %s", where, damage)
         return DirectoryView(state, self._with_cold(disk), internal=self.internal, owned=_is_owned(disk))
 
     def read(self, parts: Sequence[Part], how: Reading) -> Iterator[pa.RecordBatch]:
@@ -207,9 +211,15 @@ class DirectoryView:
         return max(stop, topic.earliest_seq)
 
 
+def _told(path: str) -> str:
+    """A path or a URL as it may be told."""
+    return without_secrets(path) if is_url(path) else path
+
+
 def open_cold(where: str) -> SegmentStore:
-    """The cold tier of a directory, reading only."""
-    return open_fsspec(where) if is_url(where) else LocalSegmentStore(open_disk(where), where)
+    """The cold tier of a directory, reading only: unlike `host.coldplace`, it makes no folder."""
+    folder = where.removeprefix(FOLDER)
+    return open_fsspec(where) if is_url(folder) else LocalSegmentStore(ReadOnlyDisk(folder), folder)
 
 
 def _read(disk: Disk, where: str, cold: SegmentStore | None) -> ReadState:
