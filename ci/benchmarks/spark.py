@@ -91,9 +91,9 @@ def _label(i: int) -> dict[str, Any]:
 def _scans(setting: Setting, spark: SparkSession, small: Path, large: Path) -> Iterator[Figure]:
     """Validation by Spark, by fsck in one process and in several, and of the same frames by pandas, at two sizes.
 
-    A million records take one core 1.7 s. Several processes save a half of that at most, and cost 0.1 s for each of their
+    A million records take one core 1.7 s. Two processes save a half of that at most, and cost 0.1 s for each of their
     two pools and 0.4 s for the server that forks them, once, in the turn that is not counted. Where others use the
-    cores, several get no more of them than one (Linux shares by session): these figures are of a machine at rest.
+    cores, two get no more of them than one (Linux shares by session): these figures are of a machine at rest.
     """
     from topics.spark.audits import validate
 
