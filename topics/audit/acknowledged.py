@@ -11,26 +11,28 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from topics.audit.records import Ranges, name_ranges, out_of_reach, read_records, why_out_of_reach
+from topics.audit.order import sort_columns
+from topics.audit.records import Ranges, name_ranges, out_of_reach, read_intact, why_out_of_reach
 from topics.audit.recovery import State
 from topics.audit.rows import Severity, Violation
 from topics.codec.primitives import checksum
-from topics.host.tiers import SegmentStore
-from topics.kernel.errors import Corrupt, invalid
+from topics.kernel.errors import invalid
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
 NO_DIGEST: Final = 0
+TOGETHER: Final = 65_536  # acknowledgements that are looked at in one go
+LISTED_MAX: Final = 1000  # violations of one topic; one more row says how many there are
 READ_TOGETHER: Final = 256  # seqs that are no further apart are read in one go
 
 
@@ -110,12 +112,20 @@ def _load_parquet(path: Path, acks: Acks) -> None:
         raise invalid("acks", f"{path} has the columns {', '.join(sorted(names))}; topic and seq are needed")
     number = 0
     for batch in file.iter_batches(columns=[name for name in _Line.__struct_fields__ if name in names]):
-        for row in batch.to_pylist():
+        columns = [_column(batch, name) for name in _Line.__struct_fields__]
+        for topic, seq, digest, sent_ms, acked_ms in zip(*columns, strict=True):
             number += 1
-            topic = str(row["topic"])
-            acks.add(topic, _seq(row["seq"], path, number), _digest(row.get("digest"), path, number))
-            times = (_ms(name, row.get(name), path, number) for name in ("sent_ms", "acked_ms"))
-            acks.time(topic, *times)
+            acks.add(str(topic), _seq(seq, path, number), _digest(digest, path, number))
+            times = (_ms("sent_ms", sent_ms, path, number), _ms("acked_ms", acked_ms, path, number))
+            acks.time(str(topic), *times)
+
+
+def _column(batch: Any, name: str) -> list[Any]:
+    """A column, empty if there is none."""
+    if name not in batch.schema.names:
+        return [None] * len(batch)
+    values: list[Any] = batch.column(name).to_pylist()
+    return values
 
 
 def _seq(seq: object, path: Path, number: int) -> int:
@@ -149,66 +159,120 @@ def check_acknowledged(disk: Disk, state: State, acks: Acks) -> Iterator[Violati
     one.
     """
     catalog = state.read.recovered.catalog
-    for name, (seqs, digests) in sorted(acks.by_topic.items()):
+    for name, columns in sorted(acks.by_topic.items()):
         topic = catalog.find(name)
         if topic is not None:
-            yield from _check_topic(disk, state, topic, dict(zip(seqs, digests, strict=True)), acks.file)
+            told = _Told(disk, state, topic, acks.file, *sort_columns(*columns))
+            yield from _some_of(told.violations(), name, acks.file)
         elif name not in catalog.epochs:
+            seqs = columns[0]
             yield _missing(
                 name, acks.file, min(seqs), f"{len(seqs)} records, and there never was such a topic"
             )
 
 
-def _check_topic(
-    disk: Disk, state: State, topic: Topic, acked: Mapping[int, int], file: str
-) -> Iterator[Violation]:
-    away = out_of_reach(topic, state.cold)
-    live: list[int] = []
-    unseen: list[int] = []
-    for seq in sorted(acked):
-        lost = topic.index.lost.at(seq)
-        if seq > topic.head_seq:
-            yield _missing(topic.name, file, seq, f"it was acknowledged, and head_seq is {topic.head_seq}")
-        elif lost is not None:
-            yield _missing(topic.name, file, seq, f"it was acknowledged, and is lost ({lost.reason})")
-        elif acked[seq] != NO_DIGEST and topic.index.is_live(seq):
-            (unseen if _is_in(away, seq) else live).append(seq)
-    if unseen:
-        yield _undecided(topic.name, file, unseen, state.cold)
-    yield from _check_data(disk, topic, live, away, acked, file)
+def _some_of(found: Iterator[Violation], topic: str, file: str) -> Iterator[Violation]:
+    """The first of them, and how many more there are."""
+    yield from islice(found, LISTED_MAX)
+    more = sum(1 for _ in found)
+    if more:
+        detail = f"{more} more that were acknowledged"
+        yield Violation(topic, file, "acknowledged", Severity.ERROR, None, None, detail)
+
+
+class _Told:
+    """What clients were told of a topic: its seqs, strictly ascending, and the digest of each."""
+
+    def __init__(
+        self, disk: Disk, state: State, topic: Topic, file: str, seqs: array[int], digests: array[int]
+    ) -> None:
+        self.disk = disk
+        self.topic = topic
+        self.file = file
+        self.seqs = seqs
+        self.digests = digests
+        self.cold = state.cold
+        self.away = out_of_reach(topic, state.cold)
+
+    def violations(self) -> Iterator[Violation]:
+        yield from self._lost()
+        yield from self._above()
+        yield from self._undecided()
+        for start in range(0, len(self.seqs), TOGETHER):
+            yield from self._with_other_data(self._readable(start, start + TOGETHER))
+
+    def _lost(self) -> Iterator[Violation]:
+        for lost in self.topic.index.lost:
+            start, stop = self._places(lost.first, lost.last)
+            for seq in self.seqs[start:stop]:
+                yield self._missing(seq, f"it was acknowledged, and is lost ({lost.reason})")
+
+    def _above(self) -> Iterator[Violation]:
+        head = self.topic.head_seq
+        for at in range(bisect_right(self.seqs, head), len(self.seqs)):
+            yield self._missing(self.seqs[at], f"it was acknowledged, and head_seq is {head}")
+
+    def _undecided(self) -> Iterator[Violation]:
+        """One row for all that nobody could compare."""
+        count = first = last = 0
+        for span in self.away:
+            for seq in self._comparable(*self._places(*span)):
+                first, last, count = first or seq, seq, count + 1
+        if count:
+            many = count > 1
+            detail = f"{count} acknowledged record{'s' * many}, {name_ranges(((first, last),))}, "
+            detail += f"{'are' if many else 'is'} in the cold tier, and nobody has compared their data: "
+            detail += why_out_of_reach(self.cold)
+            severity = Severity.UNDECIDABLE
+            yield Violation(self.topic.name, self.file, "acknowledged", severity, first, None, detail)
+
+    def _readable(self, start: int, stop: int) -> list[int]:
+        """The seqs at these places that can be compared."""
+        return [seq for seq in self._comparable(start, stop) if not _is_in(self.away, seq)]
+
+    def _comparable(self, start: int, stop: int) -> Iterator[int]:
+        is_live = self.topic.index.is_live
+        for at in range(start, min(stop, len(self.seqs))):
+            if self.digests[at] != NO_DIGEST and is_live(self.seqs[at]):
+                yield self.seqs[at]
+
+    def _with_other_data(self, seqs: list[int]) -> Iterator[Violation]:
+        """Neighbours are read together, unless some that cannot be read lie between them."""
+
+        def together(one: tuple[int, int]) -> tuple[int, int]:
+            return (one[1] - one[0]) // READ_TOGETHER, bisect_right(self.away, one[1], key=itemgetter(0))
+
+        for _, group in groupby(enumerate(seqs), key=together):
+            yield from self._compare(array("Q", map(itemgetter(1), group)))
+
+    def _compare(self, seqs: array[int]) -> Iterator[Violation]:
+        damages: list[tuple[int, int, str]] = []
+
+        def told(first: int, last: int, why: str) -> None:
+            damages.append((first, last, why))
+
+        for view in read_intact(self.disk, self.topic, seqs[0] - 1, seqs[-1], told):
+            digest = self._digest_of(view.seq)
+            if digest not in (NO_DIGEST, checksum(view.data)):
+                yield self._missing(view.seq, "it was acknowledged with other data")
+        for first, last, why in damages:
+            for seq in seqs[bisect_left(seqs, first) : bisect_right(seqs, last)]:
+                yield self._missing(seq, f"it was acknowledged, and cannot be read: {why}")
+
+    def _digest_of(self, seq: int) -> int:
+        at = bisect_left(self.seqs, seq)
+        return self.digests[at] if at < len(self.seqs) and self.seqs[at] == seq else NO_DIGEST
+
+    def _places(self, first: int, last: int) -> tuple[int, int]:
+        return bisect_left(self.seqs, first), bisect_right(self.seqs, last)
+
+    def _missing(self, seq: int, detail: str) -> Violation:
+        return _missing(self.topic.name, self.file, seq, detail)
 
 
 def _is_in(ranges: Ranges, seq: int) -> bool:
     at = bisect_right(ranges, seq, key=itemgetter(0)) - 1
     return at >= 0 and seq <= ranges[at][1]
-
-
-def _check_data(
-    disk: Disk, topic: Topic, live: list[int], away: Ranges, acked: Mapping[int, int], file: str
-) -> Iterator[Violation]:
-    """Neighbours are read together, unless some that cannot be read lie between them."""
-
-    def together(one: tuple[int, int]) -> tuple[int, int]:
-        return (one[1] - one[0]) // READ_TOGETHER, bisect_right(away, one[1], key=itemgetter(0))
-
-    for _, group in groupby(enumerate(live), key=together):
-        seqs = list(map(itemgetter(1), group))
-        try:
-            for view in read_records(disk, topic, seqs[0] - 1, seqs[-1]):
-                if view.seq in acked and acked[view.seq] not in (NO_DIGEST, checksum(view.data)):
-                    yield _missing(topic.name, file, view.seq, "it was acknowledged with other data")
-        except Corrupt as damage:
-            yield _missing(
-                topic.name, file, seqs[0], f"it, or one behind it, cannot be read: {damage.message}"
-            )
-
-
-def _undecided(topic: str, file: str, seqs: list[int], cold: SegmentStore | None) -> Violation:
-    many = len(seqs) > 1
-    detail = f"{len(seqs)} acknowledged record{'s' * many}, {name_ranges(((seqs[0], seqs[-1]),))}, "
-    detail += f"{'are' if many else 'is'} in the cold tier, and nobody has compared their data: "
-    detail += why_out_of_reach(cold)
-    return Violation(topic, file, "acknowledged", Severity.UNDECIDABLE, seqs[0], None, detail)
 
 
 def _missing(topic: str, file: str, seq: int, detail: str) -> Violation:

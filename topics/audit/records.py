@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -10,11 +12,12 @@ import attrs
 from topics.audit.coldtier import HOW
 from topics.codec.frame import FrameView
 from topics.host.compress import decompress
-from topics.host.reading import Reader
+from topics.host.reading import Reader, Unread
 from topics.host.tiers import SegmentStore
+from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
-from topics.log.diff import DiffQuery, assemble, plan
+from topics.log.diff import DiffPlan, DiffQuery, assemble, plan
 from topics.log.regions import SegmentId
 from topics.log.topic import Topic
 
@@ -29,24 +32,65 @@ def read_records(
     """The live records above `from_seq`, up to `to_seq`; the data of each as it was given.
 
     Raises:
-        Corrupt: a record is damaged; its seq is in the detail.
-        OSError: a file is not there (any more).
+        Corrupt: a record is damaged. `seq` in the detail is the first that is, `last_seq` of those right behind it.
+        FileNotFoundError: a file is not there (any more).
+        OSError: the disk failed.
     """
     reader = Reader(disk)
     stop = topic.head_seq if to_seq is None else min(to_seq, topic.head_seq)
     while from_seq < stop:
         query = DiffQuery(topic=topic.name, from_seq=from_seq, limit=PAGE_RECORDS, bytes_max=PAGE_BYTES)
         page = plan(topic, query, now_ms=0, durable_seq=topic.head_seq)
-        wanted = tuple(extent for extent in page.extents if page.seqs[extent.first] <= stop)
-        page = attrs.evolve(page, extents=wanted)
-        for view in assemble(page, [reader.read(extent) for extent in wanted]):
-            if view.seq > stop:
-                return
-            if view.compressed:
-                yield view.with_data(decompress(view.data))
-            else:
-                yield view
+        if page.next_from_seq > stop:
+            page = _up_to(page, stop)
+        try:
+            buffers = [reader.read(extent) for extent in page.extents]
+        except Unread as gone:
+            if gone.errno == errno.ENOENT:
+                raise FileNotFoundError(*gone.args, gone.filename) from gone
+            raise
+        for view in assemble(page, buffers):
+            yield view.with_data(_decompressed(topic, view)) if view.compressed else view
         from_seq = page.next_from_seq
+
+
+def _up_to(page: DiffPlan, stop: int) -> DiffPlan:
+    """What of a page has seqs up to `stop`."""
+    count = bisect_right(page.seqs, stop)
+    extents = [extent for extent in page.extents if extent.first < count]
+    if extents and extents[-1].first + extents[-1].count > count:
+        last = extents[-1]
+        end = page.offsets[count - 1] + page.lengths[count - 1]
+        extents[-1] = attrs.evolve(last, size=end - last.offset, count=count - last.first)
+    return attrs.evolve(page, next_from_seq=stop, seqs=page.seqs[:count], extents=tuple(extents))
+
+
+def _decompressed(topic: Topic, view: FrameView) -> bytes:
+    try:
+        return decompress(view.data)
+    except (Corrupt, Rejected) as damage:
+        why = f"topic {topic.name!r} seq {view.seq}: {damage.message}"
+        raise Corrupt(why, topic=topic.name, seq=view.seq, last_seq=view.seq) from damage
+
+
+def read_intact(
+    disk: Disk, topic: Topic, from_seq: int, to_seq: int, told: Callable[[int, int, str], None]
+) -> Iterator[FrameView]:
+    """`read_records` of all that can be read: `told` is called with the first and last seq of what cannot, and why."""
+    left = [(from_seq, to_seq)]
+    while left:
+        start, stop = left.pop()
+        try:
+            for view in read_records(disk, topic, start, stop):
+                yield view
+                start = view.seq
+        except Corrupt as damage:
+            first, last = damage.detail["seq"], damage.detail["last_seq"]
+            assert isinstance(first, int)
+            assert isinstance(last, int)
+            assert start < first <= last <= stop
+            told(first, last, damage.message)
+            left += [(last, stop), (start, first - 1)]  # what lies before it on its page is read first
 
 
 def out_of_reach(topic: Topic, cold: SegmentStore | None) -> Ranges:

@@ -2,6 +2,10 @@
 
 The driver reads the state as a start would, and cuts the files into tasks; executors scan them, each file to one small
 row; the driver holds rows and state against each other. Every machine must see the directory by the same path or URL.
+
+Executors take the files, which is what grows with the data. The driver alone takes what needs the state: the start and
+a second one from the older snapshot, with all of the index in its memory; the journals of databases and Weavers; and
+acknowledgements, in columns of 16 bytes each, with the records of those that have a digest.
 """
 
 from __future__ import annotations
