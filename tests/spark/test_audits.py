@@ -1,6 +1,8 @@
 """Spark finds in a directory what fsck finds, and reports it on a page that needs no network; reports and exports."""
 
 import re
+import subprocess
+import sys
 
 import attrs
 import pyarrow.parquet as pq
@@ -22,6 +24,15 @@ PLANTED = (  # together; fsck's own tests find each kind by itself
     "segment.flag: another value",
     "segment.record: a flipped bit",
 )
+
+KILLED = """
+import os, sys, topics
+store = topics.open(sys.argv[1])
+topic = store.create("t", durability="disk")
+for number in range(50):
+    topic.put(number)
+os._exit(9)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +133,14 @@ def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
 
     assert main(["spark", "report", "quakes", "capped", "--out", str(out), *told, *place]) == 0
     assert main(["spark", "export", "quakes", "--out", str(parquet), *place]) == 0
+    assert main(["spark", "export", "capped", "--out", str(tmp_path / "capped"), *place]) == 0
 
     live = records(tmp_path / "data", "quakes")
-    assert f"2 topics, {len(live) + 10} records" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert f"2 topics, {len(live) + 10} records" in said.out
+    assert f"{len(live)} records exported to {parquet}" in said.out
+    assert "LOST: topic 'capped': seq 1 to " in said.err
+    assert "headers" in spark.read.parquet(str(parquet)).columns
     shown = out.read_text()
     assert "<td>capped</td>" in shown
     assert "<td>cap</td>" in shown  # the reason of a loss
@@ -135,6 +151,26 @@ def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
     assert not re.search(r"(src|href)=|https?:|<script", shown)
     assert rows(spark.read.parquet(str(parquet)).orderBy("offset")) == live
     assert (parquet / "topic=quakes" / "day=2023-11-14").is_dir()
+
+
+@pytest.mark.rule("P4.10")
+def test_the_commands_agree_on_a_store_that_was_killed(spark, tmp_path, capsys):
+    """What a log lacks is damage after a kill, and a torn tail after a power cut: both must know which it was."""
+    killed = tmp_path / "killed"
+    subprocess.run([sys.executable, "-c", KILLED, str(killed)], check=False)
+    log = next(killed.glob("wal/gen-*/shard-*/wal-*.log"))
+    text = bytearray(log.read_bytes())
+    text[text.index(b"\0\0\x0041") + 3] ^= 1
+    log.write_bytes(text)
+
+    codes, found = [], []
+    for command in (["fsck"], ["spark", "validate"]):
+        codes.append(main([*command, "--json", "--data", str(killed)]))
+        found.append(capsys.readouterr().out.splitlines()[:-1])
+
+    assert codes == [1, 1]
+    assert found[0] == found[1]
+    assert any('"seq":42' in line for line in found[0])
 
 
 @pytest.mark.rule("P4.9")

@@ -64,7 +64,7 @@ def fsck(
     from topics.host.ownership import NOTE_FILE
     from topics.kernel.errors import CannotOpen, TopicsError
 
-    root = _root(invocation, directory)
+    root = root_of(invocation, directory)
     try:
         cold, cold_dir = cold_place(invocation)
         if mend:
@@ -90,8 +90,7 @@ def fsck(
         print_report(report)
     if cold is None and (root / NOTE_FILE).exists():
         tell_unseen(invocation)
-    if report.unsettled:
-        say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
+    tell_unsettled(report)
     raise click.exceptions.Exit(report.exit_code)
 
 
@@ -117,7 +116,7 @@ def _repair(root: Path, cold: SegmentStore | None) -> None:
     say(f"{made} written; what was taken out of use is in {root / done.aside}", "repaired: ", colour="cyan")
 
 
-def _root(invocation: Invocation, directory: Path | None) -> Path:
+def root_of(invocation: Invocation, directory: Path | None) -> Path:
     if directory is None and invocation.settings.values["url"].source == "--url":
         raise Failed("fsck works on a directory: give --data DIR", code=USAGE)
     root = directory or invocation.settings.data
@@ -169,6 +168,11 @@ def bytes_bar(name: str) -> Iterator[Callable[[int, int], None] | None]:
             bar.update(task, completed=done, total=total, bytes=f"{size(done)}/{size(total)}")
 
         yield tell
+
+
+def tell_unsettled(report: Report) -> None:
+    if report.unsettled:
+        say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
 
 
 def print_report(report: Report) -> None:

@@ -6,6 +6,7 @@ nothing is wrong · 1 something is · 2 it could not be looked at.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.check import COULD_NOT, bytes_bar, cold_place, print_report, tell_unseen
-from topics.cli.failure import Failed
-from topics.cli.invocation import Invocation, common_options, pass_invocation
+from topics.cli.check import (
+    COULD_NOT,
+    bytes_bar,
+    cold_place,
+    print_report,
+    root_of,
+    tell_unseen,
+    tell_unsettled,
+)
+from topics.cli.failure import Failed, say
+from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted
 
 if TYPE_CHECKING:
@@ -36,7 +45,7 @@ def spark() -> None:
 
 
 @spark.command()
-@click.argument("directory")
+@click.argument("directory", required=False)
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="A folder for the report."
 )
@@ -46,43 +55,56 @@ def spark() -> None:
 )  # fmt: skip
 @_MASTER
 @_CONF
+@json_option
 @common_options
 @pass_invocation
 def validate(
     invocation: Invocation,
-    directory: str,
+    directory: str | None,
     out: Path | None,
     acks: Path | None,
     master: str,
     conf: Sequence[str],
+    as_json: bool,
 ) -> None:
     """Check a data directory or a backup, a path or an fsspec URL, as fsck does, on any number of machines.
+
+    Without DIRECTORY, the one that --data names.
 
     With --cold-dir its cold tier is checked, too.
     """
     from topics.audit.acknowledged import load_acks
+    from topics.audit.fsck import same_boot_at
+    from topics.audit.report import json_lines
+    from topics.host.fsspec_store import is_url
     from topics.host.ownership import NOTE_FILE
     from topics.kernel.errors import TopicsError
 
     _, cold_dir = cold_place(invocation)
+    where = directory or str(root_of(invocation, None))
     with _session(master, conf) as running:
         from topics.spark.audits import validate as look
         from topics.spark.audits import write_report
 
         try:
-            with bytes_bar(directory) as tell:
+            with bytes_bar(where) as tell:
                 report = look(
-                    running, directory, acks=None if acks is None else load_acks(acks),
-                    cold_dir=cold_dir, progress=tell,
+                    running, where, acks=None if acks is None else load_acks(acks), cold_dir=cold_dir,
+                    same_boot=not is_url(where) and same_boot_at(Path(where)), progress=tell,
                 )  # fmt: skip
         except (TopicsError, OSError) as error:
             raise Failed(str(error), code=COULD_NOT) from error
-    print_report(report)
-    if cold_dir is None and (Path(directory) / NOTE_FILE).exists():
+    if as_json:
+        for one in json_lines(report):
+            sys.stdout.buffer.write(one)
+    else:
+        print_report(report)
+    tell_unsettled(report)
+    if cold_dir is None and (Path(where) / NOTE_FILE).exists():
         tell_unseen(invocation)
     if out is not None:
         try:
-            click.echo(f"the report is {write_report(report, out)[0]}")
+            click.echo(f"the report is {write_report(report, out)[0]}", err=as_json)
         except OSError as error:
             raise Failed(f"the report: {error}", code=COULD_NOT) from error
     raise click.exceptions.Exit(report.exit_code)
@@ -139,9 +161,15 @@ def export(invocation: Invocation, topics: Sequence[str], out: str, master: str,
     """Write the records of TOPICS as Parquet, a folder a topic and day."""
     with _session(master, conf) as running:
         from topics.spark.overview import export as write
+        from topics.spark.session import losses
 
-        write(_frame(running, invocation, topics), out)
-    click.echo(f"exported to {out}")
+        frame = _frame(running, invocation, topics, includeHeaders="true")
+        write(frame, out)
+        records = running.read.parquet(out).count()
+        lost = [(row["topic"], row["first"], row["last"], row["reason"]) for row in losses(frame).collect()]
+    for topic, first, last, reason in lost:
+        say(f"topic {topic!r}: seq {first} to {last} ({reason})", "LOST: ", colour="red")
+    click.echo(f"{counted(records, 'record')} exported to {out}")
 
 
 @contextmanager
@@ -175,9 +203,9 @@ def _session(master: str, conf: Sequence[str]) -> Iterator[SparkSession]:
             running.stop()
 
 
-def _frame(running: SparkSession, invocation: Invocation, topics: Sequence[str]) -> DataFrame:
-    """The records of the directory or server that the flags name. What is lost of them is told, and no error."""
-    return running.read.format("topics").options(**source_options(invocation, topics)).load()
+def _frame(running: SparkSession, invocation: Invocation, topics: Sequence[str], **options: str) -> DataFrame:
+    """The records of the directory or server that the flags name. What is lost of them is no error here, but told."""
+    return running.read.format("topics").options(**source_options(invocation, topics), **options).load()
 
 
 def source_options(invocation: Invocation, topics: Sequence[str]) -> dict[str, str]:
