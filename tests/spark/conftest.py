@@ -11,6 +11,8 @@ from topics.cli.private import PrivateServer
 
 # The Java of a test lives for a minute: what its second compiler works out (half of all the processor time) never pays.
 JAVA = "-XX:TieredStopAtLevel=1"
+# pyspark leaves those to its Java for the garbage collector. Whatever else is not closed is a defect.
+PYSPARK_SOCKETS = r"ignore:unclosed <socket\.socket .*'127\.0\.0\.1':ResourceWarning"
 CONFS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -29,8 +31,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))  # pyspark's own sockets
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+            item.add_marker(pytest.mark.filterwarnings(PYSPARK_SOCKETS))
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,8 @@
 """Executors in processes of their own, as on a cluster, read and audit a directory as a local Spark does."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 
@@ -7,6 +10,8 @@ import pytest
 
 from tests.spark.stores import fill, records
 from tests.spark.test_stream_killed import ROOT
+
+CHILD_S = 500  # within the test's own time
 
 PROGRAM = """
 import sys
@@ -30,12 +35,19 @@ def test_executors_of_their_own_read_what_a_local_spark_reads(tmp_path):
     fill(tmp_path / "data")
     expected = len(records(tmp_path / "data", "quakes"))
 
-    done = subprocess.run(
+    child = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "data"), str(tmp_path / "local")],
         cwd=ROOT,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
+        start_new_session=True,
     )
+    try:
+        found, told = child.communicate(timeout=CHILD_S)
+    finally:  # whatever has become of it: three Javas are in its session
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
 
-    assert done.stdout.split() == ["True", str(expected), "0"], done.stderr[-3000:]
+    assert found.split() == ["True", str(expected), "0"], told[-3000:]
