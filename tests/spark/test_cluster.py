@@ -1,15 +1,9 @@
 """Executors in processes of their own, as on a cluster, read and audit a directory as a local Spark does."""
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
 
+from tests.spark.processes import python
 from tests.spark.stores import fill, records
-from tests.spark.test_stream_killed import ROOT
 
 CHILD_S = 500  # within the test's own time
 
@@ -35,19 +29,8 @@ def test_executors_of_their_own_read_what_a_local_spark_reads(tmp_path):
     fill(tmp_path / "data")
     expected = len(records(tmp_path / "data", "quakes"))
 
-    child = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "data"), str(tmp_path / "local")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        found, told = child.communicate(timeout=CHILD_S)
-    finally:  # whatever has become of it: three Javas are in its session
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
+    log = tmp_path / "log"
+    with python("-c", PROGRAM, str(tmp_path / "data"), str(tmp_path / "local"), log=log) as child:
+        found, _ = child.communicate(timeout=CHILD_S)
 
-    assert found.split() == ["True", str(expected), "0"], told[-3000:]
+    assert found.split() == ["True", str(expected), "0"], log.read_text()[-3000:]

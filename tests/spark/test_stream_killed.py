@@ -2,35 +2,22 @@
 leaves out only what was evicted, deleted, or went with its topic: of the first and the last it tells.
 """
 
-import os
-import pathlib
 import random
 import re
-import signal
-import subprocess
-import sys
 
 import msgspec
 import pytest
 
+from tests.spark.processes import python
 from tests.spark.stores import opened
 
-ROOT = pathlib.Path(__file__).parents[2]
 KILLS = 20
+LAST_S = 300  # within the test's own time
 KEPT, CAPPED, THINNED, ANEW = "kept", "capped", "thinned", "anew"
 
 
-def start(home, *arguments):
-    command = [sys.executable, "-m", "tests.spark.streaming", str(home), ".*", *arguments]
-    with (home / "log").open("ab") as log:
-        return subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-        )
-
-
-def kill(child):
-    os.killpg(child.pid, signal.SIGKILL)
-    child.communicate()
+def stream(home, *arguments):
+    return python("-m", "tests.spark.streaming", str(home), ".*", *arguments, log=home / "log")
 
 
 class Writing:
@@ -85,17 +72,15 @@ def test_a_killed_stream_delivers_each_record_once_or_tells_of_its_loss(request,
         writing = Writing(store, rng)
         for number in range(KILLS):
             writing.put(rng.randint(100, 300))
-            child = start(tmp_path)
-            assert child.stdout is not None
-            for _ in range(rng.randint(1, 4)):
-                line = child.stdout.readline()
-                assert line, (tmp_path / "log").read_text()[-3000:]
-                writing.put(rng.randint(20, 150))
-            writing.turn()
-            kill(child)
+            with stream(tmp_path) as child:
+                for _ in range(rng.randint(1, 4)):
+                    line = child.stdout.readline()
+                    assert line, (tmp_path / "log").read_text()[-3000:]
+                    writing.put(rng.randint(20, 150))
+                writing.turn()
             print(f"killed {number + 1} times, after batch {line.strip()}, {writing.count} records")
-        last = start(tmp_path, "now")
-        last.communicate()
+        with stream(tmp_path, "now") as last:
+            last.communicate(timeout=LAST_S)
         assert last.returncode == 0, (tmp_path / "log").read_text()[-3000:]
         live = writing.live()
 
