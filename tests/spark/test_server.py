@@ -8,13 +8,19 @@ import pytest
 
 import topics
 from tests.client.peer import Peer, answer
+from tests.spark.stores import START_MS, opened
 from topics.audit.arrow import full_schema
+from topics.audit.offline import repair_directory
+from topics.cli.private import PrivateServer
 from topics.client.client import KEY_VARIABLE
+from topics.codec.layout import CHECKSUM_SIZE
+from topics.codec.segidx import decode_idx
 from topics.kernel.errors import Rejected
 from topics.spark.options import read_options
 from topics.spark.place import DELETED, Bounds, DataLoss, Loss, Range, Work, ranges_of_batch
 from topics.spark.scan import Scan, place_of
 from topics.spark.server import ServerPlace, connected
+from topics.testing.clock import ManualClock
 
 
 @pytest.fixture
@@ -75,6 +81,30 @@ def test_bounds_and_losses_are_those_of_the_log(plan, server, name):
     assert list(view.losses(Range(name, 1, 51, 151))) == []
     assert view.seq_at(name, times[0]) <= 51
     assert view.seq_at(name, times[-1] + 10_000) == 151
+
+
+@pytest.mark.rule("P3.5")
+def test_a_loss_that_a_repair_told_today_moves_no_time_of_older_records(tmp_path):
+    data, clock = tmp_path / "data", ManualClock(START_MS)
+    with opened(data, clock) as store:
+        for number in range(50):
+            store.topic("t").put(number)
+            clock.advance(1000)
+        store.sync()
+        store.checkpoint()
+    first = min(data.glob("topics/*/seg-*.data"))
+    entries = decode_idx(first.with_suffix(".idx").read_bytes())
+    content = bytearray(first.read_bytes())
+    content[entries.offsets[7] + entries.lengths[7] - CHECKSUM_SIZE - 1] ^= 1
+    first.write_bytes(content)
+    assert repair_directory(data).lost == {"t": [8]}
+
+    with PrivateServer(data, tmp_path) as server:
+        for options in ({"path": str(data)}, {"url": server.url}):
+            given = read_options({**options, "subscribe": "t"})
+            with closing(place_of(given).look()) as view:
+                found = [view.seq_at("t", START_MS + 1000 * at) for at in (0, 5, 8, 20, 49, 50)]
+            assert found == [1, 6, 8, 21, 50, 51]  # what is lost in front of 9 may have been as late as 9
 
 
 @pytest.mark.rule("P3.5")

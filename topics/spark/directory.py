@@ -32,7 +32,6 @@ from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable, invalid
 from topics.kernel.ids import is_internal
 from topics.kernel.ports import Disk
-from topics.log import tombstone
 from topics.log.floors import Reason
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
@@ -127,7 +126,15 @@ class DirectoryView:
 
     def seq_at(self, topic: str, ts_ms: int) -> int:
         found = self._topics[topic]
-        return min(tombstone.resolve_ts(found.index, found.floors, ts_ms) + 1, self._stop(found))
+        index, floors = found.index, found.floors
+        at = index.position_of_ts(ts_ms)
+        if at > index.start:
+            seq = index.seq_at(at - 1) + 1
+        elif floors.evict_floor > 1 and ts_ms <= floors.lost_ts:
+            seq = 1
+        else:
+            seq = index.seq_at(at)
+        return min(seq, self._stop(found))
 
     def losses(self, wanted: Range) -> list[Loss]:
         topic = self._topics[wanted.topic]

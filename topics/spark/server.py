@@ -142,8 +142,22 @@ class ServerView:
         """A server with a damaged log says so itself, by refusing."""
 
     def seq_at(self, topic: str, ts_ms: int) -> int:
-        page = self._client.topic(topic).read(from_ts=ts_ms, limit=1)
-        return min(page.from_seq + 1, self._states[topic].head_seq + 1)
+        """`from_ts` begins at any loss that was *told* since then, such as a repair's, however old what it took was. If
+        older records follow, the place is searched for: times never fall.
+        """
+        reader, stop = self._client.topic(topic), self._states[topic].head_seq + 1
+        page = reader.read(from_ts=ts_ms, limit=1)
+        if not page.records or page.records[0].ts >= ts_ms:
+            return min(page.from_seq + 1, stop)
+        older, behind = page.records[0].seq, stop
+        while older + 1 < behind:
+            middle = (older + behind) // 2
+            records = reader.read(from_seq=middle - 1, limit=1).records
+            if records and records[0].ts < ts_ms:
+                older = records[0].seq
+            else:
+                behind = middle
+        return behind
 
     def losses(self, wanted: Range) -> Sequence[Loss]:
         floor = self._states[wanted.topic].evict_floor
