@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from topics.audit.acknowledged import NO_DIGEST, load_acks
+from topics.audit.acknowledged import ANY_EPOCH, NO_DIGEST, load_acks
 from topics.kernel.errors import Rejected
 
 
 def columns(acks):
-    return {topic: list(zip(*both, strict=True)) for topic, both in acks.by_topic.items()}
+    return {topic: list(zip(*both, strict=True)) for (topic, _), both in acks.by_topic.items()}
 
 
 def test_json_lines_with_and_without_digests(tmp_path):
@@ -33,6 +33,7 @@ def test_json_lines_with_and_without_digests(tmp_path):
         '{"topic":"t","seq":1,"digest":"xyz"}',
         "nonsense",
         '{"topic":"t","seq":1,"sent_ms":"noon"}',
+        '{"topic":"t","seq":1,"epoch":0}',
     ],
 )
 def test_a_line_that_says_something_else_is_refused_with_its_number(tmp_path, line):
@@ -40,6 +41,13 @@ def test_a_line_that_says_something_else_is_refused_with_its_number(tmp_path, li
     file.write_text(f'{{"topic":"t","seq":1}}\n{line}\n')
     with pytest.raises(Rejected, match="line 2"):
         load_acks(file)
+
+
+def test_a_line_may_say_which_topic_of_that_name_it_means(tmp_path):
+    file = tmp_path / "acks.jsonl"
+    file.write_text('{"topic":"t","seq":1,"epoch":2}\n{"topic":"t","seq":1}\n')
+
+    assert load_acks(file).by_topic.keys() == {("t", 2), ("t", ANY_EPOCH)}
 
 
 def test_parquet_says_the_same(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.audit.test_cold import looked, name_of, tiered
 from tests.crash.scene import SMALL, Scene
-from topics.audit.acknowledged import LISTED_MAX, Acks, check_acknowledged
+from topics.audit.acknowledged import ANY_EPOCH, LISTED_MAX, Acks, check_acknowledged
 from topics.audit.files import Hiding
 from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import read
@@ -40,6 +40,33 @@ def stored():
     scene.sync()
     scene.process_death()
     return scene
+
+
+@pytest.mark.parametrize(
+    ("epoch", "severities"),
+    [
+        (
+            ANY_EPOCH,
+            {3: Severity.UNDECIDABLE, 5: Severity.UNDECIDABLE},
+        ),  # 3 has other data, 5 is above the head
+        (1, {}),
+        (2, {3: Severity.ERROR, 5: Severity.ERROR}),
+        (3, {1: Severity.ERROR}),
+    ],
+)
+def test_what_was_told_of_a_topic_that_was_deleted_is_not_asked_of_its_successor(epoch, severities):
+    scene = Scene(limits=SMALL)
+    scene.open()
+    for count in (9, 4):
+        scene.put("t", *range(count))
+        scene.drop("t") if count == 9 else scene.sync()
+    scene.process_death()
+    acks = Acks("acks.jsonl")
+    for seq in (1, 3, 5):
+        acks.add("t", seq, 7 if seq == 3 else checksum(b"%d" % (seq - 1)), epoch=epoch)
+    report = fsck(scene.disk, where="simulated", options=Options(acks=acks, same_boot=True))
+
+    assert {one.seq: one.severity for one in acknowledged(report)} == severities
 
 
 def test_damage_hides_nothing_of_what_lies_around_it():

@@ -3,6 +3,8 @@
 The client's own log of acknowledgements is the witness: JSON lines, or Parquet where pyarrow is installed, of `topic`,
 `seq` and, if it kept one, `digest`: the XXH3-64 of the record's data as it was sent, a number or 16 hex digits. What
 was deleted, has expired or was evicted since is accounted for by the topic's floors and not missing; what is lost is.
+`epoch`, as the topic's state says it, is which topic of that name it was: one that is deleted and made anew counts its seqs
+from 1 again. Of a log without it nobody knows, so what contradicts a topic in a later epoch is undecidable.
 `sent_ms` and `acked_ms`, where a line has both, are when the write was sent and when its answer was there, by one clock
 of the client: no check needs them, a report shows how long it took.
 """
@@ -18,6 +20,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import msgspec
 
 from topics.audit.order import sort_columns
@@ -31,13 +34,15 @@ from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
 NO_DIGEST: Final = 0
+ANY_EPOCH: Final = 0
 TOGETHER: Final = 65_536  # acknowledgements that are looked at in one go
 LISTED_MAX: Final = 1000  # violations of one topic; one more row says how many there are
 READ_TOGETHER: Final = 256  # seqs that are no further apart are read in one go
 
 
 class Acks:
-    """Acknowledgements by topic: columns of seqs and digests, 0 for none. `file`: where they come from.
+    """Acknowledgements by topic and epoch, 0 if it is not said: columns of seqs and digests, 0 for none. `file`: where
+    they come from.
 
     `took_ms`: of those with both times the ms between them. `fell`: how many say that they were there before they were
     sent, because the clock was set back; they are in no `took_ms`.
@@ -45,12 +50,12 @@ class Acks:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.by_topic: dict[str, tuple[array[int], array[int]]] = {}
+        self.by_topic: dict[tuple[str, int], tuple[array[int], array[int]]] = {}
         self.took_ms: dict[str, array[float]] = {}
         self.fell: dict[str, int] = {}
 
-    def add(self, topic: str, seq: int, digest: int = NO_DIGEST) -> None:
-        seqs, digests = self.by_topic.setdefault(topic, (array("Q"), array("Q")))
+    def add(self, topic: str, seq: int, digest: int = NO_DIGEST, *, epoch: int = ANY_EPOCH) -> None:
+        seqs, digests = self.by_topic.setdefault((topic, epoch), (array("Q"), array("Q")))
         seqs.append(seq)
         digests.append(digest)
 
@@ -71,6 +76,7 @@ class _Line(msgspec.Struct):
     topic: str
     seq: int
     digest: int | str | None = None
+    epoch: int | None = None
     sent_ms: float | None = None
     acked_ms: float | None = None
 
@@ -96,7 +102,10 @@ def load_acks(path: Path) -> Acks:
                 line = msgspec.json.decode(text, type=_Line)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise invalid("acks", f"{path}, line {number}: {error}") from None
-            acks.add(line.topic, _seq(line.seq, path, number), _digest(line.digest, path, number))
+            epoch = _epoch(line.epoch, path, number)
+            acks.add(
+                line.topic, _seq(line.seq, path, number), _digest(line.digest, path, number), epoch=epoch
+            )
             acks.time(line.topic, line.sent_ms, line.acked_ms)
     return acks
 
@@ -113,9 +122,10 @@ def _load_parquet(path: Path, acks: Acks) -> None:
     number = 0
     for batch in file.iter_batches(columns=[name for name in _Line.__struct_fields__ if name in names]):
         columns = [_column(batch, name) for name in _Line.__struct_fields__]
-        for topic, seq, digest, sent_ms, acked_ms in zip(*columns, strict=True):
+        for topic, seq, digest, told, sent_ms, acked_ms in zip(*columns, strict=True):
             number += 1
-            acks.add(str(topic), _seq(seq, path, number), _digest(digest, path, number))
+            epoch = _epoch(told, path, number)
+            acks.add(str(topic), _seq(seq, path, number), _digest(digest, path, number), epoch=epoch)
             times = (_ms("sent_ms", sent_ms, path, number), _ms("acked_ms", acked_ms, path, number))
             acks.time(str(topic), *times)
 
@@ -132,6 +142,14 @@ def _seq(seq: object, path: Path, number: int) -> int:
     if not isinstance(seq, int) or not 1 <= seq <= U64_MAX:
         raise invalid("acks", f"{path}, line {number}: {seq!r:.40} is no seq")
     return seq
+
+
+def _epoch(epoch: object, path: Path, number: int) -> int:
+    if epoch is None:
+        return ANY_EPOCH
+    if not isinstance(epoch, int) or not 1 <= epoch <= U64_MAX:
+        raise invalid("acks", f"{path}, line {number}: {epoch!r:.40} is no epoch")
+    return epoch
 
 
 def _digest(digest: object, path: Path, number: int) -> int:
@@ -159,16 +177,28 @@ def check_acknowledged(disk: Disk, state: State, acks: Acks) -> Iterator[Violati
     one.
     """
     catalog = state.read.recovered.catalog
-    for name, columns in sorted(acks.by_topic.items()):
-        topic = catalog.find(name)
-        if topic is not None:
+    for (name, epoch), columns in sorted(acks.by_topic.items()):
+        topic, seqs = catalog.find(name), columns[0]
+        if topic is not None and epoch in (ANY_EPOCH, topic.epoch):
             told = _Told(disk, state, topic, acks.file, *sort_columns(*columns))
-            yield from _some_of(told.violations(), name, acks.file)
+            found = told.violations()
+            if epoch == ANY_EPOCH and topic.epoch > 1:
+                found = map(_perhaps_before, found)
+            yield from _some_of(found, name, acks.file)
         elif name not in catalog.epochs:
-            seqs = columns[0]
             yield _missing(
                 name, acks.file, min(seqs), f"{len(seqs)} records, and there never was such a topic"
             )
+        elif epoch > catalog.epochs[name]:
+            last = catalog.epochs[name]
+            detail = f"{len(seqs)} records of epoch {epoch}, and the topic has come to epoch {last} only"
+            yield _missing(name, acks.file, min(seqs), detail)
+
+
+def _perhaps_before(found: Violation) -> Violation:
+    """Of a topic that was made anew, by a log that does not say which of the two it means."""
+    detail = f"{found.detail}; or of the topic of that name that was deleted, for the line has no epoch"
+    return attrs.evolve(found, severity=Severity.UNDECIDABLE, detail=detail)
 
 
 def _some_of(found: Iterator[Violation], topic: str, file: str) -> Iterator[Violation]:
