@@ -27,7 +27,7 @@ def of(report, check):
 
 
 def status(report, check):
-    return next(one.status for one in results(report.violations) if one.check == check)
+    return next(one.status for one in results(report) if one.check == check)
 
 
 @pytest.mark.rule("P4.10", "T4.10")

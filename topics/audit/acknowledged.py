@@ -3,7 +3,7 @@
 The client's own log of acknowledgements is the witness: JSON lines, or Parquet where pyarrow is installed, of `topic`,
 `seq` and, if it kept one, `digest`: the XXH3-64 of the record's data as it was sent, a number or 16 hex digits. What
 was deleted, has expired or was evicted since is accounted for by the topic's floors and not missing; what is lost is.
-`epoch`, as the topic's state says it, is which topic of that name it was: one that is deleted and made anew counts its seqs
+`epoch`, as the state of a topic says it, is which one of that name it was: a topic that is made anew counts its seqs
 from 1 again. Of a log without it nobody knows, so what contradicts a topic in a later epoch is undecidable.
 `sent_ms` and `acked_ms`, where a line has both, are when the write was sent and when its answer was there, by one clock
 of the client: no check needs them, a report shows how long it took.

@@ -11,14 +11,14 @@ is told. Damage stays; a write that was under way has moved on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from topics.audit.acknowledged import Acks, check_acknowledged
-from topics.audit.checks import check_rows
+from topics.audit.checks import CHECKS, check_rows
 from topics.audit.coldtier import UNNAMED, check_cold, reach
 from topics.audit.directory import check_agreement, check_directory
 from topics.audit.files import Hiding, WithCold
@@ -73,7 +73,9 @@ def same_boot_at(root: Path) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What was found. `unsettled`: the directory changed so fast that it could not be read as a whole."""
+    """What was found. `unsettled`: the directory changed so fast that it could not be read as a whole. `skipped`: the
+    checks that were not made, and why.
+    """
 
     where: str
     violations: Sequence[Violation]
@@ -82,6 +84,7 @@ class Report:
     records: int
     passes: int
     unsettled: bool = False
+    skipped: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def errors(self) -> Sequence[Violation]:
@@ -121,7 +124,10 @@ def fsck(
             known = dict.fromkeys(one.key for one in before.violations)
             return found.report(where, [one for one in found.violations if one.key in known], passes)
         before = found
-    return Report(where=where, violations=(), files=0, bytes=0, records=0, passes=PASSES_MAX, unsettled=True)
+    skipped = dict.fromkeys(CHECKS, "the directory changed too fast")
+    return Report(
+        where=where, violations=(), files=0, bytes=0, records=0, passes=PASSES_MAX, unsettled=True, skipped=skipped
+    )  # fmt: skip
 
 
 def fsck_of_backup(
@@ -141,7 +147,8 @@ def fsck_of_backup(
     except CannotOpen:
         if not findings:
             raise
-        report = Report(where=where, violations=(), files=0, bytes=0, records=0, passes=1)
+        skipped = dict.fromkeys(CHECKS, "no state can be read")
+        report = Report(where=where, violations=(), files=0, bytes=0, records=0, passes=1, skipped=skipped)
     return attrs.evolve(report, violations=[*findings, *report.violations])
 
 
@@ -149,6 +156,7 @@ def fsck_of_backup(
 class _Look:
     violations: Sequence[Violation]
     rows: Sequence[Row]
+    skipped: Mapping[str, str]
 
     def report(self, where: str, violations: Sequence[Violation], passes: int) -> Report:
         return Report(
@@ -158,6 +166,7 @@ class _Look:
             bytes=sum(row.size for row in self.rows),
             records=sum(row.records for row in self.rows if isinstance(row, SegmentRow)),
             passes=passes,
+            skipped=self.skipped,
         )
 
 
@@ -171,7 +180,7 @@ def _look(
         state = read(disk, where, same_boot=options.same_boot, cold=cold)
     except Corrupt as damage:
         told = Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)
-        return _Look([*told_strange(strange), told], ())
+        return _Look([*told_strange(strange), told], (), dict.fromkeys(CHECKS, "no state can be read"))
     hot = disk
     if cold is not None:
         disk = WithCold(disk, cold)
@@ -183,7 +192,8 @@ def _look(
     segment_rows = _scanned(disk, tasks, options, tell)
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
     found = [*examine(disk, state, rows, options), *check_cold(hot, state, rows, unseen)]
-    return _Look([*told_strange(strange), *found], rows)
+    skipped = {} if options.acks is not None else {"acknowledged": "no log of acknowledgements was given"}
+    return _Look([*told_strange(strange), *found], rows, skipped)
 
 
 def _scanned(disk: Disk, tasks: Sequence[Task], options: Options, tell: Progress) -> list[Row | None]:

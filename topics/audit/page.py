@@ -26,6 +26,7 @@ _COLOURS: Final = {
     Status.FAILED.value: "#b3261e",
     Status.NOTED.value: "#b26a00",
     Status.PASSED.value: "#2e7d32",
+    Status.SKIPPED.value: "#5f6368",
 }
 STYLE: Final = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c1b1f }
@@ -39,7 +40,7 @@ def page(report: Report) -> bytes:
     """The whole page, UTF-8."""
     verdict = ("nothing is wrong", "something is wrong", "it could not be looked at")[report.exit_code]
     by_topic = Counter(one.topic or "–" for one in report.violations)
-    checks = results(report.violations)
+    checks = results(report)
     by_check = {one.check: one.metric for one in checks if one.metric}
     body = [
         f"<h1>{escape(report.where)}: {verdict}</h1>",

@@ -19,11 +19,12 @@ from topics.audit.rows import Severity, Violation
 
 
 class Status(StrEnum):
-    """How a check ended: all well, something to know, damage."""
+    """How a check ended: all well, something to know, damage; or that it was not made."""
 
     PASSED = "passed"
     NOTED = "noted"
     FAILED = "failed"
+    SKIPPED = "skipped"
 
 
 @attrs.frozen(kw_only=True)
@@ -37,8 +38,9 @@ class CheckResult:
     message: str
 
 
-def results(violations: Sequence[Violation]) -> list[CheckResult]:
+def results(report: Report) -> list[CheckResult]:
     """A row for each check there is, in the order of the table."""
+    violations = report.violations
     counts = Counter(one.check for one in violations)
     failed = Counter(one.check for one in violations if one.severity is Severity.ERROR)
     unknown = counts.keys() - CHECKS.keys()
@@ -47,9 +49,17 @@ def results(violations: Sequence[Violation]) -> list[CheckResult]:
         CheckResult(
             check=check,
             constraint=constraint,
-            status=Status.FAILED if failed[check] else Status.NOTED if counts[check] else Status.PASSED,
+            status=(
+                Status.FAILED
+                if failed[check]
+                else Status.NOTED
+                if counts[check]
+                else Status.SKIPPED
+                if check in report.skipped
+                else Status.PASSED
+            ),
             metric=counts[check],
-            message=_message(check, violations),
+            message=_message(check, violations) or report.skipped.get(check, ""),
         )
         for check, constraint in CHECKS.items()
     ]
@@ -82,7 +92,7 @@ def json_lines(report: Report) -> Iterator[bytes]:
 
 def document(report: Report) -> bytes:
     """All of it as one JSON object: summary, checks, violations."""
-    checks = [{**attrs.asdict(one), "status": one.status.value} for one in results(report.violations)]
+    checks = [{**attrs.asdict(one), "status": one.status.value} for one in results(report)]
     rows = [fields(one) for one in report.violations]
     return msgspec.json.encode({**summary(report), "checks": checks, "violations": rows})
 

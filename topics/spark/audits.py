@@ -142,7 +142,7 @@ def write_report(report: Report, out: Path) -> list[Path]:
     pq.write_table(
         pa.Table.from_pylist([_row(one) for one in report.violations], schema=VIOLATIONS), files[2]
     )
-    checks = [{**attrs.asdict(one), "status": one.status.value} for one in results(report.violations)]
+    checks = [{**attrs.asdict(one), "status": one.status.value} for one in results(report)]
     pq.write_table(pa.Table.from_pylist(checks, schema=CHECKS), files[3])
     return files
 

@@ -1,0 +1,48 @@
+"""How each check ended: one that nobody made has not passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.scene import SMALL, Scene
+from topics.audit.acknowledged import Acks
+from topics.audit.fsck import Options, fsck, fsck_of_backup
+from topics.audit.report import Status, results
+from topics.audit.rows import Severity, Violation
+
+
+def stored():
+    scene = Scene(limits=SMALL)
+    scene.open()
+    scene.put("t", *range(50))
+    scene.checkpoint()
+    scene.put("t", 1)
+    scene.checkpoint()
+    scene.process_death()
+    return scene.disk
+
+
+def statuses(disk, acks=None):
+    report = fsck(disk, where="a store", options=Options(acks=acks, same_boot=True, settled=True))
+    return {one.check: (one.status, one.message) for one in results(report)}
+
+
+@pytest.mark.rule("P4.8")
+def test_without_a_log_of_acknowledgements_that_check_is_skipped_and_the_others_pass():
+    found = statuses(stored())
+
+    assert found.pop("acknowledged") == (Status.SKIPPED, "no log of acknowledgements was given")
+    assert set(found.values()) == {(Status.PASSED, "")}
+    assert statuses(stored(), Acks("acks.jsonl"))["acknowledged"] == (Status.PASSED, "")
+
+
+@pytest.mark.rule("P4.8")
+def test_where_no_state_can_be_read_no_check_has_passed():
+    disk = stored()
+    disk.flip("FORMAT", 3)
+    known = Violation("", "FORMAT", "format", Severity.ERROR, None, None, "it is not what the backup says")
+    report = fsck_of_backup(disk, "a backup", Options(), findings=[known])
+
+    found = {one.check: one.status for one in results(report)}
+    assert found.pop("format") is Status.FAILED
+    assert set(found.values()) == {Status.SKIPPED}
