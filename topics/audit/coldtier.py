@@ -18,10 +18,9 @@ from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
 HOW: Final = "name their place with --cold-dir or TOPICS_COLD_DIR"
-UNNAMED: Final = HOW
 
 
-def reach(store: SegmentStore | None, unseen: str = UNNAMED) -> tuple[SegmentStore | None, str]:
+def reach(store: SegmentStore | None, unseen: str = HOW) -> tuple[SegmentStore | None, str]:
     """The store if it answers; else None, and why it cannot be looked at."""
     if store is None:
         return None, unseen
@@ -32,7 +31,7 @@ def reach(store: SegmentStore | None, unseen: str = UNNAMED) -> tuple[SegmentSto
     return store, unseen
 
 
-def check_cold(disk: Disk, state: State, rows: Sequence[Row], unseen: str = UNNAMED) -> Iterator[Violation]:
+def check_cold(disk: Disk, state: State, rows: Sequence[Row], unseen: str = HOW) -> Iterator[Violation]:
     """The segments that the state says are in the cold tier and whose data nobody has read. `unseen`: why, without a
     store. A row of the idx alone does not tell.
     """

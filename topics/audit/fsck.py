@@ -19,7 +19,7 @@ import attrs
 
 from topics.audit.acknowledged import Acks, check_acknowledged
 from topics.audit.checks import CHECKS, check_rows
-from topics.audit.coldtier import UNNAMED, check_cold, reach
+from topics.audit.coldtier import HOW, check_cold, reach
 from topics.audit.directory import check_agreement, check_directory
 from topics.audit.files import Hiding, WithCold
 from topics.audit.journals import check_journals
@@ -57,7 +57,7 @@ class Options:
     scan: Scanner | None = None  # who makes the rows of tasks, if not processes here
     cold: SegmentStore | None = None
     cold_dir: str | None = None
-    unseen: str = UNNAMED
+    unseen: str = HOW
 
 
 def same_boot_at(root: Path) -> bool:

@@ -49,20 +49,20 @@ def results(report: Report) -> list[CheckResult]:
         CheckResult(
             check=check,
             constraint=constraint,
-            status=(
-                Status.FAILED
-                if failed[check]
-                else Status.NOTED
-                if counts[check]
-                else Status.SKIPPED
-                if check in report.skipped
-                else Status.PASSED
-            ),
+            status=_status(failed[check], counts[check], skipped=check in report.skipped),
             metric=counts[check],
             message=_message(check, violations) or report.skipped.get(check, ""),
         )
         for check, constraint in CHECKS.items()
     ]
+
+
+def _status(errors: int, violations: int, *, skipped: bool) -> Status:
+    if errors:
+        return Status.FAILED
+    if violations:
+        return Status.NOTED
+    return Status.SKIPPED if skipped else Status.PASSED
 
 
 def _message(check: str, violations: Sequence[Violation]) -> str:

@@ -118,7 +118,7 @@ def _repair(root: Path, cold: SegmentStore | None) -> None:
 
 def root_of(invocation: Invocation, directory: Path | None) -> Path:
     if directory is None and invocation.settings.values["url"].source == "--url":
-        raise Failed("fsck works on a directory: give --data DIR", code=USAGE)
+        raise Failed("this works on a directory, not on a server: give --data DIR", code=USAGE)
     root = directory or invocation.settings.data
     if not root.is_dir():
         raise Failed(f"{root} is no directory", code=COULD_NOT)
@@ -138,10 +138,10 @@ def cold_place(invocation: Invocation) -> tuple[SegmentStore | None, str | None]
 
 def why_unseen(invocation: Invocation) -> str:
     """Why the cold tier cannot be looked at, and what to do, if `cold_place` finds none."""
+    from topics.audit.coldtier import HOW
+
     place = invocation.settings.options().cold_dir
-    if place is None:
-        return "name their place with --cold-dir or TOPICS_COLD_DIR"
-    return f"{place} is not there: mount it, or name their place with --cold-dir or TOPICS_COLD_DIR"
+    return HOW if place is None else f"{place} is not there: mount it, or {HOW}"
 
 
 def tell_unseen(invocation: Invocation) -> None:
