@@ -124,8 +124,9 @@ class View(Protocol):
         ...
 
     def seq_at(self, topic: str, ts_ms: int) -> int:
-        """The first seq at or after that time, or what is lost directly in front of it and may have been as late; behind the
-        last one if there is none.
+        """The first seq at or after that time, with what is lost directly in front of it and may have been as late.
+
+        Behind the last one if there is none.
         """
         ...
 
