@@ -62,6 +62,20 @@ def test_parquet_says_the_same(tmp_path):
         load_acks(file)
 
 
+@pytest.mark.rule("P4.3")
+def test_parquet_that_is_damaged_or_names_no_topic_is_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "acks.parquet"
+    for topics in ([7], [b"t"], pa.array([None], pa.string())):
+        parquet.write_table(pa.table({"topic": topics, "seq": [1]}), file)
+        with pytest.raises(Rejected, match=r"line 1: .* is no name of a topic"):
+            load_acks(file)
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(Rejected, match="begins as Parquet, and is none that can be read"):
+        load_acks(file)
+
+
 @pytest.mark.rule("P4.12")
 def test_a_line_may_say_when_the_write_was_sent_and_acknowledged(tmp_path):
     file = tmp_path / "acks.jsonl"

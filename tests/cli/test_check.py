@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +103,29 @@ def test_machines_get_a_row_a_violation_and_a_summary(call, sample):
     assert summary["error"] == summary["exit_code"] == 1
     assert report["violations"] == [row]
     assert {one["status"] for one in report["checks"]} == {"passed", "failed", "skipped"}
+
+
+def test_a_file_with_any_bytes_for_a_name_is_told_to_machines_too(call, tmp_path):
+    with topics.open(tmp_path / "data") as store:
+        store.create("t")
+    Path(os.fsdecode(os.fsencode(tmp_path / "data") + b"/mine\xff")).write_text("x")
+
+    answer = call("fsck", str(tmp_path / "data"), "--json", "--out", str(tmp_path / "report.json"))
+
+    row, _summary = answer.lines
+    assert answer.code == 0
+    assert row["file"] == "mine\\udcff"
+    assert json.loads((tmp_path / "report.json").read_text())["violations"] == [row]
+
+
+@pytest.mark.rule("P4.9")
+def test_a_report_that_cannot_be_written_ends_with_2(call, tmp_path):
+    with topics.open(tmp_path / "data") as store:
+        store.create("t")
+    answer = call("fsck", str(tmp_path / "data"), "--out", str(tmp_path / "nowhere" / "report.json"))
+
+    assert answer.code == 2
+    assert "the report: " in answer.err
 
 
 def test_what_cannot_be_looked_at_ends_with_2(call, tmp_path):

@@ -112,10 +112,16 @@ def load_acks(path: Path) -> Acks:
 
 def _load_parquet(path: Path, acks: Acks) -> None:
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowException, parquet
     except ImportError:
         raise invalid("acks", f"{path} is Parquet: install pyarrow, or give JSON lines") from None
-    file: Any = parquet.ParquetFile(path)
+    try:
+        _load_columns(parquet.ParquetFile(path), path, acks)
+    except ArrowException as damage:
+        raise invalid("acks", f"{path} begins as Parquet, and is none that can be read: {damage}") from None
+
+
+def _load_columns(file: Any, path: Path, acks: Acks) -> None:
     names = set(file.schema_arrow.names)
     if not {"topic", "seq"} <= names:
         raise invalid("acks", f"{path} has the columns {', '.join(sorted(names))}; topic and seq are needed")
@@ -124,10 +130,12 @@ def _load_parquet(path: Path, acks: Acks) -> None:
         columns = [_column(batch, name) for name in _Line.__struct_fields__]
         for topic, seq, digest, told, sent_ms, acked_ms in zip(*columns, strict=True):
             number += 1
+            if not isinstance(topic, str):
+                raise invalid("acks", f"{path}, line {number}: {topic!r:.40} is no name of a topic")
             epoch = _epoch(told, path, number)
-            acks.add(str(topic), _seq(seq, path, number), _digest(digest, path, number), epoch=epoch)
+            acks.add(topic, _seq(seq, path, number), _digest(digest, path, number), epoch=epoch)
             times = (_ms("sent_ms", sent_ms, path, number), _ms("acked_ms", acked_ms, path, number))
-            acks.time(str(topic), *times)
+            acks.time(topic, *times)
 
 
 def _column(batch: Any, name: str) -> list[Any]:

@@ -75,12 +75,18 @@ def line(one: Violation) -> str:
     seq = "" if one.seq is None else f" seq {one.seq}"
     topic = f"topic {one.topic!r}{seq}: " if one.topic else f"{seq.strip()}: " if seq else ""
     offset = "" if one.offset is None else f", offset {one.offset}"
-    return f"{topic}{one.detail} ({one.file}{offset})"
+    return _encodable(f"{topic}{one.detail} ({one.file}{offset})")
 
 
 def fields(one: Violation) -> dict[str, object]:
     """A violation as the row it is."""
-    return {**attrs.asdict(one), "severity": one.severity.value}
+    file, detail = _encodable(one.file), _encodable(one.detail)
+    return {**attrs.asdict(one), "severity": one.severity.value, "file": file, "detail": detail}
+
+
+def _encodable(text: str) -> str:
+    """The same as UTF-8 can say it: a file's name may be any bytes, which Python holds as lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def json_lines(report: Report) -> Iterator[bytes]:
@@ -101,7 +107,7 @@ def summary(report: Report) -> dict[str, object]:
     """How much was looked at, and how it ended."""
     counts = Counter(one.severity for one in report.violations)
     return {
-        "directory": report.where,
+        "directory": _encodable(report.where),
         "files": report.files,
         "bytes": report.bytes,
         "records_in_segments": report.records,

@@ -82,7 +82,10 @@ def fsck(
     except (CannotOpen, OSError, TopicsError) as error:
         raise Failed(str(error), code=COULD_NOT) from error
     if out is not None:
-        out.write_bytes(document(report))
+        try:
+            out.write_bytes(document(report))
+        except OSError as error:
+            raise Failed(f"the report: {error}", code=COULD_NOT) from error
     if as_json:
         for one in json_lines(report):
             sys.stdout.buffer.write(one)
