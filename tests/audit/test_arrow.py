@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codec.samples import TS, columns
-from topics.audit.arrow import HEADERS, Verify, frames_batch, full_schema, narrowed, views_batch
+from topics.audit.arrow import (
+    HEADERS,
+    UNFOLDED_BYTES,
+    Verify,
+    frames_batches,
+    full_schema,
+    narrowed,
+    views_batch,
+)
 from topics.audit.heads import Frames
 from topics.codec.encode import encode_run
 from topics.codec.frame import decode_payloads
@@ -43,6 +51,12 @@ def placed(buffer, seqs, offsets, lengths):
     return Frames(
         buffer=buffer, topic="quakes", topic_id=TOPIC, seqs=longs[0], offsets=longs[1], lengths=longs[2]
     )
+
+
+def frames_batch(*given):
+    """The one batch of frames that unfold to little."""
+    [found] = frames_batches(*given)
+    return found
 
 
 def flipped(frames, at):
@@ -84,6 +98,23 @@ def test_a_batch_is_what_decoding_each_record_gives(writes):
     found.validate(full=True)
     assert found.equals(views_batch("quakes", views, whole()))
     assert found.equals(frames_batch(frames, whole(), Verify.OFF))
+
+
+def test_payloads_that_unfold_to_more_than_a_batch_may_hold_come_in_several():
+    size = UNFOLDED_BYTES // 4
+    data = [b"a" * size if i % 3 else b"%d" % i for i in range(30)]
+    meta = [b'{"n":"%d"}' % i if i % 2 else b"" for i in range(30)]
+    frames = framed(stored(RecordColumns(data, meta=meta, compressed=[i % 3 > 0 for i in range(30)])))
+
+    found = list(frames_batches(frames, whole(), Verify.FAIL))
+
+    assert len(found) == 4
+    assert all(batch.nbytes < UNFOLDED_BYTES + 2 * size for batch in found)
+    together = pa.Table.from_batches(found)
+    assert together["offset"].to_pylist() == list(range(1, 31))
+    assert together["value"].to_pylist() == data
+    assert len(together["headers"].drop_null()) == 15
+    assert frames_batch(frames, narrowed(whole(), ["offset"]), Verify.FAIL).num_rows == 30
 
 
 @pytest.mark.rule("P3.10")

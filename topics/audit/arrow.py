@@ -10,7 +10,7 @@ It knows bytes and columns, and neither Spark nor an engine. It is imported only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -25,10 +25,12 @@ from topics.codec.frame import FrameView
 from topics.codec.layout import CHECKSUM_SIZE, COMPRESSED, EXT, FRAME_HEAD, META, NODE, TAG, parse_region
 from topics.host.compress import decompress
 from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.limits import MIB
 
 CONTENT_TYPE_HEADER: Final = "$content_type"  # as on the wire; a client's own meta keys never begin with $
 LOG_APPEND_TIME: Final = 1  # what Kafka calls a timestamp that the log gave
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+UNFOLDED_BYTES: Final = 16 * MIB  # of decompressed payloads in a batch, unless one is longer
 _US: Final = 1000  # microseconds in a millisecond
 _meta: Final = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -73,11 +75,12 @@ def full_schema(*, headers: bool, internal: bool, flagged: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def frames_batch(frames: Frames, schema: pa.Schema, verify: Verify) -> pa.RecordBatch:
-    """The records with the columns of `schema`.
+def frames_batches(frames: Frames, schema: pa.Schema, verify: Verify) -> Iterator[pa.RecordBatch]:
+    """The records with the columns of `schema`: one batch, or more where they unfold to more than `UNFOLDED_BYTES`.
 
     Raises:
-        Corrupt: a frame is not whole, or another one than the index says, and `verify` is not FLAG.
+        Corrupt: a frame is not whole, or another one than the index says, and `verify` is not FLAG. It is raised by
+            the call: once there are batches, only a payload that was never sound when it was written is an error.
     """
     assert len(frames.offsets) == len(frames.lengths) == len(frames.seqs)
     heads, sound = gather_heads(frames)
@@ -85,7 +88,9 @@ def frames_batch(frames: Frames, schema: pa.Schema, verify: Verify) -> pa.Record
         sound = check_sums(frames, sound)
     if verify is not Verify.FLAG and not sound.all():
         raise damage_of(frames, int(np.flatnonzero(~sound)[0]))
-    return _batch(_Gathered(frames, heads, sound), schema)
+    gathered = _Gathered(frames, heads, sound)
+    parts = gathered.fitting() if "value" in schema.names else iter([gathered])
+    return (_batch(part, schema) for part in parts)
 
 
 def views_batch(topic: str, views: Sequence[FrameView], schema: pa.Schema) -> pa.RecordBatch:
@@ -170,6 +175,25 @@ class _Gathered:
     def _views(self) -> dict[int, FrameView]:
         """Those that are more than data, by place."""
         return {at: self._view(at) for at in self._which(META | EXT | COMPRESSED)}
+
+    def fitting(self) -> Iterator[_Gathered]:
+        """The same in parts that are small enough: the compressed payloads are decompressed one after the other."""
+        start = size = 0
+        for at in self._which(COMPRESSED):
+            view = self._views[at]
+            plain = self._views[at] = view.with_data(_plain(view, self.topic))
+            size += len(plain.data)
+            if size > UNFOLDED_BYTES:
+                yield self._part(start, at + 1)
+                start, size = at + 1, 0
+        if start < self.count or not self.count:
+            yield self._part(start, self.count) if start else self
+
+    def _part(self, start: int, stop: int) -> _Gathered:
+        """The records from one place to another. They are its own from now on."""
+        part = _Gathered(self._frames.part(start, stop), self._heads[start:stop], self._sound[start:stop])
+        part._views = {at - start: self._views.pop(at) for at in [*self._views] if start <= at < stop}
+        return part
 
     def offset(self) -> Longs:
         return self._frames.seqs

@@ -53,6 +53,17 @@ class Frames:
     def __len__(self) -> int:
         return len(self.seqs)
 
+    def part(self, start: int, stop: int) -> Frames:
+        """The frames from one place to another."""
+        which = slice(start, stop)
+        return attrs.evolve(
+            self,
+            seqs=self.seqs[which],
+            offsets=self.offsets[which],
+            lengths=self.lengths[which],
+            states=None if self.states is None else self.states[which],
+        )
+
 
 def gather_heads(frames: Frames) -> tuple[npt.NDArray[np.void], Flags]:
     """The heads, and of which frames the head says what the index says. A frame outside the buffer has a head of 0."""

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from topics.audit.arrow import Verify, frames_batch
+from topics.audit.arrow import Verify, frames_batches
 from topics.audit.heads import Frames, Longs
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
@@ -61,10 +61,10 @@ class Fetch:
             groups = list(_groups(piece))
             for i, frames in enumerate(groups):
                 try:
-                    batch = self._read(piece, frames)
+                    found = self._read(piece, frames)
                 except (FileNotFoundError, Corrupt) as trouble:
                     if isinstance(trouble, Corrupt) and suspect and _is_part(piece, frames, *suspect):
-                        batch = self._damaged(piece, frames, trouble)
+                        found = self._damaged(piece, frames, trouble)
                     elif looks == LOOKS_MAX:
                         raise
                     else:
@@ -72,7 +72,7 @@ class Fetch:
                         ahead = deque(self._planned_again(piece, groups[i:], ahead))
                         break
                 looks = 0
-                yield batch
+                yield from found
 
     def _planned_again(self, piece: Piece, groups: Sequence[Frames], behind: Iterable[Piece]) -> list[Piece]:
         """What is left of a piece and all the pieces behind it, as they are to be read now."""
@@ -90,20 +90,20 @@ class Fetch:
             found += pieces
         return found
 
-    def _damaged(self, piece: Piece, frames: Frames, trouble: Corrupt) -> pa.RecordBatch:
+    def _damaged(self, piece: Piece, frames: Frames, trouble: Corrupt) -> Iterator[pa.RecordBatch]:
         """Records of which some are damaged, in the very place where they should be."""
         if self.how.verify is not Verify.FLAG:
             raise trouble
         return self._read(piece, frames, Verify.FLAG)
 
-    def _read(self, piece: Piece, frames: Frames, verify: Verify | None = None) -> pa.RecordBatch:
-        """The batch of a group of records. A damaged one is an error until it is known to be damaged."""
+    def _read(self, piece: Piece, frames: Frames, verify: Verify | None = None) -> Iterator[pa.RecordBatch]:
+        """The batches of a group of records. A damaged one is an error until it is known to be damaged."""
         start = int(frames.offsets[0])
         size = int(frames.offsets[-1] + frames.lengths[-1]) - start
         data = self.disk.read(piece.path, start, size)  # fewer bytes if the file ends before
         read = attrs.evolve(frames, buffer=data, offsets=frames.offsets - start)
         given = Verify.FAIL if self.how.verify is Verify.FLAG else self.how.verify
-        return frames_batch(read, self.how.schema, verify or given)
+        return frames_batches(read, self.how.schema, verify or given)
 
 
 def _groups(piece: Piece) -> Iterator[Frames]:
