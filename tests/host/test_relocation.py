@@ -443,6 +443,29 @@ class TestStoreFails:
         assert "holds the cold segments of another store" in relocator(other).failed
         assert have(one, COLD_FILES) == [1, 9, 17, 25, 33]
 
+    @pytest.mark.rule("T6.3")
+    def test_an_empty_place_is_not_taken_for_the_cold_tier_of_a_store_that_has_cold_segments(self):
+        """A mount point with nothing mounted: with a note there, all that is cold would pass for lost."""
+        scene = scene_with()
+        before = filled(scene)
+        scene.relocate()
+        scene.process_death()
+        right, scene.cold = scene.cold, LocalSegmentStore(Below(scene.disk, "empty"), "the mount point")
+        scene.open()
+
+        assert scene.relocate() == 0
+        assert "5 segments of this store are in a cold tier" in relocator(scene).failed
+        assert "the mount point has no OWNER: it is not mounted" in relocator(scene).failed
+        assert scene.disk.names("empty") == []
+        with pytest.raises(Rejected, match="which holds no segments of this store"):
+            scene.read("t")
+        scene.process_death()
+        scene.cold = right
+        scene.open()
+        scene.relocate()
+        assert relocator(scene).failed is None
+        assert scene.read("t") == before
+
 
 class TestBackedUp:
     """What a backup is made of stays where the backup has found it until it is done."""
@@ -545,6 +568,19 @@ class TestReading:
             scene.read("t")
         scene.disk.unlink("cold/OWNER")
         with pytest.raises(Rejected, match="which holds no segments of this store"):
+            scene.read("t")
+
+    @pytest.mark.rule("T6.4")
+    def test_what_is_not_in_the_cold_tier_of_another_store_is_no_damage_from_the_start_on(self):
+        """A command ends before relocation has looked whose the cold tier is."""
+        scene = scene_with()
+        filled(scene)
+        scene.relocate()
+        scene.process_death()
+        scene.cold = LocalSegmentStore(Below(scene.disk, "theirs"), "their place")
+        scene.cold.write_owner(b"their note")
+        scene.open()
+        with pytest.raises(Rejected, match="not in their place, which holds no segments of this store"):
             scene.read("t")
 
     @pytest.mark.rule("T6.4", "T5.22")

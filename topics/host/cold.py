@@ -44,19 +44,22 @@ class ColdCounts:
 
 
 class ColdTier:
-    """Cold segments of one store. `store`: None if none was given. Any thread may call at any time."""
+    """Cold segments of one store. `store`: None if none was given. `owner`: the note by which the segments there are
+    ours, None as long as there is none. Any thread may call at any time.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         store: SegmentStore | None = None,
         *,
+        owner: bytes | None = None,
         reads_max: int = COLD_READS_MAX,
         waiting_max: int = COLD_WAITING_MAX,
         wait_s: float = COLD_WAIT_S,
     ) -> None:
         self.store = store
-        self.owner: bytes | None = None  # the note by which the segments there are ours, once it is known
+        self.owner = owner
         self.counts = ColdCounts()
         self.wait_s = wait_s
         self._catalog = catalog
@@ -93,7 +96,8 @@ class ColdTier:
     def missing(self) -> list[str]:
         """What cannot be read as long as there is no store, in one line; nothing if there is one or none is needed."""
         count = 0 if self.store is not None else self.segments()
-        what = f"{count} segments are in the cold tier, and no cold directory is given: their records cannot be read"
+        which = "1 segment is" if count == 1 else f"{count} segments are"
+        what = f"{which} in the cold tier, and no cold directory is given: their records cannot be read"
         return [f"{what}; name it with --cold-dir or TOPICS_COLD_DIR"] if count else []
 
     def read(self, extent: Extent) -> bytes:

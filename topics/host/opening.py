@@ -36,6 +36,7 @@ from topics.host.layout import (
     write_hint,
 )
 from topics.host.loading import Restored, Settled, mend, restore, settle
+from topics.host.ownership import note_of
 from topics.host.reading import Reader
 from topics.host.relocation import HotRules, Relocation
 from topics.host.snapshots import META_DIR
@@ -171,7 +172,7 @@ def _open_with(
     if recovered.read_only:
         tell(1.0)
         engine = _engine(clock, form, recovered, options)
-        opened = _damaged(engine, disk, form, recovered, ColdTier(engine.state.catalog, cold))
+        opened = _damaged(engine, disk, form, recovered, _cold_tier(engine, disk, cold))
         return attrs.evolve(opened, warnings=restored.wrong)
     if restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
         disk.sync_dir(META_DIR)
@@ -189,7 +190,7 @@ def _open_with(
     writers = [_writer(engine, wal, disk, options, shards=form.shards) for wal in wals]
     _resume_writing(engine, writers, machine_restarted=machine_restarted)
     confirm()
-    tier = ColdTier(engine.state.catalog, cold)
+    tier = _cold_tier(engine, disk, cold)
     checkpointer = Checkpointer(
         engine,
         writers,
@@ -355,6 +356,10 @@ def _damaged(engine: Engine, disk: Disk, form: Format, recovered: Recovered, tie
         reader=Reader(disk, cold=tier),
         cold=tier,
     )
+
+
+def _cold_tier(engine: Engine, disk: Disk, cold: SegmentStore | None) -> ColdTier:
+    return ColdTier(engine.state.catalog, cold, owner=None if cold is None else note_of(disk))
 
 
 def _repair_tail(disk: Disk, verdict: Verdict) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from topics.host.tiers import SegmentStore
+from topics.host.tiers import OWNER_FILE, SegmentStore
 from topics.kernel.errors import Corrupt, Rejected, invalid
 from topics.kernel.ports import Disk, Entropy
 
@@ -36,27 +36,36 @@ class Whose(Enum):
     OTHER = "other"
 
 
+def note_of(disk: Disk) -> bytes | None:
+    """The note of the data directory, None if it has none. A damaged one is that of no cold tier. Raises OSError."""
+    try:
+        return _own_note(disk)
+    except Corrupt:
+        return b""
+
+
 def whose(disk: Disk, store: SegmentStore) -> Whose:
     """Whose segments these are, by both notes; nothing is made. Raises OSError."""
-    theirs = store.read_owner()
-    try:
-        note = _own_note(disk)
-    except Corrupt:
-        return Whose.OTHER
+    theirs, note = store.read_owner(), note_of(disk)
     if theirs is None or (note is not None and note != theirs):
         return Whose.OTHER
     return Whose.BORROWED if note is None else Whose.OURS
 
 
-def claim(disk: Disk, store: SegmentStore, entropy: Entropy) -> bytes:
+def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 0) -> bytes:
     """The note that both have; made if neither has one. Nothing may be put or removed before.
 
+    `expected`: how many segments the state says are in a cold tier. One that is empty then is not it: as a rule a
+    mount point with nothing mounted. With a note it would pass for the right one, and what it lacks for lost.
+
     Raises:
-        Rejected: the cold directory is another store's.
+        Rejected: the cold directory is another store's, or not where the segments are.
         OSError: either fails.
         Corrupt: the note of the data directory is damaged.
     """
     note, theirs = _own_note(disk), store.read_owner()
+    if theirs is None and expected:
+        raise _elsewhere(store, expected)
     if note is None:
         if theirs is not None or store.list():
             raise _foreign(store)
@@ -92,6 +101,18 @@ def _make_note(disk: Disk, entropy: Entropy) -> bytes:
     disk.rename(_TEMPORARY, NOTE_FILE)
     disk.sync_dir("")
     return note
+
+
+def _elsewhere(store: SegmentStore, expected: int) -> Rejected:
+    what = (
+        f"{expected} segments of this store are in a cold tier"
+        if expected > 1
+        else "a segment of this store is in a cold tier"
+    )
+    return invalid(
+        "cold_dir",
+        f"{what}, and {store.where} has no {OWNER_FILE}: it is not mounted, or not the place: see to it, start again",
+    )
 
 
 def _foreign(store: SegmentStore) -> Rejected:

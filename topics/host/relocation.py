@@ -288,7 +288,7 @@ class Relocator:
     def _settle(self, store: GuardedStore) -> Steps:
         """Finish what a crash has broken off."""
         self.failed = None
-        yield Blocking(partial(self._ask, partial(self._look, store)))
+        yield Blocking(partial(self._ask, partial(self._look, store, self._cold.segments())))
         if self._is_failing():
             return
         carriers = [
@@ -309,8 +309,8 @@ class Relocator:
                 return
         self._settled = True
 
-    def _look(self, store: GuardedStore) -> None:
-        self._cold.owner = claim(self._disk, store, self._entropy)
+    def _look(self, store: GuardedStore, expected: int) -> None:
+        self._cold.owner = claim(self._disk, store, self._entropy, expected=expected)
         self._present = set(store.list())
 
     def _settle_one(self, carrier: Carrier) -> Steps:
