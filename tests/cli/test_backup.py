@@ -220,7 +220,31 @@ def test_a_moment_is_written_as_people_write_it(call: Call, data: str) -> None:
 
     assert restored["topics"] == taken["topics"]
     assert early.code == 2
-    assert "is before the backup was taken" in early.err
+    assert "2001-01-01 00:00:00.000+00:00 is before the backup was taken, 20" in early.err
+
+
+@pytest.mark.rule("T7.3")
+def test_a_log_that_does_not_go_on_behind_the_backup_is_said(call: Call, data: str) -> None:
+    """A wrong directory for --archive would else look like a store that nobody had written to."""
+    call("backup", "b", "--data", data)
+    pathlib.Path("mounted").mkdir()
+    alone = call("restore", "b", "r1")
+    nothing = call("restore", "b", "r2", "--archive", "mounted")
+    call("put", "orders", "--data", data, "--set", "wal_archive=1", stdin=lines(1))
+    more = call("restore", "b", "r3", "--archive", data)
+
+    assert [answer.code for answer in (alone, nothing, more)] == [0, 0, 0]
+    assert nothing.err == "topics: nothing behind the backup was found in mounted\n"
+    assert (alone.err, more.err) == ("", "")
+
+
+def test_what_is_no_backup_is_named_and_what_looks_at_it_instead(call: Call, data: str) -> None:
+    verified, restored = call("verify", data), call("restore", data, "r")
+
+    assert (verified.code, restored.code) == (1, 1)
+    assert verified.err.startswith("topics: d: BACKUP.json is not there")
+    assert verified.err.endswith("of a data directory: topics fsck d\n")
+    assert restored.err.startswith("topics: d: BACKUP.json is not there")
 
 
 @pytest.mark.rule("T7.4", "O2.13")

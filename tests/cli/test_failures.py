@@ -150,6 +150,9 @@ def test_damage_is_told_and_what_is_intact_is_read(call: Call) -> None:
     write = call("put", "t", stdin=b"1\n")
     assert write.code == 1
     assert write.err.splitlines()[-1].startswith("topics: ")
+    assert "repair it (topics fsck --repair), or restore a backup" in write.err  # to restart would not help
+    assert "see topics fsck topics-data" in write.err
+    assert "a write failed" not in write.err
 
 
 @pytest.mark.rule("T5.11")

@@ -19,6 +19,7 @@ from topics.cli.quantities import counted, moment, parse_moment, size
 from topics.cli.terminal import json_line, print_table
 
 if TYPE_CHECKING:
+    from topics.codec.manifest import Manifest
     from topics.host.backup import Written
     from topics.host.cutting import Goal
     from topics.host.restore import Restored
@@ -55,14 +56,14 @@ def _written_fields(dest: Path, written: Written) -> dict[str, Any]:
         "linked_bytes": written.linked,
         "files": len(manifest.files),
         "cold_segments": len(manifest.cold),
-        "topics": {topic.name: topic.head_seq for topic in manifest.topics},
+        "topics": _heads_of(manifest),
     }
 
 
 def _print_written(dest: Path, written: Written) -> None:
     manifest = written.manifest
     linked = f", {size(written.linked)} of it linked" if written.linked else ""
-    _print_heads({topic.name: topic.head_seq for topic in manifest.topics})
+    _print_heads(_heads_of(manifest))
     click.echo(
         f"{dest}: {counted(len(manifest.topics), 'topic')} as of {moment(manifest.ts)}, "
         f"{size(manifest.size)} in {counted(len(manifest.files), 'file')}{linked}"
@@ -91,6 +92,7 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
     from topics.audit.fsck import Options, fsck_of_backup
     from topics.audit.report import json_lines
     from topics.audit.rows import Severity, Violation
+    from topics.codec.manifest import MANIFEST_FILE
     from topics.host.verifying import verify_backup
     from topics.kernel.errors import TopicsError
 
@@ -105,7 +107,9 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
             for finding in verified.findings
         ]
         if verified.manifest is None:
-            raise Failed(f"{directory}: {verified.findings[0].what}")
+            is_there = (directory / MANIFEST_FILE).exists()
+            hint = "" if is_there else f"; of a data directory: topics fsck {directory}"
+            raise Failed(f"{directory}: {verified.findings[0].what}{hint}")
         with bytes_bar(directory.name) as tell:
             cold, cold_dir = cold_place(invocation)
             options = Options(settled=True, cold=cold, cold_dir=cold_dir, unseen=why_unseen(invocation))
@@ -160,25 +164,41 @@ def restore(
       topics restore nightly data --archive old-data --to-seq orders=18250
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     from topics.audit.files import ReadOnlyDisk
+    from topics.codec.manifest import MANIFEST_FILE
     from topics.host.restore import restore as rebuild
+    from topics.kernel.errors import Corrupt
 
     goal = _goal(to_time, seqs)
     for place in (directory, *logs):
         if not place.is_dir():
             raise Failed(f"{place} is no directory")
-    with bytes_bar(dest.name) as tell:
-        restored = rebuild(
-            ReadOnlyDisk(directory), dest, logs=[ReadOnlyDisk(log) for log in logs], goal=goal, tell=tell
-        )
+    try:
+        with bytes_bar(dest.name) as tell:
+            restored = rebuild(
+                ReadOnlyDisk(directory), dest, logs=[ReadOnlyDisk(log) for log in logs], goal=goal, tell=tell
+            )
+    except Corrupt as error:
+        if error.message.startswith(MANIFEST_FILE):
+            raise Failed(f"{directory}: {error.message}") from error
+        raise
     if as_json:
         _print_json(_restored_fields(dest, restored))
     else:
         _print_restored(dest, restored)
+    if logs and _has_nothing_new(restored):
+        places = ", ".join(map(str, logs))
+        say(f"nothing behind the backup was found in {places}", "topics: ", colour="yellow")
     for damage in restored.damages:
         say(f"{damage}", "DAMAGED: ", colour="red")
     for path in restored.changed:
         say(f"{path} is not as the backup was written: topics verify {directory}", "DAMAGED: ", colour="red")
     raise click.exceptions.Exit(1 if restored.damages or restored.changed else 0)
+
+
+def _has_nothing_new(restored: Restored) -> bool:
+    """True if all of it was in the backup: the log that was given did not go on behind it."""
+    unchanged = restored.heads == _heads_of(restored.manifest)
+    return unchanged and not restored.cut and (restored.last_ts or 0) <= restored.manifest.ts
 
 
 def _goal(to_time: str | None, seqs: Sequence[str]) -> Goal:
@@ -219,6 +239,10 @@ def _print_restored(dest: Path, restored: Restored) -> None:
         f"{dest}: {counted(len(restored.heads), 'topic')}, the last change at {moment(restored.last_ts)} ({what}; "
         f"the backup was taken at {moment(restored.manifest.ts)})"
     )
+
+
+def _heads_of(manifest: Manifest) -> dict[str, int]:
+    return {topic.name: topic.head_seq for topic in manifest.topics}
 
 
 def _print_heads(heads: Any) -> None:

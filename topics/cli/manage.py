@@ -255,7 +255,7 @@ def _config_value(value: object) -> str:
 
 def _floor_words(found: TopicState) -> str:
     return (
-        "nothing is lost"
+        "nothing is lost at the front"
         if found.evict_floor == 1
         else f"everything up to seq {found.evict_floor - 1} is lost"
     )

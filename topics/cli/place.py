@@ -99,18 +99,15 @@ class Directory:
             for cut in store.cuts:
                 say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
             for warning in store.warnings:
-                say(f"{warning}; nothing is lost", "recovered: ", colour="yellow")
+                say(f"{warning}; nothing is lost", "topics: ", colour="yellow")
             for damage in store.damages[:_DAMAGES_SHOWN_MAX]:
                 say(f"{damage}", "DAMAGED: ", colour="red")
             if len(store.damages) > _DAMAGES_SHOWN_MAX:
                 more = len(store.damages) - _DAMAGES_SHOWN_MAX
                 say(f"and {more} more; topics fsck lists them all", "DAMAGED: ", colour="red")
             if store.read_only:
-                say(
-                    f"{self.root} is read-only until it is repaired; what is intact can be read",
-                    "DAMAGED: ",
-                    colour="red",
-                )
+                what = f"{self.root} is read-only until it is repaired; what is intact can be read"
+                say(f"{what}; see topics fsck {self.root}", "DAMAGED: ", colour="red")
             try:
                 yield store
             except topics.Rejected as refused:
@@ -162,7 +159,7 @@ def _said_by(refused: Exception, store: StorePort) -> Exception:
         Code.MISDIRECTED_REQUEST: "name it by the address it is bound to, or list this name in its allowed_origins",
         Code.NOT_READY: "it was waited for; try again later",
         Code.SHUTTING_DOWN: "try again when it is up again",
-        Code.STORAGE_READ_ONLY: "its log says why; restart it",
+        Code.STORAGE_READ_ONLY: "its log says why",
         Code.THROTTLED: "it was waited for; try again later",
         Code.NOT_FOUND: "the server may be older than this command",
     }

@@ -202,7 +202,7 @@ class Store:
         checkpointer = self._opened.checkpointer
         if self._compactor is None or checkpointer is None:
             raise Rejected(
-                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup; see `damages`"
+                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup: repair it first"
             )
         tier = self._opened.cold
         return back_up(

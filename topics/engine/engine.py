@@ -83,7 +83,7 @@ class Engine:
         now_ms = self._state.time.read()
         for shard in self._state.shards:
             assert shard.quiet
-            shard.read_only = Fatal(why)
+            shard.read_only = Fatal(why, damaged=True)
         for lane in self._state.lanes.values():
             lost = lost_by_restart(lane, machine_restarted=False)
             if lost is not None:

@@ -133,9 +133,12 @@ class EngineState:
     def check_writable(self, shard: int, lane: Lane | None = None) -> None:
         fatal = self.shards[shard].read_only or (lane.read_only if lane is not None else None)
         if fatal is not None:
+            since, how = "a write failed", "restart to recover"
+            if fatal.detail.get("damaged"):
+                since, how = "it was opened", "repair it (topics fsck --repair), or restore a backup"
             raise Rejected(
                 Code.STORAGE_READ_ONLY,
-                f"shard {shard} is read-only since a write failed ({fatal.message}); reads go on, restart to recover",
+                f"shard {shard} is read-only since {since} ({fatal.message}); reads go on; {how}",
                 shard=shard,
             )
 
@@ -146,7 +149,8 @@ class EngineState:
         if needed > shard.space_left:
             raise Rejected(
                 Code.DISK_LOW,
-                f"not enough disk space for {size} bytes: nothing was written; free some, or lower min_free_bytes",
+                f"not enough disk space for {size} bytes, or for the next log file: nothing was written; free some, "
+                "or lower min_free_bytes or wal_file_max",
                 needed_bytes=needed,
                 shard=shard_number,
             )

@@ -15,6 +15,7 @@ on is kept too. Marks are no writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 import attrs
@@ -26,6 +27,7 @@ from topics.host.logchain import Chains, ShardKey
 from topics.kernel.errors import invalid
 
 _MARKS: Final = (CheckpointMark, CommitMark)
+_MOMENT_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +49,11 @@ class Cut:
 Cuts = Mapping[ShardKey, Cut]
 
 
+def _moment(ts: int) -> str:
+    """As people read it; a time beyond the calendar is its last one."""
+    return datetime.fromtimestamp(min(ts, _MOMENT_MAX) / 1000, UTC).isoformat(" ", "milliseconds")
+
+
 def find_cuts(chains: Chains, manifest: Manifest, goal: Goal) -> Cuts:
     """Where each shard is cut; a shard that is not, ends where its log does.
 
@@ -55,9 +62,8 @@ def find_cuts(chains: Chains, manifest: Manifest, goal: Goal) -> Cuts:
     """
     if goal.until_ms is not None:
         if goal.until_ms < manifest.ts:
-            raise invalid(
-                "to-time", f"{goal.until_ms} is before the backup was taken ({manifest.ts}): use an older one"
-            )
+            wanted, taken = _moment(goal.until_ms), _moment(manifest.ts)
+            raise invalid("to-time", f"{wanted} is before the backup was taken, {taken}: use an older one")
         return _cuts(chains, lambda _: _later_than(goal.until_ms or 0))
     return _cuts_at_seqs(chains, manifest, goal.seqs) if goal.seqs else {}
 
