@@ -11,9 +11,13 @@ import pytest
 import topics
 from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.audit.offline import repair_directory
 from topics.engine.checkpoint import SegmentRules
+from topics.host.fsspec_files import open_files
 from topics.host.opening import StoreOptions
 from topics.kernel.errors import CannotOpen
+from topics.spark.files import FsspecDisk
+from topics.testing.sample_store import build
 
 SEGMENT = "topics/0000000000000001/seg-00000000000000000001"
 FILES = (
@@ -56,6 +60,8 @@ def replaced(filled, tmp_path, monkeypatch, name, kind):
         path.mkdir()
     elif kind == "symbolic link":
         path.symlink_to("/dev/null")
+    elif kind == "link to nothing":
+        path.symlink_to("not-mounted")
     elif kind == "file":
         path.write_bytes(b"x")
     else:
@@ -110,3 +116,42 @@ def test_a_link_to_a_directory_is_one(filled, tmp_path):
     assert not looked(root).errors
     with topics.open(root) as store:
         assert store.topic("t").state().count == 21
+
+
+@pytest.mark.rule("T4.10", "T4.11")
+@pytest.mark.parametrize("name", ["meta", "wal", "wal/gen-0", "wal/gen-0/shard-00"])
+def test_a_link_to_a_directory_that_is_away_is_named_and_no_repair_takes_it_for_lost(
+    filled, tmp_path, monkeypatch, name
+):
+    root = replaced(filled, tmp_path, monkeypatch, name, "link to nothing")
+    before = {path: path.lstat().st_size for path in root.rglob("*")}
+    (told,) = [one for one in looked(root).errors if (one.file, one.check) == (name, "leftover")]
+    with pytest.raises(CannotOpen, match="bring back what it leads to") as refused:
+        topics.open(root)
+    with pytest.raises(NotADirectoryError):
+        repair_directory(root)
+
+    assert told.detail.endswith("or bring back what it leads to")
+    assert str(refused.value).endswith(f"'{name}'")
+    assert {path: path.lstat().st_size for path in root.rglob("*")} == before
+
+
+@pytest.mark.rule("T4.11")
+def test_a_repair_says_nothing_of_a_directory_for_what_it_cannot_put_aside(filled, tmp_path):
+    root = tmp_path / "d"
+    shutil.copytree(filled, root)
+    (root / "meta" / "snapshot.tmp").mkdir()
+
+    assert not repair_directory(root).aside
+
+
+@pytest.mark.rule("T4.10")
+def test_the_directories_of_one_behind_a_url_are_none_of_these():
+    """An object store has no directories, and is asked nothing for an empty read."""
+    files = open_files("memory://sample", "path")
+    for path, data in build().files.items():
+        files.write(path, data)
+    report = fsck(FsspecDisk(files), where="memory://sample", options=Options(settled=True))
+
+    assert report.exit_code == 0
+    assert report.records

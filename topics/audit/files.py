@@ -10,10 +10,11 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from topics.host.kinds import check_file
+from topics.host.kinds import check_directory, check_file
 from topics.host.tiers import SegmentStore, segment_of
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -87,6 +88,8 @@ class ReadOnlyDisk(Unchanging):
         try:
             return sorted(os.listdir(self.root / path))  # noqa: PTH208 -- names are wanted, not paths
         except FileNotFoundError:
+            with suppress(FileNotFoundError):  # a link to nothing is no directory that is not there
+                check_directory((self.root / path).lstat().st_mode, path)
             return []
 
     def size(self, path: str) -> int | None:

@@ -296,11 +296,13 @@ class Aside:
         self._disk = disk
         self._changed: dict[str, None] = {}
 
-    def take(self, path: str) -> None:
-        """Move a file; one that is not there is fine."""
-        if self._disk.size(path) is not None:
-            self._disk.rename(path, self._place(path))
-            self._changed[path.rpartition("/")[0]] = None
+    def take(self, path: str) -> bool:
+        """Move a file. False if none is there, which is fine."""
+        if self._disk.size(path) is None:
+            return False
+        self._disk.rename(path, self._place(path))
+        self._changed[path.rpartition("/")[0]] = None
+        return True
 
     def copy(self, path: str) -> None:
         """Copy a file that is going to be replaced, synced; one that is not there is fine."""
@@ -349,10 +351,10 @@ class Aside:
 
 
 def _put_orphans_aside(found: Sequence[Violation], aside: Aside) -> int:
-    """Files in the directories of topics and snapshots that nobody counts; how many. A stranger's elsewhere stays."""
+    """Files in the directories of topics and snapshots that nobody counts; how many. A stranger's elsewhere stays, and
+    so does what is no file.
+    """
     files = [one.file for one in found if one.check in _ORPHANS]
-    files = [file for file in files if file.startswith(("topics/", f"{META_DIR}/"))]
-    for file in files:
-        aside.take(file)
+    moved = [aside.take(file) for file in files if file.startswith(("topics/", f"{META_DIR}/"))]
     aside.sync()
-    return len(files)
+    return sum(moved)

@@ -29,7 +29,8 @@ _DIRECTORIES: Final = re.compile(
     r"meta|wal(/gen-[0-9]{1,9}(/shard-[0-9]{2})?)?|topics(/[0-9a-f]{16})?", re.ASCII
 )
 _LINK: Final = (
-    "it is a link to no directory where one of topics should be: remove it, and put that back from a backup"
+    "it is a link to no directory where one of topics should be: remove it, and put that back from a backup; "
+    "or bring back what it leads to"
 )
 
 
@@ -64,12 +65,14 @@ def told_strange(found: dict[str, str]) -> list[Violation]:
 
 def _no_directory(disk: Disk, path: str) -> str | None:
     """What it is instead; None if it is one, or has gone meanwhile. A start follows a link to one."""
+    if disk.size(path) is not None:
+        return "it is a file where a directory of topics should be: remove it, and put the directory back from a backup"
     try:
-        disk.read(path, 0, 0)
+        disk.read(path, 0, 0)  # behind a URL nothing is asked for no bytes: there is nothing else there
     except OSError as error:
         fine = error.errno in (errno.EISDIR, errno.ELOOP, errno.ENOENT)
         return None if fine else (error.strerror or str(error)).replace("file", "directory")
-    return "it is a file where a directory of topics should be: remove it, and put the directory back from a backup"
+    return None
 
 
 def _no_file(disk: Disk, path: str) -> str | None:

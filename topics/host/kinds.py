@@ -45,7 +45,7 @@ def open_directory(path: str, *, root_fd: int) -> int:
     """Open a directory below another one. Raises OSError."""
     try:
         return os.open(path, DIRECTORY_FLAGS, dir_fd=root_fd)
-    except NotADirectoryError:
+    except (NotADirectoryError, FileNotFoundError):  # a link to nothing is no directory that is not there
         with suppress(FileNotFoundError):
             check_directory(os.stat(path, dir_fd=root_fd, follow_symlinks=False).st_mode, path)
         raise
@@ -85,7 +85,8 @@ def _check_way(path: str, root_fd: int | None) -> None:
 
 def _refused(mode: int, path: str, wanted: str) -> OSError:
     kind, code = _KINDS.get(stat.S_IFMT(mode), _OTHER)
+    hint = f"it is {kind} where a {wanted} of topics should be: remove it, and put the {wanted} back from a backup"
     if wanted == "directory":
         code = errno.ENOTDIR
-    hint = f"it is {kind} where a {wanted} of topics should be: remove it, and put the {wanted} back from a backup"
+        hint += "; or bring back what it leads to" if stat.S_ISLNK(mode) else ""
     return OSError(code, hint, path)
