@@ -108,6 +108,31 @@ def test_a_loss_that_a_repair_told_today_moves_no_time_of_older_records(tmp_path
 
 
 @pytest.mark.rule("P3.5")
+def test_what_is_lost_directly_above_the_floor_is_told_with_what_is_lost_below_it(tmp_path):
+    data = tmp_path / "data"
+    with opened(data, segment_records=5) as store:
+        store.create("t", cap_records=8).put_many(
+            [{"data": n, "tag": "x" if n == 3 else None} for n in range(10)]
+        )
+        store.topic("t").delete(match="x")
+        store.sync()
+        store.checkpoint()
+    first = min(data.glob("topics/*/seg-*.data"))
+    entries = decode_idx(first.with_suffix(".idx").read_bytes())
+    content = bytearray(first.read_bytes())
+    content[entries.offsets[0] + entries.lengths[0] - CHECKSUM_SIZE - 1] ^= 1
+    first.write_bytes(content)
+    assert repair_directory(data).lost == {"t": [3]}
+
+    with PrivateServer(data, tmp_path) as server:
+        for options in ({"path": str(data)}, {"url": server.url}):
+            given = read_options({**options, "subscribe": "t"})
+            with closing(place_of(given).look()) as view:
+                found = [(loss.first, loss.last) for loss in view.losses(Range("t", 1, 1, 11))]
+            assert found == [(1, 2), (3, 3)]  # 4 was deleted
+
+
+@pytest.mark.rule("P3.5")
 def test_a_topic_that_was_deleted_made_anew_or_put_back_since_the_plan_has_lost_what_was_planned(
     plan, server, name
 ):

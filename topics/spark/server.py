@@ -160,9 +160,13 @@ class ServerView:
         return behind
 
     def losses(self, wanted: Range) -> Sequence[Loss]:
-        floor = self._states[wanted.topic].evict_floor
-        walk = _walk(self._client.topic(wanted.topic), wanted, match=NO_TAG)
-        return [_below(floor, met) for met in walk if isinstance(met, Loss)]
+        """The tombstone of a read from below the floor reaches up to the first live record, over what is deleted and
+        what is lost above the floor. So what lies below the floor is asked for by itself.
+        """
+        floor = min(max(self._states[wanted.topic].evict_floor, wanted.start), wanted.stop)
+        both = (attrs.evolve(wanted, stop=floor), attrs.evolve(wanted, start=floor))
+        reader = self._client.topic(wanted.topic)
+        return [met for part in both for met in _walk(reader, part, match=NO_TAG) if isinstance(met, Loss)]
 
     def stop_within(self, wanted: Range, bytes_max: int) -> int:
         return min(wanted.stop, wanted.start + max(1, int(bytes_max / self._record_bytes(wanted.topic))))
@@ -192,13 +196,6 @@ class ServerView:
         """About how many bytes a seq is: of the live records."""
         state = self._states[topic]
         return max(1.0, state.bytes / max(1, state.count))
-
-
-def _below(floor: int, loss: Loss) -> Loss:
-    """A tombstone at the front reaches up to the first live record, over what was deleted above the floor."""
-    if loss.reason in (DELETED, RECREATED, WENT_BACK) or not loss.first < floor <= loss.last:
-        return loss
-    return attrs.evolve(loss, last=floor - 1)
 
 
 def _batches(client: Client, stretch: Stretch, how: Reading) -> Iterator[pa.RecordBatch]:
