@@ -1,4 +1,5 @@
-"""A sink whose every task is tried twice: the first try writes all it has, in another order, and then fails or dies.
+"""A sink whose every task is tried twice: the first try writes all it has, in another order, and then fails; of the odd
+partitions the worker is killed.
 
 Each try leaves a file behind when it has written, named by partition and attempt, in the folder of the option `tried`.
 """
@@ -19,8 +20,6 @@ from topics.spark.writers import BatchWriter
 
 
 class FailingWriter(BatchWriter):
-    how = "raise"
-
     def __init__(self, given, names, *, overwrite):
         self._tried = Path(given["tried"])
         known = {name: value for name, value in given.items() if name != "tried"}
@@ -28,21 +27,17 @@ class FailingWriter(BatchWriter):
 
     def write(self, iterator):
         task = TaskContext.get()
-        attempt = task.attemptNumber()
+        partition, attempt = task.partitionId(), task.attemptNumber()
         table = pa.Table.from_batches(list(iterator))
         order = list(range(table.num_rows))
         random.Random(attempt).shuffle(order)
         message = super().write(iter(table.take(pa.array(order, pa.int64())).to_batches(max_chunksize=7)))
-        (self._tried / f"{task.partitionId()}.{attempt}").touch(exist_ok=False)
+        (self._tried / f"{partition}.{attempt}").touch(exist_ok=False)
         if attempt == 0:
-            if self.how == "die":
+            if partition % 2:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ConnectionError("the first try of a task fails")
         return message
-
-
-class DyingWriter(FailingWriter):
-    how = "die"
 
 
 class FailingSource(PushdownSource):
@@ -52,12 +47,3 @@ class FailingSource(PushdownSource):
 
     def writer(self, schema, overwrite):
         return FailingWriter(self.options, schema.names, overwrite=overwrite)
-
-
-class DyingSource(FailingSource):
-    @classmethod
-    def name(cls):
-        return "dying"
-
-    def writer(self, schema, overwrite):
-        return DyingWriter(self.options, schema.names, overwrite=overwrite)

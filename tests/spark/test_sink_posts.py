@@ -10,18 +10,30 @@ import topics
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import MIB
 from topics.spark.options import BATCH_ROWS_MAX, sink_options
+from topics.spark.run import CLOCKS_MS, KeysForgotten, Run
 from topics.spark.sink import PARTITION_BYTES_MAX, RowsDiffer, Written, check_columns, write_partition
+from topics.testing.clock import ManualClock
+
+BEGAN_MS = 1_700_000_000_000
+WINDOW_MS = 120_000  # that of a topic, unless it is set
 
 
 @pytest.fixture
-def write(server, name):
-    def post(rows, run="r", partition=0, **options):
+def clock():
+    """That of driver and executors; the server has its own."""
+    return ManualClock(BEGAN_MS)
+
+
+@pytest.fixture
+def write(server, name, clock):
+    def post(rows, run="r", partition=0, window_ms=None, **options):
         given = {"url": server.url, "topic": name, **options}
         found = sink_options({key.lower(): value for key, value in given.items() if value is not None})
         batches = [
             pa.RecordBatch.from_pylist(rows[at : at + 3], schema=SCHEMA) for at in range(0, len(rows), 3)
         ]
-        return write_partition(iter(batches), found, run=run, partition=partition)
+        known = Run(name=run, began_ms=BEGAN_MS, window_ms=window_ms)
+        return write_partition(iter(batches), found, run=known, partition=partition, clock=clock)
 
     return post
 
@@ -130,7 +142,7 @@ def test_a_partition_that_is_too_large_to_sort_is_refused_before_anything_is_wri
     options = sink_options({"url": "http://127.0.0.1:1"})
 
     with pytest.raises(Rejected, match=r"partition 7 has 256 MiB and more.* at most 256 MiB .*: repartition"):
-        write_partition(given, options, run="r", partition=7)
+        write_partition(given, options, run=Run(name="r", began_ms=0, window_ms=None), partition=7)
 
     left = sum(1 for _ in given)
     assert left == 2 * PARTITION_BYTES_MAX // MIB - 256  # it was not read to its end
@@ -162,3 +174,56 @@ def test_a_frame_that_has_no_place_is_refused_before_anything_is_written():
 
 def test_nothing_to_write_needs_no_server(write):
     assert write([], url="http://127.0.0.1:1") == Written(0, 0, 0)
+
+
+@pytest.mark.rule("P1.6")
+def test_a_post_is_made_only_while_the_topic_would_know_what_the_run_has_written(write, server, name, clock):
+    """Whoever posts later does not know whether an earlier try of it is there, and forgotten."""
+    clock.advance(WINDOW_MS - CLOCKS_MS)
+    assert write([row("1")]) == Written(rows=1, posts=1, known=0)
+
+    clock.advance(1)
+    told = f"'{name}' knows .* key for 120000 ms .* began 119001 ms ago.* nothing was written now. Give the topic"
+    with pytest.raises(KeysForgotten, match=told):
+        write([row("2")], run="another")
+
+    with topics.Client(server.url) as client:
+        client.create(name, idempotency_window_ms=600_000)
+    with pytest.raises(KeysForgotten, match="for 120000 ms"):
+        write(
+            [row("2")], run="another", window_ms=WINDOW_MS
+        )  # a longer one does not bring back what is forgotten
+    assert write([row("2")], run="another", window_ms=600_000).known == 0
+    assert [data for data, *_ in stored(server, name)] == [1, 2]
+
+
+@pytest.mark.rule("P1.6")
+def test_an_answer_that_took_too_long_ends_the_task_unless_the_post_was_known(write, server, name, clock):
+    class Late:
+        """Each time it is asked, most of a window has passed."""
+
+        def now_ms(self):
+            clock.advance(WINDOW_MS - 2 * CLOCKS_MS)
+            return clock.now_ms() - CLOCKS_MS
+
+    options = sink_options({"url": server.url, "topic": name})
+    run = Run(name="r", began_ms=BEGAN_MS, window_ms=None)
+    batch = pa.RecordBatch.from_pylist([row("1")], schema=SCHEMA)
+
+    with pytest.raises(KeysForgotten, match=r"has written its rows: they are there twice if an earlier try"):
+        write_partition(iter([batch]), options, run=run, partition=0, clock=Late())
+    clock.set(BEGAN_MS)
+    assert write_partition(iter([batch]), options, run=run, partition=0, clock=Late()).known == 1
+
+
+@pytest.mark.rule("P1.6")
+def test_a_topic_that_remembers_nothing_or_clocks_that_differ_are_refused(write, server, name, clock):
+    with topics.Client(server.url) as client:
+        client.create(name, idempotency_window_ms=1)
+    with pytest.raises(KeysForgotten, match="for 1 ms"):
+        write([row("1")])
+
+    clock.set(BEGAN_MS - CLOCKS_MS - 1)
+    with pytest.raises(KeysForgotten, match="the run begins in 1001 ms; the clocks of driver and executors"):
+        write([row("1")])
+    assert stored(server, name) == []

@@ -125,7 +125,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 @attrs.frozen(kw_only=True)
 class SinkOptions:
-    """Where rows go. `write_id` names the run, so that what it has written is known when it is run again."""
+    """Where rows go. `write_id` names the run, so that what it has written is known when it is run again. `checkpoint`:
+    of a stream; `query`: its name, under which Spark finds a checkpoint that no option says.
+    """
 
     url: str
     token: str | None = attrs.field(repr=False)
@@ -136,6 +138,8 @@ class SinkOptions:
     batch_rows: int
     timeout_ms: int
     retries: int
+    checkpoint: str | None
+    query: str | None
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -156,6 +160,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         batch_rows=known.take("batchRows", _number(1, BATCH_ROWS_MAX)) or BATCH_ROWS,
         timeout_ms=known.take("timeout", _number(1)) or TIMEOUT_MS,
         retries=(known.take("retries", _number(0, RETRIES_MAX)) if "retries" in given else RETRIES) or 0,
+        checkpoint=known.take("checkpointLocation", _place),
+        query=known.take("queryName", _text),
     )
 
 
@@ -211,9 +217,22 @@ def _text(name: str, text: str) -> str:
     return text
 
 
+def located(text: str) -> str:
+    """A folder or file of this machine as an absolute path, for executors may run in another folder, and Spark writes
+    `file:/data` or `file:///data` where others write `/data`. Any other URL stays as it is.
+    """
+    if text.startswith("file:"):
+        text = text.removeprefix("file:")
+        text = text.removeprefix("//") if text.startswith("///") else text
+        if text.startswith("//"):
+            raise invalid("path", f"file:{text} is of another machine; file:///… is a path of this one")
+    elif "://" in text:
+        return text
+    return str(Path(text).absolute())
+
+
 def _place(name: str, text: str) -> str:
-    """A folder, made absolute here on the driver, for executors may run elsewhere; an fsspec URL stays as it is."""
-    return _text(name, text) if "://" in text else str(Path(_text(name, text)).absolute())
+    return located(_text(name, text))
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ answered, and not written again. For that a partition must be cut into the same 
 sorted first, and a post that the server knows with another body ends the task: rows would be lost otherwise. They are
 sorted in memory, so a partition of more than `PARTITION_BYTES_MAX` is refused.
 
-The order: the columns `offset` and `timestamp`, if the frame has them, then whatever else tells rows apart. A server
-remembers keys for the topic's `idempotency_window_ms`; a run that takes longer to be repeated needs a longer one.
+The order: the columns `offset` and `timestamp`, if the frame has them, then whatever else tells rows apart. A topic
+knows keys for so long and no longer: see `spark.run`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ import pyarrow.compute as pc
 
 from topics.client.client import Client
 from topics.client.patience import Patience
+from topics.host.clock import SystemClock
 from topics.kernel.errors import TopicsError, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import MIB, Limits
+from topics.kernel.ports import Clock
 from topics.spark.options import BATCH_ROWS_MAX, SinkOptions
+from topics.spark.run import Memory, Run
 from topics.spark.server import connected
 
 PARTITION_BYTES_MAX: Final = 256 * MIB  # of Arrow; to sort it takes three times as much
@@ -80,12 +83,26 @@ def check_columns(names: Sequence[str], options: SinkOptions) -> None:
             raise invalid(name, f"is a column that a topic has no place for; there are {', '.join(PAYLOAD)}")
 
 
+def connected_to(options: SinkOptions) -> Client:
+    """A client of the server that rows go to, to be closed."""
+    patience = Patience(
+        reach_ms=options.timeout_ms, total_ms=options.timeout_ms, attempts_max=options.retries + 1
+    )
+    return connected(options.url, options.token, patience, cafile=options.cafile)
+
+
 def write_partition(
-    batches: Iterator[pa.RecordBatch], options: SinkOptions, *, run: str, partition: int
+    batches: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    *,
+    run: Run,
+    partition: int,
+    clock: Clock | None = None,
 ) -> Written:
     """Write the rows of one partition.
 
     Raises:
+        KeysForgotten: the run began so long ago that what an earlier attempt has written may be unknown.
         RowsDiffer: an earlier attempt, or another run of the same `writeId`, has written other rows in their place.
         Rejected: the partition or the rows of one key are too many; or the server, or the client before it, refuses a
             row. The message names it.
@@ -95,13 +112,15 @@ def write_partition(
         return Written(0, 0, 0)
     table = _sorted(given, options)
     del given  # before the posts are made: it is as large as the sorted rows
-    patience = Patience(
-        reach_ms=options.timeout_ms, total_ms=options.timeout_ms, attempts_max=options.retries + 1
-    )
     known = posts = 0
-    with connected(options.url, options.token, patience, cafile=options.cafile) as client:
+    with connected_to(options) as client:
+        memory = Memory(run, client, (clock or SystemClock()).now_ms)
         for ordinal, post in enumerate(_posts(table, options)):
-            known += _send(client, post, f"{run}/{partition}/{ordinal}", partition)
+            memory.refuse_late(post.topic)
+            is_known = _send(client, post, f"{run.name}/{partition}/{ordinal}", partition)
+            if not is_known:
+                memory.refuse_late_answer(post.topic)
+            known += is_known
             posts += 1
     return Written(table.num_rows, posts, known)
 
