@@ -9,6 +9,8 @@ import pytest
 from tests.crash.scene import SMALL, Scene
 from topics.codec.control import CommitMark, Control
 from topics.codec.frame import Run
+from topics.codec.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE
+from topics.codec.primitives import U16, U32, U64, checksum
 from topics.codec.walheader import HEADER_SIZE
 from topics.engine.judge import State, judge, look
 from topics.log.regions import WalFileId
@@ -107,6 +109,36 @@ def test_a_cut_begins_at_the_first_frame_of_the_write_that_is_not_whole():
     assert State.TORN is found.state
     assert before == found.tail.end
     assert seqs_of(found) == [1]
+
+
+@pytest.mark.rule("T4.8", "T4.9")
+def test_a_write_that_a_mark_covers_and_that_lacks_records_is_corruption_though_every_frame_is_whole():
+    scene = Scene()
+    scene.open()
+    scene.create("t", durability="fsync")
+    scene.put("t", 1)
+    scene.put("t", 2, 3, 4)
+    scene.put("t", 5)
+    scene.opened.writers[0].mark()
+    data = bytearray(scene.disk.content(scene.files()[0]))
+    (first, offset, length) = next(
+        (item.seq_start, item.offset, item.lengths[0])
+        for item in look(FILE, bytes(data)).items
+        if isinstance(item, Run) and len(item) == 3
+    )
+    at = offset + FRAME_HEAD.size + U16.size + EXT_HEAD.size
+    assert U32.unpack_from(data, at) == (3,)
+    data[at : at + U32.size] = U32.pack(100)
+    stop = offset + length - CHECKSUM_SIZE
+    data[stop : stop + CHECKSUM_SIZE] = U64.pack(checksum(bytes(data[offset + FRAME_LEN_SIZE : stop])))
+
+    found = verdict(data)
+    assert first == 2
+    assert State.CORRUPT is found.state
+    assert [(damage.offset, damage.why) for damage in found.damages] == [
+        (offset, "a write that was synced is not whole")
+    ]
+    assert seqs_of(found) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.rule("T4.12", "T2.4")

@@ -95,7 +95,7 @@ def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -
         beyond, broken = _salvage(buffer, seen.end, stop)
         marks += [
             (mark.payload.covered_file, mark.payload.covered_offset)
-            for mark in find_marks(buffer, header.file_id, seen.stopped_at, len(buffer))
+            for mark in find_marks(buffer, header.file_id, seen.end, len(buffer))
             if isinstance(mark.payload, CommitMark)
         ]
     return FileLook(
@@ -205,7 +205,7 @@ def judge(
         if seen.header_defect:
             damages.append(Damage(seen.file, 0, 0, seen.header_defect, None))
             continue
-        marked = covered.get(seen.file.first_frame, 0) > seen.stopped_at
+        marked = covered.get(seen.file.first_frame, 0) > seen.end  # of a write that is not whole: all of it was
         if seen.clean:
             if marked:
                 why = "zeros where a mark says there was data"
@@ -217,7 +217,7 @@ def judge(
             damages += [Damage(seen.file, at, size, seen.defect, head) for at, size, head in seen.broken]
             if not seen.broken:
                 why = "a write that was synced is not whole"
-                damages.append(Damage(seen.file, seen.stopped_at, 0, why, None))
+                damages.append(Damage(seen.file, seen.end, 0, why, None))
             continue
         return _torn(looks, i)
     last = max((i for i, seen in enumerate(looks) if not seen.blank), default=-1)
