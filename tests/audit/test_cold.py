@@ -15,6 +15,7 @@ from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
+from topics.testing.coldstore import FaultyStore
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import MUTATING, SimDisk
 from topics.testing.survival import Shape
@@ -276,6 +277,22 @@ def test_a_repair_of_cold_segments_may_be_broken_off_and_done_again(record_prope
             assert view(broken_off(snapshot, *point)) == wanted, point
 
     record_property("crash points", len(chosen))
+
+
+@pytest.mark.rule("T4.11")
+def test_a_cold_tier_that_lets_nothing_go_keeps_what_is_damaged_and_holds_up_no_repair():
+    snapshot, wanted, _, _ = points()
+    disk = SimDisk(3)
+    disk.restore(snapshot)
+    cold = FaultyStore(cold_of(disk))
+    there = cold.list()
+    cold.fails = {"delete"}
+    with pytest.raises(OSError, match="delete was made to fail"):
+        mended(disk, cold)
+
+    assert cold.list() == there
+    assert fsck(disk, where="a store", options=Options(settled=True, cold=cold)).exit_code == 0
+    assert view(disk) == wanted
 
 
 @pytest.mark.slow

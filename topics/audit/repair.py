@@ -7,9 +7,10 @@ Whoever repairs owns the directory. Nothing is deleted: what is taken out of use
        are in use keep temporary ones
     3  FORMAT names a generation of the log that has not begun
     4  a snapshot of the view, with what is gone as `corrupt` lost ranges, is renamed into place: the commit
-    5  new files take the names that were in use; the old log, snapshots and segments are put aside. A cold segment that
-       was damaged is hot now: its old data is copied aside, then it goes from the cold tier, if that is ours
+    5  new files take the names that were in use; the old log, snapshots and segments are put aside
     6  LOCK is put aside, so that the next start takes the machine as restarted and reuses no seq that was seen
+    7  a cold segment that was damaged is hot now: its old data is copied aside, then it goes from the cold tier, if
+       that is ours. Last, for a tier that is read-only keeps it, and the rest is done
 
 A crash before 4 leaves the damaged directory as it was to all who read it; behind it, a repaired one. Run it again.
 """
@@ -108,12 +109,14 @@ def repair(
     older = find_snapshots(disk)
     write_snapshot(disk, state.read.restored.number, snapshot)
     for one in renewed:
-        one.finish(tiers, aside)
+        one.finish(disk, aside)
     aside.take_logs(shards)
     for number in older:
         aside.take(snapshot_path(number))
     aside.take(LOCK_NAME)
     aside.sync()
+    for one in renewed:
+        one.leave_cold(tiers, aside)
     left = _look(disk, where, same_boot=False, cold=cold)[2]
     return Repair(
         found=found,
@@ -211,7 +214,7 @@ class _Renewed:
     salvaged: Salvaged
     image: TopicImage
 
-    def finish(self, tiers: Tiers, aside: Aside) -> None:
+    def finish(self, disk: Disk, aside: Aside) -> None:
         """Behind the commit: new files take the places of old ones, of which copies are put aside."""
         new = {segment.first for segment in self.salvaged.segments}
         for segment in self.remade:
@@ -222,7 +225,11 @@ class _Renewed:
                 else:
                     aside.take(stem + part)
             if segment.first in new:
-                put_in_place(tiers.hot, self.topic.topic_id, segment.first)
+                put_in_place(disk, self.topic.topic_id, segment.first)
+
+    def leave_cold(self, tiers: Tiers, aside: Aside) -> None:
+        """Nothing needs what was damaged in the cold tier any more."""
+        for segment in self.remade:
             if segment.cold:
                 tiers.take_cold(self.topic.topic_id, segment.first, aside)
 
