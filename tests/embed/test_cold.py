@@ -16,6 +16,7 @@ from topics.host.memory import MemoryDisk
 from topics.host.opening import StoreOptions, open_store
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
+from topics.kernel.errors import Rejected
 from topics.testing.clock import ManualClock
 from topics.testing.coldstore import FaultyStore
 from topics.testing.entropy import SeededEntropy
@@ -53,6 +54,36 @@ def test_older_segments_go_to_a_folder_or_an_object_store_and_stay_readable(tmp_
         names = sorted(path.name for path in (tmp_path / "cold" / "deeper").rglob("*.data"))
         assert names == [f"seg-{first:020d}.data" for first in (1, 9, 17, 25)]
         assert len(list((tmp_path / "data" / "topics").rglob("*.data"))) == 1
+
+
+@pytest.mark.rule("T6.3")
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("data", "is or lies in .*data, which is a data directory"),
+        ("link", "is or lies in .*data, which is a data directory"),
+        ("data/topics", "is or lies in .*data, which is a data directory"),
+        ("file://data", "is or lies in .*data, which is a data directory"),
+        ("b", "is or lies in .*b, which is a backup"),
+    ],
+)
+def test_a_cold_directory_in_a_data_directory_is_refused_from_the_first_start_on(tmp_path, place, message):
+    """A segment that goes to the place where it is would be removed there."""
+    scheme, _, path = place.rpartition("://")
+    place = f"{scheme}://{tmp_path / path}" if scheme else str(tmp_path / path)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    with topics.open(tmp_path / "other") as store:
+        store.backup(tmp_path / "b")
+    for _ in range(2):
+        with pytest.raises(Rejected, match=message):
+            topics.open(tmp_path / "data", options=options(place))
+    with topics.open(tmp_path / "data", options=options(str(tmp_path / "cold"))) as store:
+        store.topic("t").put_many([{"data": n} for n in range(40)])
+        assert moved(store) == 4
+    with pytest.raises(Rejected, match=message):
+        topics.open(tmp_path / "data", options=options(place))
+    with topics.open(tmp_path / "data", options=options(str(tmp_path / "cold"))) as store:
+        assert [record.data for record in store.topic("t").read(limit=40).records] == list(range(40))
 
 
 @pytest.mark.rule("T6.2", "T6.3")

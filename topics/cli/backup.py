@@ -198,7 +198,7 @@ def restore(
 def _has_nothing_new(restored: Restored) -> bool:
     """True if all of it was in the backup: the log that was given did not go on behind it."""
     unchanged = restored.heads == _heads_of(restored.manifest)
-    return unchanged and not restored.cut and (restored.last_ts or 0) <= restored.manifest.ts
+    return unchanged and not restored.cut and restored.last_ts <= restored.manifest.ts
 
 
 def _goal(to_time: str | None, seqs: Sequence[str]) -> Goal:

@@ -19,19 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from topics.codec.manifest import MANIFEST_FILE
+from topics.host.apart import made_around
 from topics.host.disk import DIRECTORY_MODE, OsDisk
 from topics.host.folder import make_folder, sync_names
-from topics.host.layout import FORMAT_FILE
-from topics.host.tiers import OWNER_FILE
 from topics.kernel.errors import CannotOpen, Unusable, invalid
 
 PARTIAL: Final = ".partial"
-_MARKS: Final = (
-    ((FORMAT_FILE, MANIFEST_FILE), "a backup"),
-    ((FORMAT_FILE, "wal"), "a data directory"),
-    ((OWNER_FILE, "topics"), "a cold tier"),
-)
 _NOT_LINKED: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
 )
@@ -125,23 +118,10 @@ def unwritable(path: str | os.PathLike[str], error: OSError) -> CannotOpen:
 
 def _check_apart(target: Path, given: str | os.PathLike[str]) -> None:
     """Raises `Rejected` if it is a directory of topics, or lies inside one."""
-    real = Path(os.path.realpath(target))
-    for directory in (real, *real.parents):
-        what = _made_by_topics(directory)
-        if what and directory == real:
+    for directory, what in made_around(target):
+        if directory == Path(os.path.realpath(target)):
             raise invalid("dest", f"{given} is there already, and is {what}: choose another place")
-        if what:
-            raise invalid(
-                "dest", f"{given} lies inside {directory}, which is {what}: choose a place outside it"
-            )
-
-
-def _made_by_topics(directory: Path) -> str:
-    """What topics has made of it; nothing if it has not."""
-    for marks, what in _MARKS:
-        if all(os.path.lexists(directory / mark) for mark in marks):
-            return what
-    return ""
+        raise invalid("dest", f"{given} lies inside {directory}, which is {what}: choose a place outside it")
 
 
 def _is_empty(path: Path) -> bool:

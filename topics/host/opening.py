@@ -132,6 +132,9 @@ def open_store(
     """
     options = options or StoreOptions()
     form = read_format(disk, where)
+    if form is None:
+        form = Format(options.shards or 1, 0)
+        write_format(disk, form)
     own = None if options.cold_dir is None else open_cold(options.cold_dir)
     try:
         return _open_with(
@@ -156,7 +159,7 @@ def _open_with(
     clock: Clock,
     entropy: Entropy,
     *,
-    form: Format | None,
+    form: Format,
     machine_restarted: bool,
     confirm: Callable[[], None],
     options: StoreOptions,
@@ -164,9 +167,6 @@ def _open_with(
     cold: SegmentStore | None,
 ) -> Opened:
     """`open_store`, with the cold tier open."""
-    if form is None:
-        form = Format(options.shards or 1, 0)
-        write_format(disk, form)
     read = read_state(disk, form, same_boot=not machine_restarted, progress=tell, cold=cold)
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
