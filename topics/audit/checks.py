@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Final
 
+from topics.audit.endings import check_endings
 from topics.audit.recovery import State, current, segment_tasks
 from topics.audit.rows import SegmentRow, Severity, Violation, WalRow, WalSpan
 from topics.audit.walscan import look_of
@@ -41,6 +42,8 @@ CHECKS: Final[Mapping[str, str]] = {
     "segment.ts": "ts never fall, in a segment and from one to the next",
     "segment.flag": "every delete byte is 0x00 or 0xd5",
     "segment.deletes": "what a segment marks as deleted or expired is so in the state",
+    "segment.marks": "what ended before the older snapshot is marked so in its segment",
+    "segment.floor": "no whole segment is left below the floor that both snapshots have",
     "segment.overlap": "no segment begins inside another one",
     "tombstones": "the floors, lost ranges and caps of a topic fit each other and the records it has",
     "acknowledged": "nothing that was acknowledged is missing or has changed",
@@ -61,6 +64,7 @@ def check_rows(
         *_check_log_twice(state, wal_rows, segment_rows),
         *_check_flaws(state, segment_rows),
         *_check_segments(state, segment_rows),
+        *check_endings(state, segment_rows),
         *_check_tombstones(state),
     ]
 
@@ -259,33 +263,35 @@ def _live_in(topic: Topic, ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
 
 def _check_tombstones(state: State) -> Iterator[Violation]:
     for topic_id, topic in sorted(state.topics.items()):
-        for detail in _contradictions(topic):
-            yield state.violation(topic_id, topic_dir(topic_id), "tombstones", None, None, detail)
+        for seq, detail in _contradictions(topic):
+            yield state.violation(topic_id, topic_dir(topic_id), "tombstones", seq, None, detail)
 
 
-def _contradictions(topic: Topic) -> Iterator[str]:
-    """What cannot be, whatever was written and deleted (I-01, I-05)."""
+def _contradictions(topic: Topic) -> Iterator[tuple[int, str]]:
+    """What cannot be, whatever was written and deleted (I-01, I-05), and the seq that shows it."""
     index, floors, config = topic.index, topic.floors, topic.config
     base, head, floor = index.base_seq, index.head_seq, floors.evict_floor
     if not 1 <= floor <= base <= head + 1:
-        yield f"evict_floor {floor}, earliest_seq {base} and head_seq {head} are not in this order"
+        yield floor, f"evict_floor {floor}, earliest_seq {base} and head_seq {head} are not in this order"
     if topic.delete_below > base:
-        yield f"everything below {topic.delete_below} was deleted, and earliest_seq is {base}"
+        yield base, f"everything below {topic.delete_below} was deleted, and earliest_seq is {base}"
     if topic.segments.stored_seq > head:
-        yield f"records up to {topic.segments.stored_seq} are in segments, and head_seq is {head}"
+        stored = topic.segments.stored_seq
+        yield stored, f"records up to {stored} are in segments, and head_seq is {head}"
     before = floor - 1
     for lost in index.lost:
         if not (lost.first <= lost.last <= head and lost.last >= floor and lost.last > before):
-            yield f"lost range {lost.first} to {lost.last} lies below {max(floor, before + 1)} or above head_seq {head}"
+            where = f"lies below {max(floor, before + 1)} or above head_seq {head}"
+            yield lost.first, f"lost range {lost.first} to {lost.last} {where}"
         before = lost.last
     for reason, last in sorted(floors.reasons.items()):
         if last >= max(floor, 2):
-            yield f"seq {last} is lost by {reason}, and evict_floor is {floor}"
+            yield last, f"seq {last} is lost by {reason}, and evict_floor is {floor}"
     if (floor == 1) != (not floors.reasons):
-        yield f"evict_floor is {floor}, and the reasons are {sorted(floors.reasons)}"
+        yield floor, f"evict_floor is {floor}, and the reasons are {sorted(floors.reasons)}"
     if config.cap_records and index.live_count > config.cap_records:
-        yield f"{index.live_count} records are live, and cap_records is {config.cap_records}"
+        yield base, f"{index.live_count} records are live, and cap_records is {config.cap_records}"
     if config.cap_bytes and index.live_bytes > config.cap_bytes:
-        yield f"{index.live_bytes} bytes are live, and cap_bytes is {config.cap_bytes}"
+        yield base, f"{index.live_bytes} bytes are live, and cap_bytes is {config.cap_bytes}"
     if config.ttl_ms and index.live_count and index.ts[index.start] + config.ttl_ms < topic.retired_ms:
-        yield f"seq {base} is older than ttl_ms, and time has passed up to {topic.retired_ms}"
+        yield base, f"seq {base} is older than ttl_ms, and time has passed up to {topic.retired_ms}"

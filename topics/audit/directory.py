@@ -30,6 +30,7 @@ from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
+from topics.log.topic import Topic
 
 _PIECE: Final = 1 << 20
 _SEGMENT: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col|del)", re.ASCII)
@@ -208,5 +209,15 @@ def _orphan(state: State, topic_id: int, path: str, first: int) -> Violation:
     if topic is not None and holder is not None:
         detail = f"it begins inside the segment of seqs {holder.first} to {holder.last}: a crash took a mark"
         return Violation(topic.name, path, "segment.overlap", Severity.NOTE, first, None, detail)
+    if topic is not None and holder is None and _lies_below(topic, first):
+        detail = f"all of it lies below earliest_seq {topic.earliest_seq}, in both snapshots: the round that should "
+        detail += "have removed it was broken off, or did not; the next one does"
+        return Violation(topic.name, path, "segment.floor", Severity.UNDECIDABLE, first, None, detail)
     detail = "it belongs to no segment that the state or a kept snapshot counts"
     return Violation(state.name_of(topic_id), path, "leftover", Severity.NOTE, None, None, detail)
+
+
+def _lies_below(topic: Topic, first: int) -> bool:
+    """Whether a segment that begins so ends below the floor: it ends where the first one that counts begins."""
+    begin = next((one.first for one in topic.segments), topic.segments.stored_seq + 1)
+    return 1 <= first < begin <= topic.earliest_seq

@@ -32,9 +32,10 @@ from topics.weaver.replay import Check, Replay
 from topics.weaver.store import open_store
 
 KV_PREFIX: Final = "$kv."
+KV_BY_NAME: Final = "$kv.name."  # a database whose name fits a topic's; others are named by a hash
 WEAVER_PREFIX, WEAVER_SUFFIX = "$weaver.", ".log"
 BLOCK: Final = 2000  # intentions that are handed over the other way round: so many may wait for each other
-Finder = Callable[[list[bytes], int], str]
+Finder = Callable[[list[bytes], Topic], str]
 _SEED: Final = bytes(32)  # of the node that tries it, which signs for nobody
 
 
@@ -91,7 +92,7 @@ def _try(disk: Disk, topic: Topic, find: Finder) -> tuple[int | None, str]:
         lost = next((lost for lost in topic.index.lost if not seqs or lost.last > seqs[0]), None)
         if lost is not None:
             return lost.first, f"seqs {lost.first} to {lost.last} of the journal are lost ({lost.reason})"
-        return None, find(items, topic.last_write_ts) if items else ""
+        return None, find(items, topic) if items else ""
     except (Corrupt, Rejected) as damage:
         number, seq = damage.detail.get("item"), damage.detail.get("seq")
         if isinstance(number, int) and number - _FIRST_ITEM[find] < len(seqs):
@@ -102,9 +103,10 @@ def _try(disk: Disk, topic: Topic, find: Finder) -> tuple[int | None, str]:
 # Databases.
 
 
-def _wrong_with_database(items: list[bytes], now_ms: int) -> str:  # noqa: ARG001 -- as every finder
-    """Folded as it is, and with the joins between two other items in the other order."""
+def _wrong_with_database(items: list[bytes], topic: Topic) -> str:
+    """Whose it says it is; folded as it is, and with the joins between two other items in the other order."""
     store, _, _ = replay_database(ItemJournal(items))
+    _check_openings(items, topic.name.removeprefix(KV_BY_NAME) if topic.name.startswith(KV_BY_NAME) else None)
     turned: list[bytes] = []
     for joins, group in groupby(items, key=_is_join):
         some = list(group)
@@ -113,6 +115,19 @@ def _wrong_with_database(items: list[bytes], now_ms: int) -> str:  # noqa: ARG00
     if encode_cell(store_to_cell(store)) != encode_cell(store_to_cell(other)):
         return "its changes give another state when they meet in another order"
     return ""
+
+
+def _check_openings(items: list[bytes], wanted: str | None) -> None:
+    """A journal begins by saying whose it is, and is of one database, the one its topic is named after, if it is."""
+    for number, item in enumerate(items):
+        match decode_cell(item):
+            case ("open", _, str(name), _, _):
+                wanted = wanted or name
+                if name != wanted:
+                    why = f"database journal, item {number}: it is of {name!r}, and the journal is of {wanted!r}"
+                    raise Corrupt(why, item=number)
+            case _ if number == 0:
+                raise Corrupt("database journal, item 0: it does not say whose journal it is", item=0)
 
 
 def _is_join(item: bytes) -> bool:
@@ -125,8 +140,9 @@ def _is_join(item: bytes) -> bool:
 # Weavers.
 
 
-def _wrong_with_weaver(items: list[bytes], now_ms: int) -> str:
+def _wrong_with_weaver(items: list[bytes], topic: Topic) -> str:
     """Every hash, link and signature; then what a peer makes of the same intentions, in two orders."""
+    now_ms = topic.last_write_ts
     kind, payload = unpack(items[0])
     if kind is not Kind.HEADER:
         raise Corrupt(f"Weaver journal, item 1: {kind.name} where the header belongs", item=1)

@@ -43,6 +43,7 @@ ORDERS, CLICKS, CAPPED, FLEETING, GONE = "orders", "clicks", "capped", "fleeting
 KV_TOPIC: Final = "$kv.name.settings"
 STORE_ID: Final = b"a sample's store"
 WEAVER_TOPIC: Final = f"$weaver.{STORE_ID.hex()}.log"
+AUTHOR: Final = KeyPair.from_seed(bytes([7]) * 32)  # of the database and the Weaver
 ROUNDS: Final = 5
 WRITE_MAX: Final = 10_000  # records
 GONE_IN: Final = 3  # the round in which a topic is deleted
@@ -130,7 +131,6 @@ class _Story:
             segments=SegmentRules(records_max=-(-records // segments)),
             min_free_bytes=4096,
         )
-        self.keys = KeyPair.from_seed(bytes([7]) * 32)
         self.journal = MemoryJournal()
         self.weaver_journal = MemoryJournal()
         self.opened = self._open()
@@ -144,13 +144,13 @@ class _Story:
         self._create(GONE, durability="fsync")
         for topic in (KV_TOPIC, WEAVER_TOPIC):
             self._run(PutTopic(topic=topic, config=_JOURNAL))
-        home = Replica(self.keys, clock=self.clock, entropy=self.entropy)
-        header = Header("settings", self.keys.public, home.new_replica_id())
+        home = Replica(AUTHOR, clock=self.clock, entropy=self.entropy)
+        header = Header("settings", AUTHOR.public, home.new_replica_id())
         cursor = Journaled(self.journal, home.limits, EMPTY, header)
         cursor.begin(header)
         home.adopt("settings", cursor)
         self.settings = Database.of(home, "settings", replica=header.replica)
-        self.weaver = open_weaver(self.weaver_journal, store_id=STORE_ID, node=self.keys, clock=self.clock)
+        self.weaver = open_weaver(self.weaver_journal, store_id=STORE_ID, node=AUTHOR, clock=self.clock)
 
     def round(self, number: int) -> None:
         """A little of everything, 25 minutes after the round before."""
@@ -175,7 +175,7 @@ class _Story:
             self._run(DeleteTopic(topic=GONE))
         self.settings.set(f"key {number}", number)
         self.settings.hset("hash", f"field {number}", "value")
-        self.weaver.submit(self.keys, encode_ops({b"key %d" % number: b"value"}))
+        self.weaver.submit(AUTHOR, encode_ops({b"key %d" % number: b"value"}))
         for topic, journal in ((KV_TOPIC, self.journal), (WEAVER_TOPIC, self.weaver_journal)):
             items, journal.items = journal.items, []
             self._put(topic, items, content_type=[b"application/octet-stream"] * len(items))

@@ -18,10 +18,10 @@ import attrs
 
 from topics.testing.planting import files as of_files
 from topics.testing.planting import journals, logs, segments
-from topics.testing.planting.ground import Ground, Kind, Planted
+from topics.testing.planting.ground import Ground, Kind, Planted, Survey
 from topics.testing.sample_store import Files
 
-__all__ = ["KINDS", "TOGETHER", "Planted", "plant", "plant_together"]
+__all__ = ["KINDS", "TOGETHER", "Planted", "Survey", "plant", "plant_together"]
 
 KINDS: Final[dict[str, Kind]] = {**segments.KINDS, **logs.KINDS, **of_files.KINDS, **journals.KINDS}
 
@@ -29,10 +29,14 @@ _APART: Final = (
     (
         "segment.col: a flipped bit", "segment.col: it lies", "wal.tail: a torn write", "wal.tail: the last mark",
         "snapshot: a flipped bit", "leftover: a segment of nobody", "acknowledged: with other data",
+        "kv.journal: of another database", "weaver.journal: a broken link",
     ),
-    ("snapshot.agree: it forgets a delete",),
-    ("wal.damage: a file is gone",),
-    ("wal.damage: a header",),
+    (
+        "snapshot.agree: it forgets a delete", "snapshot.agree: it forgets an eviction", "wal.tail: half of a write",
+        "segment.marks: a deleted record is not flagged", "segment.floor: an evicted segment is there",
+        "weaver.journal: out of order",
+    ),
+    ("wal.damage: a file is gone", "wal.damage: a header", "wal.damage: half of a write"),
 )  # fmt: skip
 # All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.
 TOGETHER: Final = (tuple(kind for kind in KINDS if all(kind not in group for group in _APART)), *_APART)
@@ -44,9 +48,11 @@ def plant(files: Files, kind: str, seed: int = 0) -> Planted:
     return attrs.evolve(KINDS[kind](ground), kind=kind)
 
 
-def plant_together(files: Files, kinds: Sequence[str], seed: int = 0) -> list[Planted]:
+def plant_together(
+    files: Files, kinds: Sequence[str], seed: int = 0, survey: Survey | None = None
+) -> list[Planted]:
     """Plant a fault of each of these kinds, as far from each other as segments and records are. Those of a group of
-    `TOGETHER` can be found beside each other.
+    `TOGETHER` can be found beside each other. `survey`: of the files, if there is one already.
     """
-    ground = Ground(files, random.Random(f"{seed}"))
+    ground = Ground(files, random.Random(f"{seed}"), survey)
     return [attrs.evolve(KINDS[kind](ground), kind=kind) for kind in kinds]

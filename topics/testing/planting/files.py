@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from topics.host.layout import FORMAT_FILE
+from topics.host.layout import FORMAT_FILE, segment_path, topic_dir
 from topics.host.lock import LOCK_NAME
 from topics.host.snapshots import META_DIR, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.log.image import TopicImage
 from topics.log.segments import Segment
 from topics.testing.planting.ground import Ground, Kind, Planted
-from topics.testing.sample_store import ORDERS
+from topics.testing.sample_store import CAPPED, KV_TOPIC, ORDERS
 
 
 def snapshot_flipped(ground: Ground) -> Planted:
@@ -40,6 +41,53 @@ def snapshot_forgets(ground: Ground) -> Planted:
     return Planted(kind="", file=path, check="snapshot.agree", topic=ORDERS, also=also)
 
 
+def floor_not_moved(ground: Ground) -> Planted:
+    """Whole, and with a floor below what the log says was evicted."""
+
+    def change(topic: TopicImage) -> None:
+        assert topic.evict_floor > 2
+        topic.evict_floor -= 1
+        topic.reasons = {"cap": topic.evict_floor - 1}
+
+    path = ground.change_snapshot(change, CAPPED)
+    return Planted(kind="", file=path, check="snapshot.agree", topic=CAPPED)
+
+
+def more_than_the_cap(ground: Ground) -> Planted:
+    """More live records than the topic's config lets it have."""
+
+    def change(topic: TopicImage) -> None:
+        topic.config["cap_records"] = 1
+
+    return _contradiction(ground, CAPPED, change, ground.topic(CAPPED).earliest_seq)
+
+
+def lost_below_the_floor(ground: Ground) -> Planted:
+    """A lost range that the floor has passed."""
+
+    def change(topic: TopicImage) -> None:
+        assert topic.evict_floor > 1
+        topic.lost = [(1, 1, "crash", topic.last_write_ts)]
+
+    return _contradiction(ground, CAPPED, change, 1)
+
+
+def older_than_the_watermark(ground: Ground) -> Planted:
+    """A live record, and an EvictWatermark behind the time at which it had to expire."""
+
+    def change(topic: TopicImage) -> None:
+        topic.config["ttl_ms"] = 1000
+        topic.watermark_ms = topic.retired_ms = topic.last_write_ts + 3_600_000
+
+    return _contradiction(ground, KV_TOPIC, change, ground.topic(KV_TOPIC).earliest_seq)
+
+
+def _contradiction(ground: Ground, topic: str, change: Callable[[TopicImage], None], seq: int) -> Planted:
+    also = (("snapshot.agree", ground.change_snapshot(change, topic)),)
+    directory = topic_dir(ground.topic_id(topic))
+    return Planted(kind="", file=directory, check="tombstones", topic=topic, seq=seq, also=also)
+
+
 def floor_above_records(ground: Ground) -> Planted:
     """Whole, and with a floor above records that are there."""
 
@@ -47,11 +95,7 @@ def floor_above_records(ground: Ground) -> Planted:
         topic.evict_floor = topic.base_seq + 5
         topic.reasons = {"cap": topic.base_seq + 4}
 
-    path = ground.change_snapshot(change)
-    directory = f"topics/{ground.topic_id(ORDERS):016x}"
-    return Planted(
-        kind="", file=directory, check="tombstones", topic=ORDERS, also=(("snapshot.agree", path),)
-    )
+    return _contradiction(ground, ORDERS, change, ground.image(ground.numbers[-1]).base_seq + 5)
 
 
 def orphan(ground: Ground) -> Planted:
@@ -61,6 +105,14 @@ def orphan(ground: Ground) -> Planted:
     path = ground.path(Segment(first, first, 0, 0, False))  # noqa: FBT003 -- a struct's fields
     ground.files[path] = ground.files[ground.path(segment)]
     return Planted(kind="", file=path, check="leftover", topic=ORDERS)
+
+
+def orphan_topic(ground: Ground) -> Planted:
+    """A segment of a topic that never was."""
+    topic_id = ground.state.recovered.catalog.next_topic_id + 5
+    path = segment_path(topic_id, 1, "data")
+    ground.files[path] = ground.files[ground.path(ground.first_segment())]
+    return Planted(kind="", file=path, check="leftover", topic=f"#{topic_id}")
 
 
 def temporary(ground: Ground) -> Planted:
@@ -101,8 +153,13 @@ KINDS: Final[dict[str, Kind]] = {
     "snapshot: a flipped bit": snapshot_flipped,
     "snapshot: a flipped bit in the older one": older_snapshot_flipped,
     "snapshot.agree: it forgets a delete": snapshot_forgets,
+    "snapshot.agree: it forgets an eviction": floor_not_moved,
+    "tombstones: more records than the cap": more_than_the_cap,
+    "tombstones: a lost range below the floor": lost_below_the_floor,
+    "tombstones: a record older than the watermark": older_than_the_watermark,
     "tombstones: a floor above records": floor_above_records,
     "leftover: a segment of nobody": orphan,
+    "leftover: a topic that never was": orphan_topic,
     "leftover: half a snapshot": temporary,
     "leftover: a stranger's file": stranger,
     "format: garbled": format_garbled,

@@ -8,9 +8,10 @@ from topics.codec.frame import decode_frame
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.primitives import U64, checksum
 from topics.testing.planting.ground import Ground, Kind, Planted
-from topics.testing.sample_store import CLICKS, KV_TOPIC, ORDERS, WEAVER_TOPIC, Ack
-from topics.weaver.item import RECEIVED
+from topics.testing.sample_store import AUTHOR, CLICKS, KV_TOPIC, ORDERS, WEAVER_TOPIC, Ack
+from topics.weaver.item import RECEIVED, pack, unpack
 from topics.weaver.item import Kind as ItemKind
+from topics.weaver.witness import Witness, witness
 
 ACKS: Final = "acks.jsonl"
 
@@ -49,20 +50,65 @@ def no_cell(ground: Ground) -> Planted:
     return _journal(ground, KV_TOPIC, "kv.journal", seq)
 
 
+def of_another_database(ground: Ground) -> Planted:
+    """The item that says whose journal it is names another database."""
+    segment, seq = ground.stored(KV_TOPIC)[0]
+    offset, length = ground.frame(segment, seq, KV_TOPIC)
+    path = ground.path(segment, topic=KV_TOPIC)
+    item = decode_frame(ground.files[path], offset, offset + length).data
+    assert item.count(b"settings") == 1
+    new = item.replace(b"settings", b"settingz")
+    ground.reseal(path, offset, length, length - CHECKSUM_SIZE - len(item), new)
+    return _journal(ground, KV_TOPIC, "kv.journal", seq)
+
+
 def forged(ground: Ground) -> Planted:
     """An intention that its author has not signed."""
+    place, item = ground.rng.choice(_items(ground, ItemKind.ENVELOPE))
+    signed = bytearray(item[: -U64.size])
+    signed[1 + RECEIVED.size + ground.rng.randrange(32)] ^= 1
+    return _replaced(ground, place, bytes(signed) + U64.pack(checksum(signed)))
+
+
+def unlinked(ground: Ground) -> Planted:
+    """A record of the witness log, signed by its node, that names another one before it than there is."""
+    place, item = ground.rng.choice(_items(ground, ItemKind.WITNESS)[1:])
+    record = Witness.decode(unpack(item)[1])
+    other = bytes((record.prev[0] ^ 1,)) + record.prev[1:]
+    new = witness(AUTHOR, record.store_id, record.intention, wall_ms=record.wall_ms, prev=other)
+    return _replaced(ground, place, pack(ItemKind.WITNESS, new.encode()))
+
+
+def out_of_order(ground: Ground) -> Planted:
+    """Two intentions in each other's place: a child is before its parent."""
+    items = _items(ground, ItemKind.ENVELOPE)
+    at = ground.rng.randrange(len(items) - 1)
+    (one, first), (other, second) = items[at : at + 2]
+    _replaced(ground, other, first)
+    _replaced(ground, one, second)
+    # Either is a whole intention: what does not fit is the witness behind it, which names the other.
+    named = next(seq for (_, seq, _, _), _ in _items(ground, ItemKind.WITNESS) if seq > one[1])
+    return _journal(ground, WEAVER_TOPIC, "weaver.journal", named)
+
+
+_Place = tuple[str, int, int, int]  # file, seq, offset and length of a record
+
+
+def _items(ground: Ground, kind: ItemKind) -> list[tuple[_Place, bytes]]:
+    """The items of a kind that are in the Weaver's segments."""
     found = []
     for segment, seq in ground.stored(WEAVER_TOPIC):
         path = ground.path(segment, topic=WEAVER_TOPIC)
         offset, length = ground.frame(segment, seq, WEAVER_TOPIC)
         item = decode_frame(ground.files[path], offset, offset + length).data
-        if item[0] == ItemKind.ENVELOPE:
-            found.append((path, seq, offset, length, item))
-    path, seq, offset, length, item = ground.rng.choice(found)
-    signed = bytearray(item[: -U64.size])
-    signed[1 + RECEIVED.size + ground.rng.randrange(32)] ^= 1
-    new = bytes(signed) + U64.pack(checksum(signed))
-    ground.reseal(path, offset, length, length - CHECKSUM_SIZE - len(item), new)
+        if item[0] == kind:
+            found.append(((path, seq, offset, length), item))
+    return found
+
+
+def _replaced(ground: Ground, place: _Place, item: bytes) -> Planted:
+    path, seq, offset, length = place
+    ground.reseal(path, offset, length, length - CHECKSUM_SIZE - len(item), item)
     return _journal(ground, WEAVER_TOPIC, "weaver.journal", seq)
 
 
@@ -75,5 +121,8 @@ KINDS: Final[dict[str, Kind]] = {
     "acknowledged: with other data": told_of_other_data,
     "acknowledged: lost": told_of_what_is_lost,
     "kv.journal: no item": no_cell,
+    "kv.journal: of another database": of_another_database,
     "weaver.journal: forged": forged,
+    "weaver.journal: a broken link": unlinked,
+    "weaver.journal: out of order": out_of_order,
 }

@@ -7,7 +7,8 @@ from typing import Final
 from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD
 from topics.codec.primitives import U64
 from topics.codec.walheader import HEADER_SIZE
-from topics.testing.planting.ground import SEQ_AT, Ground, Kind, Planted
+from topics.kernel.limits import U32_MAX
+from topics.testing.planting.ground import SEQ_AT, TOPIC_AT, Ground, Kind, Planted
 from topics.testing.sample_store import CLICKS, ORDERS
 
 _AGREE: Final = ("snapshot.agree", "*")  # an older snapshot needs more of the log
@@ -25,6 +26,20 @@ def zeroed(ground: Ground) -> Planted:
     seq, path, offset, length = ground.logged(ORDERS, absorbed=False)
     ground.edit(path, offset, bytes(length))
     return Planted(kind="", file=path, check="wal.damage", topic=ORDERS, seq=seq)
+
+
+def of_another(ground: Ground) -> Planted:
+    """A record that a mark covers, and in whose place lies one of a topic that was deleted: every checksum is right."""
+    seq, path, offset, length = ground.logged(CLICKS, absorbed=False)
+    ground.reseal(path, offset, length, TOPIC_AT, U64.pack(ground.gone_id()))
+    return Planted(kind="", file=path, check="wal.damage", topic=CLICKS, seq=seq)
+
+
+def half_written(ground: Ground) -> Planted:
+    """A write that a mark covers has fewer records than its first frame says; each of them is whole."""
+    path, offset, (length, _) = ground.write_of(CLICKS, frames=2)
+    ground.recount(path, offset, length, U32_MAX)
+    return Planted(kind="", file=path, check="wal.damage", also=(("wal.damage", path),))
 
 
 def flipped_header(ground: Ground) -> Planted:
@@ -52,6 +67,19 @@ def torn_tail(ground: Ground) -> Planted:
     half = ground.files[source][offset : offset + length - CHECKSUM_SIZE]
     ground.edit(path, ground.looks[path].end, half)
     return Planted(kind="", file=path, check="wal.tail")
+
+
+def half_a_write(ground: Ground) -> Planted:
+    """Whole records behind the last write, and fewer than the write says that they begin."""
+    path = ground.last_file(ground.shard_of(CLICKS))
+    source, offset, lengths = ground.write_of(CLICKS, frames=2)
+    end, head = ground.looks[path].end, ground.topic(CLICKS).head_seq
+    ground.edit(path, end, ground.files[source][offset : offset + sum(lengths)])
+    ground.recount(path, end, lengths[0], 3)
+    for seq, length in enumerate(lengths, head + 1):
+        ground.reseal(path, end, length, SEQ_AT, U64.pack(seq))
+        end += length
+    return Planted(kind="", file=path, check="wal.tail", topic=CLICKS, seq=head + len(lengths))
 
 
 def broken_mark(ground: Ground) -> Planted:
@@ -91,9 +119,12 @@ def twice(ground: Ground) -> Planted:
 KINDS: Final[dict[str, Kind]] = {
     "wal.damage: a flipped bit": flipped_bit,
     "wal.damage: zeros": zeroed,
+    "wal.damage: one of another topic": of_another,
+    "wal.damage: half of a write": half_written,
     "wal.damage: a header": flipped_header,
     "wal.damage: a file is gone": file_removed,
     "wal.tail: a torn write": torn_tail,
+    "wal.tail: half of a write": half_a_write,
     "wal.tail: the last mark": broken_mark,
     "wal.absorbed: a flipped bit": absorbed,
     "wal.segment: another record": another_in_the_segment,
