@@ -133,9 +133,10 @@ def test_machines_get_json(call: Call, data: str) -> None:
 def test_a_backup_of_a_server(call: Call, server: PrivateServer) -> None:
     call("put", "backed-up", "--url", server.url, stdin=lines(7))
     taken = call("backup", "b", "--url", server.url)
-    got = call("get", "backed-up", "--data", "b")
+    call("restore", "b", "r")
+    got = call("get", "backed-up", "--data", "r")
 
-    assert (taken.code, call("verify", "b").code) == (0, 1)  # `get` has opened it, so it is as it was no more
+    assert (taken.code, call("verify", "b").code) == (0, 0)
     assert got.text.count('{"n":') == 7
     assert (
         "LOST seqs 8–64 [crash]" in got.text
@@ -236,6 +237,27 @@ def test_a_log_that_does_not_go_on_behind_the_backup_is_said(call: Call, data: s
     assert [answer.code for answer in (alone, nothing, more)] == [0, 0, 0]
     assert nothing.err == "topics: nothing behind the backup was found in mounted\n"
     assert (alone.err, more.err) == ("", "")
+
+
+@pytest.mark.rule("T7.4")
+def test_a_backup_is_not_opened_as_a_store(call: Call, data: str) -> None:
+    """A start writes: after a look at it, a backup would not be as it was written any more."""
+    call("backup", "b", "--data", data)
+    for command in (
+        ("ls",),
+        ("get", "orders"),
+        ("put", "orders"),
+        ("backup", "b2"),
+        ("serve", "--port", "0"),
+    ):
+        answer = call(*command, "--data", "b")
+        assert answer.code == 1
+        assert "b is a backup, and whatever opens it writes in it" in answer.err
+        assert "topics restore b DIR" in answer.err
+    assert call("verify", "b").code == 0
+    assert call("fsck", "b").code == 0
+    pathlib.Path("b/BACKUP.json").unlink()
+    assert call("ls", "--data", "b").code == 0
 
 
 def test_what_is_no_backup_is_named_and_what_looks_at_it_instead(call: Call, data: str) -> None:

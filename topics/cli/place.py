@@ -15,6 +15,7 @@ from topics.cli.failure import USAGE, Failed, near, say
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from topics.cli.port import StorePort
     from topics.cli.settings import Settings, Value
@@ -95,6 +96,7 @@ class Directory:
     def _open(self, *, create: bool) -> Iterator[StorePort]:
         import topics
 
+        check_no_backup(self.root)
         with topics.open(self.root, create=create, options=self.settings.options()) as store:
             for cut in store.cuts:
                 say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
@@ -119,6 +121,19 @@ class Directory:
             "name another with --data DIR or TOPICS_DATA_DIR" if source == "default" else f"{source} names it"
         )
         return f"{how}, or store something first: topics put TOPIC FILE"
+
+
+def check_no_backup(root: Path) -> None:
+    """Raises `Failed` if a backup is about to be opened: recovery alone, for a read, would make it differ from what
+    was written, and `topics verify` would call it damaged.
+    """
+    from topics.codec.manifest import MANIFEST_FILE
+
+    if (root / MANIFEST_FILE).exists():
+        raise Failed(
+            f"{root} is a backup, and whatever opens it writes in it: make a store of it with topics restore {root} "
+            f"DIR; or remove its {MANIFEST_FILE}, and it is a store and no backup any more"
+        )
 
 
 class Server:

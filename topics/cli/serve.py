@@ -94,8 +94,10 @@ def _home(settings: Settings, *, memory: bool) -> Home:
         from topics.host.memory import MemoryDirectory
 
         return MemoryDirectory()
+    from topics.cli.place import check_no_backup
     from topics.host.directory import Directory
 
+    check_no_backup(settings.data)
     return Directory.claim(settings.data)
 
 
