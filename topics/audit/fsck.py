@@ -73,8 +73,8 @@ def same_boot_at(root: Path) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What was found. `unsettled`: the directory changed so fast that it could not be read as a whole. `skipped`: the
-    checks that were not made, and why.
+    """What was found. `records`: in segments; `frames`: those, and all of the log. `unsettled`: the directory changed so
+    fast that it could not be read as a whole. `skipped`: the checks that were not made, and why.
     """
 
     where: str
@@ -83,6 +83,7 @@ class Report:
     bytes: int
     records: int
     passes: int
+    frames: int = 0
     unsettled: bool = False
     skipped: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -159,13 +160,15 @@ class _Look:
     skipped: Mapping[str, str]
 
     def report(self, where: str, violations: Sequence[Violation], passes: int) -> Report:
+        stored = sum(row.records for row in self.rows if isinstance(row, SegmentRow))
         return Report(
             where=where,
             violations=violations,
             files=len(self.rows),
             bytes=sum(row.size for row in self.rows),
-            records=sum(row.records for row in self.rows if isinstance(row, SegmentRow)),
+            records=stored,
             passes=passes,
+            frames=stored + sum(row.frames for row in self.rows if isinstance(row, WalRow)),
             skipped=self.skipped,
         )
 

@@ -44,11 +44,12 @@ def validate(
     *,
     acks: Acks | None = None,
     same_boot: bool = False,
+    settled: bool = False,
     cold_dir: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Look at a data directory or backup, and with `cold_dir` at its cold tier, which every machine must see by that
-    name. `progress` is told bytes done and bytes in all.
+    name. `settled`: nobody writes meanwhile, so one look is enough. `progress` is told bytes done and bytes in all.
 
     Raises:
         CannotOpen: no data directory, or one of a newer version.
@@ -71,7 +72,9 @@ def validate(
         assert len(rows) == len(tasks)
         return rows
 
-    options = Options(same_boot=same_boot, acks=acks, scan=scanned, cold=cold, cold_dir=cold_dir)
+    options = Options(
+        same_boot=same_boot, settled=settled, acks=acks, scan=scanned, cold=cold, cold_dir=cold_dir
+    )
     return fsck(disk, where=path, options=options, progress=progress)
 
 
