@@ -21,7 +21,7 @@ from topics.audit.arrow import Verify
 from topics.kernel.errors import Rejected
 from topics.spark.datasource import FilteringReader, PushdownSource, TopicsSource
 from topics.spark.filters import EPOCH, pushed
-from topics.spark.options import ReadOptions, read_options, sink_options
+from topics.spark.options import ReadOptions, located, read_options, sink_options
 
 OPERATORS = {
     EqualTo: lambda a, b: a == b, EqualNullSafe: lambda a, b: a == b, GreaterThan: lambda a, b: a > b,
@@ -150,6 +150,18 @@ def test_a_folder_is_made_absolute_where_it_is_named(monkeypatch, tmp_path):
 
     assert options(path="data", subscribe="a").path == str(tmp_path / "data")
     assert options(path="s3://bucket/backup", subscribe="a").path == "s3://bucket/backup"
+
+
+@pytest.mark.rule("P1.4", "P3.1")
+def test_a_file_url_is_a_folder_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    assert located("file:///data/a") == located("file:/data/a") == located("/data/a") == "/data/a"
+    assert located("file:data") == located("data") == str(tmp_path / "data")
+    assert located("s3://bucket/a") == "s3://bucket/a"
+    with pytest.raises(Rejected, match=r"file://host/data is of another machine; file:///"):
+        located("file://host/data")
+    assert read_options({"path": "file:/data", "coldpath": "file:///cold", "subscribe": "t"}).cold == "/cold"
 
 
 @pytest.mark.rule("P1.3")

@@ -22,6 +22,7 @@ from topics.cli.check import (
     root_of,
     tell_unseen,
     tell_unsettled,
+    why_unseen,
 )
 from topics.cli.failure import Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 _ACKS_TYPE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MASTER: Final = click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
+    "--master",
+    metavar="URL",
+    help="Where Spark runs: where spark-submit says, or else local[*], on this machine.",
 )
 _CONF: Final = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
 
@@ -63,7 +66,7 @@ def validate(
     directory: str | None,
     out: Path | None,
     acks: Path | None,
-    master: str,
+    master: str | None,
     conf: Sequence[str],
     as_json: bool,
 ) -> None:
@@ -79,9 +82,10 @@ def validate(
     from topics.host.fsspec_store import is_url
     from topics.host.ownership import NOTE_FILE
     from topics.kernel.errors import TopicsError
+    from topics.spark.options import located
 
     _, cold_dir = cold_place(invocation)
-    where = directory or str(root_of(invocation, None))
+    where = located(directory or str(root_of(invocation, None)))
     with _session(master, conf) as running:
         from topics.spark.audits import validate as look
         from topics.spark.audits import write_report
@@ -90,7 +94,8 @@ def validate(
             with bytes_bar(where) as tell:
                 report = look(
                     running, where, acks=None if acks is None else load_acks(acks), cold_dir=cold_dir,
-                    same_boot=not is_url(where) and same_boot_at(Path(where)), progress=tell,
+                    same_boot=not is_url(where) and same_boot_at(Path(where)), unseen=why_unseen(invocation),
+                    progress=tell,
                 )  # fmt: skip
         except (TopicsError, OSError) as error:
             raise Failed(str(error), code=COULD_NOT) from error
@@ -129,7 +134,7 @@ def validate(
 @pass_invocation
 def report(
     invocation: Invocation, topics: Sequence[str], out: Path, checkpoints: Sequence[str], acks: Path | None,
-    master: str, conf: Sequence[str],
+    master: str | None, conf: Sequence[str],
 ) -> None:  # fmt: skip
     """Rates, sizes, lags, losses, the most frequent keys and the latency of TOPICS, as an HTML page."""
     with _session(master, conf) as running:
@@ -157,7 +162,9 @@ def report(
 @_CONF
 @common_options
 @pass_invocation
-def export(invocation: Invocation, topics: Sequence[str], out: str, master: str, conf: Sequence[str]) -> None:
+def export(
+    invocation: Invocation, topics: Sequence[str], out: str, master: str | None, conf: Sequence[str]
+) -> None:
     """Write the records of TOPICS as Parquet, a folder a topic and day."""
     with _session(master, conf) as running:
         from topics.spark.overview import export as write
@@ -173,12 +180,12 @@ def export(invocation: Invocation, topics: Sequence[str], out: str, master: str,
 
 
 @contextmanager
-def _session(master: str, conf: Sequence[str]) -> Iterator[SparkSession]:
+def _session(master: str | None, conf: Sequence[str]) -> Iterator[SparkSession]:
     """A Spark of this command's own; what it cannot do is told in one line."""
     from topics.kernel.errors import TopicsError
-    from topics.spark.session import QUIET, CannotRun, check_pyspark, plainly, session
+    from topics.spark.session import OURS, QUIET, CannotRun, check_pyspark, is_submitted, plainly, session
 
-    confs = dict(QUIET)
+    confs = dict(OURS if is_submitted() else QUIET)
     for pair in conf:
         name, equals, value = pair.partition("=")
         if not equals:

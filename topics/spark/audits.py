@@ -19,15 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topics.audit.acknowledged import Acks
-from topics.audit.files import WithCold
+from topics.audit.coldtier import HOW
 from topics.audit.fsck import Options, Report, fsck
 from topics.audit.page import page
 from topics.audit.report import document, fields, results
 from topics.audit.rows import Row, Task, Violation
-from topics.audit.scan import bytes_of, scan
+from topics.audit.scan import bytes_of
 from topics.kernel.limits import MIB
-from topics.kernel.ports import Disk
 from topics.spark.directory import open_cold, open_disk
+from topics.spark.executor import Scanning
+from topics.spark.options import located
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,17 +47,21 @@ def validate(
     same_boot: bool = False,
     settled: bool = False,
     cold_dir: str | None = None,
+    unseen: str = HOW,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Look at a data directory or backup, and with `cold_dir` at its cold tier, which every machine must see by that
-    name. `settled`: nobody writes meanwhile, so one look is enough. `progress` is told bytes done and bytes in all.
+    name; without one, `unseen` says why. `settled`: nobody writes meanwhile, so one look is enough. `progress` is told
+    bytes done and bytes in all.
 
     Raises:
         CannotOpen: no data directory, or one of a newer version.
     """
+    path = located(path)  # executors run in folders of their own
+    cold_dir = None if cold_dir is None else located(cold_dir)
     disk = open_disk(path)
     cold = None if cold_dir is None else open_cold(cold_dir)
-    scanning = _Scanning(path, cold_dir)
+    scanning = Scanning(path, cold_dir)
 
     def scanned(tasks: Sequence[Task], tell: Callable[[int], None]) -> list[Row | None]:
         sizes = [bytes_of(disk, task) for task in tasks]
@@ -73,25 +78,15 @@ def validate(
         return rows
 
     options = Options(
-        same_boot=same_boot, settled=settled, acks=acks, scan=scanned, cold=cold, cold_dir=cold_dir
+        same_boot=same_boot,
+        settled=settled,
+        acks=acks,
+        scan=scanned,
+        cold=cold,
+        cold_dir=cold_dir,
+        unseen=unseen,
     )
     return fsck(disk, where=path, options=options, progress=progress)
-
-
-@attrs.frozen
-class _Scanning:
-    """What an executor does with a group of tasks."""
-
-    path: str
-    cold_dir: str | None
-
-    def disk(self) -> Disk:
-        disk = open_disk(self.path)
-        return disk if self.cold_dir is None else WithCold(disk, open_cold(self.cold_dir))
-
-    def __call__(self, tasks: Sequence[Task]) -> list[Row | None]:
-        disk = self.disk()
-        return [scan(disk, task) for task in tasks]
 
 
 def _waves(groups: list[list[Task]], size: int) -> Iterator[list[list[Task]]]:

