@@ -88,6 +88,14 @@ def test_what_is_in_the_cold_tier_is_looked_at_where_it_is_named_and_else_that_i
         answer = call(*command, "--cold-dir", "cold")
         assert answer.code == 1
         assert "segment.record: topic 't' seq 1:" in answer.text
+    for place, why in (
+        ((), "name their place with --cold-dir"),
+        (("--cold-dir", "gone"), "gone is not there: mount"),
+    ):
+        refused = call("fsck", "d", "--repair", *place)
+        assert refused.code == 2
+        assert "has segments in a cold tier, without which it is not repaired" in refused.err
+        assert why in refused.err
     mended = call("fsck", "d", "--repair", "--cold-dir", "cold")
     assert "LOST: topic 't': 1 record cannot be had any more (seq 1)" in mended.err
     assert [mended.code, call("fsck", "d", "--cold-dir", "cold").code] == [0, 0]

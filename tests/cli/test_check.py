@@ -167,7 +167,19 @@ def test_inspect_prints_a_line_an_item(call, sample):
     assert "first_frame=" in lines[0]
 
 
-@pytest.mark.parametrize("wrong", [("inspect", "notes.txt"), ("inspect", "x.log", "--seq", "a-b")])
+def test_inspect_says_that_there_is_nothing_about_a_seq(call, sample):
+    root, _ = sample()
+    data = max((root / "topics").rglob("*.data"))
+    answer = call("inspect", str(data), "--seq", "900000")
+
+    assert (answer.code, answer.out) == (0, b"")
+    assert answer.err.endswith("is about seq 900000\n")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("inspect", "notes.txt"), ("inspect", "x.log", "--seq", "a-b"), ("inspect", "x.log", "--seq", "9-7")],
+)
 def test_a_wrong_call_of_inspect_says_so_in_a_line(call, tmp_path, wrong):
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "x.log").write_bytes(bytes(64))

@@ -68,7 +68,7 @@ def fsck(
     try:
         cold, cold_dir = cold_place(invocation)
         if mend:
-            _repair(root, cold)
+            _repair(root, cold, why_unseen(invocation))
         options = Options(
             same_boot=same_boot_at(root),
             jobs=jobs or os.cpu_count() or 1,
@@ -97,9 +97,14 @@ def fsck(
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _repair(root: Path, cold: SegmentStore | None) -> None:
+def _repair(root: Path, cold: SegmentStore | None, unseen: str) -> None:
     from topics.audit.offline import repair_directory
+    from topics.host.ownership import NOTE_FILE
 
+    if cold is None and (root / NOTE_FILE).exists():
+        raise Failed(
+            f"{root} has segments in a cold tier, without which it is not repaired: {unseen}", code=COULD_NOT
+        )
     done = repair_directory(root, cold=cold)
     if not done.aside:
         say(
@@ -224,6 +229,10 @@ def inspect(invocation: Invocation, file: Path, limit: int | None, seqs: str | N
         shown += 1
         if shown == limit:
             return
+    if seqs is not None and not shown:
+        say(
+            f"nothing in {file} is about {'seqs' if '-' in seqs else 'seq'} {seqs}", "topics: ", colour="cyan"
+        )
 
 
 def _seq_range(text: str | None) -> tuple[int, int]:
@@ -232,7 +241,10 @@ def _seq_range(text: str | None) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not (first.isascii() and first.isdigit()) or (dash and not (last.isascii() and last.isdigit())):
         raise Failed(f"--seq takes a seq or FIRST-LAST, not {text!r}", code=USAGE)
-    return int(first), int(last) if dash else int(first)
+    found = int(first), int(last) if dash else int(first)
+    if found[0] > found[1]:
+        raise Failed(f"--seq {text}: {found[0]} is above {found[1]}", code=USAGE)
+    return found
 
 
 def _line(item: Mapping[str, Any]) -> str:
