@@ -9,7 +9,7 @@ from pyspark.testing import assertDataFrameEqual
 
 import topics
 from tests.spark.stores import START_MS, fill, opened, records, rows
-from topics.spark.session import CannotRun, losses
+from topics.spark.session import CannotRun, losses, register
 
 KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
@@ -61,10 +61,35 @@ def test_a_narrow_schema_is_all_that_is_read(spark, data):
         ).load().collect()
 
 
+@pytest.mark.rule("P3.12", "P1.3")
+def test_a_frame_that_is_read_twice_gives_each_reader_all_that_it_asks_for(read, data, spark):
+    """Spark 4.3 lets all readers of a frame follow the plan of the last filter that was pushed."""
+    frame = read(path=data, subscribe="ticks")
+    high, low = frame.where("offset > 95"), frame.where("offset <= 10")
+    frame.createOrReplaceTempView("ticks")
+    counts = "SELECT (SELECT count(*) FROM ticks WHERE offset > 50), (SELECT count(*) FROM ticks)"
+
+    assert sorted(row.offset for row in high.union(low).collect()) == [*range(1, 11), *range(96, 101)]
+    assert frame.where("offset = 7").count() == 1
+    assert frame.count() == 100
+    assert tuple(spark.sql(counts).first()) == (50, 100)
+
+
+@pytest.fixture
+def pushing(spark):
+    """A session whose frames are for one query each, so that filters are pushed."""
+    register(spark, pushdown=True)
+    yield
+    register(spark)
+
+
 @pytest.mark.rule("P3.12", "P1.3", "P3.4")
+@pytest.mark.usefixtures("pushing")
 def test_pushed_filters_change_nothing_but_the_work(read, data):
-    frame = read(path=data, subscribePattern="quakes|ticks").select("topic", "offset", "timestamp")
-    everything = [tuple(row) for row in frame.collect()]
+    def frame():
+        return read(path=data, subscribePattern="quakes|ticks").select("topic", "offset", "timestamp")
+
+    everything = [tuple(row) for row in frame().collect()]
     at = f.timestamp_millis(f.lit(START_MS + 50_000))
 
     for condition, keep in (
@@ -78,10 +103,11 @@ def test_pushed_filters_change_nothing_but_the_work(read, data):
         ((f.col("topic") == "ticks") & (f.col("offset") == 10**12), lambda row: False),
     ):
         expected = sorted(row for row in everything if keep(row))
-        assert sorted(tuple(row) for row in frame.where(condition).collect()) == expected, str(condition)
+        assert sorted(tuple(row) for row in frame().where(condition).collect()) == expected, str(condition)
     cut = read(path=data, subscribe="ticks", minPartitions="5")
     assert cut.rdd.getNumPartitions() >= 5
-    assert cut.where("offset = 5").rdd.getNumPartitions() == 1
+    narrow = read(path=data, subscribe="ticks", minPartitions="5").where("offset = 5")
+    assert narrow.rdd.getNumPartitions() == 1
 
 
 @pytest.mark.rule("P3.3")
