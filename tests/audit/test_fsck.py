@@ -48,7 +48,7 @@ def found(report, planted):
     return hits, others
 
 
-@pytest.mark.rule("P4.10", "T4.10", "T5.11", "T5.6")
+@pytest.mark.rule("P4.1", "P4.2", "P4.3", "P4.4", "P4.7", "P4.10", "T4.10", "T5.11", "T5.6")
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_what_is_planted_is_found_and_nothing_else(sample, kind):
     for seed in range(3):

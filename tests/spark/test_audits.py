@@ -120,8 +120,8 @@ def test_names_from_a_directory_do_not_become_markup(damaged):
     assert "a &amp; b &lt; c" in text
 
 
-@pytest.mark.rule("P4.11", "P4.12")
-def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
+@pytest.mark.rule("P4.11", "P4.12", "O2.15")
+def test_an_overview_and_an_export_hold_every_record_of_a_directory_or_a_backup(spark, tmp_path, capsys):
     fill(tmp_path / "data")
     out, parquet, acks = tmp_path / "page.html", tmp_path / "parquet", tmp_path / "acks.jsonl"
     acks.write_text('{"topic":"quakes","seq":1,"sent_ms":3,"acked_ms":9.5}\n')
@@ -130,10 +130,13 @@ def test_an_overview_and_an_export_hold_every_record(spark, tmp_path, capsys):
         (tmp_path / name / "0").write_text(text)
     place = ["--data", str(tmp_path / "data")]
     told = ["--acks", str(acks), "--checkpoint", str(tmp_path)]
+    kept = str(tmp_path / "backup")
+    assert main(["backup", kept, *place]) == 0
 
-    assert main(["spark", "report", "quakes", "capped", "--out", str(out), *told, *place]) == 0
+    assert main(["spark", "validate", kept]) == 0
+    assert main(["spark", "report", "quakes", "capped", "--out", str(out), *told, "--data", kept]) == 0
     assert main(["spark", "export", "quakes", "--out", str(parquet), *place]) == 0
-    assert main(["spark", "export", "capped", "--out", str(tmp_path / "capped"), *place]) == 0
+    assert main(["spark", "export", "capped", "--out", str(tmp_path / "capped"), "--data", kept]) == 0
 
     live = records(tmp_path / "data", "quakes")
     said = capsys.readouterr()

@@ -99,7 +99,7 @@ def put_in_place(root, clean, files):
     return differ
 
 
-@pytest.mark.rule("P4.1", "P4.2", "P4.3", "P4.4", "P4.7", "P4.10", "P1.7", "O2.15")
+@pytest.mark.rule("P4.1", "P4.2", "P4.3", "P4.4", "P4.7", "P4.10", "P1.7")
 @pytest.mark.parametrize(
     "records", [6_000, pytest.param(280_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
 )
