@@ -40,15 +40,15 @@ def planned(path, **given):
     """How to read, and what there is to be read now."""
     how = scan(path, **given)
     view = place_of(how.options).look()
-    return how, how.works(view, ranges_of_batch(view, how.options), Bounds())
+    return how, how.partitions(view, ranges_of_batch(view, how.options), Bounds())
 
 
-def rows(how, works):
-    return [row for work in works for batch in how.batches(work) for row in batch.to_pylist()]
+def rows(how, partitions):
+    return [row for partition in partitions for batch in how.batches(partition) for row in batch.to_pylist()]
 
 
-def seqs(how, works):
-    return [row["offset"] for row in rows(how, works)]
+def seqs(how, partitions):
+    return [row["offset"] for row in rows(how, partitions)]
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +69,12 @@ def test_however_a_range_is_cut_each_live_record_of_it_is_read_once_and_in_order
     offsets = {"startingOffsets": f'{{"quakes": {start}}}', "endingOffsets": f'{{"quakes": {stop}}}'}
     how = scan(made, subscribe="quakes", targetPartitionBytes=target, **offsets)
 
-    works = how.works(view, ranges_of_batch(view, how.options), Bounds())
+    partitions = how.partitions(view, ranges_of_batch(view, how.options), Bounds())
 
-    assert seqs(how, works) == [seq for seq in live if start <= seq < stop]
-    assert all(sum(part.size for part in work.parts) <= target + RECORD_BYTES_MAX for work in works)
+    assert seqs(how, partitions) == [seq for seq in live if start <= seq < stop]
+    assert all(
+        sum(part.size for part in partition.parts) <= target + RECORD_BYTES_MAX for partition in partitions
+    )
 
 
 RECORD_BYTES_MAX = 200
@@ -97,8 +99,10 @@ def test_pushed_filters_leave_out_of_the_plan_what_they_exclude(made, filters, k
 
     list(reader.pushFilters(filters))
 
-    works = [partition.value for partition in reader.partitions()]
-    assert [int(seq) for work in works for part in work.parts for seq in part.all_seqs()] == list(kept)
+    partitions = [partition.value for partition in reader.partitions()]
+    assert [
+        int(seq) for partition in partitions for part in partition.parts for seq in part.all_seqs()
+    ] == list(kept)
 
 
 @pytest.mark.rule("P2.3")
@@ -107,12 +111,12 @@ def test_records_that_moved_from_the_log_to_segments_are_found_there(tmp_path):
     with opened(data, segment_records=10) as store:
         store.create("a").put_many([{"data": {"i": i, "pad": "x" * 100}} for i in range(95)])
         store.sync()
-        how, works = planned(data, subscribe="a")
-        assert {part.path.split("/")[0] for part in works[0].parts} == {"wal"}
+        how, partitions = planned(data, subscribe="a")
+        assert {part.path.split("/")[0] for part in partitions[0].parts} == {"wal"}
         store.checkpoint()
         shutil.rmtree(data / "wal")  # more than a checkpoint removes
 
-        assert seqs(how, works) == list(range(1, 96))
+        assert seqs(how, partitions) == list(range(1, 96))
 
 
 @pytest.mark.rule("P2.3")
@@ -125,7 +129,7 @@ def test_whatever_has_moved_is_found_by_one_look(tmp_path):
             store.topic("b").put(i)
             store.topic("large").put("x" * (READ_THROUGH + 1))
         store.sync()
-        how, works = planned(data, subscribe="a,b", targetPartitionBytes=1 << 30)
+        how, partitions = planned(data, subscribe="a,b", targetPartitionBytes=1 << 30)
         store.checkpoint()
         shutil.rmtree(data / "wal")
     place, looks = place_of(how.options), []
@@ -134,9 +138,9 @@ def test_whatever_has_moved_is_found_by_one_look(tmp_path):
         looks.append(1)
         return place.look()
 
-    assert len(works) == 1
+    assert len(partitions) == 1
     reading = Reading(schema=how.schema, verify=Verify.FAIL, fail_on_loss=True)
-    found = Fetch(disk=open_disk(str(data)), look=look, how=reading).batches(works[0].parts)
+    found = Fetch(disk=open_disk(str(data)), look=look, how=reading).batches(partitions[0].parts)
 
     assert [seq for batch in found for seq in batch["offset"].to_pylist()] == [*range(1, 31)] * 2
     assert len(looks) == 1
@@ -149,7 +153,7 @@ def test_records_that_a_rewrite_moved_within_their_segment_are_found_and_deleted
         topic = store.create("a")
         topic.put_many([{"data": i, "tag": "odd" if i % 3 else "even"} for i in range(50)])
         store.checkpoint()
-        how, works = planned(data, subscribe="a")
+        how, partitions = planned(data, subscribe="a")
         sizes = [path.stat().st_size for path in sorted(data.rglob("*.data"))]
         topic.delete(match="odd")
         for _ in range(3):
@@ -160,7 +164,7 @@ def test_records_that_a_rewrite_moved_within_their_segment_are_found_and_deleted
                 pass
         assert min(data.rglob("*.data")).stat().st_size < sizes[0]
 
-        assert seqs(how, works) == list(range(1, 51, 3))
+        assert seqs(how, partitions) == list(range(1, 51, 3))
 
 
 @pytest.mark.rule("P3.5")
@@ -170,16 +174,16 @@ def test_what_was_lost_since_the_plan_is_an_error_or_left_out_and_what_was_delet
         topic = store.create("a", cap_records=100)
         topic.put_many([{"data": i} for i in range(95)])
         store.checkpoint()
-        strict, works = planned(data, subscribe="a")
+        strict, partitions = planned(data, subscribe="a")
         lenient, _ = planned(data, subscribe="a", failOnDataLoss="false")
         topic.delete(before_seq=11)
         topic.put_many([{"data": i} for i in range(40)])
         shutil.rmtree(data / "topics")  # as a reclaim would do, and more
 
         with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 35 are lost \(cap\)"):
-            seqs(strict, works)
+            seqs(strict, partitions)
         with pytest.raises(FileNotFoundError):
-            seqs(lenient, works)  # those that live on must be somewhere
+            seqs(lenient, partitions)  # those that live on must be somewhere
 
 
 @pytest.mark.rule("P3.5")
@@ -193,32 +197,32 @@ def test_a_topic_that_was_deleted_or_made_anew_since_the_plan_has_lost_what_was_
         store.topic("a").put_many([{"data": i} for i in range(20)])
         store.sync()
         store.checkpoint()
-    strict, works = planned(data, subscribe="a")
+    strict, partitions = planned(data, subscribe="a")
     lenient, _ = planned(data, subscribe="a", failOnDataLoss="false")
-    assert len(works[0].parts) == 5  # the loss is told of all of them
+    assert len(partitions[0].parts) == 5  # the loss is told of all of them
 
     with opened(data) as store:
         store.delete("a")
     shutil.rmtree(data / "topics")
     with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 50 are lost \(the topic was deleted\)"):
-        seqs(strict, works)
-    assert seqs(lenient, works) == []
+        seqs(strict, partitions)
+    assert seqs(lenient, partitions) == []
     with opened(data) as store:
         store.create("a").put_many([{"data": i} for i in range(60)])
     with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 50 are lost \(recreated\)"):
-        seqs(strict, works)
-    assert seqs(lenient, works) == []
+        seqs(strict, partitions)
+    assert seqs(lenient, partitions) == []
     shutil.rmtree(data)
     shutil.copytree(backup, data)
     with pytest.raises(DataLoss, match=r"topic 'a': seqs 31 to 50 are lost \(its head went back\)"):
-        seqs(strict, works)
-    assert seqs(lenient, works) == list(range(1, 31))
+        seqs(strict, partitions)
+    assert seqs(lenient, partitions) == list(range(1, 31))
 
 
 def test_damage_that_stays_where_it_is_is_told(made, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(made, data)
-    how, works = planned(data, subscribe="quakes")
+    how, partitions = planned(data, subscribe="quakes")
     flagging, _ = planned(data, subscribe="quakes", verifyChecksums="flag")
     segment = min((data / "topics").rglob("*.data"))
     content = bytearray(segment.read_bytes())
@@ -226,9 +230,9 @@ def test_damage_that_stays_where_it_is_is_told(made, tmp_path):
     segment.write_bytes(content)
 
     with pytest.raises(Corrupt, match="topic 'quakes' seq 4: the checksum does not match"):
-        seqs(how, works)
+        seqs(how, partitions)
     assert flagging.options.verify is Verify.FLAG
-    assert [row["offset"] for row in rows(flagging, works) if row["damaged"]] == [4]
+    assert [row["offset"] for row in rows(flagging, partitions) if row["damaged"]] == [4]
 
 
 def test_a_damaged_log_is_refused_unless_loss_is_fine(made, tmp_path):
@@ -248,8 +252,8 @@ def test_a_damaged_log_is_refused_unless_loss_is_fine(made, tmp_path):
 
     with pytest.raises(Corrupt, match=r"the log is damaged: .*topics fsck"):
         planned(data, subscribe="ticks")
-    how, works = planned(data, subscribe="ticks", failOnDataLoss="false")
-    assert len(seqs(how, works)) > 40
+    how, partitions = planned(data, subscribe="ticks", failOnDataLoss="false")
+    assert len(seqs(how, partitions)) > 40
 
 
 @pytest.mark.rule("P3.1")
@@ -257,9 +261,9 @@ def test_a_backup_in_an_object_store_is_read_where_it_lies(made):
     files = fsspec.filesystem("memory")
     files.put(str(made), "/backup", recursive=True)
 
-    how, works = planned("memory://backup", subscribe="quakes")
+    how, partitions = planned("memory://backup", subscribe="quakes")
 
-    assert seqs(how, works) == [seq for seq, *_ in records(made, "quakes")]
+    assert seqs(how, partitions) == [seq for seq, *_ in records(made, "quakes")]
     with pytest.raises(CannotOpen, match="memory://nowhere is no topics directory"):
         planned("memory://nowhere", subscribe="quakes")
 
@@ -268,15 +272,15 @@ def test_segments_of_the_cold_tier_are_read_from_there(tmp_path):
     data, cold = tmp_path / "data", tmp_path / "cold"
     fill_cold(data, cold)
 
-    how, works = planned(data, subscribe="a", coldPath=cold)
+    how, partitions = planned(data, subscribe="a", coldPath=cold)
 
-    assert seqs(how, works) == list(range(1, 41))
+    assert seqs(how, partitions) == list(range(1, 41))
     with pytest.raises(
         Rejected, match=r"coldPath: topics/.*\.data is in the cold tier: name its folder or URL"
     ):
         planned(data, subscribe="a")
-    without, works = planned(data, subscribe="a", startingOffsets='{"a": 33}')
-    assert seqs(without, works) == list(range(33, 41))
+    without, partitions = planned(data, subscribe="a", startingOffsets='{"a": 33}')
+    assert seqs(without, partitions) == list(range(33, 41))
 
 
 @pytest.mark.rule("P2.3")
@@ -319,7 +323,7 @@ def unmarked(tmp_path):
 def stops(data):
     """Behind the last seq that is shown, a topic."""
     topics = place_of(scan(data, subscribePattern=".*").options).look().topics()
-    return {name: facts.stop for name, facts in topics.items()}
+    return {name: offsets.stop for name, offsets in topics.items()}
 
 
 def test_a_folder_that_is_no_directory_of_topics_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from topics.kernel.errors import Rejected
 from topics.spark.lags import At, Consumer, Lag, Lags, read_checkpoint
 from topics.spark.latency import latencies
 from topics.spark.overview import Overview, overview_page, topics_of
-from topics.spark.place import Facts
+from topics.spark.place import TopicOffsets
 
 KAFKA = '{"clicks": {"0": 17}}'
 OURS = '{"ticks": {"epoch": 2, "next": 51}, "quakes": {"epoch": 1, "next": 4}}'
@@ -112,9 +112,9 @@ def test_a_stream_is_behind_by_what_has_come_since(read, tmp_path):
 
 
 def test_a_topic_without_a_record_is_nothing_to_be_behind_of():
-    facts = Facts(name="t", epoch=1, earliest=5, stop=9, end=9)
+    offsets = TopicOffsets(name="t", epoch=1, earliest=5, stop=9, end=9)
 
-    (lag,) = Lags([Consumer(checkpoint="c", batch=1, places={"t": At(1, 5)})], {"t": facts}).of([])
+    (lag,) = Lags([Consumer(checkpoint="c", batch=1, places={"t": At(1, 5)})], {"t": offsets}).of([])
 
     assert (lag.seqs, lag.records, lag.seconds) == (4, 0, 0.0)
 

@@ -17,7 +17,7 @@ from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.segidx import decode_idx
 from topics.kernel.errors import Rejected
 from topics.spark.options import read_options
-from topics.spark.place import DELETED, Bounds, DataLoss, Loss, Range, Work, ranges_of_batch
+from topics.spark.place import DELETED, Bounds, DataLoss, Loss, Partition, Range, ranges_of_batch
 from topics.spark.scan import Scan, place_of
 from topics.spark.server import ServerPlace, connected
 from topics.testing.clock import ManualClock
@@ -39,11 +39,16 @@ def plan(server):
 
 
 def seqs(how, view, bounds=None):
-    return read(how, how.works(view, ranges_of_batch(view, how.options), bounds or Bounds()))
+    return read(how, how.partitions(view, ranges_of_batch(view, how.options), bounds or Bounds()))
 
 
-def read(how, works):
-    return [seq for work in works for batch in how.batches(work) for seq in batch["offset"].to_pylist()]
+def read(how, partitions):
+    return [
+        seq
+        for partition in partitions
+        for batch in how.batches(partition)
+        for seq in batch["offset"].to_pylist()
+    ]
 
 
 @pytest.mark.rule("P3.1", "P3.2", "P3.4")
@@ -55,8 +60,8 @@ def test_topics_by_name_or_pattern_are_read_in_as_many_parts_as_asked_for(plan, 
     how, view = plan(subscribePattern=f"{name}\\.[ab]", minPartitions="4")
 
     assert sorted(view.topics()) == [f"{name}.a", f"{name}.b"]
-    works = how.works(view, ranges_of_batch(view, how.options), Bounds())
-    assert len(works) >= 4
+    partitions = how.partitions(view, ranges_of_batch(view, how.options), Bounds())
+    assert len(partitions) >= 4
     assert sorted(seqs(how, view)) == sorted([*range(1, 2501)] * 2)
     with pytest.raises(Rejected, match="is not there"):
         how, view = plan(subscribe=f"{name}.c")
@@ -141,9 +146,11 @@ def test_a_topic_that_was_deleted_made_anew_or_put_back_since_the_plan_has_lost_
         strict, view = plan(subscribe=name)
         lenient, _ = plan(subscribe=name, failOnDataLoss="false")
         epoch = view.topics()[name].epoch
-        ahead = lenient.works(view, [Range(name, epoch, 41, 61)], Bounds())  # a head that has been higher
-        further = lenient.works(view, [Range(name, epoch, 55, 61)], Bounds())
-        works = strict.works(view, ranges_of_batch(view, strict.options), Bounds())
+        ahead = lenient.partitions(
+            view, [Range(name, epoch, 41, 61)], Bounds()
+        )  # a head that has been higher
+        further = lenient.partitions(view, [Range(name, epoch, 55, 61)], Bounds())
+        partitions = strict.partitions(view, ranges_of_batch(view, strict.options), Bounds())
 
         assert read(lenient, ahead) == list(range(41, 51))
         assert read(lenient, further) == []
@@ -153,13 +160,13 @@ def test_a_topic_that_was_deleted_made_anew_or_put_back_since_the_plan_has_lost_
             read(strict, further)
         client.delete(name)
         with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(the topic was deleted\)"):
-            read(strict, works)
-        assert read(lenient, works) == []
+            read(strict, partitions)
+        assert read(lenient, partitions) == []
         assert list(view.losses(Range(name, epoch, 1, 51))) == [Loss(name, 1, 50, DELETED)]
         client.topic(name).put_many([{"data": n} for n in range(10)])
         with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(recreated\)"):
-            read(strict, works)
-        assert read(lenient, works) == []
+            read(strict, partitions)
+        assert read(lenient, partitions) == []
 
 
 @attrs.frozen(kw_only=True)
@@ -196,7 +203,7 @@ def test_a_plan_takes_two_clients_and_a_time_filter_begins_where_its_records_do(
     ]
     how = Scan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
     early = attrs.evolve(parts[-1], start=1)  # as where a loss makes the place of a time uncertain
-    assert read(how, [Work([early])]) == list(range(starts[-1], 2401))
+    assert read(how, [Partition([early])]) == list(range(starts[-1], 2401))
 
 
 @pytest.mark.rule("P3.1")

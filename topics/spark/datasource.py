@@ -103,8 +103,8 @@ class BatchReader(DataSourceReader):
             if options.table is Table.LOSSES:
                 return [InputPartition(_losses(view, options))]
             ranges = ranges_of_batch(view, options, self._bounds.topics)
-            works = self._scan.works(view, ranges, self._bounds)
-        return [InputPartition(work) for work in works]
+            planned = self._scan.partitions(view, ranges, self._bounds)
+        return [InputPartition(partition) for partition in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:

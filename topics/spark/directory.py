@@ -37,7 +37,7 @@ from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 from topics.spark.fetch import Fetch
 from topics.spark.files import FsspecDisk
-from topics.spark.place import DELETED, RECREATED, WENT_BACK, Bounds, Facts, Loss, Part, Range, Reading
+from topics.spark.place import DELETED, RECREATED, WENT_BACK, Bounds, Loss, Part, Range, Reading, TopicOffsets
 from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
 
 LOOKS_MAX: Final = 5  # at a directory that changes while it is looked at
@@ -104,9 +104,9 @@ class DirectoryView:
     def close(self) -> None:
         """Nothing is held."""
 
-    def topics(self) -> Mapping[str, Facts]:
+    def topics(self) -> Mapping[str, TopicOffsets]:
         return {
-            name: Facts(
+            name: TopicOffsets(
                 name=name,
                 epoch=topic.epoch,
                 earliest=topic.earliest_seq,
@@ -116,7 +116,7 @@ class DirectoryView:
             for name, topic in self._topics.items()
         }
 
-    def refuse_damage(self, topics: Mapping[str, Facts]) -> None:
+    def refuse_damage(self, topics: Mapping[str, TopicOffsets]) -> None:
         for damage in self._damages:
             if isinstance(damage.file, SegmentId):
                 continue  # told when its records are read

@@ -18,7 +18,7 @@ from topics.kernel.errors import invalid
 from topics.kernel.ports import Disk
 from topics.spark.directory import open_disk
 from topics.spark.options import located
-from topics.spark.place import Facts
+from topics.spark.place import TopicOffsets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row
@@ -105,7 +105,7 @@ class Lags:
     `topics`: what is there now. A stream that has not heard yet that a topic was made anew begins it at its first seq.
     """
 
-    def __init__(self, consumers: Sequence[Consumer], topics: Mapping[str, Facts]) -> None:
+    def __init__(self, consumers: Sequence[Consumer], topics: Mapping[str, TopicOffsets]) -> None:
         self._topics = topics
         self._places = [_places(consumer, topics) for consumer in consumers]
         self._checkpoints = [consumer.checkpoint for consumer in consumers]
@@ -155,7 +155,7 @@ class Lags:
         )
 
 
-def _places(consumer: Consumer, topics: Mapping[str, Facts]) -> dict[str, int]:
+def _places(consumer: Consumer, topics: Mapping[str, TopicOffsets]) -> dict[str, int]:
     """The next seq of each topic that there is.
 
     Raises:

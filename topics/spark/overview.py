@@ -20,7 +20,7 @@ from topics.audit.page import bars, document, table
 from topics.spark.lags import Consumer, Lag, Lags
 from topics.spark.latency import Latencies, latencies
 from topics.spark.options import read_options
-from topics.spark.place import Facts, matching
+from topics.spark.place import TopicOffsets, matching
 from topics.spark.scan import place_of
 from topics.spark.session import losses, reads
 
@@ -124,9 +124,9 @@ def export(df: DataFrame, out: str) -> None:
     days.write.mode("error").partitionBy("topic", "day").parquet(out)
 
 
-def topics_of(df: DataFrame) -> dict[str, Facts]:
+def topics_of(df: DataFrame) -> dict[str, TopicOffsets]:
     """The topics that a frame was read from, as they are now."""
-    found: dict[str, Facts] = {}
+    found: dict[str, TopicOffsets] = {}
     for given in reads(df):
         options = read_options(given)
         found |= matching(place_of(options).look(), options)

@@ -50,7 +50,7 @@ class Loss:
 
 
 @attrs.frozen(kw_only=True)
-class Facts:
+class TopicOffsets:
     """One topic at the time of the view. `earliest`: its first live seq. `stop`: behind the last that may be read.
     `end`: behind the last that is there; it is above `stop` while what it ends with could still be taken back.
     """
@@ -93,7 +93,7 @@ class Part(Protocol):
 
 
 @attrs.frozen
-class Work:
+class Partition:
     """What one task reads: parts in their order."""
 
     parts: Sequence[Part]
@@ -115,11 +115,11 @@ class View(Protocol):
         """Let go of what it asks, if it holds anything. Twice is fine."""
         ...
 
-    def topics(self) -> Mapping[str, Facts]:
+    def topics(self) -> Mapping[str, TopicOffsets]:
         """By name, those that an option could name."""
         ...
 
-    def refuse_damage(self, topics: Mapping[str, Facts]) -> None:
+    def refuse_damage(self, topics: Mapping[str, TopicOffsets]) -> None:
         """Raises `Corrupt` if acknowledged data is damaged, and it is, or may be, of these topics."""
         ...
 
@@ -164,7 +164,7 @@ class Place(Protocol):
         ...
 
 
-def subscribed(view: View, options: ReadOptions) -> Mapping[str, Facts]:
+def subscribed(view: View, options: ReadOptions) -> Mapping[str, TopicOffsets]:
     """The topics that the options name. Raises `Rejected` for one that is not there."""
     found = matching(view, options)
     for name in options.topics:
@@ -173,12 +173,12 @@ def subscribed(view: View, options: ReadOptions) -> Mapping[str, Facts]:
     return found
 
 
-def matching(view: View, options: ReadOptions) -> Mapping[str, Facts]:
+def matching(view: View, options: ReadOptions) -> Mapping[str, TopicOffsets]:
     """Those of the topics that the options name that are there."""
     topics = view.topics()
     if options.pattern is not None:
         wanted = re.compile(options.pattern)
-        return {name: facts for name, facts in sorted(topics.items()) if wanted.fullmatch(name)}
+        return {name: offsets for name, offsets in sorted(topics.items()) if wanted.fullmatch(name)}
     return {name: topics[name] for name in options.topics if name in topics}
 
 
@@ -191,14 +191,14 @@ def ranges_of_batch(view: View, options: ReadOptions, only: frozenset[str] | Non
     """
     topics = subscribed(view, options)
     found = []
-    for name, facts in topics.items():
+    for name, offsets in topics.items():
         if only is not None and name not in only:
             continue
         start = _seq(
-            view, facts, "startingOffsets", options.starting or "earliest", options.starting_ms, topics
+            view, offsets, "startingOffsets", options.starting or "earliest", options.starting_ms, topics
         )
-        stop = _seq(view, facts, "endingOffsets", options.ending or "latest", options.ending_ms, topics)
-        found.append(Range(name, facts.epoch, start, max(start, stop)))
+        stop = _seq(view, offsets, "endingOffsets", options.ending or "latest", options.ending_ms, topics)
+        found.append(Range(name, offsets.epoch, start, max(start, stop)))
     if options.fail_on_loss:
         view.refuse_damage({wanted.topic: topics[wanted.topic] for wanted in found})
         for wanted in found:
@@ -216,50 +216,52 @@ def starts_of_stream(view: View, options: ReadOptions) -> dict[str, Range]:
     """Where a new stream begins in each topic that is there when it begins: empty ranges."""
     topics = subscribed(view, options)
     found = {}
-    for name, facts in topics.items():
-        seq = _seq(view, facts, "startingOffsets", options.starting or "latest", options.starting_ms, topics)
-        found[name] = Range(name, facts.epoch, seq, seq)
+    for name, offsets in topics.items():
+        seq = _seq(
+            view, offsets, "startingOffsets", options.starting or "latest", options.starting_ms, topics
+        )
+        found[name] = Range(name, offsets.epoch, seq, seq)
     return found
 
 
 def _seq(
     view: View,
-    facts: Facts,
+    offsets: TopicOffsets,
     field: str,
     bound: str | Mapping[str, int],
     ts_ms: int | None,
-    topics: Mapping[str, Facts],
+    topics: Mapping[str, TopicOffsets],
 ) -> int:
     if ts_ms is not None:
-        return view.seq_at(facts.name, ts_ms)
+        return view.seq_at(offsets.name, ts_ms)
     if not isinstance(bound, str):
         for name in bound:
             if name not in topics:
                 raise invalid(field, f"topic {name!r} is not among those that are read")
-    seq = bound if isinstance(bound, str) else bound.get(facts.name)
+    seq = bound if isinstance(bound, str) else bound.get(offsets.name)
     if seq is None:
-        raise invalid(field, f"says nothing of topic {facts.name!r}; name each (-2 earliest, -1 latest)")
+        raise invalid(field, f"says nothing of topic {offsets.name!r}; name each (-2 earliest, -1 latest)")
     if seq in ("earliest", EARLIEST):
-        return facts.earliest
+        return offsets.earliest
     if seq in ("latest", LATEST):
-        return facts.stop
+        return offsets.stop
     assert isinstance(seq, int)
-    if seq > facts.stop:
-        raise invalid(field, f"topic {facts.name!r}: {seq} is above its end, {facts.stop}")
+    if seq > offsets.stop:
+        raise invalid(field, f"topic {offsets.name!r}: {seq} is above its end, {offsets.stop}")
     return seq
 
 
-def pack(parts: Sequence[Part], *, target_bytes: int) -> list[Work]:
+def pack(parts: Sequence[Part], *, target_bytes: int) -> list[Partition]:
     """Parts to tasks, each of about `target_bytes`: a task costs 90 ms before it reads anything."""
-    works: list[Work] = []
+    partitions: list[Partition] = []
     held: list[Part] = []
     size = 0
     for part in parts:
         if held and size + part.size > target_bytes:
-            works.append(Work(held))
+            partitions.append(Partition(held))
             held, size = [], 0
         held.append(part)
         size += part.size
     if held:
-        works.append(Work(held))
-    return works
+        partitions.append(Partition(held))
+    return partitions

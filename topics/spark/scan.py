@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from topics.spark.directory import DirectoryPlace
 from topics.spark.options import ReadOptions
-from topics.spark.place import Bounds, Part, Place, Range, Reading, View, Work, pack
+from topics.spark.place import Bounds, Part, Partition, Place, Range, Reading, View, pack
 from topics.spark.server import ServerPlace
 
 
@@ -33,7 +33,7 @@ class Scan:
     options: ReadOptions
     schema: pa.Schema
 
-    def works(self, view: View, wanted: Sequence[Range], bounds: Bounds) -> list[Work]:
+    def partitions(self, view: View, wanted: Sequence[Range], bounds: Bounds) -> list[Partition]:
         """What tasks there are."""
         parts: list[Part] = []
         target = self.options.partition_bytes
@@ -44,7 +44,7 @@ class Scan:
             parts += view.parts(each, bounds, target_bytes=target)
         return pack(parts, target_bytes=target)
 
-    def batches(self, work: Work) -> Iterator[pa.RecordBatch]:
+    def batches(self, partition: Partition) -> Iterator[pa.RecordBatch]:
         """What a task reads."""
         how = Reading(schema=self.schema, verify=self.options.verify, fail_on_loss=self.options.fail_on_loss)
-        return place_of(self.options).read(work.parts, how)
+        return place_of(self.options).read(partition.parts, how)

@@ -30,11 +30,11 @@ from topics.spark.place import (
     WENT_BACK,
     Bounds,
     DataLoss,
-    Facts,
     Loss,
     Part,
     Range,
     Reading,
+    TopicOffsets,
 )
 
 NO_TAG: Final = "topics.spark: no record has this tag"
@@ -58,7 +58,7 @@ def connected(
 
 
 @attrs.frozen(kw_only=True)
-class Stretch:
+class RangePart:
     """Seqs [start, stop) of one instance of a topic, and what of them filters leave."""
 
     topic: str
@@ -98,7 +98,7 @@ class ServerPlace:
         """As `Place` says."""
         with self.connected() as client:
             for part in parts:
-                assert isinstance(part, Stretch), "a part of another place"
+                assert isinstance(part, RangePart), "a part of another place"
                 yield from _batches(client, part, how)
 
     def _matching(self, client: Client) -> tuple[str, ...]:
@@ -126,9 +126,9 @@ class ServerView:
             self._connected.close()
             self._connected = None
 
-    def topics(self) -> Mapping[str, Facts]:
+    def topics(self) -> Mapping[str, TopicOffsets]:
         return {
-            name: Facts(
+            name: TopicOffsets(
                 name=name,
                 epoch=state.epoch,
                 earliest=state.earliest_seq,
@@ -138,7 +138,7 @@ class ServerView:
             for name, state in self._states.items()
         }
 
-    def refuse_damage(self, topics: Mapping[str, Facts]) -> None:
+    def refuse_damage(self, topics: Mapping[str, TopicOffsets]) -> None:
         """A server with a damaged log says so itself, by refusing."""
 
     def seq_at(self, topic: str, ts_ms: int) -> int:
@@ -174,14 +174,14 @@ class ServerView:
     def size(self, wanted: Range) -> int:
         return int((wanted.stop - wanted.start) * self._record_bytes(wanted.topic))
 
-    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[Stretch]:
+    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[RangePart]:
         each = self._record_bytes(wanted.topic)
         start, stop = max(wanted.start, bounds.seq_start), min(wanted.stop, bounds.seq_stop)
         if bounds.ts_ms_min and start < stop:
             start = max(start, self.seq_at(wanted.topic, bounds.ts_ms_min))
         step = max(SEQS_MIN, int(target_bytes / each))
         return [
-            Stretch(
+            RangePart(
                 topic=wanted.topic,
                 epoch=wanted.epoch,
                 start=at,
@@ -198,12 +198,12 @@ class ServerView:
         return max(1.0, state.bytes / max(1, state.count))
 
 
-def _batches(client: Client, stretch: Stretch, how: Reading) -> Iterator[pa.RecordBatch]:
-    """The records of a stretch. Raises `DataLoss` if some are lost."""
-    wanted = Range(stretch.topic, stretch.epoch, stretch.start, stretch.stop)
-    first_ms = stretch.bounds.ts_ms_min
-    last_ms = U64_MAX if stretch.bounds.ts_ms_max is None else stretch.bounds.ts_ms_max
-    for met in _walk(client.topic(stretch.topic), wanted):
+def _batches(client: Client, part: RangePart, how: Reading) -> Iterator[pa.RecordBatch]:
+    """The records of a part. Raises `DataLoss` if some are lost."""
+    wanted = Range(part.topic, part.epoch, part.start, part.stop)
+    first_ms = part.bounds.ts_ms_min
+    last_ms = U64_MAX if part.bounds.ts_ms_max is None else part.bounds.ts_ms_max
+    for met in _walk(client.topic(part.topic), wanted):
         if isinstance(met, Loss):
             if how.fail_on_loss:
                 raise DataLoss(met)
@@ -216,7 +216,7 @@ def _batches(client: Client, stretch: Stretch, how: Reading) -> Iterator[pa.Reco
             if first_ms <= record.ts <= last_ms
         ]
         if views:
-            yield views_batch(stretch.topic, views, how.schema)
+            yield views_batch(part.topic, views, how.schema)
         if records and records[-1].ts > last_ms:
             return  # times never decrease
 

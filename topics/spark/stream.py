@@ -36,9 +36,9 @@ from topics.spark.place import (
     WENT_BACK,
     Bounds,
     DataLoss,
-    Facts,
     Loss,
     Range,
+    TopicOffsets,
     View,
     matching,
     starts_of_stream,
@@ -58,7 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if scan.options.ending is not None or scan.options.ending_ms is not None:
             raise invalid("endingOffsets", "a stream has no end")
         self._scan = scan
-        self._target: Mapping[str, Facts] | None = None
+        self._target: Mapping[str, TopicOffsets] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name, as those below
         with closing(self._look()) as view:
@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         there = self._matching()
-        return {name: {"epoch": facts.epoch, "next": facts.stop} for name, facts in there.items()}
+        return {name: {"epoch": offsets.epoch, "next": offsets.stop} for name, offsets in there.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         self._target = self._matching()
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with closing(self._look()) as view:
             wanted = self._checked(view, _between(start, end))
-            return [InputPartition(work) for work in self._scan.works(view, wanted, Bounds())]
+            return [InputPartition(partition) for partition in self._scan.partitions(view, wanted, Bounds())]
 
     def _checked(self, view: View, ranges: Sequence[Range]) -> list[Range]:
         """What of the ranges is still there to be read. Raises `DataLoss` if anything is lost, and that is an error."""
@@ -104,17 +104,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = view.topics()
         wanted = []
         for each in ranges:
-            facts = there.get(each.topic)
-            if facts is None or facts.epoch != each.epoch:
+            offsets = there.get(each.topic)
+            if offsets is None or offsets.epoch != each.epoch:
                 self._lose(
-                    Loss(each.topic, each.start, each.stop - 1, DELETED if facts is None else RECREATED)
+                    Loss(each.topic, each.start, each.stop - 1, DELETED if offsets is None else RECREATED)
                 )
                 continue
             if options.fail_on_loss:
-                view.refuse_damage({each.topic: facts})
-            if facts.end < each.stop:
-                self._lose(Loss(each.topic, max(facts.end, each.start), each.stop - 1, WENT_BACK))
-                each = attrs.evolve(each, stop=max(facts.end, each.start))  # noqa: PLW2901 -- what is left of it
+                view.refuse_damage({each.topic: offsets})
+            if offsets.end < each.stop:
+                self._lose(Loss(each.topic, max(offsets.end, each.start), each.stop - 1, WENT_BACK))
+                each = attrs.evolve(each, stop=max(offsets.end, each.start))  # noqa: PLW2901 -- what is left of it
             for loss in view.losses(each):
                 if options.fail_on_loss:
                     raise DataLoss(loss)
@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is held."""
 
-    def _matching(self) -> Mapping[str, Facts]:
+    def _matching(self) -> Mapping[str, TopicOffsets]:
         with closing(self._look()) as view:
             return matching(view, self._scan.options)
 
@@ -146,34 +146,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name not in there:  # and so not in the next offset: it is told once
                 self._lose(Loss(name, at["next"], at["next"], DELETED))
         found = []
-        for name, facts in there.items():
-            at = start.get(name, {"epoch": facts.epoch, "next": 1})
-            if at["epoch"] != facts.epoch:
+        for name, offsets in there.items():
+            at = start.get(name, {"epoch": offsets.epoch, "next": 1})
+            if at["epoch"] != offsets.epoch:
                 self._lose(Loss(name, at["next"], at["next"], RECREATED))
-                at = {"epoch": facts.epoch, "next": 1}
-            elif facts.end < at["next"] and self._is_whole(view, facts):
-                self._lose(Loss(name, facts.end, at["next"] - 1, WENT_BACK))
-                at = {"epoch": facts.epoch, "next": facts.end}
-            found.append(Range(name, facts.epoch, at["next"], max(at["next"], self._stop(facts))))
+                at = {"epoch": offsets.epoch, "next": 1}
+            elif offsets.end < at["next"] and self._is_whole(view, offsets):
+                self._lose(Loss(name, offsets.end, at["next"] - 1, WENT_BACK))
+                at = {"epoch": offsets.epoch, "next": offsets.end}
+            found.append(Range(name, offsets.epoch, at["next"], max(at["next"], self._stop(offsets))))
         return found
 
-    def _is_whole(self, view: View, facts: Facts) -> bool:
+    def _is_whole(self, view: View, offsets: TopicOffsets) -> bool:
         """Whether the end of a topic is its end: the head of a damaged log says nothing."""
         try:
-            view.refuse_damage({facts.name: facts})
+            view.refuse_damage({offsets.name: offsets})
         except Corrupt as damage:
             if self._scan.options.fail_on_loss:
                 raise
-            _log.warning("topic %r: no further than before: %s", facts.name, damage)
+            _log.warning("topic %r: no further than before: %s", offsets.name, damage)
             return False
         return True
 
-    def _stop(self, facts: Facts) -> int:
+    def _stop(self, offsets: TopicOffsets) -> int:
         """Where what may be read of a topic ends; nothing of one that came, or came anew, behind the target."""
         if self._target is None:
-            return facts.stop
-        target = self._target.get(facts.name)
-        return 1 if target is None or target.epoch != facts.epoch else min(facts.stop, target.stop)
+            return offsets.stop
+        target = self._target.get(offsets.name)
+        return 1 if target is None or target.epoch != offsets.epoch else min(offsets.stop, target.stop)
 
     def _lose(self, loss: Loss) -> None:
         if self._scan.options.fail_on_loss:
