@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck, same_boot_at
 from topics.audit.recovery import read
 from topics.audit.rows import Severity
+from topics.cli.private import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.segidx import decode_idx
 from topics.host.layout import segment_path
@@ -27,21 +26,20 @@ from topics.testing.sample_store import build, write_out
 
 FRAMES_OF = {6_000: 100_000, 280_000: 5_000_000}  # records a round -> so many frames at least
 RUN, COMPARED = 1000, 20  # of this many acknowledgements in a row one run in so many has digests
+SETTINGS = "segment_max_events = 40\nmin_free_bytes = 0\n"
 WRITER = """
 import sys
 import topics
-from topics.engine.checkpoint import SegmentRules
-from topics.host.opening import StoreOptions
 
-with topics.open(sys.argv[1], options=StoreOptions(segments=SegmentRules(records_max=40))) as store:
-    kept, capped = store.create("kept"), store.create("capped", cap_records=60)
+with topics.Client(sys.argv[1]) as client:
+    kept, capped = client.create("kept"), client.create("capped", cap_records=60)
     for number in range(1_000_000):
         for topic in kept, capped:
             topic.put_many([{"data": {"n": number, "i": i}, "tag": "ab"[i % 2]} for i in range(7)])
         if number % 9 == 0:
             capped.delete(match="a", before_seq=number * 5)
         if number % 1000 == 50:
-            store.checkpoint()
+            client.checkpoint()
         print(number, flush=True)
 """
 SEALED = 4  # segments to plant in
@@ -159,19 +157,26 @@ def plant_beside_a_writer(root):
 
 
 @pytest.mark.rule("P2.3", "P4.10", "O2.22")
-def test_faults_are_found_and_nothing_else_while_a_store_writes_and_when_it_was_killed(
+def test_faults_are_found_and_nothing_else_while_a_server_writes_and_when_it_was_killed(
     spark, other, tmp_path
 ):
-    root = tmp_path / "data"
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE) as writer:
+    root, home = tmp_path / "data", tmp_path / "home"
+    home.mkdir()
+    (home / "topics.toml").write_text(SETTINGS)
+    with (
+        PrivateServer(root, home) as server,
+        subprocess.Popen([sys.executable, "-c", WRITER, server.url], stdout=subprocess.PIPE) as writer,
+    ):
         try:
             assert writer.stdout is not None
             for _ in range(60):
-                writer.stdout.readline()
+                assert writer.stdout.readline()
             planted = plant_beside_a_writer(root)
             while_written = both(spark, other, root, None, same_boot=same_boot_at(root), settled=False)[:2]
+            assert writer.poll() is None
+            server.kill()
         finally:
-            os.kill(writer.pid, signal.SIGKILL)
+            writer.kill()
     when_killed = both(spark, other, root, None, same_boot=same_boot_at(root), settled=False)[:2]
 
     for report in (*while_written, *when_killed):
