@@ -27,6 +27,7 @@ from topics.cli.check import (
 from topics.cli.failure import Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted
+from topics.cli.terminal import json_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,24 +131,34 @@ def validate(
 )  # fmt: skip
 @_MASTER
 @_CONF
+@json_option
 @common_options
 @pass_invocation
 def report(
     invocation: Invocation, topics: Sequence[str], out: Path, checkpoints: Sequence[str], acks: Path | None,
-    master: str | None, conf: Sequence[str],
+    master: str | None, conf: Sequence[str], as_json: bool,
 ) -> None:  # fmt: skip
-    """Rates, sizes, lags, losses, the most frequent keys and the latency of TOPICS, as an HTML page."""
+    """Rates, sizes, lags, losses, the most frequent keys and the latency of TOPICS, as an HTML page.
+
+    With --json they are printed, too: a line a topic, then one with all the rest.
+    """
     with _session(master, conf) as running:
         from topics.audit.acknowledged import load_acks
         from topics.spark.lags import read_checkpoint
-        from topics.spark.overview import overview, overview_page
+        from topics.spark.overview import json_lines, overview, overview_page
 
         consumers = [read_checkpoint(path) for path in checkpoints]
         told = None if acks is None else load_acks(acks)
         found = overview(_frame(running, invocation, topics), consumers=consumers, acks=told)
-    out.write_bytes(overview_page(", ".join(topics), found))
+    try:
+        out.write_bytes(overview_page(", ".join(topics), found))
+    except OSError as error:
+        raise Failed(f"the report: {error}", code=COULD_NOT) from error
+    if as_json:
+        for one in json_lines(found):
+            sys.stdout.buffer.write(one)
     records = sum(one.records for one in found.topics)
-    click.echo(f"{counted(len(found.topics), 'topic')}, {counted(records, 'record')}: {out}")
+    click.echo(f"{counted(len(found.topics), 'topic')}, {counted(records, 'record')}: {out}", err=as_json)
 
 
 @spark.command()
@@ -160,20 +171,30 @@ def report(
 )
 @_MASTER
 @_CONF
+@json_option
 @common_options
 @pass_invocation
 def export(
-    invocation: Invocation, topics: Sequence[str], out: str, master: str | None, conf: Sequence[str]
-) -> None:
-    """Write the records of TOPICS as Parquet, a folder a topic and day."""
+    invocation: Invocation, topics: Sequence[str], out: str, master: str | None, conf: Sequence[str], as_json: bool
+) -> None:  # fmt: skip
+    """Write the records of TOPICS as Parquet, a folder a topic and day.
+
+    With --json a line a lost range is printed, then one that sums up.
+    """
     with _session(master, conf) as running:
         from topics.spark.overview import export as write
+        from topics.spark.overview import loss_fields
         from topics.spark.session import losses
 
         frame = _frame(running, invocation, topics, includeHeaders="true")
         write(frame, out)
         records = running.read.parquet(out).count()
         lost = [(row["topic"], row["first"], row["last"], row["reason"]) for row in losses(frame).collect()]
+    if as_json:
+        for loss in lost:
+            sys.stdout.buffer.write(json_line(loss_fields(loss)))
+        sys.stdout.buffer.write(json_line({"out": out, "records": records, "losses": len(lost)}))
+        return
     for topic, first, last, reason in lost:
         say(f"topic {topic!r}: seq {first} to {last} ({reason})", "LOST: ", colour="red")
     click.echo(f"{counted(records, 'record')} exported to {out}")

@@ -9,11 +9,12 @@ until they are made, in memory and then on disk.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import msgspec
 
 from topics.audit.acknowledged import Acks
 from topics.audit.page import bars, document, table
@@ -114,6 +115,30 @@ def overview_page(title: str, found: Overview) -> bytes:
         "<h2>Lost</h2>" + lost + bars(_lost_by_topic(found), _RED),
     ]
     return document(title, parts)
+
+
+def json_lines(found: Overview) -> Iterator[bytes]:
+    """The figures for machines: a line a topic that has records, then one with all that the page says besides."""
+    for one in found.topics:
+        yield msgspec.json.encode(attrs.asdict(one)) + b"\n"
+    rest = {
+        "zone": found.zone,
+        "topics": len(found.topics),
+        "records": sum(one.records for one in found.topics),
+        "hours": found.hours,
+        "keys": found.keys,
+        "tags": found.tags,
+        "losses": [loss_fields(loss) for loss in found.losses],
+        "lags": None if found.lags is None else [attrs.asdict(one) for one in found.lags],
+        "no_batch_committed": found.fresh,
+        "latency": None if found.latency is None else attrs.asdict(found.latency),
+    }
+    yield msgspec.json.encode(rest) + b"\n"
+
+
+def loss_fields(loss: tuple[str, int, int, str]) -> dict[str, object]:
+    """A lost range as the row it is in `losses(df)`."""
+    return dict(zip(("topic", "first", "last", "reason"), loss, strict=True))
 
 
 def export(df: DataFrame, out: str) -> None:
