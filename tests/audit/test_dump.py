@@ -99,5 +99,7 @@ def test_no_damage_of_any_file_is_too_much(root, tmp_path):
 
 def test_a_stranger_is_refused_by_name(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "OWNER").write_bytes(b'{"format":1,"owner":"00"}')
+    assert [item["owner"] for item in dump(tmp_path / "OWNER")] == ["00"]
     with pytest.raises(Rejected, match="no name that topics gives"):
         dump(tmp_path / "notes.txt")

@@ -21,6 +21,7 @@ from topics.engine import image
 from topics.host.layout import FORMAT_FILE
 from topics.host.lock import LOCK_NAME, OwnerRecord
 from topics.host.ownership import NOTE_FILE
+from topics.host.tiers import OWNER_FILE
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE
 from topics.kernel.errors import Corrupt, invalid
 
@@ -41,7 +42,7 @@ def dump(path: Path) -> Iterator[Item]:
     if dumper is None:
         raise invalid(
             "file", f"{path} has no name that topics gives: wal-….log, seg-….data, .idx, .col or .del, "
-            "snapshot.….bin, next.tmp, CURRENT, LOCK, FORMAT or BACKUP.json",
+            "snapshot.….bin, next.tmp, CURRENT, LOCK, FORMAT, COLD, OWNER or BACKUP.json",
         )  # fmt: skip
     return dumper(path.read_bytes(), path)
 
@@ -133,7 +134,8 @@ def _manifest(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- a
 
 
 _SMALL: Final[dict[str, Dumper]] = {
-    LOCK_NAME: _lock, FORMAT_FILE: _json, NOTE_FILE: _json, CURRENT_FILE: _hint, MANIFEST_FILE: _manifest
+    LOCK_NAME: _lock, FORMAT_FILE: _json, NOTE_FILE: _json, OWNER_FILE: _json, CURRENT_FILE: _hint,
+    MANIFEST_FILE: _manifest,
 }  # fmt: skip
 _SEGMENT_PARTS: Final[dict[str, Dumper]] = {
     "data": data_items, "idx": idx_items, "col": col_items, "del": del_items
