@@ -60,3 +60,17 @@ def test_whatever_died_and_wherever_the_topic_of_an_image_is_the_topic(stretches
         held, kept = (one.tags.seqs(one.tags.labels.number(name)) for one in (again, index))
         assert list(held) == list(kept)
         assert again.nodes.holders(again.nodes.number(name)) == index.nodes.holders(index.nodes.number(name))
+
+
+def test_more_scattered_dead_than_one_call_takes():
+    as_written, topic = (topic_with([(140_000, None)]) for _ in range(2))
+    topic.index.kill_seqs(list(range(2, 140_000, 2)), End.DELETED)
+    topic.segments = Segments([], topic.head_seq)
+    written = as_written.index
+    again = topic_of(take_image(topic), [slots_between(written, written.start, written.stop)]).index
+
+    assert again.flags == topic.index.flags
+    assert (again.live_count, again.live_bytes) == (topic.index.live_count, topic.index.live_bytes)
+    for name in NAMES:
+        held, kept = (one.tags.seqs(one.tags.labels.number(name)) for one in (again, topic.index))
+        assert list(held) == list(kept)

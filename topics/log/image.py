@@ -27,6 +27,7 @@ from topics.log.slots import Slots, restore, slots_between
 from topics.log.topic import Topic
 
 _SHORT: Final = 64  # seqs of a dead range; below it, what a call costs is more than what its seqs do
+_TOGETHER: Final = 1 << 16  # seqs of one call, which holds each as an object
 _DEAD: Final = int(End.DELETED | End.EXPIRED)
 _DEAD_RUN: Final = re.compile(
     b"|".join(
@@ -154,7 +155,11 @@ def _kill(index: Index, dead: Iterable[tuple[int, int, int]]) -> None:
     short: dict[int, list[int]] = {}
     for first, last, end in dead:
         if last - first < _SHORT:
-            short.setdefault(end, []).extend(range(first, last + 1))
+            seqs = short.setdefault(end, [])
+            seqs += range(first, last + 1)
+            if len(seqs) >= _TOGETHER:
+                index.kill_seqs(seqs, End(end))
+                seqs.clear()
         else:
             index.kill_range(index.position(first), index.position(last + 1), End(end))
     for end, seqs in short.items():

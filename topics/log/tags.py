@@ -8,7 +8,7 @@ tag never scans the log (semantics 5); how many hold a tag is how many seqs it h
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -158,8 +158,8 @@ class TagIndex:
         if held[first : first + len(gone)] == array("Q", gone):
             del held[first : first + len(gone)]
         else:
-            dead = set(gone)
-            held[:] = array("Q", [seq for seq in held if seq not in dead])
+            stop, dead = bisect_right(held, gone[-1], first), set(gone)
+            held[first:stop] = array("Q", [seq for seq in held[first:stop] if seq not in dead])
         self._free_if_empty(number)
 
     def take_below(self, number: int, stop: int) -> list[int]:
