@@ -114,7 +114,9 @@ class Store:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was found damaged and not needed when the store was opened: a snapshot that another one stood in for."""
+        """What whoever runs the store should know of its opening and is no damage: a snapshot that another one stood in
+        for, cold segments without a cold directory, a checkpoint that there was no room for.
+        """
         return self._opened.warnings
 
     def create(self, name: str, **config: Any) -> Topic:

@@ -101,7 +101,9 @@ class Opened:
     reader: Reader
     cold: ColdTier
     checkpointer: Checkpointer | None = None
-    warnings: Sequence[str] = ()  # what was damaged and not needed: a snapshot that another one stood in for
+    warnings: Sequence[
+        str
+    ] = ()  # no damage: a snapshot that was not needed, no cold directory, no room to checkpoint
 
     @property
     def read_only(self) -> bool:
