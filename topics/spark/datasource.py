@@ -2,8 +2,8 @@
 
 Spark makes these objects anew in Python processes of its own, on the driver to plan and on executors to read, so each
 is a few values that pickle, and what a plan found travels in its partitions. A reader with pushed filters works only
-where Spark is told to push them: `topics.spark.register` does, and registers `PushdownSource`; without it there is the
-plain `TopicsSource`, and Spark filters by itself.
+where Spark is told to push them: `topics.spark.register` does where that is safe (see `spark.pushdown`), and registers
+`PushdownSource`; else there is the plain `TopicsSource`, and Spark filters by itself.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PushdownSource(TopicsSource):
 
 
 class BatchReader(DataSourceReader):
-    """A batch read. Planned when the query is run, so each action sees the topics as they are then."""
+    """A batch read. Spark 4.3 asks for a plan when the first query of a frame is run, and keeps it for those after it."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
