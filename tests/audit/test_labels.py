@@ -223,7 +223,7 @@ def test_labels_that_are_right_are_not_looked_at_one_by_one():
     check_columns(task, found, data, block, bytes(len(found)), flaws, labels)
 
     assert labels.contradicted(decode_blocks(block), bytes(len(found))) == []
-    assert flaws.count == 0
+    assert flaws.summed_up() == ()
     tags[500] = b"tag-x"
     wrong = decode_blocks(encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires))
     assert labels.contradicted(wrong, bytes(len(found))) == [500]

@@ -6,9 +6,10 @@ import pytest
 
 from tests.crash.scene import SMALL, Scene
 from topics.audit.acknowledged import Acks
+from topics.audit.flaws import Flaws
 from topics.audit.fsck import Options, fsck, fsck_of_backup
 from topics.audit.report import Status, results
-from topics.audit.rows import Severity, Violation
+from topics.audit.rows import FLAWS_MAX, Flaw, Severity, Violation
 
 
 def stored():
@@ -46,3 +47,16 @@ def test_where_no_state_can_be_read_no_check_has_passed():
     found = {one.check: one.status for one in results(report)}
     assert found.pop("format") is Status.FAILED
     assert set(found.values()) == {Status.SKIPPED}
+
+
+def test_a_check_with_too_many_flaws_in_a_file_is_summed_up_by_itself_and_hides_no_other():
+    flaws = Flaws()
+    for seq in range(1, FLAWS_MAX + 8):
+        severity = Severity.ERROR if seq == FLAWS_MAX + 3 else Severity.UNDECIDABLE
+        flaws.add("segment.col", seq, None, "it lies", severity)
+    flaws.add("segment.del", None, None, "not whole")
+    found = flaws.summed_up()
+
+    assert len(found) == FLAWS_MAX + 2
+    assert found[-2] == Flaw("segment.del", None, None, "not whole")
+    assert found[-1] == Flaw("segment.col", None, None, "7 more of this file", Severity.ERROR)

@@ -217,9 +217,6 @@ def _check_flaws(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation
             file = task.part(flaw.check.partition(".")[2]) if flaw.check in _OTHER_PARTS else task.file
             topic = state.name_of(task.topic_id)
             yield Violation(topic, file, flaw.check, flaw.severity, flaw.seq, flaw.offset, flaw.detail)
-        if row.flaw_count > len(row.flaws):
-            detail = f"{row.flaw_count - len(row.flaws)} more of this file"
-            yield state.violation(task.topic_id, task.file, "segment.record", None, None, detail)
 
 
 _OTHER_PARTS: Final = frozenset({"segment.idx", "segment.col", "segment.del"})

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-FLAWS_MAX: Final = 1000  # that a row lists of one file; `flaw_count` says how many there are
+FLAWS_MAX: Final = 1000  # of one check, that a row lists of one file; one more says how many others there are
 
 
 class Severity(StrEnum):
@@ -111,7 +111,6 @@ class SegmentRow:
     print_first: int
     prints: bytes
     flaws: tuple[Flaw, ...]
-    flaw_count: int
 
 
 @attrs.frozen(kw_only=True)

@@ -75,7 +75,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
         task=task, records=len(found), size=len(data), ts_first=found.ts[0] if found.ts else 0,
         ts_last=found.ts[-1] if found.ts else 0, damaged=damaged, missing=missing,
         deleted=_deleted(task, found, idx), expired=_flagged(task, idx, _IDX_EXPIRED), print_first=print_first,
-        prints=prints, flaws=tuple(flaws.listed), flaw_count=flaws.count,
+        prints=prints, flaws=flaws.summed_up(),
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
         task=task, records=0, size=0, ts_first=0, ts_last=0, damaged=(), missing=(),
         deleted=_flagged(task, idx, _IDX_DELETED) + _ranges(compress(seqs, ends.translate(_IDX_DELETED))),
         expired=_flagged(task, idx, _IDX_EXPIRED) + _ranges(compress(seqs, ends.translate(_IDX_EXPIRED))),
-        print_first=task.last + 1, prints=b"", flaws=tuple(flaws.listed), flaw_count=flaws.count,
+        print_first=task.last + 1, prints=b"", flaws=flaws.summed_up(),
     )  # fmt: skip
 
 
