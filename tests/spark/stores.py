@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import topics
-from topics.codec.control import CommitMark
+from topics.codec.control import CommitMark, TopicDelete
 from topics.codec.run import Run
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
@@ -63,12 +63,16 @@ def fill_cold(data, cold):
         assert store._opened.cold.segments() == 4
 
 
+def is_delete(item):
+    return isinstance(item.payload, TopicDelete)
+
+
 def unmark(path):
-    """Zero what the log has behind its last records: the marks that tell of their sync."""
+    """Zero what the log has behind its last records or deletion of a topic: the marks that tell of their sync."""
     log = max(Path(path, "wal").rglob("wal-*.log"))
     content = bytearray(log.read_bytes())
     items = look(WalFileId(0, 0, 1), bytes(content)).items
-    at = max(i for i, item in enumerate(items) if isinstance(item, Run)) + 1
+    at = max(i for i, item in enumerate(items) if isinstance(item, Run) or is_delete(item)) + 1
     assert isinstance(items[at].payload, CommitMark)
     content[items[at].offset :] = bytes(len(content) - items[at].offset)
     log.write_bytes(content)

@@ -232,6 +232,38 @@ def test_a_batch_that_was_planned_above_a_head_that_went_back_is_lost(data):
 
 
 @pytest.mark.rule("P2.3", "P3.5")
+def test_a_deletion_that_a_power_cut_could_take_back_is_waited_for(data, tmp_path):
+    """Else a topic that was dropped and is there again would be read from its first record, a second time."""
+    put(data, "a", 5)
+    put(data, "b", 5)
+    before = tmp_path / "before"
+    shutil.copytree(data, before)
+    with opened(data) as store:
+        store.delete("a")
+    shutil.copytree(data, tmp_path / "synced")
+    strict, lenient = reader(data), reader(data, failOnDataLoss="false", maxBytesPerTrigger="1000")
+    start = {"a": {"epoch": 1, "next": 4}, "b": {"epoch": 1, "next": 3}}
+    waits = {"a": {"epoch": 1, "next": 4}, "b": {"epoch": 1, "next": 6}}
+
+    unmark(data)
+    own(data, pid=os.getpid())
+    assert strict.latestOffset(start, EVERYTHING) == waits
+    assert lenient.latestOffset(start, lenient.getDefaultReadLimit()) == waits
+    assert seqs(lenient, start, waits) == {"b": [3, 4, 5]}
+
+    shutil.rmtree(data)
+    shutil.copytree(before, data)  # what the power cut leaves
+    own(data, pid=os.getpid())
+    assert lenient.latestOffset(waits, EVERYTHING) == {**waits, "a": {"epoch": 1, "next": 6}}
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "synced", data)
+    own(data, pid=os.getpid())
+    with pytest.raises(DataLoss, match="seqs 4 to 4 are lost"):
+        strict.latestOffset(waits, EVERYTHING)
+    assert lenient.latestOffset(waits, EVERYTHING) == {"b": waits["b"]}
+
+
+@pytest.mark.rule("P2.3", "P3.5")
 def test_records_that_are_not_shown_yet_are_not_lost(data):
     """An owner that has started since may not have told yet how far its log is synced."""
     put(data, "a", 5, durability="fsync")

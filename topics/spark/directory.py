@@ -20,6 +20,8 @@ import pyarrow as pa
 
 from topics.audit.files import ReadOnlyDisk, WithCold
 from topics.audit.heads import Longs
+from topics.codec.control import TopicDelete
+from topics.codec.run import Run
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
 from topics.host.fsspec_files import open_files, without_secrets
@@ -99,6 +101,7 @@ class DirectoryView:
         self._internal = internal
         self._now_ms = int(time.time() * 1000)
         self._synced = _synced(state.verdicts) if owned else None
+        self._deletes = owned and _deletes_unsynced(state.verdicts, self._synced or {})
         self._damages = state.recovered.damages
 
     def close(self) -> None:
@@ -115,6 +118,9 @@ class DirectoryView:
             )
             for name, topic in self._topics.items()
         }
+
+    def may_undelete(self) -> bool:
+        return self._deletes
 
     def refuse_damage(self, topics: Mapping[str, TopicOffsets]) -> None:
         for damage in self._damages:
@@ -263,6 +269,18 @@ def _synced(verdicts: Mapping[ShardKey, Verdict]) -> dict[WalFileId, int]:
                 file = WalFileId(generation, shard, number)
                 synced[file] = max(synced.get(file, 0), offset)
     return synced
+
+
+def _deletes_unsynced(verdicts: Mapping[ShardKey, Verdict], synced: Mapping[WalFileId, int]) -> bool:
+    """Whether a topic was deleted by a frame that is not known to be synced; only a shard's last file has such."""
+    for verdict in verdicts.values():
+        for seen in verdict.looks[-1:]:
+            for item in reversed(seen.items):
+                if item.offset < synced.get(seen.file, 0):
+                    break
+                if not isinstance(item, Run) and isinstance(item.payload, TopicDelete):
+                    return True
+    return False
 
 
 def _is_owned(disk: Disk) -> bool:

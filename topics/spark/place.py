@@ -119,6 +119,12 @@ class View(Protocol):
         """By name, those that an option could name."""
         ...
 
+    def may_undelete(self) -> bool:
+        """Whether a power cut could bring a topic back that is gone from the view, or was made anew: nobody knows yet
+        that its deletion is synced.
+        """
+        ...
+
     def refuse_damage(self, topics: Mapping[str, TopicOffsets]) -> None:
         """Raises `Corrupt` if acknowledged data is damaged, and it is, or may be, of these topics."""
         ...

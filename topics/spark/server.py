@@ -138,6 +138,10 @@ class ServerView:
             for name, state in self._states.items()
         }
 
+    def may_undelete(self) -> bool:
+        """A server shows a deletion when it is synced."""
+        return False
+
     def refuse_damage(self, topics: Mapping[str, TopicOffsets]) -> None:
         """A server with a damaged log says so itself, by refusing."""
 

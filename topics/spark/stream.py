@@ -7,7 +7,8 @@ offsets, and the log gives the same records for them, or says which are lost. No
 A topic that the pattern finds later is read from its first record on. One that is deleted and made anew under the same
 name has another epoch: what was still to come of the old one is lost. A head below the next seq went back: a backup was
 put back, or a crash took what no sync had covered. Its next records get seqs that were read before, so the stream goes
-on behind the head. That is seen as long as the head is still below.
+on behind the head. That is seen as long as the head is still below. A deletion that a power cut could still take back
+(`View.may_undelete`) is waited for: the topic keeps its place until its sync is known.
 """
 
 from __future__ import annotations
@@ -142,11 +143,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ahead(self, view: View, start: Offset) -> list[Range]:
         """All that is there behind `start`, one range a topic."""
         there = matching(view, self._scan.options)
+        waits = (
+            [] if not view.may_undelete() else [name for name in start if not _goes_on(name, start, there)]
+        )
+        found = [
+            Range(name, start[name]["epoch"], start[name]["next"], start[name]["next"]) for name in waits
+        ]
         for name, at in start.items():
-            if name not in there:  # and so not in the next offset: it is told once
+            if name not in there and name not in waits:  # nor in the next offset: it is told once
                 self._lose(Loss(name, at["next"], at["next"], DELETED))
-        found = []
         for name, offsets in there.items():
+            if name in waits:
+                continue
             at = start.get(name, {"epoch": offsets.epoch, "next": 1})
             if at["epoch"] != offsets.epoch:
                 self._lose(Loss(name, at["next"], at["next"], RECREATED))
@@ -181,6 +189,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _log.warning("topic %r: what begins with seq %d is lost: %s", loss.topic, loss.first, loss.reason)
 
 
+def _goes_on(name: str, start: Offset, there: Mapping[str, TopicOffsets]) -> bool:
+    """Whether a topic is still the instance that was read."""
+    return name in there and there[name].epoch == start[name]["epoch"]
+
+
 def _between(start: Offset, end: Offset) -> list[Range]:
     """The ranges of a batch. A topic that is new in it, or made anew, begins with its first record."""
     found = []
@@ -209,7 +222,7 @@ def _share_offsets(wanted: Sequence[Range], rows_max: int) -> list[Range]:
 
 def _share_bytes(view: View, wanted: Sequence[Range], bytes_max: int) -> list[Range]:
     """The same by bytes; of each topic that has anything at least one record, so that it comes to an end."""
-    sizes = [view.size(each) for each in wanted]
+    sizes = [view.size(each) if each.start < each.stop else 0 for each in wanted]
     total = sum(sizes)
     if total <= bytes_max:
         return list(wanted)
