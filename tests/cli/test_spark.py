@@ -29,6 +29,11 @@ def test_a_directory_is_read_with_the_cold_tier_that_the_settings_name(monkeypat
     )
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/backup", "file:///srv/backup"])
+def test_a_backup_behind_a_url_is_read_there(monkeypatch, tmp_path, url):
+    assert options_of(monkeypatch, tmp_path, data=url)["path"] == url
+
+
 def test_a_server_is_read_by_its_url_and_keeps_its_tiers_to_itself(monkeypatch, tmp_path):
     found = options_of(monkeypatch, tmp_path, url="http://localhost:1", cold_dir="cold")
 

@@ -245,7 +245,8 @@ def source_options(invocation: Invocation, topics: Sequence[str]) -> dict[str, s
     if isinstance(place, Server):
         return {**options, "url": place.name, **_credentials(place.settings)}
     cold_dir = invocation.settings.options().cold_dir
-    return {**options, "path": place.name, **({} if cold_dir is None else {"coldPath": cold_dir})}
+    data = str(invocation.settings.values["data"].value)  # as it was given: of a URL a Path keeps half
+    return {**options, "path": data, **({} if cold_dir is None else {"coldPath": cold_dir})}
 
 
 def _credentials(settings: Settings) -> dict[str, str]:

@@ -91,7 +91,7 @@ class PushdownSource(TopicsSource):
 
 
 class BatchReader(DataSourceReader):
-    """A batch read. Spark 4.3 asks for a plan when the first query of a frame is run, and keeps it for those after it."""
+    """A batch read. Spark 4.3 asks for a plan when the first query of a frame is run, and keeps it for those after."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
