@@ -36,7 +36,8 @@ _APART: Final = (
         "segment.marks: a deleted record is not flagged", "segment.floor: an evicted segment is there",
         "weaver.journal: out of order",
     ),
-    ("wal.damage: a file is gone", "wal.damage: a header", "wal.damage: half of a write"),
+    ("wal.damage: a file is gone", "wal.damage: a header"),
+    ("wal.damage: half of a write",),
 )  # fmt: skip
 # All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.
 TOGETHER: Final = (tuple(kind for kind in KINDS if all(kind not in group for group in _APART)), *_APART)

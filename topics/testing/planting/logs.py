@@ -43,7 +43,7 @@ def half_written(ground: Ground) -> Planted:
 
 
 def flipped_header(ground: Ground) -> Planted:
-    path = ground.last_file(ground.shard_of(ORDERS))
+    path = ground.last_file(ground.shard_of(CLICKS))
     ground.flip(path, 0, HEADER_SIZE)
     also = (("wal.damage", "*"), ("wal.absorbed", path), ("tombstones", "*"))
     return Planted(kind="", file=path, check="wal.damage", also=also)
