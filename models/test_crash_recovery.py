@@ -16,6 +16,7 @@ from topics.testing.survival import Shape
 
 CLASSES = {"m": "memory", "d": "disk", "f": "fsync"}
 TOPICS = st.sampled_from(sorted(CLASSES))
+ROOM_MAX = 256  # so many records at once may go up to the ceiling
 
 
 class CrashRecovery(RuleBasedStateMachine):
@@ -25,6 +26,7 @@ class CrashRecovery(RuleBasedStateMachine):
     def begin(self, seed, small):
         self.oracle = CrashOracle()
         self.scene = Scene(seed, limits=SMALL if small else None)
+        self.small = small  # files that are full soon, and too small for large writes
         self.number = 0
         self.seen = {}  # (topic, seq) -> data: what a reader has seen
         self.failed = False
@@ -37,15 +39,30 @@ class CrashRecovery(RuleBasedStateMachine):
         self.number += count
         return [b'"%d %s"' % (n, b"x" * size) for n in range(self.number - count, self.number)]
 
+    def room(self, topic):
+        """How many records may be seen before anything is synced; not too many of them."""
+        lane = self.scene.engine.state.lanes_by_name[topic]
+        return max(1, min(lane.ceiling - lane.next_seq + 1, ROOM_MAX))
+
     # Steps.
 
     @precondition(lambda self: not self.failed)
-    @rule(topic=TOPICS, count=st.integers(1, 5), size=st.sampled_from([0, 50, 300]), sync=st.booleans())
+    @rule(topic=TOPICS, count=st.integers(1, 5), size=st.sampled_from([0, 50, 300, 3000]), sync=st.booleans())
     def put(self, topic, count, size, sync):
-        datas = self.datas(count, size)
+        datas = self.datas(count, min(size, 300) if self.small else size)
         reply = self.scene.put(topic, *datas, sync=sync)
         seqs = self.oracle.append(topic, datas, synced=sync or topic == "f")
         assert seqs == list(reply.seqs)
+
+    @precondition(lambda self: not (self.failed or self.small))
+    @rule(topic=TOPICS, more=st.integers(1, 3))
+    def put_beyond_the_ceiling(self, topic, more):
+        """One batch of two writes: with the first a higher ceiling is asked for, the second needs it."""
+        batch = [self.datas(count, 0) for count in (self.room(topic), more)]
+        tickets = [self.scene.propose(append(topic, *datas)) for datas in batch]
+        self.scene.drain()
+        for datas, ticket in zip(batch, tickets, strict=True):
+            assert self.oracle.append(topic, datas, synced=topic == "f") == list(ticket.result().seqs)
 
     @precondition(lambda self: not self.failed)
     @rule(topic=TOPICS, before_seq=st.integers(0, 40))
@@ -70,8 +87,8 @@ class CrashRecovery(RuleBasedStateMachine):
     @precondition(lambda self: not self.failed)
     @rule(topic=TOPICS, kind=st.sampled_from([FaultKind.EIO, FaultKind.DROPS_PAGES]))
     def fail_a_sync(self, topic, kind):
-        """The write is there and not durable; the shard takes no more."""
-        datas = self.datas(2, 10)
+        """The write is there and not durable; the shard takes no more. It goes up to the last seq that may be seen so."""
+        datas = self.datas(2 if self.small else self.room(topic), 10)
         self.scene.disk.inject("sync_data", kind)
         ticket = self.scene.propose(append(topic, *datas), sync=True)
         self.scene.drain()
@@ -83,6 +100,13 @@ class CrashRecovery(RuleBasedStateMachine):
         self.failed = True
 
     # Ends.
+
+    @precondition(lambda self: not self.failed)
+    @rule(topic=TOPICS)
+    def crash_behind_all_that_may_be_seen(self, topic):
+        self.fail_a_sync(topic, FaultKind.EIO)
+        self.reads_are_the_oracle()
+        self.end(Shape.NOTHING, 0)
 
     @rule(shape=st.none() | st.sampled_from(list(Shape)), seed=st.integers(0, 1000))
     def crash(self, shape, seed):
@@ -125,6 +149,9 @@ class CrashRecovery(RuleBasedStateMachine):
         """The end, recovery, and what it found, held against the oracle."""
         power = shape is not None
         allowed = self.oracle.allowed(power=power)
+        durable = dict.fromkeys(CLASSES, 0)
+        if self.scene.opened is not None:  # what was told survives; of a clean end that is all
+            durable = {topic: self.scene.state(topic).durable_seq for topic in CLASSES}
         if not power and at_least is not None:
             allowed = [self.oracle.state(n) for n in range(at_least, len(self.oracle.writes) + 1)]
         if power:
@@ -139,7 +166,9 @@ class CrashRecovery(RuleBasedStateMachine):
         matching = [
             s for s in matching if all(self.head_is_right(t, s[t][0], heads[t], power) for t in CLASSES)
         ]
-        assert matching, (found, heads, allowed)
+        matching = [s for s in matching if all(s[t][0] >= durable[t] for t in CLASSES)]
+        assert matching, (found, heads, durable, allowed)
+        assert all(seq <= heads[topic] for topic, seq in self.seen)  # I-08: none of them is given out again
         self.oracle.settle(matching[-1], heads)
         self.failed = False
         once = self.scene.facts()
