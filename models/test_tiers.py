@@ -1,6 +1,7 @@
 """Whatever is written, deleted, checkpointed, moved between the tiers and crashed: a reader finds what is there.
 
 The model is a dict. The store fails and is away now and then; then a reader of cold records is refused, never misled.
+Whoever sends a record again is told its seq, however often the store was opened since.
 """
 
 from __future__ import annotations
@@ -32,17 +33,24 @@ class Tiers(RuleBasedStateMachine):
             cold=lambda disk: FaultyStore(LocalSegmentStore(Below(disk, "cold"), "cold")),
         )
         self.scene.open()
-        self.scene.create(TOPIC, durability="fsync")
+        self.scene.create(TOPIC, durability="fsync", dedup_window_ms=1_000_000_000)
         self.store = self.scene.cold
         self.live: dict[int, tuple[bytes, bytes]] = {}
-        self.written = 0
+        self.seqs: list[int] = []  # of every record that was ever written, which are numbered so
 
     @rule(tags=st.lists(st.sampled_from(TAGS), min_size=2, max_size=10))
     def put(self, tags):
-        datas = [b"%d" % (self.written + i) for i in range(len(tags))]
-        reply = self.scene.put(TOPIC, *datas, tag=tags)
+        datas = [b"%d" % (len(self.seqs) + i) for i in range(len(tags))]
+        reply = self.scene.put(TOPIC, *datas, tag=tags, dedup_id=datas)
         self.live |= dict(zip(reply.seqs, zip(datas, tags, strict=True), strict=True))
-        self.written += len(tags)
+        self.seqs += reply.seqs
+
+    @precondition(lambda self: self.seqs)
+    @rule(part=st.integers(0, 9))
+    def put_again(self, part):
+        number = (len(self.seqs) - 1) * part // 9
+        reply = self.scene.put(TOPIC, b"again", dedup_id=[b"%d" % number])
+        assert (reply.deduped, list(reply.seqs)) == (True, [self.seqs[number]])
 
     @rule(tag=st.sampled_from(TAGS[:2]))
     def delete_tag(self, tag):
@@ -51,7 +59,7 @@ class Tiers(RuleBasedStateMachine):
 
     @rule(part=st.integers(1, 6))
     def delete_below(self, part):
-        stop = self.written // part // 2 + 1
+        stop = len(self.seqs) // part // 2 + 1
         self.scene.delete(TOPIC, before_seq=stop)
         self.live = {seq: found for seq, found in self.live.items() if seq >= stop}
 
@@ -59,11 +67,16 @@ class Tiers(RuleBasedStateMachine):
     def checkpoint(self):
         self.scene.checkpoint()
 
-    @rule()
-    def relocate(self):
+    @rule(trouble=st.sampled_from((None, None, "put", "read_range", "delete", "len")))
+    def relocate(self, trouble):
         """Behind a checkpoint, or there would be nothing to move."""
         self.scene.checkpoint()
+        fails = self.store.fails
+        self.store.fails = fails | {trouble}
         self.scene.relocate()
+        self.store.fails = fails
+        if trouble is not None:
+            self.scene.clock.advance(AGAIN_MS)
 
     @rule(count=st.integers(1, 3))
     def background(self, count):
@@ -74,9 +87,10 @@ class Tiers(RuleBasedStateMachine):
                 return
             self.scene.carry(steps)
 
-    @rule(steps_max=st.integers(1, 24), power=st.booleans(), shape=st.sampled_from(Shape))
-    def break_off(self, steps_max, power, shape):
-        """The end comes in the middle of something."""
+    @rule(steps_max=st.integers(1, 24), power=st.booleans(), shape=st.sampled_from(Shape), away=st.booleans())
+    def break_off(self, steps_max, power, shape, away):
+        """The end comes in the middle of something, and maybe the next start without the cold directory."""
+        self.put(TAGS * 3)  # so that there is something
         self.scene.checkpoint()
         left = steps_max
         while left and (steps := self.scene.opened.checkpointer.between()) is not None:
@@ -89,6 +103,8 @@ class Tiers(RuleBasedStateMachine):
             self.scene.power_loss(shape)
         else:
             self.scene.process_death()
+        if away:
+            self.scene.cold = None
         self.scene.open()
 
     @rule(
@@ -134,7 +150,7 @@ class Tiers(RuleBasedStateMachine):
             self.start_with_it_again()
         self.a_reader_finds_what_is_there_or_is_refused()
         self.scene.clock.advance(AGAIN_MS)
-        self.relocate()
+        self.relocate(None)
         self.a_reader_finds_what_is_there_or_is_refused()
 
 

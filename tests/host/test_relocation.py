@@ -256,6 +256,18 @@ def broken_off(scene, at):
     raise AssertionError("nothing was moved")
 
 
+def carried(scene, count):
+    """So many steps of relocation are carried out, or all there are; says how many were."""
+    done = 0
+    while (steps := relocator(scene).due()) is not None:
+        for step in steps:
+            if done == count:
+                return done
+            scene.carry(iter((step,)))
+            done += 1
+    return done
+
+
 class TestBrokenOff:
     @pytest.mark.rule("T4.4", "T6.3")
     @pytest.mark.parametrize("at", ["copied", "marked"])
@@ -292,6 +304,26 @@ class TestBrokenOff:
         scene.relocate()
         assert cold_firsts(scene) == [1]
         assert {seq: data for seq, data in scene.read("t").items() if data != b"more"} == before
+
+    @pytest.mark.rule("T6.3", "T4.4")
+    def test_a_power_cut_behind_any_step_takes_no_segment_from_the_tier_that_the_log_names(self):
+        """The next start is without the cold directory, so that nobody can look whether it is there."""
+        for count in range(1, 100):
+            scene = scene_with(retain=3)
+            before = filled(scene)
+            done = carried(scene, count)
+            scene.power_loss()
+            kept, scene.cold = scene.cold, None
+            scene.open()
+            assert not scene.opened.damages, count
+            scene.process_death()
+            scene.cold = kept
+            scene.open()
+            assert scene.read("t") == before, count
+            if done < count:
+                break
+
+        assert done > 6  # the store is looked at; then a copy, a mark, a sync and a removal for each segment
 
     @pytest.mark.rule("T6.3")
     def test_a_segment_whose_mark_was_lost_is_found_where_it_is(self):
