@@ -97,6 +97,17 @@ class Known:
             self.collected |= other.collected
 
 
+class Tight(MemoryJournal):
+    """A journal that is refused room when it is told so."""
+
+    full = False
+
+    def append(self, items):
+        if self.full:
+            raise Rejected(Code.DISK_LOW, "no space")
+        super().append(items)
+
+
 class Replicas(RuleBasedStateMachine):
     """Three owners, and one fork of each at most."""
 
@@ -114,7 +125,7 @@ class Replicas(RuleBasedStateMachine):
 
     def persist(self, node):
         """Give the node a database with a journal."""
-        node.journal = MemoryJournal()
+        node.journal = Tight()
         header = Header("shared", node.keys.public, node.home.new_replica_id())
         cursor = Journaled(node.journal, LIMITS, EMPTY, header)
         cursor.begin(header)
@@ -244,6 +255,21 @@ class Replicas(RuleBasedStateMachine):
     @rule(at=places, key=keys, ttl_ms=st.integers(0, 5))
     def expire(self, at, key, ttl_ms):
         self.edit(at, lambda db: db.expire(key, ttl_ms))
+
+    @rule(at=nodes, key=keys)
+    def set_on_a_full_disk(self, at, key):
+        """What could not be written is not there to be read either."""
+        node = self.nodes[at]
+        before = node.db.snapshot()
+        node.journal.full = True
+        try:
+            node.db.set(key, "unwritten")
+        except Rejected as error:
+            refused = error
+        node.journal.full = False
+
+        assert refused.code is Code.DISK_LOW
+        assert node.db.snapshot() is before
 
     # Time: forwards, backwards, and three clocks at the same millisecond.
 
