@@ -180,6 +180,17 @@ class Weavers(RuleBasedStateMachine):
         target.weaver.ingest(envelopes)
         target.oracle.hand(*envelopes)
 
+    @rule(data=st.data())
+    def two_new_nodes_are_handed_one_batch(self, data):
+        """In whatever order it comes, the smallest (HLC, author, hash) that can be is witnessed first: one log."""
+        batch = list(self.envelopes.values())[:12]
+        orders = []
+        for envelopes in (batch, data.draw(st.permutations(batch))):
+            site = Site()
+            site.ingest(*envelopes)
+            orders.append(site.order)
+        assert orders[0] == orders[1]
+
     @rule(at=nodes_st, ms=st.sampled_from([-DRIFT, -1, 1, 1000, DRIFT, DRIFT + 1]))
     def clock_moves(self, at, ms):
         clock = self.nodes[at].clock
