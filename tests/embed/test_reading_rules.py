@@ -12,6 +12,8 @@ from topics.codec.scan import scan
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.layout import find_wal_files
 from topics.host.walfile import wal_path
+from topics.kernel.limits import Limits
+from topics.log.floors import Gap
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
@@ -281,3 +283,22 @@ def test_bad_selectors_are_refused(store: topics.Store, selector: dict[str, obje
         topic.delete(**selector)  # type: ignore[arg-type]  # given by the table
     assert refused.value.code == "invalid_request"
     assert topic.state().count == 1
+
+
+@pytest.mark.rule("S4.16", "S1.9")
+def test_who_iterates_is_told_when_the_topic_is_created_anew_between_two_pages(
+    open_sim: Callable[..., topics.Store],
+) -> None:
+    with open_sim(limits=Limits(read_limit=2)) as store:
+        topic = store.topic("t")
+        topic.put_many([{"data": n} for n in range(4)])
+        items = topic.records()
+        old = [next(items), next(items)]
+        store.delete("t")
+        topic.put_many([{"data": n} for n in range(10, 14)])
+        gap, *new = items
+
+    assert [item.data for item in old if not isinstance(item, Gap)] == [0, 1]
+    assert isinstance(gap, Gap)
+    assert gap.reason.value == "recreated"
+    assert [item.data for item in new if not isinstance(item, Gap)] == [10, 11, 12, 13]

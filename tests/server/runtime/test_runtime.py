@@ -91,6 +91,26 @@ async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_not
     assert (hub.readers, hub.topics) == (0, 0)
 
 
+async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_next_news():
+    hub, told = Hub(), []
+    async with trio.open_nursery() as nursery:
+
+        async def tell_again():
+            await trio.testing.wait_all_tasks_blocked()
+            hub.tell(["a"])
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(hub.wait, "a")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(tell_again)
+        hub.tell(["a"])
+        await hub.wait("a")
+        told.append("again")
+
+    assert (told, hub.readers, hub.topics) == (["again"], 0, 0)
+
+
 async def test_a_job_off_the_loop_is_waited_for_and_its_errors_are_raised_here():
     thread = SystemThread("test")
     begun_job, may_end, ended = threading.Event(), threading.Event(), []
