@@ -137,11 +137,13 @@ def test_an_overview_and_an_export_hold_every_record_of_a_directory_or_a_backup(
     assert main(["spark", "report", "quakes", "capped", "--out", str(out), *told, "--data", kept]) == 0
     assert main(["spark", "export", "quakes", "--out", str(parquet), *place]) == 0
     assert main(["spark", "export", "capped", "--out", str(tmp_path / "capped"), "--data", kept]) == 0
+    assert main(["spark", "export", "empty", "--out", str(tmp_path / "empty"), *place]) == 0
 
     live = records(tmp_path / "data", "quakes")
     said = capsys.readouterr()
     assert f"2 topics, {len(live) + 10} records" in said.out
     assert f"{len(live)} records exported to {parquet}" in said.out
+    assert f"0 records exported to {tmp_path / 'empty'}" in said.out
     assert "LOST: topic 'capped': seq 1 to " in said.err
     assert "headers" in spark.read.parquet(str(parquet)).columns
     shown = out.read_text()
