@@ -103,6 +103,24 @@ def test_an_idx_or_col_that_is_not_right_is_made_again_from_the_data(part, first
     assert served(scene) == (whole[1] | {21: b'"more"'}, [])
 
 
+@pytest.mark.parametrize("first", [9, 17], ids=["sealed", "growing"])
+def test_the_col_of_an_earlier_segment_of_the_topic_is_not_taken_for_its_own(first, whole):
+    """It is intact and of this topic: only the seqs that it speaks of say that it is another's."""
+    scene = filled()
+    spoil(scene, segment_path(1, first, "col"), "another's", segment_path(1, first - 8, "col"))
+    scene.open()
+
+    assert not scene.opened.damages
+    assert state(scene) == whole[0]
+    scene.put("t", b'"more"', tag=[b"x"])
+    scene.sync()
+    scene.checkpoint()
+    before = state(scene)
+    reopened(scene)
+    assert state(scene) == before
+    assert served(scene) == (whole[1] | {21: b'"more"'}, [])
+
+
 @pytest.mark.parametrize("kind", SPOILS)
 @pytest.mark.parametrize("first", [1, 17], ids=["sealed", "growing"])
 def test_of_data_that_is_not_right_everything_is_served_or_named(first, kind, whole):

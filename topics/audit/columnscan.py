@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
 from topics.codec.layout import EXT, FRAME_HEAD, META, Ext, parse_region
-from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_before, implied_sizes
+from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_within, implied_sizes
 from topics.codec.segdel import decode_del
 from topics.codec.segment import DataColumns
 from topics.kernel.errors import Corrupt
@@ -68,7 +68,7 @@ def _wanted(frame: bytes) -> tuple[int, bytes, bytes, int]:
 
 def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
     """The intact blocks of a `.col`. What comes behind them is missed where a record needs it."""
-    blocks, end = blocks_before(buffer, task.last + 1)
+    blocks, end = blocks_within(buffer, task.first, task.last + 1)
     if end < len(buffer) and task.sealed:
         detail = f"{len(buffer) - end} bytes are no block of it; damage, or an append that was cut off before the seal"
         flaws.add("segment.col", None, end, detail, Severity.UNDECIDABLE)

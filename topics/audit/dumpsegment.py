@@ -11,7 +11,7 @@ from topics.audit.dumplog import Item, damaged, record_fields, shown
 from topics.codec.frame import decode_frame
 from topics.codec.layout import FRAME_HEAD
 from topics.codec.primitives import U64
-from topics.codec.segcolumns import blocks_before, decode_blocks
+from topics.codec.segcolumns import blocks_within, decode_blocks
 from topics.codec.segdel import decode_del
 from topics.codec.segidx import DELETED, ENTRY, ENTRY_SIZE, EXPIRED, TRAILER, TRAILER_SIZE, decode_idx
 from topics.codec.segment import is_deleted, is_regular, walk
@@ -83,7 +83,7 @@ def idx_items(buffer: bytes, path: Path) -> Iterator[Item]:
 
 def col_items(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
     """What the blocks of a `.col` say, a record a line, and where they end."""
-    blocks, end = blocks_before(buffer, 2**64 - 1)
+    blocks, end = blocks_within(buffer, 1, 2**64 - 1)
     for block in blocks:
         yield {"what": "block", "seq": block.first_seq, "count": block.count}
         for at in range(block.count):

@@ -225,12 +225,12 @@ def _corrupt(at: int, field: str, what: str) -> Corrupt:
     return Corrupt(f"columns at offset {at}: {what}", offset=at, field=field)
 
 
-def blocks_before(buffer: Buffer, seq_stop: int) -> tuple[list[ColumnsBlock], int]:
-    """The intact blocks from the start that lie below `seq_stop`, and the offset where they end.
+def blocks_within(buffer: Buffer, seq: int, seq_stop: int) -> tuple[list[ColumnsBlock], int]:
+    """The intact blocks from the start that lie in [seq, seq_stop), and the offset where they end.
 
     Behind it may be what a crash left of an append: whoever appends next begins there.
     """
-    data, blocks, at, seq = immutable(buffer), [], 0, 1
+    data, blocks, at = immutable(buffer), [], 0
     while at < len(data):
         try:
             block, length = _block_at(data, at)

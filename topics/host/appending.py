@@ -17,7 +17,7 @@ from operator import add
 from typing import Final
 
 from topics.codec.layout import FRAME_LEN_SIZE
-from topics.codec.segcolumns import blocks_before, encode_block
+from topics.codec.segcolumns import blocks_within, encode_block
 from topics.codec.segidx import TRAILER_SIZE, encode_entries, encode_trailer
 from topics.codec.segment import append_frames
 from topics.engine.checkpoint import Piece
@@ -80,7 +80,7 @@ def _write_piece(disk: Disk, piece: Piece) -> tuple[list[str], bool]:
     disk.write(idx_path, len(before), [entries, encode_trailer(before + entries)])
     _cut(disk, data_path, mark.size)
     _cut(disk, idx_path, len(before) + len(entries) + TRAILER_SIZE)
-    added = _append_columns(disk, col_path, slots)
+    added = _append_columns(disk, col_path, slots, mark.segment)
     return [data_path, idx_path, *added], new or bool(added)
 
 
@@ -131,8 +131,8 @@ def _entries_before(disk: Disk, piece: Piece) -> bytes:
     return encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
 
 
-def _append_columns(disk: Disk, path: str, slots: Slots) -> list[str]:
-    """Append what the index needs beside the idx, if anything; the files to be synced."""
+def _append_columns(disk: Disk, path: str, slots: Slots, first: int) -> list[str]:
+    """Append what the index needs beside the idx, if anything; the files to be synced. `first`: of the segment."""
     block = encode_block(
         slots.first_seq,
         array("I", slots.lengths),
@@ -147,7 +147,7 @@ def _append_columns(disk: Disk, path: str, slots: Slots) -> list[str]:
     if size is None:
         disk.create(path, 0)
         size = 0
-    _, end = blocks_before(disk.read(path, 0, size), slots.first_seq)
+    _, end = blocks_within(disk.read(path, 0, size), first, slots.first_seq)
     _cut(disk, path, end)
     disk.write(path, end, [block])
     return [path]

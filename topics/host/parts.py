@@ -24,7 +24,7 @@ from topics.codec.manifest import (
     Position,
     TopicEntry,
 )
-from topics.codec.segcolumns import blocks_before
+from topics.codec.segcolumns import blocks_within
 from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.codec.snapshot import encode_snapshot
 from topics.engine import image
@@ -194,7 +194,7 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore
         parts.append(Part(path=idx, size=size, pieces=lambda: iter((whole_idx(behind, topic_id, segment),))))
     col = segment_path(topic_id, first, "col")
     if (size := disk.size(col)) is not None:
-        end = size if segment.sealed else blocks_before(disk.read(col, 0, size), segment.last + 1)[1]
+        end = size if segment.sealed else blocks_within(disk.read(col, 0, size), first, segment.last + 1)[1]
         parts.append(copy_part(disk, col, col, end))
     deleted = f"{topic_dir(topic_id)}/seg-{first:020d}.del"
     if cold is None and (size := disk.size(deleted)) is not None:

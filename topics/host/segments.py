@@ -19,7 +19,7 @@ import attrs
 
 from topics.codec.frame import decode_frame
 from topics.codec.layout import NODE, TAG
-from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_before, encode_block, implied_sizes
+from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_within, encode_block, implied_sizes
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
 from topics.codec.segment import END_SIZE, walk
 from topics.host.layout import segment_path, topic_dir
@@ -220,7 +220,7 @@ def _load_blocks(
     """The blocks of a segment; made anew from its data if one that must be there is not."""
     path = segment_path(topic_id, segment.first, "col")
     size = disk.size(path)
-    blocks = [] if size is None else blocks_before(disk.read(path, 0, size), segment.last + 1)[0]
+    blocks = [] if size is None else _blocks_of(segment, disk.read(path, 0, size))
     covered = bytearray(len(idx))
     for block in blocks:
         start = block.first_seq - segment.first
@@ -229,6 +229,11 @@ def _load_blocks(
     if any(compress(needed, covered.translate(_IS_ZERO))):
         return _rebuilt_blocks(disk, topic_id, segment, idx)
     return blocks, []
+
+
+def _blocks_of(segment: Segment, buffer: bytes) -> list[ColumnsBlock]:
+    """Those that speak of its records only: a file that was put in the place of another is intact, too."""
+    return blocks_within(buffer, segment.first, segment.last + 1)[0]
 
 
 def _rebuilt_blocks(
@@ -255,7 +260,7 @@ def _rebuilt_blocks(
         sizes[at] = len(view.data) + len(view.meta)
         tags[at], nodes[at], expires[at] = view.tag, view.node, view.expires_at or 0
     block = encode_block(segment.first, idx.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires)
-    return blocks_before(block, segment.last + 1)[0], unlabelled
+    return _blocks_of(segment, block), unlabelled
 
 
 def _add_columns(
