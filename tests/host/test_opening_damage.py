@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 
 import pytest
 
 import topics
 from tests.crash.scene import SMALL, Scene
+from topics.audit.files import ReadOnlyDisk
+from topics.audit.fsck import fsck
 from topics.codec.walheader import HEADER_SIZE
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.testing.faults import Landed, SimCrash
@@ -378,3 +381,18 @@ def test_a_log_that_is_gone_as_a_whole_is_damage_if_a_snapshot_was_taken_in_it(d
     assert scene.opened.read_only
     assert "a snapshot was taken in this file, and it is not there" in str(scene.opened.damages[0])
     assert scene.read("t") == {1: b"1", 2: b"2", 3: b"3"}
+
+
+@pytest.mark.rule("T4.9")
+@pytest.mark.parametrize("gone", ["wal", "wal/gen-0/shard-00/*"])
+def test_a_directory_that_was_in_use_and_has_neither_log_nor_snapshot_is_damaged(tmp_path, gone):
+    """LOCK remembers that a recovery was completed here: it would have left a log."""
+    with topics.open(tmp_path) as store:
+        store.topic("t").put({"n": 1})
+    for path in tmp_path.glob(gone):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with topics.open(tmp_path) as store:
+        assert store.read_only
+        assert "no log and no whole snapshot, and LOCK says that the store was in use" in store.damages[0].why
+    found = fsck(ReadOnlyDisk(tmp_path), where="here")
+    assert [(one.check, one.file) for one in found.errors] == [("wal.damage", file_path(1))]

@@ -19,6 +19,7 @@ from topics.engine.engine import Engine
 from topics.engine.image import Place
 from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
+from topics.host.absent import absent_log, absent_shards
 from topics.host.alone import checkpoint_alone
 from topics.host.archive import Archive, ArchiveRules
 from topics.host.behind import ColdBehind
@@ -255,7 +256,9 @@ def read_state(
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
     settled = settle(behind, recovered.catalog, restored.unsure)
-    damages = [*settled.damages, *_absent_shards(form, verdicts), *recovered.damages]
+    begun = restored.kept or any(verdict.looks or verdict.damages for verdict in verdicts.values())
+    absent = absent_shards(form, verdicts) if begun else absent_log(disk, form)
+    damages = [*settled.damages, *absent, *recovered.damages]
     return ReadState(restored, verdicts, settled, attrs.evolve(recovered, damages=damages))
 
 
@@ -298,22 +301,6 @@ def _judge(
 def _place_in(places: Mapping[ShardKey, Place], key: ShardKey) -> Place:
     """Where a snapshot has the shard's log; its beginning if it knows nothing of it."""
     return places.get(key) or Place(*key, 0, 0, 0, 0)
-
-
-def _absent_shards(form: Format, verdicts: Mapping[ShardKey, Verdict]) -> list[DamageReport]:
-    """Every shard of a generation gets its first file before any gets a frame, so one without a file has lost it."""
-    shards = [verdicts.get((form.generation, shard)) for shard in range(form.shards)]
-    if not any(seen.intact for verdict in shards if verdict is not None for seen in verdict.looks):
-        return []
-    return [
-        DamageReport(
-            file=WalFileId(form.generation, shard, 1),
-            offset=0,
-            why=f"shard {shard} of generation {form.generation} has no log, and another one has",
-        )
-        for shard, verdict in enumerate(shards)
-        if verdict is None or not verdict.looks
-    ]
 
 
 def _writer(engine: Engine, wal: WalFile, disk: Disk, options: StoreOptions, *, shards: int) -> ShardWriter:
