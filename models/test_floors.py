@@ -5,6 +5,7 @@ when its ticket ends. Pages, accounts, floors, counts and answers are the oracle
 checks the numbered invariants in the engine itself.
 """
 
+import itertools
 from typing import NamedTuple
 
 import pytest
@@ -76,6 +77,8 @@ class Floors(RuleBasedStateMachine):
         self.waiting = {}  # ticket -> what the oracle is told when it ends
         self.framed = {}  # ticket -> what was so when it was checked and framed
         self.written = 0
+        self.last = []  # of the last write, to be sent again
+        self.bodies = {}  # key -> the body of the write that it named first
         self.driver.put(**given)
         self.driver.engine.take_effects()
 
@@ -84,12 +87,16 @@ class Floors(RuleBasedStateMachine):
     @rule(
         given=st.lists(one_record, min_size=1, max_size=4),
         key=st.none() | st.sampled_from([b"k1", b"k2"]),
+        again=st.booleans(),
     )
-    def append(self, given, key):
+    def append(self, given, key, again=False):
+        """`again`: the body of the last write, perhaps under another key."""
+        given, number = self.last if again and self.last else (given, self.written)
+        self.last = given, number
         self.written += 1
         entries = []
         for i, each in enumerate(given):
-            data = (b"%d.%d" % (self.written, i)).ljust(each["size"], b"x")
+            data = (b"%d.%d" % (number, i)).ljust(each["size"], b"x")
             entries.append(Entry(0, data, len(data) + len(each.get("meta", b"")), each.get("tag", b""),
                                  each.get("node", b""), each.get("dedup_id", b"")))  # fmt: skip
         ttls = [each.get("ttl_ms") for each in given]
@@ -111,6 +118,9 @@ class Floors(RuleBasedStateMachine):
             assert seqs == list(reply.seqs)
             assert (duplicates, not new) == (reply.duplicates, reply.deduped)
             assert reply.count == len(seqs)
+            if reply.same_body is None:
+                self.bodies[key] = number
+            assert reply.same_body in (None, self.bodies[key] == number)
 
         command = Append(topic="t", records=columns, idempotency_key=key)
         self.propose(command, tell)
@@ -175,6 +185,18 @@ class Floors(RuleBasedStateMachine):
         self.driver.clock.advance(ms)
         self.driver.engine.read_due("t")  # the engine sees the clock
 
+    @rule(which=st.integers(0, 9), by=st.integers(-1, 1))
+    def append_where_a_time_ends(self, which, by):
+        """At the millisecond up to which a record may stay, or beside it."""
+        ttl_ms = self.oracle.config.ttl_ms
+        live = [self.oracle.log[seq] for seq in self.oracle.live()]
+        ends = {entry.expires_at for entry in live} | {entry.ts + ttl_ms for entry in live if ttl_ms}
+        ends = sorted(end + by for end in ends - {None} if end + by >= self.now)
+        if ends:
+            self.driver.clock.set(ends[which % len(ends)])
+            self.append([{"size": 1}], None)
+            self.drain()
+
     @rule(ms=st.integers(1, 2000))
     def clock_steps_back(self, ms):
         self.driver.clock.set(self.driver.clock.now_ms() - ms)
@@ -221,14 +243,22 @@ class Floors(RuleBasedStateMachine):
         nodes=st.sets(st.sampled_from(NODES[1:])),
         match=st.sampled_from(MATCHES),
         current=st.booleans(),
+        bytes_max=st.integers(1, 400),
     )
-    def read(self, back, at, epoch, limit, nodes, match, current):
+    def read(self, back, at, epoch, limit, nodes, match, current, bytes_max):
         if current:
             self.let_floors_be_reported()
-        self.compare(
-            from_seq=max(0, self.oracle.head - back), from_ts=None if at is None else self.ts_near(*at), epoch=epoch,
-            limit=limit, nodes=frozenset(nodes), match=match,
-        )  # fmt: skip
+        query = {
+            "from_seq": max(0, self.oracle.head - back), "from_ts": None if at is None else self.ts_near(*at),
+            "epoch": epoch, "limit": limit, "nodes": frozenset(nodes), "match": match,
+        }  # fmt: skip
+        whole = self.compare(**query)
+        part = self.driver.plan(**query, bytes_max=bytes_max)
+        room = itertools.takewhile(lambda size: size <= bytes_max, itertools.accumulate(whole.lengths))
+        count = max(len(list(room)), min(1, len(whole.seqs)))  # one record is given, whatever its size
+
+        assert part.seqs == whole.seqs[:count]
+        assert part.next_from_seq == whole.next_from_seq or part.next_from_seq < whole.seqs[count]
 
     def ts_near(self, seq, by):
         """The ts of a seq, dead or alive, or the millisecond beside it."""
