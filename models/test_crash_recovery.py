@@ -87,7 +87,7 @@ class CrashRecovery(RuleBasedStateMachine):
     @precondition(lambda self: not self.failed)
     @rule(topic=TOPICS, kind=st.sampled_from([FaultKind.EIO, FaultKind.DROPS_PAGES]))
     def fail_a_sync(self, topic, kind):
-        """The write is there and not durable; the shard takes no more. It goes up to the last seq that may be seen so."""
+        """The write, up to the last seq that may be seen so, is there and not durable; the shard takes no more."""
         datas = self.datas(2 if self.small else self.room(topic), 10)
         self.scene.disk.inject("sync_data", kind)
         ticket = self.scene.propose(append(topic, *datas), sync=True)
