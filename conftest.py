@@ -1,10 +1,11 @@
 """How every test run behaves: the hypothesis profiles.
 
 `gate` is the default: the same examples on every machine and every run, nothing remembered between runs, so a red gate
-is red for everyone. `full` (`ci/check --full`) looks further, and prints what reproduces a failure.
+is red for everyone. `full` (`ci/check --full`) looks further, and prints what reproduces a failure. `mutants`
+(`ci/mutants`) tries the gate's examples and ends with the first that is red: nobody reads it, so it need not be small.
 """
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 SLOW_MACHINE = [HealthCheck.too_slow]  # two busy cores say nothing about the code under test
 
@@ -23,5 +24,8 @@ settings.register_profile(
     max_examples=2000,
     print_blob=True,
     suppress_health_check=SLOW_MACHINE,
+)
+settings.register_profile(
+    "mutants", parent=settings.get_profile("gate"), phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("gate")  # pytest --hypothesis-profile=NAME overrides it

@@ -135,6 +135,11 @@ def bits_slow_steps() -> list[Step]:
     return pytest_steps("bit flips", BITS, *SLOW)
 
 
+def mutants_slow_steps() -> list[Step]:
+    """Planted bugs, each of which some test must see."""
+    return [Step("mutants", ("ci/mutants",))] if exists("ci/mutants") else []
+
+
 def fuzz_steps() -> list[Step]:
     return [*fuzz_step("smoke"), *fuzz_step("canary", exit_code=1)]
 
@@ -162,6 +167,7 @@ LANES = {
     "crash": Lane("crash", 150, lambda: separate_steps("tests/crash"), crash_slow_steps),
     "worlds": Lane("worlds", 0, list, worlds_slow_steps),
     "bits": Lane("bit flips", 0, list, bits_slow_steps),
+    "mutants": Lane("mutants", 0, list, mutants_slow_steps),
     "spark": Lane("spark", 90, spark_steps, lambda: spark_steps(*SLOW_SPARK)),
     "fuzz": Lane("fuzz", 60, fuzz_steps, lambda: fuzz_step("full")),
 }

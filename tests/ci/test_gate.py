@@ -105,6 +105,18 @@ def test_every_bit_is_a_lane_of_the_full_check_and_its_sample_is_in_the_crash_la
         assert (code, lines[-1]) == (0, f"{passed} passed, 0 failed")
 
 
+@pytest.mark.parametrize(("ends", "code"), [(0, 0), (1, 1)])
+def test_mutants_are_a_lane_of_the_full_check_only(house, ends, code):
+    plant(house, {"ci/mutants": f"#!/bin/sh\necho planted\nexit {ends}\n"})
+    (house / "ci" / "mutants").chmod(0o755)
+
+    result, lines = gate(house, "--full", "mutants")
+
+    assert result == code
+    assert "planted" in lines
+    assert gate(house, "mutants") == (0, ["", "0 passed, 0 failed"])
+
+
 @pytest.mark.parametrize(
     ("smoke", "canary", "code", "word"),
     [(0, 1, 0, "ok"), (1, 1, 1, "fuzz smoke"), (0, 0, 1, "fuzz canary"), (0, 2, 1, "fuzz canary")],
