@@ -1,8 +1,9 @@
-"""`create`, `configure`, `state`, `ls`, `rm`, `delete`."""
+"""`create`, `configure`, `state`, `ls`, `rm`, `delete`, `compact`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +108,22 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert (answer.code, answer.out) == (code, b"")
     assert message in answer.err
     assert len(answer.err.splitlines()) == 1
+
+
+def test_what_commands_have_deleted_is_given_back_by_compact(call: Call) -> None:
+    """A command ends before a store would do it by itself."""
+    config = ("--set", "segment_max_events=1000")
+    call("put", "t", *config, stdin=b"".join(b'"%0200d"\n' % i for i in range(3000)))
+    assert "0 B of segments given back" in call("compact", *config).text
+
+    def stored() -> int:
+        return sum(path.stat().st_size for path in Path("topics-data/topics").rglob("*.data"))
+
+    before = stored()
+    assert before > 3000 * 200
+    call("delete", "t", "--before", "2001", *config)
+    result = call("compact", *config, "--json").lines[0]
+
+    assert result["segments_removed"] == 2
+    assert result["bytes_freed"] == before - stored()
+    assert call("state", "t", "--json").lines[0]["earliest_seq"] == 2001

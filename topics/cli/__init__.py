@@ -15,7 +15,7 @@ What the operating system, click and rich do stays in this package. A command is
 | `write`, `gently`, `feed`, `source` | `put`: stopping, files, formats, bytes |
 | `terminal`, `quantities` | colours, tables, progress; sizes, times, durations as people write them |
 | `read`, `following`, `lines` | `get`, `tail`, waiting for more, and how a record looks |
-| `manage` | `create`, `configure`, `state`, `ls`, `rm`, `delete` |
+| `manage` | `create`, `configure`, `state`, `ls`, `rm`, `delete`, `compact` |
 | `about` | `config show`, `version`, `completion` |
 | `demo`, `story`, `tour`, `crash`, `victim` | the guided main job: steps, proofs, a killed process |
 | `served`, `private` | the same through a server that is killed; a server of one's own |

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "configure": ("manage", "Change the config of a topic."),
     "delete": ("manage", "Delete records, by seq or tag, for good."),
     "rm": ("manage", "Delete topics with everything in them."),
+    "compact": ("manage", "Give back the space of what was deleted from a directory."),
     "fsck": ("check", "Check that a data directory is whole."),
     "inspect": ("check", "Print what is in a file of a data directory."),
     "backup": ("backup", "Write a backup of a store, while it is used."),

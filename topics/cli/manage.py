@@ -1,4 +1,4 @@
-"""Topics themselves: `create`, `configure`, `state`, `ls`, `rm`, and `delete` for their records.
+"""Topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact` for the space.
 
 A config is given as `field=value`; times may be written `5m`, sizes `10MiB`. `configure` changes the fields it is given
 and keeps the rest (the call underneath replaces the whole config; on a command line that would be a trap).
@@ -173,6 +173,30 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
         return
     left = f"{counted(reply.count, 'record')} left" if reply.count else "none left"
     click.echo(f"{topic}: {counted(reply.deleted, 'record')} deleted, {left}")
+
+
+@click.command()
+@json_option
+@common_options
+@pass_invocation
+def compact(invocation: Invocation, as_json: bool) -> None:
+    """Give back now the space of deleted, expired and evicted records of a directory.
+
+    A server does that by itself, and so does a store that stays open; one that is only used by commands does not.
+    """
+    from topics.embed.store import Store
+
+    with invocation.reading() as store:
+        if not isinstance(store, Store):
+            raise Failed(
+                f"{store.where} gives space back by itself; compact is for a directory (--data)", code=USAGE
+            )
+        result = store.compact()
+    if as_json:
+        _print_json(attrs.asdict(result))
+        return
+    removed = counted(result.segments_removed, "segment")
+    click.echo(f"{store.where}: {size(result.bytes_freed)} of segments given back, {removed} removed")
 
 
 # What `ls` shows, by head: the field that a row must have for it (a server's list has fewer than a directory), and how.
