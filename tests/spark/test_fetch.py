@@ -13,9 +13,11 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, Les
 import topics
 from tests.spark.stores import START_MS, fill, fill_cold, opened, own, records, unmark
 from topics.audit.arrow import Verify
+from topics.audit.files import ReadOnlyDisk
+from topics.host.layout import FORMAT_FILE
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected
 from topics.spark.datasource import PushdownSource, schema_of
-from topics.spark.directory import open_disk
+from topics.spark.directory import GONE_MAX, _read, open_disk
 from topics.spark.fetch import READ_THROUGH, Fetch
 from topics.spark.options import read_options
 from topics.spark.place import Bounds, DataLoss, Reading, ranges_of_batch
@@ -324,6 +326,31 @@ def stops(data):
     """Behind the last seq that is shown, a topic."""
     topics = place_of(scan(data, subscribePattern=".*").options).look().topics()
     return {name: offsets.stop for name, offsets in topics.items()}
+
+
+class Absorbed(ReadOnlyDisk):
+    """A directory whose owner replaces the newest snapshot just before it is read, so many times."""
+
+    def __init__(self, root, times):
+        super().__init__(root)
+        self.times, self.formats = times, 0
+
+    def read(self, path, offset, size):
+        self.formats += path == FORMAT_FILE
+        if "snapshot" in path and self.times:
+            self.times -= 1
+            raise FileNotFoundError(path)
+        return super().read(path, offset, size)
+
+
+@pytest.mark.rule("P2.3")
+def test_an_owner_that_takes_many_checkpoints_a_second_is_waited_for(made):
+    disk = Absorbed(made, GONE_MAX - 1)
+
+    assert _read(disk, "a store", None).recovered.catalog.find("quakes").head_seq == 103
+    assert disk.formats == GONE_MAX  # its shards may have changed, too
+    with pytest.raises(FileNotFoundError):
+        _read(Absorbed(made, GONE_MAX), "a store", None)
 
 
 def test_a_folder_that_is_no_directory_of_topics_is_refused(tmp_path):

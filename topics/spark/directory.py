@@ -43,6 +43,7 @@ from topics.spark.place import DELETED, RECREATED, WENT_BACK, Bounds, Loss, Part
 from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
 
 LOOKS_MAX: Final = 5  # at a directory that changes while it is looked at
+GONE_MAX: Final = 40  # times that a look begins again, for a file has gone away
 FOLDER: Final = "file://"  # a URL of what any disk has
 FILE_BYTES: Final = 1 << 40  # more than a file has
 _log: Final = logging.getLogger("topics.spark")
@@ -237,17 +238,11 @@ def open_cold(where: str) -> SegmentStore:
 
 def _read(disk: Disk, where: str, cold: SegmentStore | None) -> ReadState:
     """The state, once two looks agree on what is damaged, or nothing is."""
-    form = read_format(disk, where)
-    if form is None:
-        raise CannotOpen(
-            Unusable.MISSING, f"{where} is no topics directory: there is no FORMAT in it", path=where
-        )
     told: list[str] | None = None
     for left in reversed(range(LOOKS_MAX)):
         try:
-            # As after a restart of the machine: a write that is under way then looks like a torn tail.
-            state = read_state(disk, form, same_boot=False, cold=cold)
-        except (FileNotFoundError, Corrupt):
+            state = _read_once(disk, where, cold)
+        except Corrupt:
             if not left:
                 raise
             continue
@@ -256,6 +251,25 @@ def _read(disk: Disk, where: str, cold: SegmentStore | None) -> ReadState:
             return state
         told = damages
     raise Corrupt(f"{where} changed each of {LOOKS_MAX} times it was looked at; try again", path=where)
+
+
+def _read_once(disk: Disk, where: str, cold: SegmentStore | None) -> ReadState:
+    """The state; begun again if a file goes away meanwhile, for then its owner has absorbed or replaced it. That may
+    happen many times: an owner that takes many checkpoints a second is faster than a reader whose machine is busy.
+    """
+    for left in reversed(range(GONE_MAX)):
+        form = read_format(disk, where)
+        if form is None:
+            raise CannotOpen(
+                Unusable.MISSING, f"{where} is no topics directory: there is no FORMAT in it", path=where
+            )
+        try:
+            # As after a restart of the machine: a write that is under way then looks like a torn tail.
+            return read_state(disk, form, same_boot=False, cold=cold)
+        except FileNotFoundError:
+            if not left:
+                raise
+    raise AssertionError("the last time returns or raises")
 
 
 def _synced(verdicts: Mapping[ShardKey, Verdict]) -> dict[WalFileId, int]:
