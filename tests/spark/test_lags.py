@@ -139,3 +139,17 @@ def test_the_page_shows_lags_and_latency_or_how_to_get_them():
     shown = overview_page("x", attrs.evolve(full, latency=latencies(acks, ["ticks"]))).decode()
     assert ">up to 2 ms</text>" in shown
     assert "<b>" not in shown
+
+
+@pytest.mark.rule("P4.12")
+def test_streams_whose_checkpoints_are_called_alike_have_a_bar_each():
+    lag = Lag(checkpoint="/jobs/copy/checkpoint", topic="ticks", next=1, seqs=20, records=19, seconds=1.0)
+    lags = [lag, attrs.evolve(lag, checkpoint="/jobs/count/checkpoint", records=7)]
+    found = Overview(
+        zone="UTC", topics=[], hours={}, keys={}, tags={}, losses=[], lags=lags, fresh=[], latency=None
+    )
+
+    shown = overview_page("x", found).decode()
+
+    assert ">ticks &lt; checkpoint</text>" in shown
+    assert ">ticks &lt; checkpoint (2)</text>" in shown

@@ -214,7 +214,14 @@ def _lags(found: Overview) -> str:
     if found.lags is None:
         return "<p>To see it, give --checkpoint PATH for each stream that reads these topics.</p>"
     head = ("checkpoint", "topic", "next seq", "seqs behind", "records behind", "seconds behind")
-    waiting = {f"{one.topic} < {_base(one.checkpoint)}": one.records for one in found.lags}
+    waiting: dict[str, int] = {}
+    for one in found.lags:
+        name = same = f"{one.topic} < {_base(one.checkpoint)}"
+        number = 1
+        while name in waiting:  # the folders of most checkpoints are called alike
+            number += 1
+            name = f"{same} ({number})"
+        waiting[name] = one.records
     fresh = [f"<p>{escape(path)}: no batch is committed yet.</p>" for path in found.fresh]
     return table(head, map(attrs.astuple, found.lags)) + bars(waiting, _BLUE) + "".join(fresh)
 
