@@ -83,9 +83,10 @@ class OracleTopic:
 
     def configure(self, ts: int, config) -> None:
         old, new = self.config.durability, config.durability
+        if (old == "ephemeral") != (new == "ephemeral"):
+            self.keys, self.ids = {}, {}  # neither a snapshot nor the log tells of them over such a time
         if old == "ephemeral" != new:
             # Its head and floors go to the log now, and nothing else of it.
-            self.keys, self.ids = {}, {}
             for entry in self.log.values():
                 entry.end = entry.end if entry.end == LOST else "deleted"
         self.config = config

@@ -69,7 +69,8 @@ class Tiers(RuleBasedStateMachine):
 
     @rule(trouble=st.sampled_from((None, None, "put", "read_range", "delete", "len")))
     def relocate(self, trouble):
-        """Behind a checkpoint, or there would be nothing to move."""
+        """Behind writes and a checkpoint, or there would be nothing to move."""
+        self.put(TAGS * 2)
         self.scene.checkpoint()
         fails = self.store.fails
         self.store.fails = fails | {trouble}
