@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from topics.audit.offline import repair_directory
 from topics.engine.checkpoint import SegmentRules
 from topics.host.fsspec_files import open_files
 from topics.host.opening import StoreOptions
-from topics.kernel.errors import CannotOpen
+from topics.kernel.errors import CannotOpen, Unusable
 from topics.spark.files import FsspecDisk
 from topics.testing.sample_store import build
 
@@ -155,3 +157,29 @@ def test_the_directories_of_one_behind_a_url_are_none_of_these():
 
     assert report.exit_code == 0
     assert report.records
+
+
+@pytest.fixture
+def no_superuser():
+    """Root may read anything, so a test of permissions runs as nobody."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+@pytest.mark.usefixtures("filled", "no_superuser")
+@pytest.mark.parametrize("name", ["FORMAT", "wal/gen-0/shard-00/CURRENT"])
+def test_a_file_that_this_user_may_not_read_is_named(name):
+    """As a rule somebody ran a command as root."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "d"
+        with topics.open(root, options=StoreOptions(min_free_bytes=0)) as store:
+            store.topic("t").put(1)
+        (root / name).chmod(0)
+        with pytest.raises(CannotOpen) as refused:
+            topics.open(root)
+
+    assert refused.value.reason is Unusable.UNWRITABLE
+    assert f"{root / name} cannot be read and written by this user" in str(refused.value)

@@ -108,9 +108,11 @@ def _prepare(root: Path, *, create: bool) -> None:
 
 def _cannot_open(root: Path, error: OSError) -> CannotOpen:
     if isinstance(error, PermissionError):
-        return CannotOpen(
-            Unusable.UNWRITABLE, f"{root} cannot be written by this user ({error.strerror})", path=str(root)
-        )
+        which = (
+            root / error.filename if isinstance(error.filename, str) else root
+        )  # one file of it, as a rule
+        why = f"{which} cannot be read and written by this user ({error.strerror})"
+        return CannotOpen(Unusable.UNWRITABLE, why, path=str(root))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return CannotOpen(
             Unusable.NO_SPACE, f"{root}: no space left on the device; free some", path=str(root)
