@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 import topics
+from topics.audit.files import ReadOnlyDisk
+from topics.audit.rows import WalTask
 from topics.kernel.errors import CannotOpen
 from topics.spark import main as script
+from topics.spark.audits import refuse_other_files
 from topics.spark.executor import Scanning
 from topics.spark.session import is_submitted
 
@@ -114,3 +117,18 @@ def test_a_machine_that_does_not_have_the_directory_is_told_of_and_takes_nothing
             CannotOpen, match=r"away is not there on the executor .*: every machine must reach it"
         ):
             Scanning(place, cold)([])
+
+
+@pytest.mark.rule("P4.9")
+def test_a_machine_with_another_directory_of_that_name_ends_the_job(tmp_path):
+    """It lacks the files of this one, and they are not lost. What has gone here meanwhile is another thing."""
+    (tmp_path / "wal").mkdir()
+    (tmp_path / "wal" / "here.log").write_bytes(b"x")
+    here, gone = (
+        WalTask(file=f"wal/{name}.log", generation=0, shard=0, first_frame=1) for name in ("here", "gone")
+    )
+    disk = ReadOnlyDisk(tmp_path)
+
+    refuse_other_files(disk, [gone], [None], where="data")
+    with pytest.raises(CannotOpen, match=r"an executor does not see data/wal/here.log, which is here: every"):
+        refuse_other_files(disk, [gone, here], [None, None], where="data")

@@ -25,7 +25,9 @@ from topics.audit.page import page
 from topics.audit.report import document, fields, results
 from topics.audit.rows import Row, Task, Violation
 from topics.audit.scan import bytes_of
+from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import MIB
+from topics.kernel.ports import Disk
 from topics.spark.directory import open_cold, open_disk
 from topics.spark.executor import Scanning
 from topics.spark.options import located
@@ -55,7 +57,7 @@ def validate(
     bytes done and bytes in all.
 
     Raises:
-        CannotOpen: no data directory, or one of a newer version.
+        CannotOpen: no data directory, one of a newer version, or what executors see by this name is not what is here.
     """
     path = located(path)  # executors run in folders of their own
     cold_dir = None if cold_dir is None else located(cold_dir)
@@ -74,7 +76,7 @@ def validate(
             for group in context.parallelize(some, len(some)).map(scanning).collect():
                 tell(sum(sizes[len(rows) : len(rows) + len(group)]))
                 rows += group
-        assert len(rows) == len(tasks)
+        refuse_other_files(disk, tasks, rows, where=path)
         return rows
 
     options = Options(
@@ -87,6 +89,21 @@ def validate(
         unseen=unseen,
     )
     return fsck(disk, where=path, options=options, progress=progress)
+
+
+def refuse_other_files(disk: Disk, tasks: Sequence[Task], rows: Sequence[Row | None], *, where: str) -> None:
+    """Raises `CannotOpen` if executors have not found a file that is here: what they see by that name is a directory of
+    their own, and what it lacks would pass for lost.
+    """
+    assert len(rows) == len(tasks)
+    for task, row in zip(tasks, rows, strict=True):
+        if row is None and disk.size(task.file) is not None:
+            how = "every machine must reach the same directory by that path or URL; if it does, try again"
+            raise CannotOpen(
+                Unusable.MISSING,
+                f"an executor does not see {where}/{task.file}, which is here: {how}",
+                path=where,
+            )
 
 
 def _waves(groups: list[list[Task]], size: int) -> Iterator[list[list[Task]]]:
