@@ -184,7 +184,7 @@ def test_what_was_lost_since_the_plan_is_an_error_or_left_out_and_what_was_delet
 
         with pytest.raises(DataLoss, match=r"topic 'a': seqs 1 to 35 are lost \(cap\)"):
             seqs(strict, partitions)
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(Corrupt, match=r"topic 'a' seq 36 to 40: .* is not there"):
             seqs(lenient, partitions)  # those that live on must be somewhere
 
 
@@ -235,6 +235,12 @@ def test_damage_that_stays_where_it_is_is_told(made, tmp_path):
         seqs(how, partitions)
     assert flagging.options.verify is Verify.FLAG
     assert [row["offset"] for row in rows(flagging, partitions) if row["damaged"]] == [4]
+    segment.unlink()
+    with pytest.raises(Corrupt, match=r"topic 'quakes' seq 1 to 40: .*\.data is not there; run topics fsck"):
+        seqs(how, partitions)
+    assert {row["offset"] for row in rows(flagging, partitions) if row["damaged"]} == {
+        seq for seq, *_ in records(made, "quakes") if seq <= 40
+    }
 
 
 def test_a_damaged_log_is_refused_unless_loss_is_fine(made, tmp_path):

@@ -63,7 +63,8 @@ class Fetch:
                 try:
                     found = self._read(piece, frames)
                 except (FileNotFoundError, Corrupt) as trouble:
-                    if isinstance(trouble, Corrupt) and suspect and _is_part(piece, frames, *suspect):
+                    believed = isinstance(trouble, Corrupt) or looks == LOOKS_MAX
+                    if believed and suspect and _is_part(piece, frames, *suspect):
                         found = self._damaged(piece, frames, trouble)
                     elif looks == LOOKS_MAX:
                         raise
@@ -90,11 +91,25 @@ class Fetch:
             found += pieces
         return found
 
-    def _damaged(self, piece: Piece, frames: Frames, trouble: Corrupt) -> Iterator[pa.RecordBatch]:
-        """Records of which some are damaged, in the very place where they should be."""
-        if self.how.verify is not Verify.FLAG:
+    def _damaged(
+        self, piece: Piece, frames: Frames, trouble: FileNotFoundError | Corrupt
+    ) -> Iterator[pa.RecordBatch]:
+        """Records of which some are damaged, in the very place where they should be, or whose file is not there."""
+        is_gone = isinstance(trouble, FileNotFoundError)
+        if self.how.verify is Verify.FLAG:
+            return (
+                frames_batches(frames, self.how.schema, Verify.FLAG)
+                if is_gone
+                else self._read(piece, frames, Verify.FLAG)
+            )
+        if not is_gone:
             raise trouble
-        return self._read(piece, frames, Verify.FLAG)
+        first, last = int(frames.seqs[0]), int(frames.seqs[-1])
+        raise Corrupt(
+            f"topic {piece.topic!r} seq {first} to {last}: {piece.path} is not there; run topics fsck",
+            topic=piece.topic,
+            seq=first,
+        ) from trouble
 
     def _read(self, piece: Piece, frames: Frames, verify: Verify | None = None) -> Iterator[pa.RecordBatch]:
         """The batches of a group of records. A damaged one is an error until it is known to be damaged."""
