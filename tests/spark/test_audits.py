@@ -1,6 +1,8 @@
 """Spark finds in a directory what fsck finds, and reports it on a page that needs no network; reports and exports."""
 
+import contextlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ import attrs
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.processes import python
 from tests.spark.stores import fill, fill_cold, records, rows
 from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck
@@ -191,3 +194,19 @@ def test_what_cannot_be_looked_at_is_one_line(spark, tmp_path, capsys):
     assert "nothing" in first
     assert "is no topics directory" in second
     assert "none is no checkpoint of a stream" in third
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_ctrl_c_ends_a_command_without_a_word(tmp_path):
+    fill(tmp_path / "data")
+    log = tmp_path / "log"
+    place = ("--data", str(tmp_path / "data"), "--out", str(tmp_path / "out"))
+    with python("-m", "topics", "spark", "export", "quakes", *place, log=log) as child:
+        while child.poll() is None and b"Setting Spark log level" not in log.read_bytes():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.1)
+        child.send_signal(signal.SIGINT)
+
+        assert child.wait(50) == 130
+    assert b"Traceback" not in log.read_bytes()

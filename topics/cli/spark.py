@@ -6,6 +6,8 @@ nothing is wrong · 1 something is · 2 it could not be looked at.
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -217,7 +219,13 @@ def _session(master: str | None, conf: Sequence[str]) -> Iterator[SparkSession]:
         from pyspark.sql import SparkSession
 
         own = SparkSession.getActiveSession() is None  # else it is somebody's who calls us
+        if own:
+            logging.getLogger().addFilter(_is_worth_telling)
         running = session("topics", master=master, confs=confs)
+        if own:
+            signal.signal(
+                signal.SIGINT, signal.default_int_handler
+            )  # pyspark's calls Java out of a call to Java
     except CannotRun as error:
         raise Failed(str(error), code=COULD_NOT) from error
     try:
@@ -229,6 +237,11 @@ def _session(master: str | None, conf: Sequence[str]) -> Iterator[SparkSession]:
     finally:
         if own:
             running.stop()
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """Whether it is other than the tracebacks that py4j logs when Ctrl-C ends a call to Java."""
+    return "while sending command" not in record.getMessage()
 
 
 def _frame(running: SparkSession, invocation: Invocation, topics: Sequence[str], **options: str) -> DataFrame:
