@@ -396,3 +396,23 @@ def test_a_directory_that_was_in_use_and_has_neither_log_nor_snapshot_is_damaged
         assert "no log and no whole snapshot, and LOCK says that the store was in use" in store.damages[0].why
     found = fsck(ReadOnlyDisk(tmp_path), where="here")
     assert [(one.check, one.file) for one in found.errors] == [("wal.damage", file_path(1))]
+
+
+@pytest.mark.parametrize(
+    "name", ["snapshot.99999999999999999999.bin", "snapshot.00001.bin", "snapshot.0000.bin"]
+)
+def test_a_file_that_has_nearly_the_name_of_a_snapshot_is_a_strangers(name):
+    """Numbers go on behind the largest, so one that nobody wrote could leave no room for the next."""
+    scene = Scene()
+    scene.open()
+    scene.put("t", 1)
+    scene.checkpoint()
+    scene.process_death()
+    write_file(scene.disk, f"meta/{name}", b"x")
+    scene.open()
+    scene.checkpoint()
+
+    assert not scene.opened.warnings
+    assert sorted(scene.disk.names("meta")) == sorted(["snapshot.0001.bin", "snapshot.0002.bin", name])
+    found = fsck(scene.disk, where="here").violations
+    assert [(one.check, one.file) for one in found] == [("leftover", f"meta/{name}")]

@@ -25,7 +25,7 @@ from topics.host.layout import FORMAT_FILE, find_shards, read_hint
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import read_state
 from topics.host.ownership import NOTE_FILE
-from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, snapshot_path
+from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability
 from topics.kernel.errors import Corrupt
@@ -35,7 +35,6 @@ from topics.log.topic import Topic
 _PIECE: Final = 1 << 20
 _SEGMENT: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col|del)", re.ASCII)
 _TOPIC: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_SNAPSHOT: Final = re.compile(r"snapshot\.[0-9]{4,20}\.bin", re.ASCII)
 _WAL: Final = re.compile(r"wal-[0-9]{20}\.log", re.ASCII)
 _GENERATION: Final = re.compile(r"gen-[0-9]{1,9}", re.ASCII)
 _SHARD: Final = re.compile(r"shard-[0-9]{2}", re.ASCII)
@@ -157,7 +156,7 @@ def _check_leftovers(disk: Disk, state: State) -> Iterator[Violation]:
         if name not in _ROOT and not _REPAIRED.fullmatch(name):
             yield _leftover(name)
     for name in disk.names(META_DIR):
-        if not _SNAPSHOT.fullmatch(name):
+        if number_of(name) is None:
             yield _leftover(f"{META_DIR}/{name}")
     for generation in disk.names("wal"):
         if not _GENERATION.fullmatch(generation):

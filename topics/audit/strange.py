@@ -20,7 +20,7 @@ from topics.kernel.ports import Disk
 
 _FILES: Final = re.compile(
     rf"({FORMAT_FILE}|{LOCK_NAME}|{NOTE_FILE}|{re.escape(MANIFEST_FILE)})"
-    r"|meta/snapshot\.[0-9]{4,20}\.bin"
+    r"|meta/snapshot\.[0-9]{4,18}\.bin"
     rf"|wal/gen-[0-9]{{1,9}}/shard-[0-9]{{2}}/(wal-[0-9]{{20}}\.log|{CURRENT_FILE}|{re.escape(NEXT_FILE)})"
     r"|topics/[0-9a-f]{16}/seg-[0-9]{20}\.(data|idx|col|del)",
     re.ASCII,

@@ -21,7 +21,7 @@ from topics.kernel.ports import Disk
 META_DIR: Final = "meta"
 KEPT_MAX: Final = 2
 _TEMPORARY: Final = f"{META_DIR}/snapshot.tmp"
-_NAME: Final = re.compile(r"snapshot\.([0-9]{4,20})\.bin", re.ASCII)
+_NAME: Final = re.compile(r"snapshot\.([0-9]{4,18})\.bin", re.ASCII)  # the next number of any fits, too
 
 
 @attrs.frozen(eq=False)
@@ -48,7 +48,14 @@ def snapshot_path(number: int) -> str:
 
 def find_snapshots(disk: Disk) -> list[int]:
     """Their numbers, ascending."""
-    return sorted(int(match[1]) for name in disk.names(META_DIR) if (match := _NAME.fullmatch(name)))
+    return sorted(number for name in disk.names(META_DIR) if (number := number_of(name)) is not None)
+
+
+def number_of(name: str) -> int | None:
+    """The number of the snapshot in a file of that name; None if nobody would write one there."""
+    match = _NAME.fullmatch(name)
+    number = 0 if match is None else int(match[1])
+    return number if number and snapshot_path(number) == f"{META_DIR}/{name}" else None
 
 
 def read_snapshot(disk: Disk, number: int) -> Snapshot:

@@ -25,7 +25,7 @@ from topics.kernel.ports import Disk
 MANIFEST_BYTES_MAX: Final = 256 * MIB
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PATH: Final = re.compile(
-    r"FORMAT|meta/snapshot\.[0-9]{4,20}\.bin|wal/gen-[0-9]{1,9}/shard-[0-9]{2}/(CURRENT|wal-[0-9]{20}\.log)"
+    r"FORMAT|meta/snapshot\.[0-9]{4,18}\.bin|wal/gen-[0-9]{1,9}/shard-[0-9]{2}/(CURRENT|wal-[0-9]{20}\.log)"
     r"|topics/[0-9a-f]{16}/seg-[0-9]{20}\.(data|idx|col|del)",
     re.ASCII,
 )
