@@ -243,7 +243,7 @@ class Floors(RuleBasedStateMachine):
         nodes=st.sets(st.sampled_from(NODES[1:])),
         match=st.sampled_from(MATCHES),
         current=st.booleans(),
-        bytes_max=st.integers(1, 400),
+        bytes_max=st.sampled_from([1, 60, 150, 400]),
     )
     def read(self, back, at, epoch, limit, nodes, match, current, bytes_max):
         if current:
