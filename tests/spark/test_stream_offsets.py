@@ -101,6 +101,24 @@ def test_a_limit_is_shared_by_what_each_topic_has_and_all_is_read_in_the_end(dat
 
 
 @pytest.mark.rule("P3.4")
+def test_topics_take_turns_where_there_are_more_of_them_than_offsets(data):
+    """One that is far behind is not left out for others that get a record as often as there is a batch."""
+    put(data, "a", 50)
+    stream = reader(data, maxOffsetsPerTrigger="2")
+    put(data, "b", 1)
+    put(data, "c", 1)
+    at = stream.initialOffset()
+    for _ in range(9):
+        end = stream.latestOffset(at, ReadMaxRows(2))
+        assert sum(end[name]["next"] - at[name]["next"] for name in "abc") == 2
+        at = end
+        put(data, "b", 1)
+        put(data, "c", 1)
+
+    assert [at[name]["next"] - 1 for name in "abc"] == [6, 6, 6]
+
+
+@pytest.mark.rule("P3.4")
 def test_a_limit_of_bytes_lets_through_at_least_a_record_of_each(data):
     put(data, "a", 50)
     put(data, "b", 50)

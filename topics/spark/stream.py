@@ -206,10 +206,19 @@ def _between(start: Offset, end: Offset) -> list[Range]:
 
 
 def _share_offsets(wanted: Sequence[Range], rows_max: int) -> list[Range]:
-    """Cut to so many offsets in all, each topic by its share of what there is."""
+    """Cut to so many offsets in all, each topic by its share of what there is. None is left out again and again: where
+    there are more topics than offsets, they take turns.
+    """
     total = sum(each.stop - each.start for each in wanted)
     if total <= rows_max:
         return list(wanted)
+    behind = [each for each in wanted if each.stop > each.start]
+    if len(behind) > rows_max:
+        turn = sum(each.start for each in behind) // rows_max % len(behind)
+        served = {each.topic for each in (behind * 2)[turn : turn + rows_max]}
+        return [
+            Range(each.topic, each.epoch, each.start, each.start + (each.topic in served)) for each in wanted
+        ]
     found, left, ahead = [], rows_max, total
     for each in sorted(wanted, key=lambda each: (each.stop - each.start, each.topic)):
         size = each.stop - each.start
