@@ -8,7 +8,7 @@ from typing import Final
 
 from topics.codec.layout import FRAME_LEN_SIZE
 from topics.codec.primitives import U32, U64
-from topics.codec.segcolumns import decode_blocks, encode_block
+from topics.codec.segcolumns import ColumnsBlock, decode_blocks, encode_block
 from topics.codec.segdel import Ended, encode_del
 from topics.codec.segidx import (
     DELETED,
@@ -275,12 +275,19 @@ def col_lies(ground: Ground) -> Planted:
     """Whole, and wrong about the tag of its records."""
     segment = ground.segment()
     path = ground.path(segment, "col")
-    (block,) = decode_blocks(ground.files[path])
+    lengths = ground.idx(segment).lengths
+    ground.files[path] = b"".join(
+        _with_other_tags(block, lengths[block.first_seq - segment.first :][: block.count])
+        for block in decode_blocks(ground.files[path])
+    )
+    return Planted(kind="", file=path, check="segment.col", topic=ORDERS)
+
+
+def _with_other_tags(block: ColumnsBlock, lengths: array[int]) -> bytes:
     numbers = block.tag_numbers or array("I", bytes(4 * block.count))
     nodes = block.node_numbers or array("I", bytes(4 * block.count))
     assert block.sizes is not None
-    lengths = ground.idx(segment).lengths[block.first_seq - segment.first :][: block.count]
-    ground.files[path] = encode_block(
+    return encode_block(
         block.first_seq,
         lengths,
         sizes=block.sizes,
@@ -288,7 +295,6 @@ def col_lies(ground: Ground) -> Planted:
         nodes=[block.nodes[number - 1] if number else b"" for number in nodes],
         expires=block.expires,
     )
-    return Planted(kind="", file=path, check="segment.col", topic=ORDERS)
 
 
 def del_flipped(ground: Ground) -> Planted:
