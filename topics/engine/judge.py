@@ -205,7 +205,8 @@ def judge(
         if seen.header_defect:
             damages.append(Damage(seen.file, 0, 0, seen.header_defect, None))
             continue
-        marked = covered.get(seen.file.first_frame, 0) > seen.end  # of a write that is not whole: all of it was
+        # Of a write that is not whole, all of it was synced.
+        marked = covered.get(seen.file.first_frame, 0) > seen.end
         if seen.clean:
             if marked:
                 why = "zeros where a mark says there was data"
