@@ -1,11 +1,18 @@
-"""How every test run behaves: the hypothesis profiles.
+"""How every test run behaves: the hypothesis profiles, and Ctrl-C.
 
 `gate` is the default: the same examples on every machine and every run, nothing remembered between runs, so a red gate
 is red for everyone. `full` (`ci/check --full`) looks further, and prints what reproduces a failure. `mutants`
 (`ci/mutants`) tries the gate's examples and ends with the first that is red: nobody reads it, so it need not be small.
 """
 
+import signal
+
 from hypothesis import HealthCheck, Phase, settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what runs in its background
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # and so would every child be that a test interrupts
 
 SLOW_MACHINE = [HealthCheck.too_slow]  # two busy cores say nothing about the code under test
 
