@@ -9,10 +9,9 @@ import signal
 
 from hypothesis import HealthCheck, Phase, settings
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what runs in its background
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # and so would every child be that a test interrupts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in its background so; every child that a test interrupts would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW_MACHINE = [HealthCheck.too_slow]  # two busy cores say nothing about the code under test
 
