@@ -221,11 +221,11 @@ def _session(master: str | None, conf: Sequence[str]) -> Iterator[SparkSession]:
         own = SparkSession.getActiveSession() is None  # else it is somebody's who calls us
         if own:
             logging.getLogger().addFilter(_is_worth_telling)
+            logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what fails is raised, too
         running = session("topics", master=master, confs=confs)
         if own:
-            signal.signal(
-                signal.SIGINT, signal.default_int_handler
-            )  # pyspark's calls Java out of a call to Java
+            # Pyspark's own calls Java out of a call to Java.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     except CannotRun as error:
         raise Failed(str(error), code=COULD_NOT) from error
     try:
