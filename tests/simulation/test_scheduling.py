@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import trio
 import trio._core._run as trio_run
 
+from topics.simulation.beneath import SeededThreads
 from topics.simulation.scheduling import LoopClock, run_seeded
 
 
@@ -59,3 +62,15 @@ def test_a_minute_takes_no_time_and_the_engines_clock_goes_with_it():
 
     assert run_seeded(wait, 1) == (60_000, 502_000)
     assert LoopClock(1000).now_ms() == 1000
+
+
+def test_what_this_machine_takes_for_a_write_is_no_time_of_a_run():
+    """A write on the loop that takes long sends the next ones to a thread: a busy machine gave a seed another trace."""
+
+    async def main() -> float:
+        threads = SeededThreads(random.Random(1), lambda: None)
+        started = threads.now_s()
+        sum(range(10_000))
+        return threads.now_s() - started
+
+    assert run_seeded(main, 1) == 0

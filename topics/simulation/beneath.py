@@ -51,9 +51,9 @@ class SeededThreads(Threads):
     """Each job at a moment of the seed's. `died` is called when one meets the end of the process or the machine."""
 
     def __init__(self, rng: random.Random, died: Callable[[], None]) -> None:
-        super().__init__(
-            inline_bytes_max=rng.choice((0, INLINE_BYTES_MAX))
-        )  # a write on the loop has its moment too
+        # A write on the loop has its moment, too. In the run's own time it takes none: how busy this machine is must
+        # not send the next ones to a thread.
+        super().__init__(inline_bytes_max=rng.choice((0, INLINE_BYTES_MAX)), now_s=trio.current_time)
         self._random = rng
         self._died = died
 

@@ -7,7 +7,6 @@ call the next one grows: group commit without a timer. Reserving the next file g
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -191,16 +190,16 @@ class ShardTask:
         return True
 
     async def _carry_out(self, thread: Calls, batch: WalBatch, plan: PlannedWrite) -> OSError | None:
-        writer, counts = self.writer, self.counts
+        writer, counts, now_s = self.writer, self.counts, self._threads.now_s
         if batch.silent:
-            wrote, error, write_s, sync_s = await thread.run(partial(_write_and_sync, writer, plan))
+            wrote, error, write_s, sync_s = await thread.run(partial(_write_and_sync, writer, plan, now_s))
         elif self._goes_inline(batch):
-            error, write_s = _timed(writer.write, plan)
+            error, write_s = _timed(writer.write, plan, now_s)
             if write_s > _INLINE_S:
                 self._slow_until = trio.current_time() + _SLOW_FOR_S
             wrote, sync_s = error is None, 0.0
         else:
-            error, write_s = await thread.run(partial(_timed, writer.write, plan))
+            error, write_s = await thread.run(partial(_timed, writer.write, plan, now_s))
             wrote, sync_s = error is None, 0.0
         self._took = (write_s * 1000, 0.0)
         if not wrote:
@@ -213,7 +212,7 @@ class ShardTask:
         if not batch.silent:
             self._told(self._took)
             if batch.sync:
-                error, sync_s = await thread.run(partial(_timed, writer.sync, plan))
+                error, sync_s = await thread.run(partial(_timed, writer.sync, plan, now_s))
                 self._took = (write_s * 1000, sync_s * 1000)
         if batch.sync and error is None:
             counts.syncs += 1
@@ -240,16 +239,18 @@ class ShardTask:
 
 
 def _timed(
-    step: Callable[[PlannedWrite], OSError | None], plan: PlannedWrite
+    step: Callable[[PlannedWrite], OSError | None], plan: PlannedWrite, now_s: Callable[[], float]
 ) -> tuple[OSError | None, float]:
-    started = time.perf_counter()
+    started = now_s()
     error = step(plan)
-    return error, time.perf_counter() - started
+    return error, now_s() - started
 
 
-def _write_and_sync(writer: ShardWriter, plan: PlannedWrite) -> tuple[bool, OSError | None, float, float]:
-    error, write_s = _timed(writer.write, plan)
+def _write_and_sync(
+    writer: ShardWriter, plan: PlannedWrite, now_s: Callable[[], float]
+) -> tuple[bool, OSError | None, float, float]:
+    error, write_s = _timed(writer.write, plan, now_s)
     if error is not None:
         return False, error, write_s, 0.0
-    error, sync_s = _timed(writer.sync, plan)
+    error, sync_s = _timed(writer.sync, plan, now_s)
     return True, error, write_s, sync_s

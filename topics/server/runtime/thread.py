@@ -10,6 +10,7 @@ loop at moments it chooses.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -34,11 +35,15 @@ class Calls(Protocol):
 class Threads:
     """Where blocking work goes. Neither kind of it can be cancelled once it has begun.
 
-    `inline_bytes_max`: a write into the page cache up to this size may stay on the loop.
+    `inline_bytes_max`: a write into the page cache up to this size may stay on the loop. `now_s`: by what is measured
+    how long a call took; any thread may ask.
     """
 
-    def __init__(self, *, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
+    def __init__(
+        self, *, inline_bytes_max: int = INLINE_BYTES_MAX, now_s: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.inline_bytes_max = inline_bytes_max
+        self.now_s = now_s
         self._cold: trio.CapacityLimiter | None = None
 
     def dedicated(self, name: str) -> Calls:
