@@ -3,12 +3,13 @@
 usage: planted.py storage|recovery PORT_FILE
 
 storage: its disk raises an exception that no disk raises when it is asked to write the mark. recovery: it waits, a
-quarter of it done, for a line on standard input; the line `fail` makes it fail.
+quarter of it done, for a line on standard input; the line `fail` makes it fail. Without one it never ends.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 from topics.host.memory import MemoryDirectory
@@ -49,7 +50,10 @@ class WithSlowRecovery(MemoryDirectory):
     def recover(self, *, options=None, progress=None):
         progress(0.25)
         log.info("recovery.waits")
-        if sys.stdin.readline().strip() == "fail":
+        line = sys.stdin.readline()
+        if not line:  # who waits for the end of this process closes it
+            threading.Event().wait()
+        if line.strip() == "fail":
             raise Planted("in the recovery")
         return super().recover(options=options, progress=progress)
 
