@@ -120,6 +120,22 @@ class TestBeginning:
 
         assert line.split()[3] == line.split()[4]
 
+    def test_what_a_start_found_that_is_no_damage_is_a_warning(self, start, tmp_path):
+        with topics.open(tmp_path / "data") as store:
+            store.topic("t").put(1)
+            store.checkpoint()
+            store.topic("t").put(2)
+            store.checkpoint()
+        newest = max((tmp_path / "data" / "meta").glob("snapshot.*.bin"))
+        newest.write_bytes(newest.read_bytes()[:-1])
+        server = start("--data", "data").ready()
+
+        warned = [event["why"] for event in server.events if event["event"] == "storage.warning"]
+        assert len(warned) == 1
+        assert newest.name in warned[0]
+        assert server.read("t") == [1, 2]
+        server.stop()
+
 
 class TestRefusingToStart:
     def refused(self, server: Process) -> tuple[int, str]:

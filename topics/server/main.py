@@ -222,7 +222,7 @@ class Server:
         for cut in opened.cuts:
             log.warning("log.cut", cut=str(cut))
         for warning in opened.warnings:
-            log.warning("snapshot.damaged", why=warning)
+            log.warning("storage.warning", why=warning)
         for damage in opened.damages:
             log.error("log.damaged" if damage.in_log else "segment.damaged", damage=str(damage))
         if opened.read_only:
