@@ -108,9 +108,7 @@ def _prepare(root: Path, *, create: bool) -> None:
 
 def _cannot_open(root: Path, error: OSError) -> CannotOpen:
     if isinstance(error, PermissionError):
-        which = (
-            root / error.filename if isinstance(error.filename, str) else root
-        )  # one file of it, as a rule
+        which = root / error.filename if isinstance(error.filename, str) else root
         why = f"{which} cannot be read and written by this user ({error.strerror})"
         return CannotOpen(Unusable.UNWRITABLE, why, path=str(root))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
