@@ -22,8 +22,10 @@ from bisect import bisect_right
 
 import attrs
 
+from topics.audit.files import WithCold
 from topics.audit.fsck import Options, fsck
-from topics.audit.rows import Severity, Violation
+from topics.audit.rows import Severity, Violation, WalTask
+from topics.audit.scan import scan as scan_file
 from topics.codec.run import Run
 from topics.codec.scan import scan
 from topics.codec.segidx import ENDS, ENTRY_SIZE, TRAILER_SIZE, decode_idx
@@ -46,6 +48,7 @@ from topics.testing.survival import Shape
 
 COLD = "cold"
 FLAGS_AT = 16  # in an entry of an idx
+ROWS_ANEW = 100
 PAGE = 50
 PAGES_MAX = 100  # of a topic; a reader that needs more goes round in circles
 
@@ -139,7 +142,8 @@ class Flips:
         self.format = self.disk.content("FORMAT")
         self.records = records_by_place(self.disk, self.files)
         self.truth = self._served()
-        self.untouched = checked(self._copy(power_loss=False))
+        self.scans = Scans(self.disk, self.files)
+        self.untouched = self.scans.checked(self._copy(power_loss=False))
         assert all(one.severity is Severity.NOTE for one in self.untouched)
 
     def bits(self):
@@ -155,7 +159,7 @@ class Flips:
             bit=bit,
             place=self._harmless_place(path, bit),
             record=self._record_at(path, bit // 8),
-            found=[one for one in checked(disk) if one not in self.untouched],
+            found=[one for one in self.scans.checked(disk) if one not in self.untouched],
             served=served(disk, self.now_ms),
         )
 
@@ -358,13 +362,54 @@ def files(disk):
 # A look at a copy.
 
 
-def checked(disk):
-    """What fsck finds, which refuses what a start refuses."""
-    options = Options(same_boot=not restarted(disk), settled=True, cold=cold_store(disk))
-    try:
-        return list(fsck(disk, where="simulated", options=options).violations)
-    except CannotOpen as error:
-        return [Violation("", "FORMAT", "format", Severity.ERROR, None, None, error.message)]
+class Scans:
+    """What fsck finds in copies of one directory.
+
+    A row depends on its task and its files only (`audit.scan`), so a file that is as it was keeps its row; one look in
+    ROWS_ANEW makes them all again, to see that they would be the same.
+    """
+
+    def __init__(self, disk, sizes):
+        self._contents = {path: disk.content(path) for path in sizes}
+        self._rows = {}
+        self._looks = 0
+
+    def checked(self, disk):
+        """What fsck finds, which refuses what a start refuses."""
+        cold = cold_store(disk)
+        seen = WithCold(disk, cold)
+        anew = self._looks % ROWS_ANEW == 0
+        self._looks += 1
+
+        def rows(tasks, _tell):
+            return [self._row(disk, seen, task, anew=anew) for task in tasks]
+
+        options = Options(same_boot=not restarted(disk), settled=True, cold=cold, scan=rows)
+        try:
+            return list(fsck(disk, where="simulated", options=options).violations)
+        except CannotOpen as error:
+            return [Violation("", "FORMAT", "format", Severity.ERROR, None, None, error.message)]
+
+    def _row(self, disk, seen, task, *, anew):
+        if any(self._is_touched(disk, path) for path in files_of(task)):
+            return scan_file(seen, task)
+        if task not in self._rows:
+            self._rows[task] = scan_file(seen, task)
+        elif anew:
+            assert scan_file(seen, task) == self._rows[task]
+        return self._rows[task]
+
+    def _is_touched(self, disk, path):
+        there = None if disk.size(path) is None else disk.content(path)
+        return there != self._contents.get(path)
+
+
+def files_of(task):
+    """Every file that the row may depend on, whether it is there or not."""
+    if isinstance(task, WalTask):
+        return [task.file]
+    hot = [task.part(suffix) for suffix in ("data", "idx", "col", "del")]
+    return [*hot, *(f"{COLD}/{path}" for path in hot)]
 
 
 def served(disk, now_ms):
