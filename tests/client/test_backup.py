@@ -10,9 +10,9 @@ import pytest
 
 import topics
 from tests.crash.scene import Scene
-from topics.host.alone import carry_out
 from topics.host.backup import Backup
 from topics.host.disk import OsDisk
+from topics.host.inline import carry_out
 from topics.host.tarstream import tar_pieces
 from topics.host.unpacking import receive_backup, unpack_backup
 from topics.host.verifying import verify_backup

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic, Sync
-from topics.host.alone import carry_out
+from topics.host.inline import carry_out
 from topics.host.opening import StoreOptions
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config

@@ -13,9 +13,9 @@ from tests.crash.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.engine.verify import canonical
-from topics.host.alone import carry_out
 from topics.host.backup import Backup, write_backup
 from topics.host.disk import OsDisk
+from topics.host.inline import carry_out
 from topics.host.layout import read_format
 from topics.host.opening import StoreOptions, read_state
 from topics.host.pins import PINS_MAX

@@ -17,8 +17,8 @@ from topics.codec.segment import DEAD, LIVE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.engine.verify import canonical
-from topics.host.alone import carry_out
 from topics.host.appending import append_pieces
+from topics.host.inline import carry_out
 from topics.host.layout import segment_path
 from topics.host.segments import load_idx
 from topics.host.snapshots import find_snapshots, snapshot_path

@@ -12,10 +12,10 @@ from topics.codec.layout import FRAME_HEAD
 from topics.codec.walheader import HEADER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import canonical
-from topics.host.alone import carry_out
 from topics.host.archive import Archive, ArchiveRules, archive_path
 from topics.host.backup import Backup, write_backup
 from topics.host.cutting import Goal, find_cuts
+from topics.host.inline import carry_out
 from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
 from topics.host.opening import read_state

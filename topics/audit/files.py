@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from topics.host.kinds import check_directory, check_file
+from topics.host.filetypes import check_directory, check_file
 from topics.host.tiers import SegmentStore, segment_of
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId

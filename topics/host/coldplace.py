@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-from topics.host.apart import COLD_TIER, made_around
 from topics.host.disk import OsDisk
 from topics.host.folder import make_folder
 from topics.host.fsspec_store import is_url, open_fsspec
+from topics.host.nesting import COLD_TIER, enclosing
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.errors import invalid
 
@@ -27,10 +27,10 @@ def open_cold(place: str) -> SegmentStore:
     if is_url(place):
         scheme, _, path = place.partition("://")
         if scheme in _FOLDERS:
-            _check_apart(Path(os.path.abspath(path)), place)
+            _check_nesting(Path(os.path.abspath(path)), place)
         return open_fsspec(place)
     folder = Path(os.path.abspath(place))
-    _check_apart(folder, place)
+    _check_nesting(folder, place)
     try:
         make_folder(folder)
         disk = OsDisk(folder)
@@ -39,8 +39,8 @@ def open_cold(place: str) -> SegmentStore:
     return LocalSegmentStore(disk, place, close=disk.close)
 
 
-def _check_apart(folder: Path, place: str) -> None:
-    for directory, what in made_around(folder):
+def _check_nesting(folder: Path, place: str) -> None:
+    for directory, what in enclosing(folder):
         if what != COLD_TIER:
             raise invalid(
                 "cold_dir", f"{place} is or lies in {directory}, which is {what}: choose a place outside it"

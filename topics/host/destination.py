@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from topics.host.apart import made_around
 from topics.host.disk import DIRECTORY_MODE, OsDisk
 from topics.host.folder import make_folder, sync_names
+from topics.host.nesting import enclosing
 from topics.kernel.errors import CannotOpen, Unusable, invalid
 
 PARTIAL: Final = ".partial"
@@ -55,7 +55,7 @@ class Destination:
             raise invalid(
                 "dest", f"{path} lies inside {cold}, the cold tier: choose a directory that is not in it"
             )
-        _check_apart(target, path)
+        _check_nesting(target, path)
         if os.path.lexists(target) and not _is_empty(target):
             raise invalid("dest", f"{path} is there already: choose another, or remove it")
         partial = target.with_name(target.name + PARTIAL)
@@ -116,9 +116,9 @@ def unwritable(path: str | os.PathLike[str], error: OSError) -> CannotOpen:
     return CannotOpen(Unusable.UNWRITABLE, f"{path} cannot be written: {why}", path=str(path))
 
 
-def _check_apart(target: Path, given: str | os.PathLike[str]) -> None:
+def _check_nesting(target: Path, given: str | os.PathLike[str]) -> None:
     """Raises `Rejected` if it is a directory of topics, or lies inside one."""
-    for directory, what in made_around(target):
+    for directory, what in enclosing(target):
         if directory == Path(os.path.realpath(target)):
             raise invalid("dest", f"{given} is there already, and is {what}: choose another place")
         raise invalid("dest", f"{given} lies inside {directory}, which is {what}: choose a place outside it")

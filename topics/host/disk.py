@@ -29,8 +29,8 @@ from typing import Final, Self
 
 import attrs
 
-from topics.host.kinds import DIRECTORY_FLAGS, open_directory, open_file, status_of
-from topics.host.together import call_all
+from topics.host.filetypes import DIRECTORY_FLAGS, open_directory, open_file, status_of
+from topics.host.parallel import call_all
 from topics.kernel.limits import ZERO_FILL_CHUNK
 
 OPEN_FILES_MAX: Final = 128

@@ -29,7 +29,7 @@ from typing import Final
 
 import attrs
 
-from topics.host.kinds import open_file
+from topics.host.filetypes import open_file
 from topics.kernel.errors import CannotOpen, Unusable
 
 LOCK_NAME: Final = "LOCK"

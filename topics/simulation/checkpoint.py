@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from topics.engine.commands import Command
 from topics.engine.tickets import Ticket
-from topics.host.alone import carry_out
 from topics.host.checkpointer import Checkpointer
+from topics.host.inline import carry_out
 from topics.host.opening import Opened
 from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
 from topics.simulation.backups import Backups

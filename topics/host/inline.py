@@ -1,6 +1,7 @@
-"""Background work by whoever is alone with a store: a start, before anybody else has it (storage 4), or a simulation.
+"""Background work carried out inline, by whoever is alone with a store: a start, before anybody else has it (storage 4),
+or a simulation.
 
-It is one thread, so a step is carried out where it is asked for, and a proposal is at its end when the writers have
+There is one thread, so a step is carried out where it is asked for, and a proposal has ended when the writers have
 nothing left to write.
 """
 

@@ -1,4 +1,4 @@
-"""What lies under a name of a data directory that should be a file: a pipe, a directory, a socket, a device or a link.
+"""The type of what lies under a name that should be a file: a pipe, a directory, a socket, a device or a link.
 
 None of these holds what topics has written, and to open a pipe or a device may wait for ever. So whoever opens a file
 does it without waiting, asks what it is, and refuses everything else with its name and what to do.

@@ -1,4 +1,4 @@
-"""What topics has made of a folder, so that none of its directories is put into another (storage 1, 6 and 7).
+"""Which folders are directories of topics, so that none is put into another (storage 1, 6 and 7).
 
 A cold tier that is the data directory itself would lose what is moved there: the copy is put in the place of the
 original, and then the original is removed. A backup inside a store would be rubbish to one or the other.
@@ -25,8 +25,8 @@ _MARKS: Final = (
 )
 
 
-def made_around(place: Path) -> Iterator[tuple[Path, str]]:
-    """The folder and those that it lies in, as far as topics has made them, the innermost first; and what they are."""
+def enclosing(place: Path) -> Iterator[tuple[Path, str]]:
+    """The directories of topics that the folder is or lies in, the innermost first, each with what it is."""
     real = Path(os.path.realpath(place))
     for directory in (real, *real.parents):
         for marks, what in _MARKS:
