@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from topics.host.cold import ColdTier
 from topics.host.layout import path_of
-from topics.host.tail import Tail
+from topics.host.tailcache import TailCache
 from topics.kernel.ports import Disk
 from topics.log.diff import Extent
 from topics.log.regions import WalFileId
@@ -35,7 +35,7 @@ class Reader:
     def __init__(
         self,
         disk: Disk,
-        tails: Mapping[tuple[int, int], Tail] | None = None,
+        tails: Mapping[tuple[int, int], TailCache] | None = None,
         cold: ColdTier | None = None,
     ) -> None:
         """`tails`: the newest bytes of each shard that is written to, by (generation, shard)."""

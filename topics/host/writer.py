@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from topics.engine.batch import WalBatch
 from topics.engine.engine import Engine
-from topics.host.tail import Tail
+from topics.host.tailcache import TailCache
 from topics.host.walfile import DiskOp, PlannedWrite, WalFile, Write, run
 from topics.kernel.errors import Fatal
 from topics.kernel.ports import Disk
@@ -28,7 +28,7 @@ class ShardWriter:
         self.wal = wal
         self.disk = disk
         self.shard = wal.shard
-        self.tail = Tail(tail_bytes)
+        self.tail = TailCache(tail_bytes)
         self.failed: Fatal | None = None
         self.disk_low = False
         self._min_free_bytes = min_free_bytes

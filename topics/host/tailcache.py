@@ -44,7 +44,7 @@ class _Batch:
         return chunks[0]
 
 
-class Tail:
+class TailCache:
     """Of one shard of one generation. `bytes_max`: of all that it holds; 0 holds nothing."""
 
     __slots__ = ("_first", "_kept", "_stop", "_wanted", "bytes_max", "size")

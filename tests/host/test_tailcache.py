@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.crash.scene import SMALL, Scene
-from topics.host.tail import Tail
+from topics.host.tailcache import TailCache
 from topics.kernel.errors import Fatal
 from topics.log.regions import WalFileId
 from topics.testing.faults import FaultKind
@@ -33,7 +33,7 @@ def cut(data, sizes):
 
 
 def wanted(bytes_max):
-    tail = Tail(bytes_max)
+    tail = TailCache(bytes_max)
     assert tail.find(FILE, 0, 1) is None
     return tail
 
@@ -55,7 +55,7 @@ STEPS = st.lists(
 @settings(max_examples=150, deadline=None)
 def test_what_is_found_is_what_was_written_whatever_was_forgotten(steps, bytes_max):
     """The oracle: all bytes of each file that were written, and none that were not."""
-    tail, file, end, written = Tail(bytes_max), FILE, 64, {}
+    tail, file, end, written = TailCache(bytes_max), FILE, 64, {}
     for kind, number, more in steps:
         match kind:
             case "write":
@@ -89,7 +89,7 @@ def test_once_somebody_has_read_near_the_end_everything_newer_is_there():
 
 
 def test_nothing_is_kept_for_nobody_and_what_was_kept_is_forgotten_when_readers_are_gone():
-    tail = Tail(1000)
+    tail = TailCache(1000)
     for offset in range(0, 5000, 100):
         tail.add(FILE, offset, [bytes(100)], 100)
     assert tail.size == 0
