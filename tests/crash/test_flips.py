@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.crash.flips import COLD, Flips, opened
-from topics.host.ownership import claim
+from topics.host.coldowner import claim
 from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import Corrupt
 from topics.testing.below import Below

@@ -12,7 +12,7 @@ from typing import Final
 
 from topics.audit.recovery import State
 from topics.audit.rows import Row, SegmentRow, SegmentTask, Violation
-from topics.host.ownership import NOTE_FILE, Whose, whose
+from topics.host.coldowner import NOTE_FILE, Whose, whose
 from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId

@@ -21,10 +21,10 @@ from topics.engine import image
 from topics.engine.recover import Recovered
 from topics.engine.verify import canonical
 from topics.host.archive import ARCHIVE_DIR
+from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import FORMAT_FILE, find_shards, read_hint
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import read_state
-from topics.host.ownership import NOTE_FILE
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability

@@ -18,9 +18,9 @@ from topics.audit.dumpsegment import col_items, data_items, del_items, idx_items
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest
 from topics.codec.snapshot import decode_snapshot
 from topics.engine import image
+from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import FORMAT_FILE
 from topics.host.lock import LOCK_NAME, OwnerRecord
-from topics.host.ownership import NOTE_FILE
 from topics.host.tiers import OWNER_FILE
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE
 from topics.kernel.errors import Corrupt, invalid

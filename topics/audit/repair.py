@@ -34,9 +34,9 @@ from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, wri
 from topics.audit.scan import scan_all
 from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.host.behind import ColdBehind
+from topics.host.coldowner import NOTE_FILE, Whose, whose
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME
-from topics.host.ownership import NOTE_FILE, Whose, whose
 from topics.host.segments import data_size, load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
 from topics.host.tiers import SegmentStore

@@ -12,9 +12,9 @@ from typing import Final
 
 from topics.audit.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
+from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import FORMAT_FILE
 from topics.host.lock import LOCK_NAME
-from topics.host.ownership import NOTE_FILE
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE
 from topics.kernel.ports import Disk
 

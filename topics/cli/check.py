@@ -61,7 +61,7 @@ def fsck(
     from topics.audit.fsck import Options, same_boot_at
     from topics.audit.fsck import fsck as look
     from topics.audit.report import document, json_lines
-    from topics.host.ownership import NOTE_FILE
+    from topics.host.coldowner import NOTE_FILE
     from topics.kernel.errors import CannotOpen, TopicsError
 
     root = root_of(invocation, directory)
@@ -99,7 +99,7 @@ def fsck(
 
 def _repair(root: Path, cold: SegmentStore | None, unseen: str) -> None:
     from topics.audit.offline import repair_directory
-    from topics.host.ownership import NOTE_FILE
+    from topics.host.coldowner import NOTE_FILE
 
     if cold is None and (root / NOTE_FILE).exists():
         raise Failed(

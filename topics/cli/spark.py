@@ -82,8 +82,8 @@ def validate(
     from topics.audit.acknowledged import load_acks
     from topics.audit.fsck import same_boot_at
     from topics.audit.report import json_lines
+    from topics.host.coldowner import NOTE_FILE
     from topics.host.fsspec_store import is_url
-    from topics.host.ownership import NOTE_FILE
     from topics.kernel.errors import TopicsError
     from topics.spark.options import located
 

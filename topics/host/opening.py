@@ -24,6 +24,7 @@ from topics.host.archive import Archive, ArchiveRules
 from topics.host.behind import ColdBehind
 from topics.host.checkpointer import Checkpointer
 from topics.host.cold import ColdTier
+from topics.host.coldowner import note_of
 from topics.host.coldplace import open_cold
 from topics.host.generations import choose_generation, go_on
 from topics.host.inline import checkpoint_alone
@@ -37,7 +38,6 @@ from topics.host.layout import (
     write_hint,
 )
 from topics.host.loading import Restored, Settled, mend, restore, settle
-from topics.host.ownership import note_of
 from topics.host.reading import Reader
 from topics.host.relocation import HotRules, Relocation
 from topics.host.snapshots import META_DIR

@@ -30,7 +30,7 @@ from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.host.carrying import Carrier, Unmovable
 from topics.host.cold import ColdTier
-from topics.host.ownership import claim
+from topics.host.coldowner import claim
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
 from topics.host.snapshots import KEPT_MAX, Kept
