@@ -11,9 +11,9 @@ from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.host.backup import Backup, Link, Written, write_backup
 from topics.host.checkpointer import Checkpointer
+from topics.host.contents import Contents
 from topics.host.destination import Destination, unwritable
 from topics.host.disk import OsDisk
-from topics.host.parts import Contents
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt
 

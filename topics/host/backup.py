@@ -27,8 +27,8 @@ from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, encode_man
 from topics.engine.commands import Sync
 from topics.engine.image import Snapshot
 from topics.host.checkpointer import Checkpointer
+from topics.host.contents import Contents, Part, contents_of
 from topics.host.layout import read_format
-from topics.host.parts import Contents, Part, contents_of
 from topics.host.pins import Pin
 from topics.host.steps import GoOn, Propose, Steps
 from topics.host.tiers import SegmentStore

@@ -26,13 +26,13 @@ from topics.codec.walheader import HEADER_SIZE
 from topics.codec.writes import whole_writes
 from topics.engine.recover import CutReport, DamageReport
 from topics.host.backup import make_parents
+from topics.host.contents import PIECE_SIZE, copied_bytes, room_behind
 from topics.host.cutting import Cut, Cuts, Goal, find_cuts
 from topics.host.destination import Destination, unwritable
 from topics.host.directory import Directory
 from topics.host.layout import read_format
 from topics.host.logchain import Chains, Link, chains_behind
 from topics.host.opening import Opened, read_state
-from topics.host.parts import PIECE_SIZE, copied_bytes, room_behind
 from topics.host.verifying import read_manifest
 from topics.host.walfile import CURRENT_FILE, hint, shard_dir, wal_path
 from topics.kernel.errors import Corrupt

@@ -13,7 +13,7 @@ import msgspec
 
 from topics.codec.manifest import MANIFEST_FILE, FileEntry, encode_manifest
 from topics.host.backup import Summing
-from topics.host.parts import PIECE_SIZE, Contents
+from topics.host.contents import PIECE_SIZE, Contents
 
 _BLOCK: Final = tarfile.BLOCKSIZE
 _MODE: Final = 0o600
