@@ -129,24 +129,24 @@ def room_behind(offset: int) -> int:
     return -(-(offset + 2 * MARK_SIZE) // _PAGE) * _PAGE
 
 
-def log_part(disk: Disk, path: str, source: str, end: int) -> Part:
+def _made(path: str, data: bytes) -> Part:
+    return Part(path=path, size=len(data), pieces=lambda: iter((data,)))
+
+
+def _log_part(disk: Disk, path: str, end: int) -> Part:
     """A WAL file up to `end`, with zeros behind."""
     size = room_behind(end)
 
     def pieces() -> Iterator[bytes]:
-        yield from copied_bytes(disk, source, end)
+        yield from copied_bytes(disk, path, end)
         yield bytes(size - end)
 
     return Part(path=path, size=size, pieces=pieces)
 
 
-def copy_part(disk: Disk, path: str, source: str, size: int, *, linkable: bool = False) -> Part:
+def _copy_part(disk: Disk, path: str, size: int, *, linkable: bool = False) -> Part:
     """The first `size` bytes of a file."""
-    return Part(path=path, size=size, pieces=partial(copied_bytes, disk, source, size), linkable=linkable)
-
-
-def _made(path: str, data: bytes) -> Part:
-    return Part(path=path, size=len(data), pieces=lambda: iter((data,)))
+    return Part(path=path, size=size, pieces=partial(copied_bytes, disk, path, size), linkable=linkable)
 
 
 # The log.
@@ -159,13 +159,13 @@ def _log(disk: Disk, place: Place) -> list[Part]:
     for file in find_wal_files(disk, *key):
         path = wal_path(file)
         if file.first_frame >= place.needed and (not place.file or file.first_frame < place.file):
-            parts.append(copy_part(disk, path, path, disk.size(path) or 0))
+            parts.append(_copy_part(disk, path, disk.size(path) or 0))
     if place.file:
         last = WalFileId(*key, place.file)
         path = wal_path(last)
         if (disk.size(path) or 0) < place.offset:
             raise Corrupt(f"{path} is not there, or shorter than what was written to it", field="size")
-        parts.append(log_part(disk, path, path, place.offset))
+        parts.append(_log_part(disk, path, place.offset))
         parts.append(_made(f"{shard_dir(*key)}/{CURRENT_FILE}", hint(last)))
     return parts
 
@@ -181,13 +181,13 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore
     there = disk.size(data)
     if there is not None:  # if it is not cold either, the damage comes along and `verify` tells
         whole = segment.sealed and there == segment.size
-        parts.append(copy_part(disk, data, data, min(there, segment.size), linkable=whole))
+        parts.append(_copy_part(disk, data, min(there, segment.size), linkable=whole))
     elif segment.cold and cold is not None:
         parts.append(Part(path=data, size=segment.size, pieces=partial(_cold_bytes, cold, topic_id, segment)))
     idx = segment_path(topic_id, first, "idx")
     if there is None and cold is None:  # a damaged one could not be made anew, so it comes along as it is
         if (size := disk.size(idx)) is not None:
-            parts.append(copy_part(disk, idx, idx, size))
+            parts.append(_copy_part(disk, idx, size))
     else:
         size = segment.count * ENTRY_SIZE + TRAILER_SIZE
         behind = ColdBehind(disk, cold)
@@ -195,7 +195,7 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore
     col = segment_path(topic_id, first, "col")
     if (size := disk.size(col)) is not None:
         end = size if segment.sealed else blocks_within(disk.read(col, 0, size), first, segment.last + 1)[1]
-        parts.append(copy_part(disk, col, col, end))
+        parts.append(_copy_part(disk, col, end))
     deleted = f"{topic_dir(topic_id)}/seg-{first:020d}.del"
     if cold is None and (size := disk.size(deleted)) is not None:
         parts.append(_made(deleted, disk.read(deleted, 0, size)))

@@ -15,7 +15,7 @@ What it must never know: why a record is dead, or whether it is time to run.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -46,20 +46,13 @@ class Chunk:
 
 
 class Rewrite:
-    """`dead`: for each slot of the segment, nonzero if its record is dropped. `read`: bytes of the old data.
+    """One rewrite: `begin`, `copy` of each of the `chunks`, `end`, `swap`, and `finish` if it was swapped.
 
-    `damaged`: why it was given up: a record that is to be kept is not there. `postponed`: there is no room for it now.
-    Then nothing is swapped.
+    `dead`: for each slot of the segment, nonzero if its record is dropped. `damaged`: why it was given up, for a record
+    that is to be kept is not there. `postponed`: there is no room for it now. In either case nothing is swapped.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        topic_id: int,
-        segment: Segment,
-        dead: bytes,
-        read: Callable[[int, int], bytes] | None = None,
-    ) -> None:
+    def __init__(self, disk: Disk, topic_id: int, segment: Segment, dead: bytes) -> None:
         assert segment.sealed
         assert len(dead) == segment.count
         self.disk = disk
@@ -71,7 +64,6 @@ class Rewrite:
         self.swapped = False
         self._dead = dead
         self._paths = {part: segment_path(topic_id, segment.first, part) for part in ("data", "idx", "col")}
-        self._read = read or self._read_here
         self._kept: list[int] = []
         self._old: IdxColumns | None = None
         self._new: IdxColumns | None = None
@@ -114,7 +106,7 @@ class Rewrite:
         assert self._old is not None
         old, kept = self._old, self._kept[chunk.start : chunk.stop]
         first, last = old.offsets[kept[0]], old.offsets[kept[-1]] + old.lengths[kept[-1]]
-        buffer = self._read(first, last - first)
+        buffer = self.disk.read(self._paths["data"], first, last - first)
         try:
             data = append_frames(
                 buffer,
@@ -205,6 +197,3 @@ class Rewrite:
             if expires
             else None,
         )
-
-    def _read_here(self, offset: int, size: int) -> bytes:
-        return self.disk.read(self._paths["data"], offset, size)
