@@ -49,9 +49,7 @@ def _scan(kind: int, body: bytes) -> None:
         disk.create(FILES[number], 0)
         disk.write(FILES[number], 0, [body if number == kind else b""])
     size = len(body) if kind == 1 else 0
-    task = SegmentTask(
-        topic_id=TOPIC, first=1, last=20, size=size, sealed=True, directory=DIRECTORY, compare_from=3
-    )
+    task = SegmentTask(topic_id=TOPIC, first=1, last=20, size=size, sealed=True, compare_from=3)
     row = scan_segment(disk, task)
     assert row is not None
     assert row.records + sum(last - first + 1 for first, last in (*row.damaged, *row.missing)) >= 20

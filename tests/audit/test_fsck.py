@@ -70,6 +70,18 @@ def test_a_directory_without_a_fault_has_none(sample):
     assert report.records > 0
 
 
+@pytest.mark.rule("P4.1")
+@pytest.mark.parametrize(
+    "path",
+    ["wal/gen-01/shard-00/wal-00000000000000000001.log", "wal/gen-0/shard-1/wal-00000000000000000001.log"],
+)
+def test_what_a_start_does_not_take_for_a_log_is_told(sample, path):
+    """It is in nobody's way, but whoever put it there wanted something of it."""
+    report = look({**sample.files, path: sample.files["wal/gen-0/shard-00/CURRENT"]})
+
+    assert [(one.check, path.startswith(one.file)) for one in report.violations] == [("leftover", True)]
+
+
 def test_each_check_has_a_fault_that_it_is_there_for():
     assert {kind.partition(":")[0] for kind in KINDS} == set(CHECKS)
 

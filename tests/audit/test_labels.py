@@ -164,9 +164,7 @@ def segment(rows, gaps):
         for seq, (tag, node, meta, expiry) in zip(seqs, rows, strict=True)
     ]  # fmt: skip
     data = b"".join(frame + bytes([LIVE]) for frame in frames)
-    task = SegmentTask(
-        topic_id=TOPIC, first=1, last=seqs[-1], size=len(data), sealed=True, directory="topics/3"
-    )
+    task = SegmentTask(topic_id=TOPIC, first=1, last=seqs[-1], size=len(data), sealed=True)
     found = walk(data, 0, len(data), topic_id=TOPIC, first_seq=1, seq_stop=task.last + 1)
     assert list(found.seqs) == seqs
     own = found.index_columns(1, task.last + 1)

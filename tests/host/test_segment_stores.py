@@ -11,7 +11,8 @@ from tests.host.s3_server import s3_server
 from topics.host.disk import OsDisk
 from topics.host.fsspec_files import without_secrets
 from topics.host.fsspec_store import is_url, open_fsspec
-from topics.host.tiers import LocalSegmentStore, part_path, segment_of
+from topics.host.layout import segment_of, segment_path
+from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.faults import SimCrash
@@ -122,7 +123,7 @@ def test_names_mirror_the_data_directory(tmp_path):
 
     expected = "topics/00000000000000ab/seg-00000000000000010001"
     assert found == [f"{expected}.col", f"{expected}.data", f"{expected}.idx"]
-    assert segment_of(part_path(ONE, "data")) == ONE
+    assert segment_of(segment_path(*ONE, "data")) == ONE
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,16 @@ from topics.engine.recover import Recovered
 from topics.engine.verify import canonical
 from topics.host.archive import ARCHIVE_DIR
 from topics.host.coldowner import NOTE_FILE
-from topics.host.layout import FORMAT_FILE, find_shards, read_hint
+from topics.host.layout import (
+    FORMAT_FILE,
+    GENERATION_NAME,
+    SEGMENT_NAME,
+    SHARD_NAME,
+    TOPIC_NAME,
+    WAL_NAME,
+    find_shards,
+    read_hint,
+)
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import read_state
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
@@ -33,11 +42,11 @@ from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
 _PIECE: Final = 1 << 20
-_SEGMENT: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col|del)", re.ASCII)
-_TOPIC: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_WAL: Final = re.compile(r"wal-[0-9]{20}\.log", re.ASCII)
-_GENERATION: Final = re.compile(r"gen-[0-9]{1,9}", re.ASCII)
-_SHARD: Final = re.compile(r"shard-[0-9]{2}", re.ASCII)
+_SEGMENT: Final = re.compile(SEGMENT_NAME, re.ASCII)
+_TOPIC: Final = re.compile(TOPIC_NAME, re.ASCII)
+_WAL: Final = re.compile(WAL_NAME, re.ASCII)
+_GENERATION: Final = re.compile(GENERATION_NAME, re.ASCII)
+_SHARD: Final = re.compile(SHARD_NAME, re.ASCII)
 _ROOT: Final = frozenset(
     {"wal", "topics", META_DIR, ARCHIVE_DIR, FORMAT_FILE, LOCK_NAME, MANIFEST_FILE, NOTE_FILE}
 )
@@ -187,7 +196,7 @@ def _check_orphans(disk: Disk, state: State) -> Iterator[Violation]:
         topic_id = int(directory, 16)
         for name in disk.names(f"topics/{directory}"):
             found = _SEGMENT.fullmatch(name)
-            first = 0 if found is None else int(found[1])
+            first = 0 if found is None else int(found["first_seq"])
             if found is None or not ((topic_id, first) in counted or _awaits_removal(state, topic_id, first)):
                 yield _orphan(state, topic_id, f"topics/{directory}/{name}", first)
 

@@ -15,11 +15,12 @@ from topics.codec.segcolumns import blocks_within, decode_blocks
 from topics.codec.segdel import decode_del
 from topics.codec.segidx import DELETED, ENTRY, ENTRY_SIZE, EXPIRED, TRAILER, TRAILER_SIZE, decode_idx
 from topics.codec.segment import is_deleted, is_regular, walk
+from topics.host.layout import TOPIC_NAME
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
 
 _FIRST: Final = re.compile(r"seg-([0-9]{20})\.", re.ASCII)
-_TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_TOPIC: Final = re.compile(TOPIC_NAME, re.ASCII)
 _TOPIC_AT: Final = 6
 
 
@@ -53,7 +54,7 @@ def _ending(end: int) -> str:
 
 
 def _topic_id(buffer: bytes, path: Path) -> int:
-    if _TOPIC_DIR.fullmatch(path.absolute().parent.name):
+    if _TOPIC.fullmatch(path.absolute().parent.name):
         return int(path.absolute().parent.name, 16)
     return int(U64.unpack_from(buffer, _TOPIC_AT)[0]) if len(buffer) >= FRAME_HEAD.size else 0
 

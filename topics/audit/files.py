@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from topics.host.filetypes import check_directory, check_file
-from topics.host.tiers import SegmentStore, segment_of
+from topics.host.layout import segment_of
+from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 

@@ -13,7 +13,7 @@ import attrs
 
 from topics.audit.rows import SegmentRow, SegmentTask, Severity, Violation, WalRow, WalTask
 from topics.engine.image import Snapshot
-from topics.host.layout import Format, find_shards, find_wal_files, read_format, topic_dir
+from topics.host.layout import Format, find_shards, find_wal_files, read_format
 from topics.host.opening import ReadState, read_state
 from topics.host.snapshots import find_snapshots, read_snapshot
 from topics.host.tiers import SegmentStore
@@ -110,7 +110,6 @@ def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[Segment
             last=segment.last,
             size=segment.size,
             sealed=segment.sealed,
-            directory=topic_dir(topic_id),
             cold=segment.cold,
             stale=not _is_current(state, topic_id, segment),
             compare_from=compare_from.get(topic_id),

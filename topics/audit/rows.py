@@ -11,6 +11,8 @@ from typing import Final
 
 import attrs
 
+from topics.host.layout import segment_path
+
 FLAWS_MAX: Final = 1000  # of one check, that a row lists of one file; one more says how many others there are
 
 
@@ -67,9 +69,9 @@ class Flaw:
 class SegmentTask:
     """A segment to be scanned, as the state or a kept snapshot counts it: seqs [first, last] in `size` bytes of data.
 
-    `compare_from`: the records from here on lie in the log, too, so the row gets a checksum of each. `directory` holds
-    its files, relative to the data directory. `cold`: its data is in the other tier. `stale`: only an older
-    snapshot counts it, so it may have been rewritten since: how far it goes says its idx.
+    `compare_from`: the records from here on lie in the log, too, so the row gets a checksum of each. `cold`: its data
+    is in the other tier. `stale`: only an older snapshot counts it, so it may have been rewritten since: how far it
+    goes says its idx.
     """
 
     topic_id: int
@@ -77,7 +79,6 @@ class SegmentTask:
     last: int
     size: int
     sealed: bool
-    directory: str
     cold: bool = False
     stale: bool = False
     compare_from: int | None = None
@@ -87,7 +88,7 @@ class SegmentTask:
         return self.part("data")
 
     def part(self, suffix: str) -> str:
-        return f"{self.directory}/seg-{self.first:020d}.{suffix}"
+        return segment_path(self.topic_id, self.first, suffix)
 
 
 @attrs.frozen(kw_only=True)

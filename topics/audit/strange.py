@@ -13,20 +13,28 @@ from typing import Final
 from topics.audit.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
 from topics.host.coldowner import NOTE_FILE
-from topics.host.layout import FORMAT_FILE
+from topics.host.layout import (
+    FORMAT_FILE,
+    GENERATION_NAME,
+    SEGMENT_NAME,
+    SHARD_NAME,
+    TOPIC_NAME,
+    WAL_NAME,
+)
 from topics.host.lock import LOCK_NAME
+from topics.host.snapshots import META_DIR, SNAPSHOT_NAME
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE
 from topics.kernel.ports import Disk
 
 _FILES: Final = re.compile(
     rf"({FORMAT_FILE}|{LOCK_NAME}|{NOTE_FILE}|{re.escape(MANIFEST_FILE)})"
-    r"|meta/snapshot\.[0-9]{4,18}\.bin"
-    rf"|wal/gen-[0-9]{{1,9}}/shard-[0-9]{{2}}/(wal-[0-9]{{20}}\.log|{CURRENT_FILE}|{re.escape(NEXT_FILE)})"
-    r"|topics/[0-9a-f]{16}/seg-[0-9]{20}\.(data|idx|col|del)",
+    rf"|{META_DIR}/{SNAPSHOT_NAME}"
+    rf"|wal/{GENERATION_NAME}/{SHARD_NAME}/({WAL_NAME}|{CURRENT_FILE}|{re.escape(NEXT_FILE)})"
+    rf"|topics/{TOPIC_NAME}/{SEGMENT_NAME}",
     re.ASCII,
 )
 _DIRECTORIES: Final = re.compile(
-    r"meta|wal(/gen-[0-9]{1,9}(/shard-[0-9]{2})?)?|topics(/[0-9a-f]{16})?", re.ASCII
+    rf"{META_DIR}|wal(/{GENERATION_NAME}(/{SHARD_NAME})?)?|topics(/{TOPIC_NAME})?", re.ASCII
 )
 _LINK: Final = (
     "it is a link to no directory where one of topics should be: remove it, and put that back from a backup; "

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topics.host.tiers import SegmentStore, segment_of
+from topics.host.layout import segment_of
+from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 

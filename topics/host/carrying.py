@@ -11,9 +11,9 @@ from __future__ import annotations
 from topics.codec.segdel import Ended, decode_del, encode_del
 from topics.codec.segidx import IdxColumns, decode_idx
 from topics.codec.segment import DEAD, walk
-from topics.host.layout import topic_dir
+from topics.host.layout import segment_path, topic_dir
 from topics.host.segments import ENDS_OF, TEMPORARY, data_end, encode_idx, write_temporary
-from topics.host.tiers import CHUNK, GuardedStore, part_path
+from topics.host.tiers import CHUNK, GuardedStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -117,7 +117,7 @@ class Carrier:
     # Inside.
 
     def _path(self, part: str) -> str:
-        return part_path(self.segment, part)
+        return segment_path(*self.segment, part)
 
     def _size(self, part: str) -> int:
         return self._disk.size(self._path(part)) or 0
@@ -168,9 +168,7 @@ class Carrier:
             piece = expected[at : at + CHUNK]
             same = self._store.read_range(self.segment, part, at, len(piece)) == piece
         if not same:
-            raise self._store.failed(
-                f"{part_path(self.segment, part)} reads back differently from what was put"
-            )
+            raise self._store.failed(f"{self._path(part)} reads back differently from what was put")
 
     def _replace(self, part: str, data: bytes) -> None:
         path = self._path(part)
@@ -190,7 +188,7 @@ def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> bool:
     if not any(ends):
         return False
     of = SegmentId(topic_id, segment.first)
-    path, data = part_path(of, "del"), encode_del(Ended(*of, ends.translate(ENDS_OF)))
+    path, data = segment_path(*of, "del"), encode_del(Ended(*of, ends.translate(ENDS_OF)))
     size = disk.size(path)
     if size == len(data) and disk.read(path, 0, size) == data:
         return False

@@ -24,7 +24,7 @@ from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
 from topics.host.appending import append_pieces
 from topics.host.archive import Archive
-from topics.host.layout import find_shards, find_wal_files, topic_dir
+from topics.host.layout import SEGMENT_NAME, TOPIC_NAME, find_shards, find_wal_files, topic_dir
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
 from topics.host.relocation import Relocation
@@ -37,8 +37,8 @@ from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 
 TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
-_TOPIC_DIR: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_SEGMENT_FILE: Final = re.compile(r"seg-([0-9]{20})\.(?:data|idx|col|del)(\.tmp)?", re.ASCII)
+_TOPIC: Final = re.compile(TOPIC_NAME, re.ASCII)
+_SEGMENT: Final = re.compile(rf"{SEGMENT_NAME}(?P<temporary>\.tmp)?", re.ASCII)
 
 
 class Checkpointer:
@@ -250,7 +250,7 @@ class Checkpointer:
         self.reclaimer.forget(needed)
         emptied = False
         for name in self.disk.names("topics"):
-            if _TOPIC_DIR.fullmatch(name) is None:
+            if _TOPIC.fullmatch(name) is None:
                 continue
             directory = topic_dir(int(name, 16))
             files = self.disk.names(directory)
@@ -269,11 +269,11 @@ class Checkpointer:
             self.disk.sync_dir("topics")
 
     def _is_gone(self, topic_id: int, file: str, needed: frozenset[tuple[int, int]]) -> bool:
-        match = _SEGMENT_FILE.fullmatch(file)
+        match = _SEGMENT.fullmatch(file)
         if match is None:
             return False
-        segment = topic_id, int(match[1])
-        return bool(match[2]) or (segment not in needed and not self.pins.holds(*segment))
+        segment = topic_id, int(match["first_seq"])
+        return bool(match["temporary"]) or (segment not in needed and not self.pins.holds(*segment))
 
     def _grown(self) -> int:
         return self._appended_now() - self._appended + self._behind

@@ -30,7 +30,7 @@ from topics.codec.snapshot import encode_snapshot
 from topics.engine import image
 from topics.engine.image import Place, Snapshot
 from topics.host.behind import ColdBehind
-from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path, topic_dir
+from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path
 from topics.host.segments import whole_idx
 from topics.host.snapshots import snapshot_path
 from topics.host.tiers import CHUNK, SegmentStore
@@ -196,7 +196,7 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore
     if (size := disk.size(col)) is not None:
         end = size if segment.sealed else blocks_within(disk.read(col, 0, size), first, segment.last + 1)[1]
         parts.append(_copy_part(disk, col, end))
-    deleted = f"{topic_dir(topic_id)}/seg-{first:020d}.del"
+    deleted = segment_path(topic_id, first, "del")
     if cold is None and (size := disk.size(deleted)) is not None:
         parts.append(_made(deleted, disk.read(deleted, 0, size)))
     return parts

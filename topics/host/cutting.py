@@ -23,7 +23,8 @@ import attrs
 from topics.codec.control import CheckpointMark, CommitMark, TopicCreate
 from topics.codec.manifest import Manifest
 from topics.codec.writes import WholeWrite
-from topics.host.logchain import Chains, ShardKey
+from topics.engine.recover import ShardKey
+from topics.host.logchain import Chains
 from topics.kernel.errors import invalid
 
 _MARKS: Final = (CheckpointMark, CommitMark)

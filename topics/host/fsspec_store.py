@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from topics.host.fsspec_files import FsspecFiles, open_files
-from topics.host.tiers import OWNER_FILE, PARTS, part_path, segment_of
+from topics.host.layout import SEGMENT_PARTS, segment_of, segment_path
+from topics.host.tiers import OWNER_FILE
 from topics.log.regions import SegmentId
 
 
@@ -36,16 +37,16 @@ class FsspecSegmentStore:
         return self._files.where
 
     def put(self, segment: SegmentId, parts: Mapping[str, bytes]) -> None:
-        for part in PARTS:
+        for part in SEGMENT_PARTS:
             if part in parts:
-                self._files.write(part_path(segment, part), parts[part])
+                self._files.write(segment_path(*segment, part), parts[part])
 
     def read_range(self, segment: SegmentId, part: str, offset: int, size: int) -> bytes:
-        return self._files.read(part_path(segment, part), offset, size)
+        return self._files.read(segment_path(*segment, part), offset, size)
 
     def delete(self, segment: SegmentId) -> None:
-        for part in PARTS:
-            path = part_path(segment, part)
+        for part in SEGMENT_PARTS:
+            path = segment_path(*segment, part)
             if self._files.size(path) is not None:
                 try:
                     self._files.remove(path)
@@ -57,10 +58,10 @@ class FsspecSegmentStore:
         return sorted({segment for segment in found if segment is not None})
 
     def exists(self, segment: SegmentId, part: str) -> bool:
-        return self._files.size(part_path(segment, part)) is not None
+        return self._files.size(segment_path(*segment, part)) is not None
 
     def len(self, segment: SegmentId, part: str) -> int:
-        path = part_path(segment, part)
+        path = segment_path(*segment, part)
         size = self._files.size(path)
         if size is None:
             raise FileNotFoundError(errno.ENOENT, "no such segment", f"{self.where}/{path}")

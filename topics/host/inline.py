@@ -1,5 +1,4 @@
-"""Background work carried out inline, by whoever is alone with a store: a start, before anybody else has it (storage 4),
-or a simulation.
+"""Background work carried out inline, by whoever is alone with a store: a start (storage 4), or a simulation.
 
 There is one thread, so a step is carried out where it is asked for, and a proposal has ended when the writers have
 nothing left to write.

@@ -1,4 +1,8 @@
-"""What a data directory holds beside the log: FORMAT, and where the log and the segments lie (storage 1)."""
+"""The names of a data directory, and its two smallest files: FORMAT and CURRENT (storage 1).
+
+Where the log and the segments lie is said here, as paths and as patterns. Whoever meets a name and asks whether topics
+gave it uses the patterns, so that a start, fsck and a restore agree on which files there are.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,24 @@ from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, hint, sha
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
-from topics.log.regions import Source, WalFileId
+from topics.log.regions import SegmentId, Source, WalFileId
 
 FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
 _FORMAT_TEMPORARY: Final = "FORMAT.tmp"
 _FORMAT_SIZE_MAX: Final = 4096
 _OWN_NAMES: Final = frozenset({"LOCK", FORMAT_FILE, _FORMAT_TEMPORARY})
-_GENERATION: Final = re.compile(r"gen-(0|[1-9][0-9]{0,8})", re.ASCII)
-_SHARD: Final = re.compile(r"shard-([0-9]{2})", re.ASCII)
-_WAL_NAME: Final = re.compile(r"wal-([0-9]{20})\.log", re.ASCII)
+SEGMENT_PARTS: Final = ("data", "idx", "col", "del")
+# Patterns of names, to be put together; the groups hold the numbers.
+GENERATION_NAME: Final = r"gen-(?P<generation>0|[1-9][0-9]{0,8})"
+SHARD_NAME: Final = r"shard-(?P<shard>[0-9]{2})"
+WAL_NAME: Final = r"wal-(?P<first_frame>[0-9]{20})\.log"
+TOPIC_NAME: Final = r"(?P<topic_id>[0-9a-f]{16})"
+SEGMENT_NAME: Final = rf"seg-(?P<first_seq>[0-9]{{20}})\.(?P<part>{'|'.join(SEGMENT_PARTS)})"
+_GENERATION: Final = re.compile(GENERATION_NAME, re.ASCII)
+_SHARD: Final = re.compile(SHARD_NAME, re.ASCII)
+_WAL: Final = re.compile(WAL_NAME, re.ASCII)
+_SEGMENT_PATH: Final = re.compile(rf"topics/{TOPIC_NAME}/{SEGMENT_NAME}(\.tmp)?", re.ASCII)
 
 _T = TypeVar("_T")
 
@@ -113,9 +125,15 @@ def topic_dir(topic_id: int) -> str:
 
 
 def segment_path(topic_id: int, first_seq: int, part: str) -> str:
-    """Path of one file of a segment; `part` is data, idx or col."""
-    assert part in ("data", "idx", "col")
+    """Path of one file of a segment, below a data directory or a cold tier; `part`: of SEGMENT_PARTS."""
+    assert part in SEGMENT_PARTS, part
     return f"{topic_dir(topic_id)}/seg-{first_seq:020d}.{part}"
+
+
+def segment_of(path: str) -> SegmentId | None:
+    """The segment that a path below the root belongs to, its temporary names too; None if it is none of ours."""
+    match = _SEGMENT_PATH.fullmatch(path)
+    return SegmentId(int(match["topic_id"], 16), int(match["first_seq"])) if match is not None else None
 
 
 def path_of(source: Source) -> str:
@@ -139,7 +157,7 @@ def shards_in(disk: Disk, root: str) -> list[tuple[int, int]]:
         for shard_name in disk.names(f"{root}/{generation_name}".lstrip("/")):
             shard = _SHARD.fullmatch(shard_name)
             if shard is not None:
-                found.append((int(generation[1]), int(shard[1])))
+                found.append((int(generation["generation"]), int(shard["shard"])))
     return sorted(found)
 
 
@@ -150,9 +168,20 @@ def find_wal_files(disk: Disk, generation: int, shard: int) -> list[WalFileId]:
 
 def find_wal_files_in(disk: Disk, root: str, generation: int, shard: int) -> list[WalFileId]:
     """The same of another directory that holds logs."""
-    names = disk.names((root + shard_dir(generation, shard).removeprefix("wal")).lstrip("/"))
-    numbers = sorted(int(match[1]) for name in names if (match := _WAL_NAME.fullmatch(name)) is not None)
+    names = disk.names(_below(root, shard_dir(generation, shard)))
+    found = (_WAL.fullmatch(name) for name in names)
+    numbers = sorted(int(match["first_frame"]) for match in found if match is not None)
     return [WalFileId(generation, shard, number) for number in numbers]
+
+
+def wal_path_in(root: str, file: WalFileId) -> str:
+    """Where a WAL file lies in another directory that holds logs."""
+    return _below(root, wal_path(file))
+
+
+def _below(root: str, path: str) -> str:
+    """A path below `wal` as one below another root."""
+    return (root + path.removeprefix("wal")).lstrip("/")
 
 
 def read_hint(disk: Disk, generation: int, shard: int) -> WalFileId | None:
@@ -161,10 +190,10 @@ def read_hint(disk: Disk, generation: int, shard: int) -> WalFileId | None:
     if disk.size(path) != CURRENT_SIZE:
         return None
     line = disk.read(path, 0, CURRENT_SIZE)
-    match = _WAL_NAME.fullmatch(line[:28].decode("ascii", "replace"))
+    match = _WAL.fullmatch(line[:28].decode("ascii", "replace"))
     if match is None:
         return None
-    file = WalFileId(generation, shard, int(match[1]))
+    file = WalFileId(generation, shard, int(match["first_frame"]))
     return file if line == hint(file) else None
 
 

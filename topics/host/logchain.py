@@ -15,14 +15,15 @@ import attrs
 from topics.codec.manifest import Manifest, Position
 from topics.codec.walheader import HEADER_SIZE, decode_header
 from topics.codec.writes import WholeWrite, whole_writes
-from topics.host.layout import find_wal_files_in, shards_in
+from topics.engine.recover import ShardKey
+from topics.host.archive import ARCHIVE_DIR
+from topics.host.layout import find_wal_files_in, shards_in, wal_path_in
 from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
 
-ROOTS: Final = ("wal", "archive", "")
-ShardKey = tuple[int, int]
+ROOTS: Final = ("wal", ARCHIVE_DIR, "")
 
 
 @attrs.frozen
@@ -61,8 +62,7 @@ def find_logs(disks: Sequence[Disk]) -> dict[ShardKey, dict[int, Found]]:
         for root in ROOTS:
             for key in shards_in(disk, root):
                 for file in find_wal_files_in(disk, root, *key):
-                    path = (root + wal_path(file).removeprefix("wal")).lstrip("/")
-                    logs.setdefault(key, {})[file.first_frame] = Found(file, disk, path)
+                    logs.setdefault(key, {})[file.first_frame] = Found(file, disk, wal_path_in(root, file))
     return logs
 
 

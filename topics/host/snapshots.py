@@ -21,7 +21,8 @@ from topics.kernel.ports import Disk
 META_DIR: Final = "meta"
 KEPT_MAX: Final = 2
 _TEMPORARY: Final = f"{META_DIR}/snapshot.tmp"
-_NAME: Final = re.compile(r"snapshot\.([0-9]{4,18})\.bin", re.ASCII)  # the next number of any fits, too
+SNAPSHOT_NAME: Final = r"snapshot\.(?P<number>[0-9]{4,18})\.bin"  # the next number of any fits, too
+_NAME: Final = re.compile(SNAPSHOT_NAME, re.ASCII)
 
 
 @attrs.frozen(eq=False)
@@ -54,7 +55,7 @@ def find_snapshots(disk: Disk) -> list[int]:
 def number_of(name: str) -> int | None:
     """The number of the snapshot in a file of that name; None if nobody would write one there."""
     match = _NAME.fullmatch(name)
-    number = 0 if match is None else int(match[1])
+    number = 0 if match is None else int(match["number"])
     return number if number and snapshot_path(number) == f"{META_DIR}/{name}" else None
 
 

@@ -11,21 +11,18 @@ thing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from topics.host.layout import topic_dir
+from topics.host.layout import SEGMENT_PARTS, segment_of, segment_path, topic_dir
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
-PARTS: Final = ("data", "idx", "col", "del")
 OWNER_FILE: Final = "OWNER"
 CHUNK: Final = 4 * MIB
 _TEMPORARY: Final = ".tmp"
-_NAME: Final = re.compile(r"topics/([0-9a-f]{16})/seg-([0-9]{20})\.(data|idx|col|del)(\.tmp)?", re.ASCII)
 
 
 class SegmentStore(Protocol):
@@ -71,18 +68,6 @@ class SegmentStore(Protocol):
     def close(self) -> None:
         """Let go of what it holds open. Twice is fine."""
         ...
-
-
-def part_path(segment: SegmentId, part: str) -> str:
-    """Where a part lies below the root of a store."""
-    assert part in PARTS, part
-    return f"{topic_dir(segment.topic_id)}/seg-{segment.first_seq:020d}.{part}"
-
-
-def segment_of(path: str) -> SegmentId | None:
-    """The segment that a path below the root belongs to; None if it is none of ours."""
-    match = _NAME.fullmatch(path)
-    return SegmentId(int(match[1], 16), int(match[2])) if match is not None else None
 
 
 class StoreFailed(Exception):
@@ -163,18 +148,20 @@ class LocalSegmentStore:
             self._disk.make_dir(directory)
             self._disk.sync_dir("topics")
             self._disk.sync_dir("")
-        for part in PARTS:
+        for part in SEGMENT_PARTS:
             if part in parts:
-                self._write(part_path(segment, part), parts[part])
+                self._write(segment_path(*segment, part), parts[part])
         self._disk.sync_dir(directory)
 
     def read_range(self, segment: SegmentId, part: str, offset: int, size: int) -> bytes:
-        return self._disk.read(part_path(segment, part), offset, size)
+        return self._disk.read(segment_path(*segment, part), offset, size)
 
     def delete(self, segment: SegmentId) -> None:
         directory = topic_dir(segment.topic_id)
         names = set(self._disk.names(directory))
-        paths = [part_path(segment, part) + suffix for part in PARTS for suffix in ("", _TEMPORARY)]
+        paths = [
+            segment_path(*segment, part) + suffix for part in SEGMENT_PARTS for suffix in ("", _TEMPORARY)
+        ]
         found = [path for path in paths if path.rpartition("/")[2] in names]
         for path in found:
             self._disk.unlink(path)
@@ -190,10 +177,10 @@ class LocalSegmentStore:
         return sorted({segment for path in paths if (segment := segment_of(path)) is not None})
 
     def exists(self, segment: SegmentId, part: str) -> bool:
-        return self._disk.size(part_path(segment, part)) is not None
+        return self._disk.size(segment_path(*segment, part)) is not None
 
     def len(self, segment: SegmentId, part: str) -> int:
-        path = part_path(segment, part)
+        path = segment_path(*segment, part)
         size = self._disk.size(path)
         if size is None:
             raise FileNotFoundError(f"{self._where}/{path}")

@@ -18,6 +18,16 @@ import xxhash
 from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, decode_manifest
 from topics.host.backup import Written, finish_backup, make_parents
 from topics.host.destination import Destination, unwritable
+from topics.host.layout import (
+    FORMAT_FILE,
+    GENERATION_NAME,
+    SEGMENT_NAME,
+    SHARD_NAME,
+    TOPIC_NAME,
+    WAL_NAME,
+)
+from topics.host.snapshots import META_DIR, SNAPSHOT_NAME
+from topics.host.walfile import CURRENT_FILE
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
@@ -25,8 +35,8 @@ from topics.kernel.ports import Disk
 MANIFEST_BYTES_MAX: Final = 256 * MIB
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PATH: Final = re.compile(
-    r"FORMAT|meta/snapshot\.[0-9]{4,18}\.bin|wal/gen-[0-9]{1,9}/shard-[0-9]{2}/(CURRENT|wal-[0-9]{20}\.log)"
-    r"|topics/[0-9a-f]{16}/seg-[0-9]{20}\.(data|idx|col|del)",
+    rf"{FORMAT_FILE}|{META_DIR}/{SNAPSHOT_NAME}|wal/{GENERATION_NAME}/{SHARD_NAME}/({CURRENT_FILE}|{WAL_NAME})"
+    rf"|topics/{TOPIC_NAME}/{SEGMENT_NAME}",
     re.ASCII,
 )
 
