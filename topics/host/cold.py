@@ -18,6 +18,7 @@ from typing import Final
 import attrs
 
 from topics.engine.apply import Catalog
+from topics.host.coldowner import Whose, compare_notes
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
@@ -178,10 +179,10 @@ class ColdTier:
     def _check_ours(self, source: SegmentId, store: SegmentStore) -> None:
         """A segment that is not there is lost only if this is the store in which it was."""
         try:
-            note = store.read_owner()
+            theirs = store.read_owner()
         except OSError as error:
             raise self._failed(source, error) from error
-        if note is None or self.owner not in (None, note):
+        if compare_notes(self.owner, theirs) is Whose.OTHER:
             raise self._refused(source, f"it is not in {store.where}, which holds no segments of this store")
 
     def _failed(self, source: SegmentId, error: OSError) -> Rejected:

@@ -46,10 +46,15 @@ def note_of(disk: Disk) -> bytes | None:
 
 def whose(disk: Disk, store: SegmentStore) -> Whose:
     """Whose segments these are, by both notes; nothing is made. Raises OSError."""
-    theirs, note = store.read_owner(), note_of(disk)
-    if theirs is None or (note is not None and note != theirs):
+    theirs = store.read_owner()
+    return compare_notes(note_of(disk), theirs)
+
+
+def compare_notes(ours: bytes | None, theirs: bytes | None) -> Whose:
+    """Whose segments a cold directory with the note `theirs` holds, for a data directory with the note `ours`."""
+    if theirs is None or ours not in (None, theirs):
         return Whose.OTHER
-    return Whose.BORROWED if note is None else Whose.OURS
+    return Whose.BORROWED if ours is None else Whose.OURS
 
 
 def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 0) -> bytes:
