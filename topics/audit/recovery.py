@@ -20,6 +20,7 @@ from topics.host.tiers import SegmentStore
 from topics.host.walfile import wal_path
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
@@ -99,6 +100,7 @@ def wal_tasks(disk: Disk) -> list[WalTask]:
 
 def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[SegmentTask]:
     """Every segment that the state counts, and those that only a kept snapshot still needs."""
+    catalog = state.read.recovered.catalog
     compare_from: dict[int, int] = {}
     for row in wal_rows:
         for span in row.spans:
@@ -111,17 +113,11 @@ def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[Segment
             size=segment.size,
             sealed=segment.sealed,
             cold=segment.cold,
-            stale=not _is_current(state, topic_id, segment),
+            stale=catalog.find_segment(SegmentId(topic_id, segment.first)) is None,
             compare_from=compare_from.get(topic_id),
         )
         for (topic_id, _), segment in sorted(_segments(state).items())
     ]
-
-
-def _is_current(state: State, topic_id: int, segment: Segment) -> bool:
-    topic = state.topics.get(topic_id)
-    holder = None if topic is None else topic.segments.holds(segment.first)
-    return holder is not None and holder.first == segment.first
 
 
 def _segments(state: State) -> dict[tuple[int, int], Segment]:

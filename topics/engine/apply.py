@@ -28,7 +28,8 @@ from topics.kernel.limits import U64_MAX
 from topics.log import fold
 from topics.log.lost import LostRange
 from topics.log.match import parse_match
-from topics.log.regions import Source
+from topics.log.regions import SegmentId, Source
+from topics.log.segments import Segment
 from topics.log.topic import Topic
 
 
@@ -49,6 +50,12 @@ class Catalog:
         """The topic of that name. Any thread may ask: it is there or not, also while one is being deleted."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics.get(topic_id)
+
+    def find_segment(self, segment: SegmentId) -> Segment | None:
+        """The segment of that topic that begins with that seq; None if the state counts none. Any thread may ask."""
+        topic = self.topics.get(segment.topic_id)
+        found = None if topic is None else topic.segments.holds(segment.first_seq)
+        return found if found is not None and found.first == segment.first_seq else None
 
     def add(self, topic: Topic) -> None:
         assert topic.topic_id not in self.topics

@@ -24,7 +24,6 @@ from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
 from topics.log.diff import Extent
 from topics.log.regions import SegmentId, Source
-from topics.log.segments import Segment
 
 COLD_READS_MAX: Final = 4  # at once
 COLD_WAITING_MAX: Final = 64
@@ -87,7 +86,7 @@ class ColdTier:
 
     def is_cold(self, source: Source) -> bool:
         """Whether these bytes lie in the cold tier, as the state has it."""
-        segment = self._find(source)
+        segment = self._catalog.find_segment(source) if isinstance(source, SegmentId) else None
         return segment is not None and segment.cold
 
     def segments(self) -> int:
@@ -146,12 +145,6 @@ class ColdTier:
             f"too many reads wait for cold segments in {self.where}; retry when some are done",
             retry_after_ms=RETRY_MS,
         )
-
-    def _find(self, source: Source) -> Segment | None:
-        if not isinstance(source, SegmentId):
-            return None
-        topic = self._catalog.topics.get(source.topic_id)
-        return None if topic is None else topic.segments.holds(source.first_seq)
 
     @contextmanager
     def _turn(self, source: SegmentId, size: int) -> Iterator[None]:

@@ -167,8 +167,7 @@ class Reclaimer:
         return not self._pins.holds(*candidate.id) and not self._is_cold(candidate)
 
     def _is_cold(self, candidate: Candidate) -> bool:
-        topic = self._engine.state.catalog.topics.get(candidate.id.topic_id)
-        segment = None if topic is None else topic.segments.holds(candidate.id.first_seq)
+        segment = self._engine.state.catalog.find_segment(candidate.id)
         return segment is not None and segment.cold
 
     def _slice(self, kept: Sequence[Kept]) -> Steps:
@@ -179,9 +178,8 @@ class Reclaimer:
                 yield from self._rewrite(candidate)
 
     def _rewrite(self, candidate: Candidate) -> Steps:
-        topic = self._engine.state.catalog.topics.get(candidate.id.topic_id)
-        segment = None if topic is None else topic.segments.holds(candidate.id.first_seq)
-        if segment is None or segment.first != candidate.id.first_seq or segment.cold:
+        segment = self._engine.state.catalog.find_segment(candidate.id)
+        if segment is None or segment.cold:
             del self._candidates[candidate.id]
             return
         assert segment.count == len(candidate.dead)

@@ -329,9 +329,8 @@ class Relocator:
     # Inside.
 
     def _find(self, segment: SegmentId) -> Segment | None:
-        topic = self._engine.state.catalog.topics.get(segment.topic_id)
-        found = None if topic is None else topic.segments.holds(segment.first_seq)
-        return found if found is not None and found.sealed and found.first == segment.first_seq else None
+        found = self._engine.state.catalog.find_segment(segment)
+        return found if found is not None and found.sealed else None
 
     def _ask(self, call: Callable[[], None]) -> None:
         """A call that asks the store. Its failure ends the slice and nothing else; it is asked again later."""
