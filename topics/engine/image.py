@@ -9,6 +9,7 @@ import msgspec
 from topics.engine.apply import Catalog
 from topics.kernel.errors import Corrupt, Rejected
 from topics.log.image import TopicImage, topic_of
+from topics.log.regions import SegmentId
 from topics.log.slots import Slots
 
 
@@ -20,6 +21,12 @@ class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     next_topic_id: int
     epochs: list[tuple[str, int]]
     topics: list[TopicImage]
+
+    def segment_ids(self) -> frozenset[SegmentId]:
+        """Every segment that it counts: their files are needed as long as it is."""
+        return frozenset(
+            SegmentId(topic.topic_id, segment.first) for topic in self.topics for segment in topic.segments
+        )
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -32,7 +32,7 @@ from topics.log.lost import LostRange
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 
-ShardKey = tuple[int, int]
+ShardKey = tuple[int, int]  # generation, shard
 REPORTS: Final = 100  # of progress, in all
 
 

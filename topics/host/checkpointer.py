@@ -22,6 +22,7 @@ from topics.codec.walheader import HEADER_SIZE
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
+from topics.engine.recover import ShardKey
 from topics.host.appending import append_pieces
 from topics.host.archive import Archive
 from topics.host.layout import SEGMENT_NAME, TOPIC_NAME, find_shards, find_wal_files, topic_dir
@@ -35,6 +36,7 @@ from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
 
 TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
 _TOPIC: Final = re.compile(TOPIC_NAME, re.ASCII)
@@ -187,7 +189,7 @@ class Checkpointer:
 
     def _places(self, image: StateImage) -> list[Place]:
         """Where each shard's log is, those of earlier generations too."""
-        needed: dict[tuple[int, int], int] = {}
+        needed: dict[ShardKey, int] = {}
         for topic in image.topics:
             for _, generation, shard, first_frame in topic.regions:
                 key = (generation, shard)
@@ -268,12 +270,12 @@ class Checkpointer:
         if emptied:
             self.disk.sync_dir("topics")
 
-    def _is_gone(self, topic_id: int, file: str, needed: frozenset[tuple[int, int]]) -> bool:
+    def _is_gone(self, topic_id: int, file: str, needed: frozenset[SegmentId]) -> bool:
         match = _SEGMENT.fullmatch(file)
         if match is None:
             return False
-        segment = topic_id, int(match["first_seq"])
-        return bool(match["temporary"]) or (segment not in needed and not self.pins.holds(*segment))
+        segment = SegmentId(topic_id, int(match["first_seq"]))
+        return bool(match["temporary"]) or (segment not in needed and not self.pins.holds(segment))
 
     def _grown(self) -> int:
         return self._appended_now() - self._appended + self._behind
@@ -297,7 +299,7 @@ class Checkpointer:
         return sum(writer.wal.appended for writer in self.writers)
 
 
-def _place_of(kept: Kept, key: tuple[int, int]) -> Place | None:
+def _place_of(kept: Kept, key: ShardKey) -> Place | None:
     for place in kept.places:
         if (place.generation, place.shard) == key:
             return place

@@ -16,18 +16,20 @@ from typing import Final
 import attrs
 
 from topics.engine.image import Snapshot
+from topics.engine.recover import ShardKey
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
+from topics.log.regions import SegmentId
 
 PINS_MAX: Final = 4
 
 
 @attrs.frozen(eq=False)
 class Pin:
-    """`logs`: the first frame a backup needs of each (generation, shard). `segments`: (topic id, first seq)."""
+    """What one backup needs. `logs`: of each shard's log the first frame."""
 
-    logs: Mapping[tuple[int, int], int]
-    segments: frozenset[tuple[int, int]]
+    logs: Mapping[ShardKey, int]
+    segments: frozenset[SegmentId]
 
 
 class Pins:
@@ -46,10 +48,9 @@ class Pins:
         Raises:
             Rejected: too many are held.
         """
-        topics = snapshot.state.topics
         pin = Pin(
             {(place.generation, place.shard): place.needed for place in snapshot.places},
-            frozenset((topic.topic_id, segment.first) for topic in topics for segment in topic.segments),
+            snapshot.state.segment_ids(),
         )
         with self._lock:
             if len(self._held) >= PINS_MAX:
@@ -66,10 +67,10 @@ class Pins:
         with self._lock:
             self._held = tuple(other for other in self._held if other is not pin)
 
-    def first_frame(self, key: tuple[int, int]) -> int:
-        """A WAL file of this (generation, shard) that begins with this frame or a later one is not to be removed."""
+    def first_frame(self, key: ShardKey) -> int:
+        """A WAL file of this shard that begins with this frame or a later one is not to be removed."""
         return min((pin.logs.get(key, U64_MAX) for pin in self._held), default=U64_MAX)
 
-    def holds(self, topic_id: int, first_seq: int) -> bool:
+    def holds(self, segment: SegmentId) -> bool:
         """True if no file of this segment may be removed, replaced or edited."""
-        return any((topic_id, first_seq) in pin.segments for pin in self._held)
+        return any(segment in pin.segments for pin in self._held)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
+from topics.engine.recover import ShardKey
 from topics.host.cold import ColdTier
 from topics.host.layout import path_of
 from topics.host.tailcache import TailCache
@@ -35,10 +36,10 @@ class Reader:
     def __init__(
         self,
         disk: Disk,
-        tails: Mapping[tuple[int, int], TailCache] | None = None,
+        tails: Mapping[ShardKey, TailCache] | None = None,
         cold: ColdTier | None = None,
     ) -> None:
-        """`tails`: the newest bytes of each shard that is written to, by (generation, shard)."""
+        """`tails`: the newest bytes of each shard's log that is written to. `cold`: the cold tier, if there is one."""
         self._disk = disk
         self._tails = tails or {}
         self.cold = cold

@@ -104,7 +104,7 @@ class Reclaimer:
         for start in range(0, len(looks), LOOK_TOGETHER):
             yield Blocking(partial(self._look_at, looks[start : start + LOOK_TOGETHER], number))
 
-    def forget(self, needed: frozenset[tuple[int, int]]) -> None:
+    def forget(self, needed: frozenset[SegmentId]) -> None:
         """Segments that no snapshot names have gone."""
         self._seen = {known: count for known, count in self._seen.items() if known in needed}
         self._candidates = {known: one for known, one in self._candidates.items() if known in needed}
@@ -145,7 +145,7 @@ class Reclaimer:
 
     def _look_at(self, looks: Sequence[_Look], number: int) -> None:
         for look in looks:
-            if self._pins.holds(*look.id):
+            if self._pins.holds(look.id):
                 continue
             idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
             mask = look.mask
@@ -164,7 +164,7 @@ class Reclaimer:
         return [one for one in self._candidates.values() if _is_ready(one, kept)]
 
     def _may_begin(self, candidate: Candidate) -> bool:
-        return not self._pins.holds(*candidate.id) and not self._is_cold(candidate)
+        return not self._pins.holds(candidate.id) and not self._is_cold(candidate)
 
     def _is_cold(self, candidate: Candidate) -> bool:
         segment = self._engine.state.catalog.find_segment(candidate.id)

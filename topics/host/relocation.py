@@ -178,7 +178,7 @@ class Relocator:
         return [
             segment
             for segment in sorted(self._present)
-            if segment not in needed and self._find(segment) is None and not self._pins.holds(*segment)
+            if segment not in needed and self._find(segment) is None and not self._pins.holds(segment)
         ]
 
     def _slice(self) -> Steps:
@@ -195,7 +195,7 @@ class Relocator:
 
     def _to_cold(self, segment: SegmentId) -> _Work:
         found, store = self._find(segment), self._store
-        if found is None or found.cold or store is None or self._pins.holds(*segment):
+        if found is None or found.cold or store is None or self._pins.holds(segment):
             return 0
         carrier = Carrier(self._disk, store, segment, found)
         yield Blocking(partial(self._ask, partial(self._copy_out, carrier)))
@@ -219,7 +219,7 @@ class Relocator:
         found, store = self._find(segment), self._store
         if found is None or not found.cold or store is None or segment in self.unmovable:
             return 0
-        if self._pins.holds(*segment):  # a backup may be reading it there
+        if self._pins.holds(segment):  # a backup may be reading it there
             return 0
         carrier = Carrier(self._disk, store, segment, found)
         yield Blocking(partial(self._ask, partial(self._copy_back, carrier)))
@@ -301,7 +301,7 @@ class Relocator:
         doubles: list[Carrier] = []
         yield Blocking(partial(_find_hot, carriers, doubles))
         for carrier in doubles:
-            if self._pins.holds(*carrier.segment):  # a backup reads the copy that it has found
+            if self._pins.holds(carrier.segment):  # a backup reads the copy that it has found
                 self._wait()
                 return
             yield from self._settle_one(carrier)

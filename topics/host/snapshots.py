@@ -17,6 +17,7 @@ from topics.engine import image
 from topics.engine.image import Place, Snapshot
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
 
 META_DIR: Final = "meta"
 KEPT_MAX: Final = 2
@@ -27,20 +28,15 @@ _NAME: Final = re.compile(SNAPSHOT_NAME, re.ASCII)
 
 @attrs.frozen(eq=False)
 class Kept:
-    """A snapshot that is there and intact: what it needs of other files. Its state is not held in memory.
-
-    `segments`: (topic id, first seq) of each.
-    """
+    """A snapshot that is there and intact, and what it needs of other files. Its state is not held in memory."""
 
     number: int
     places: Sequence[Place]
-    segments: frozenset[tuple[int, int]]
+    segments: frozenset[SegmentId]
 
     @staticmethod
     def of(number: int, snapshot: Snapshot) -> Kept:
-        topics = snapshot.state.topics
-        needed = ((topic.topic_id, segment.first) for topic in topics for segment in topic.segments)
-        return Kept(number, snapshot.places, frozenset(needed))
+        return Kept(number, snapshot.places, snapshot.state.segment_ids())
 
 
 def snapshot_path(number: int) -> str:
