@@ -18,7 +18,8 @@ from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentRow, SegmentTask, Severity
 from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
-from topics.codec.segment import END_SIZE, LIVE, DataColumns, is_deleted, is_regular, walk
+from topics.codec.segment import LIVE, DataColumns, is_deleted, is_regular, walk
+from topics.host.segments import data_end
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
 from topics.kernel.ports import Disk
@@ -117,7 +118,7 @@ def _stale_size(task: SegmentTask, buffer: bytes | None) -> int:
         idx = decode_idx(buffer or b"")
     except Corrupt:
         return task.size
-    return _end_of(idx, min(len(idx), task.last - task.first + 1))
+    return data_end(idx.first(min(len(idx), task.last - task.first + 1)))
 
 
 # Records.
@@ -244,21 +245,13 @@ def _check_idx(
     if flags != wanted_flags:
         _mark(differs, flags, wanted_flags, there)
     severity, hint = Severity.ERROR, ""
-    if not task.sealed or _end_of(idx, count) != _end_of(wanted, count):
+    if not task.sealed or data_end(idx.first(count)) != data_end(wanted):
         severity, hint = Severity.UNDECIDABLE, "; an append or a rewrite that was cut off leaves that, too"
     for at in compress(range(count), differs):
         if not unknown[at]:
             detail = _contradiction(idx, wanted, at) + hint
             flaws.add("segment.idx", task.first + at, None, detail, severity)
     return idx
-
-
-def _end_of(idx: IdxColumns, count: int) -> int:
-    """How many bytes of data the first entries imply."""
-    for at in range(count - 1, -1, -1):
-        if idx.lengths[at]:
-            return idx.offsets[at] + idx.lengths[at] + END_SIZE
-    return 0
 
 
 def _mark(differs: bytearray, own: Sequence[int], right: Sequence[int], there: bytes | None) -> None:

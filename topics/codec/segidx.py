@@ -63,6 +63,11 @@ class IdxColumns:
 
     __hash__ = None  # type: ignore[assignment]  # columns are a mutable value
 
+    def first(self, count: int) -> IdxColumns:
+        """The first `count` entries."""
+        assert count <= len(self)
+        return IdxColumns(self.offsets[:count], self.lengths[:count], self.ts[:count], self.flags[:count])
+
     def skip(self, count: int, ts: int) -> None:
         """`count` records that are not there."""
         assert count >= 0

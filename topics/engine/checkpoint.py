@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from topics.codec.control import CheckpointMark
+from topics.codec.segment import END_SIZE
 from topics.engine.batch import step
 from topics.engine.commands import Checkpointed
 from topics.engine.image import StateImage
@@ -37,7 +38,6 @@ from topics.log.topic import Topic
 PLAN_BYTES_MAX: Final = 8 * MIB
 PIECE_BYTES_MAX: Final = 8 * MIB  # and one record more
 PIECE_RECORDS_MAX: Final = 10_000
-DELETE_BYTE: Final = 1
 SEGMENT_RECORDS_MAX: Final = 10_000_000
 SEGMENT_BYTES_MAX: Final = 1024 * MIB  # offsets in it have 32 bits
 
@@ -192,7 +192,7 @@ class Checkpoints:
         sizes = list(accumulate(index.lengths[start:stop]))
         count = min(bisect_left(sizes, room) + 1, len(sizes))  # the one that goes over the bound is the last
         stop, last = start + count, first + count - 1
-        size = at + sizes[count - 1] + count * DELETE_BYTE
+        size = at + sizes[count - 1] + count * END_SIZE
         slots = slots_between(index, start, stop)
         segment = active.first if active is not None else first
         sealed = before + last - first + 1 >= rules.records_max or size >= rules.bytes_max
