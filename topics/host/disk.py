@@ -32,6 +32,7 @@ import attrs
 from topics.host.filetypes import DIRECTORY_FLAGS, open_directory, open_file, status_of
 from topics.host.parallel import call_all
 from topics.kernel.limits import ZERO_FILL_CHUNK
+from topics.kernel.ports import check_path
 
 OPEN_FILES_MAX: Final = 128
 FILE_MODE: Final = 0o600
@@ -40,9 +41,8 @@ CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
 _HAS_PWRITEV: Final = hasattr(os, "pwritev")
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0  # Linux has it
 _NOT_AT_HAND: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-_OPEN_FLAGS: Final = (
-    os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-)  # a pipe would wait for its other end
+# Without O_NONBLOCK, to open a pipe would wait for its other end.
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def _sync_file(fd: int) -> None:
@@ -139,9 +139,8 @@ class OsDisk:
         if not _NOWAIT or not self._lock.acquire(blocking=False):
             return None
         try:
-            handle = self._handles.get(
-                path
-            )  # it is as warm as it was: what is never read from a disk has no need
+            # Its place in the order of use stays: no disk is read, so it is not worth the room of one that is.
+            handle = self._handles.get(path)
             if handle is None:
                 return None
             handle.users += 1
@@ -214,8 +213,8 @@ class OsDisk:
             os.ftruncate(handle.fd, size)
 
     def rename(self, source: str, target: str) -> None:
-        _check_path(source)
-        _check_path(target)
+        check_path(source)
+        check_path(target)
         assert source != target
         with self._lock:
             self._check_open()
@@ -226,7 +225,7 @@ class OsDisk:
                 self._handles[target] = moved
 
     def unlink(self, path: str) -> None:
-        _check_path(path)
+        check_path(path)
         with self._lock:
             self._check_open()
             with suppress(FileNotFoundError):
@@ -234,7 +233,7 @@ class OsDisk:
             self._doom(path)
 
     def make_dir(self, path: str) -> None:
-        _check_path(path)
+        check_path(path)
         parts = path.split("/")
         for depth in range(1, len(parts) + 1):
             with suppress(FileExistsError), self._lock:
@@ -243,7 +242,7 @@ class OsDisk:
         os.close(self._open_dir(path))  # refuses a file of that name
 
     def remove_dir(self, path: str) -> None:
-        _check_path(path)
+        check_path(path)
         with self._lock:
             self._check_open()
             with suppress(FileNotFoundError):
@@ -285,7 +284,7 @@ class OsDisk:
         assert not self._handles
 
     def _status(self, path: str) -> os.stat_result | None:
-        _check_path(path)
+        check_path(path)
         with self._lock:
             self._check_open()
             return status_of(path, root_fd=self._root_fd)
@@ -302,7 +301,7 @@ class OsDisk:
 
     def _open(self, path: str, flags: int) -> _Handle:
         self._check_open()  # `close` leaves no handle to find
-        _check_path(path)
+        check_path(path)
         fd = open_file(path, _OPEN_FLAGS | flags, FILE_MODE, root_fd=self._root_fd)
         self._evict_to(self._open_files_max - 1)
         return _Handle(fd, self._lock)
@@ -342,21 +341,12 @@ class OsDisk:
         with self._lock:
             self._check_open()
             if path:
-                _check_path(path)
+                check_path(path)
             return open_directory(path or ".", root_fd=self._root_fd)
 
     def _check_open(self) -> None:
         if self._root_fd < 0:
             raise OSError(errno.EBADF, "the disk is closed", str(self.root))
-
-
-def _check_path(path: str) -> None:
-    """Paths are made by the program (storage 1), so a bad one is a bug."""
-    assert path, "an empty path is the data directory itself"
-    assert "\0" not in path
-    assert not any(part in ("", ".", "..") for part in path.split("/")), (
-        f"outside the data directory: {path!r}"
-    )
 
 
 def _read_rest(fd: int, offset: int, size: int) -> bytes:

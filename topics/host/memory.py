@@ -16,6 +16,7 @@ from typing import Final
 from topics.host.clock import SystemClock
 from topics.host.entropy import SystemEntropy
 from topics.host.opening import Opened, StoreOptions, open_store
+from topics.kernel.ports import check_path
 
 MEMORY_UNKNOWN: Final = 4 << 30
 
@@ -65,7 +66,7 @@ class MemoryDisk:
 
     def create(self, path: str, size: int) -> None:
         assert size >= 0, size
-        _check_path(path)
+        check_path(path)
         with self._lock:
             self._parent(path)
             if path in self._directories:
@@ -90,7 +91,7 @@ class MemoryDisk:
             del file[size:]
 
     def rename(self, source: str, target: str) -> None:
-        _check_path(target)
+        check_path(target)
         assert source != target
         with self._lock:
             moved = self._file(source)
@@ -102,14 +103,14 @@ class MemoryDisk:
             del self._files[source]
 
     def unlink(self, path: str) -> None:
-        _check_path(path)
+        check_path(path)
         with self._lock:
             if path in self._directories:
                 raise _error(errno.EISDIR, path)
             self._used -= len(self._files.pop(path, b""))
 
     def make_dir(self, path: str) -> None:
-        _check_path(path)
+        check_path(path)
         parts = path.split("/")
         with self._lock:
             for depth in range(1, len(parts) + 1):
@@ -119,7 +120,7 @@ class MemoryDisk:
                 self._directories.add(name)
 
     def remove_dir(self, path: str) -> None:
-        _check_path(path)
+        check_path(path)
         with self._lock:
             self._not_below_a_file(path)
             if path in self._files:
@@ -144,7 +145,7 @@ class MemoryDisk:
             return sorted(name for name in below if name and "/" not in name)
 
     def size(self, path: str) -> int | None:
-        _check_path(path)
+        check_path(path)
         with self._lock:
             self._not_below_a_file(path)
             file = self._files.get(path)
@@ -163,7 +164,7 @@ class MemoryDisk:
     # Under the lock.
 
     def _file(self, path: str) -> bytearray:
-        _check_path(path)
+        check_path(path)
         file = self._files.get(path)
         if file is None:
             self._not_below_a_file(path)
@@ -200,15 +201,6 @@ def half_of_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (OSError, ValueError):
         return MEMORY_UNKNOWN
-
-
-def _check_path(path: str) -> None:
-    """Paths are made by the program (storage 1), so a bad one is a bug."""
-    assert path, "an empty path is the data directory itself"
-    assert "\0" not in path
-    assert not any(part in ("", ".", "..") for part in path.split("/")), (
-        f"outside the data directory: {path!r}"
-    )
 
 
 def _error(code: int, path: str) -> OSError:

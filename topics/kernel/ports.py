@@ -101,6 +101,15 @@ class Disk(Protocol):
         ...
 
 
+def check_path(path: str) -> None:
+    """What every disk asserts of a path below its root: the program makes them (storage 1), so a bad one is a bug."""
+    assert path, "an empty path is the data directory itself"
+    assert "\0" not in path
+    assert not any(part in ("", ".", "..") for part in path.split("/")), (
+        f"outside the data directory: {path!r}"
+    )
+
+
 class Journal(Protocol):
     """A durable sequence of byte strings, appended to and read from its beginning. A replicated store keeps one."""
 
