@@ -9,7 +9,8 @@ import xxhash
 from topics.codec.control import Control
 from topics.codec.frame import check_frame, decode_payloads
 from topics.codec.layout import FRAME_OVERHEAD
-from topics.codec.scan import Stop, find_frames, find_marks, plausible_head, scan
+from topics.codec.resync import find_frames, find_marks, plausible_head
+from topics.codec.scan import Stop, scan
 
 FILE_ID = bytes.fromhex("0123456789abcdef")
 

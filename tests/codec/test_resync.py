@@ -10,7 +10,7 @@ from tests.codec.samples import TS, Log, columns
 from topics.codec.control import CommitMark, HeadWatermark, encode_control
 from topics.codec.frame import FrameType, encode_run
 from topics.codec.layout import check_frame
-from topics.codec.scan import find_frames, find_marks, plausible_head
+from topics.codec.resync import find_frames, find_marks, plausible_head
 from topics.kernel.columns import RecordColumns
 
 FILE_ID = b"\x07file\x00id"

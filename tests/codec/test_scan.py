@@ -11,8 +11,9 @@ from topics.codec.control import CommitMark, HeadWatermark, TopicDelete, encode_
 from topics.codec.frame import Keyed, check_frame, encode_run
 from topics.codec.layout import Defect, Ext, pack_exts, pack_frame
 from topics.codec.primitives import U32
+from topics.codec.resync import find_frames
 from topics.codec.run import Run
-from topics.codec.scan import Stop, find_frames, scan, scan_frame
+from topics.codec.scan import Stop, scan, scan_frame
 from topics.kernel.columns import RecordColumns
 
 MARK = CommitMark(b"12345678", 1, 4096)

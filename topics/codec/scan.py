@@ -40,11 +40,8 @@ from topics.codec.layout import (
     parse_region,
 )  # fmt: skip
 from topics.codec.primitives import U32, U64, Buffer, checksum, immutable
-from topics.codec.resync import find_frames, find_marks, plausible_head
 from topics.codec.run import Keyed, Run
 from topics.kernel.errors import Corrupt
-
-__all__ = ["Scan", "Stop", "find_frames", "find_marks", "plausible_head", "scan", "scan_frame"]
 
 
 class Stop(Enum):
@@ -99,9 +96,7 @@ assert _HEAD.size == FRAME_HEAD.size
 assert _NEXT.size == CHECKSUM_SIZE + FRAME_HEAD.size
 _IDENTITY: Final = Struct("<BBQ")
 _WHEN: Final = Struct("<QHH")
-_TO_CHECKSUM: Final = (
-    CHECKSUM_SIZE - FRAME_LEN_SIZE
-)  # from the end that frame_len counts to, back to the checksum
+_TO_CHECKSUM: Final = CHECKSUM_SIZE - FRAME_LEN_SIZE  # from `at + frame_len` back to the checksum
 
 
 class _Scanner:
