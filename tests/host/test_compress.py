@@ -10,7 +10,7 @@ import zstandard
 
 from topics.codec.frame import FrameView
 from topics.codec.layout import COMPRESSED
-from topics.host.compress import compress, decompress, decompress_fitting, worth
+from topics.host.compress import compress, compress_if_smaller, decompress, decompress_fitting
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.limits import DECOMPRESSED_MAX, MIB
 
@@ -46,16 +46,16 @@ def test_gzip_carries_no_time():
 @pytest.mark.rule("S9.10")
 @BOTH
 def test_only_from_the_minimum_on(kind):
-    assert worth(kind, len(TEXT), TEXT) == compress(kind, TEXT)
-    assert worth(kind, len(TEXT) + 1, TEXT) is None
+    assert compress_if_smaller(kind, TEXT, len(TEXT)) == compress(kind, TEXT)
+    assert compress_if_smaller(kind, TEXT, len(TEXT) + 1) is None
 
 
 @pytest.mark.rule("S9.10")
 @BOTH
 def test_only_if_it_shrinks_by_five_percent(kind):
-    assert worth(kind, 0, NOISE) is None
-    assert worth(kind, 0, b"") is None
-    kept = {size: worth(kind, 0, NOISE + bytes(size)) for size in range(0, 600, 10)}
+    assert compress_if_smaller(kind, NOISE, 0) is None
+    assert compress_if_smaller(kind, b"", 0) is None
+    kept = {size: compress_if_smaller(kind, NOISE + bytes(size), 0) for size in range(0, 600, 10)}
     for size, packed in kept.items():
         plain = NOISE + bytes(size)
         shrinks = len(compress(kind, plain)) <= 0.95 * len(plain)

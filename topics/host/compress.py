@@ -58,7 +58,7 @@ def compress_records(command: Append, config: topic_config.TopicConfig) -> Appen
                 f"records[{i}]: {len(data)} bytes are above the topic's max_record_bytes {config.max_record_bytes}",
                 limit=config.max_record_bytes,
             )
-    packed = [worth(kind, config.compression_min_bytes, data) for data in records.data]
+    packed = [compress_if_smaller(kind, data, config.compression_min_bytes) for data in records.data]
     if all(data is None for data in packed):
         return command
     digest = body_digest(records) if command.idempotency_key is not None else None
@@ -107,9 +107,9 @@ def compress(kind: Compression, data: bytes) -> bytes:
     return packed
 
 
-def worth(kind: Compression, minimum: int, data: bytes) -> bytes | None:
-    """The compressed bytes if `data` reaches the minimum and shrinks by at least 5 %, else None."""
-    if len(data) < minimum or len(data) > DECOMPRESSED_MAX:
+def compress_if_smaller(kind: Compression, data: bytes, min_bytes: int) -> bytes | None:
+    """The compressed bytes if `data` has at least `min_bytes` and shrinks by at least 5 %, else None."""
+    if len(data) < min_bytes or len(data) > DECOMPRESSED_MAX:
         return None
     packed = compress(kind, data)
     return packed if len(packed) * 100 <= len(data) * KEEP_PERCENT_MAX else None
@@ -172,9 +172,8 @@ def _unzstd(data: bytes, size_max: int) -> bytes:
         if frame.content_size not in (0, zstandard.CONTENTSIZE_UNKNOWN):  # the library believes a 0 unread
             _check(frame.content_size, size_max)
             return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
-        _check(
-            frame.window_size, max(size_max, DECOMPRESSED_MAX)
-        )  # the window is allocated before the output
+        # The window is allocated before the output.
+        _check(frame.window_size, max(size_max, DECOMPRESSED_MAX))
         return _unzstd_stream(zstandard.ZstdDecompressor().decompressobj(), data, size_max)
     except zstandard.ZstdError as error:
         raise Corrupt(f"damaged zstd data: {error}") from error
