@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.payload import PAYLOAD_BYTES
-from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck
+from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import wal_tasks
 from topics.audit.rows import WalRow
 from topics.audit.scan import scan_all

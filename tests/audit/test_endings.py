@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from topics.audit.files import ReadOnlyDisk, WithCold
 from topics.audit.fsck import Options, fsck
+from topics.audit.readonly import ReadOnlyDisk, WithCold
 from topics.audit.report import Status, results
 from topics.audit.rows import Severity
 from topics.codec.snapshot import decode_snapshot, encode_snapshot

@@ -15,8 +15,8 @@ from topics.audit.columnscan import check_columns
 from topics.audit.flaws import Flaws
 from topics.audit.heads import Frames, gather_heads
 from topics.audit.labels import read_labels
+from topics.audit.numpywalk import walk_by_numpy
 from topics.audit.rows import SegmentTask
-from topics.audit.whole import walk_whole
 from topics.codec.layout import (
     APPEND,
     CHECKSUM_SIZE,
@@ -201,7 +201,7 @@ def cases(draw):
 @given(cases())
 def test_what_a_block_says_wrong_is_found_alike(case):
     task, data, idx, found, buffer, ended = case
-    whole, labels = walk_whole(task, data, idx)
+    whole, labels = walk_by_numpy(task, data, idx)
     alone, at_once = Flaws(), Flaws()
     check_columns(task, found, data, buffer, ended, alone)
     check_columns(task, whole, data, buffer, ended, at_once, labels)
@@ -213,7 +213,7 @@ def test_labels_that_are_right_are_not_looked_at_one_by_one():
     """A thousand records with all that a block can say: none of them is left to be decoded."""
     rows = [(b"tag-%d" % (i % 7), b"node-%d" % (i % 30), b"{}", 10**12 + i) for i in range(1000)]
     task, data, idx, found, own = segment(rows, set())
-    labels = walk_whole(task, data, idx)[1]
+    labels = walk_by_numpy(task, data, idx)[1]
     tags, nodes, expires = ([row[at] for row in rows] for at in (0, 1, 3))
     sizes = array("I", [4 + len(row[2]) for row in rows])
     block = encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires)
@@ -245,7 +245,7 @@ def test_every_lie_in_every_column_is_found(alone, ended):
             start + 1, own.lengths[start:stop], sizes=array("I", [4 + len(one[2]) for one in said]),
             tags=[one[0] for one in said], nodes=[one[1] for one in said], expires=[one[3] for one in said],
         )  # fmt: skip
-    whole, labels = walk_whole(task, data, idx)
+    whole, labels = walk_by_numpy(task, data, idx)
     by_one, at_once = Flaws(), Flaws()
     check_columns(task, found, data, text, bytes([ended]) * len(pairs), by_one)
     check_columns(task, whole, data, text, bytes([ended]) * len(pairs), at_once, labels)

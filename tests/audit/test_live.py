@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from topics.audit.acknowledged import Acks
-from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import read
 from topics.audit.repair import repair
 from topics.host.layout import read_format

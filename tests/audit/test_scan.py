@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from topics.audit import scan
-from topics.audit.files import Hiding, ReadOnlyDisk
 from topics.audit.fsck import Options, examine, fsck
+from topics.audit.readonly import Hiding, ReadOnlyDisk
 from topics.audit.recovery import read, segment_tasks, wal_tasks
 from topics.audit.rows import SegmentTask
 from topics.audit.scan import scan_all

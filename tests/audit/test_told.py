@@ -10,8 +10,8 @@ import pytest
 from tests.audit.test_cold import looked, name_of, tiered
 from tests.crash.scene import SMALL, Scene
 from topics.audit.acknowledged import ANY_EPOCH, LISTED_MAX, Acks, check_acknowledged
-from topics.audit.files import Hiding
 from topics.audit.fsck import Options, fsck
+from topics.audit.readonly import Hiding
 from topics.audit.recovery import read
 from topics.audit.rows import Severity
 from topics.codec.primitives import checksum

@@ -22,8 +22,8 @@ from bisect import bisect_right
 
 import attrs
 
-from topics.audit.files import WithCold
 from topics.audit.fsck import Options, fsck
+from topics.audit.readonly import WithCold
 from topics.audit.rows import Severity, Violation, WalTask
 from topics.audit.scan import scan as scan_file
 from topics.codec.run import Run

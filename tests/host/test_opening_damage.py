@@ -10,8 +10,8 @@ import pytest
 
 import topics
 from tests.crash.scene import SMALL, Scene
-from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import fsck
+from topics.audit.readonly import ReadOnlyDisk
 from topics.codec.walheader import HEADER_SIZE
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.testing.faults import Landed, SimCrash

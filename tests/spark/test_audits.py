@@ -12,9 +12,9 @@ import pytest
 
 from tests.spark.processes import python
 from tests.spark.stores import fill, fill_cold, records, rows
-from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck
-from topics.audit.page import page
+from topics.audit.htmlpage import page
+from topics.audit.readonly import ReadOnlyDisk
 from topics.cli.main import main
 from topics.host.coldplace import open_cold
 from topics.spark.audits import validate

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import topics
-from topics.audit.files import ReadOnlyDisk
+from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.rows import WalTask
 from topics.kernel.errors import CannotOpen
 from topics.spark import main as script

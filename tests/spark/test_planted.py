@@ -11,8 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from topics.audit.acknowledged import NO_DIGEST, Acks
-from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import read
 from topics.audit.rows import Severity
 from topics.cli.private import PrivateServer

@@ -6,8 +6,8 @@ import attrs
 import pyarrow.parquet as pq
 import pytest
 
-from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck
+from topics.audit.readonly import ReadOnlyDisk
 from topics.cli.main import main
 from topics.spark.audits import write_report
 from topics.testing.planting import plant

@@ -20,13 +20,13 @@ import attrs
 from topics.audit.acknowledged import Acks, check_acknowledged
 from topics.audit.checks import CHECKS, check_rows
 from topics.audit.coldtier import HOW, check_cold, reach
-from topics.audit.directory import check_agreement, check_directory
-from topics.audit.files import Hiding, WithCold
 from topics.audit.journals import check_journals
+from topics.audit.metafiles import check_agreement, check_metafiles
+from topics.audit.readonly import Hiding, WithCold
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
 from topics.audit.scan import Progress, bytes_of, scan_all
-from topics.audit.strange import find_strange, told_strange
+from topics.audit.wrongtypes import find_wrong_types, wrong_type_violations
 from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
 from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
@@ -176,14 +176,14 @@ class _Look:
 def _look(
     disk: Disk, where: str, options: Options, progress: Callable[[int, int], None] | None
 ) -> _Look:  # fmt: skip
-    if strange := find_strange(disk):
-        disk = Hiding(disk, frozenset(strange))
+    if wrong := find_wrong_types(disk):
+        disk = Hiding(disk, frozenset(wrong))
     cold, unseen = reach(options.cold, options.unseen)
     try:
         state = read(disk, where, same_boot=options.same_boot, cold=cold)
     except Corrupt as damage:
         told = Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)
-        return _Look([*told_strange(strange), told], (), dict.fromkeys(CHECKS, "no state can be read"))
+        return _Look([*wrong_type_violations(wrong), told], (), dict.fromkeys(CHECKS, "no state can be read"))
     hot = disk
     if cold is not None:
         disk = WithCold(disk, cold)
@@ -196,7 +196,7 @@ def _look(
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
     found = [*examine(disk, state, rows, options), *check_cold(hot, state, rows, unseen)]
     skipped = {} if options.acks is not None else {"acknowledged": "no log of acknowledgements was given"}
-    return _Look([*told_strange(strange), *found], rows, skipped)
+    return _Look([*wrong_type_violations(wrong), *found], rows, skipped)
 
 
 def _scanned(disk: Disk, tasks: Sequence[Task], options: Options, tell: Progress) -> list[Row | None]:
@@ -225,7 +225,7 @@ def examine(
     wal_rows = [row for row in rows if isinstance(row, WalRow)]
     segment_rows = [row for row in rows if isinstance(row, SegmentRow)]
     return [
-        *check_directory(disk, state),
+        *check_metafiles(disk, state),
         *(check_agreement(disk, state) if options.agreement else ()),
         *check_rows(state, wal_rows, segment_rows),
         *(check_journals(disk, state) if options.journals else ()),

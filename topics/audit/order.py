@@ -7,11 +7,11 @@ from collections.abc import Callable
 from itertools import islice
 from operator import lt
 
-_sort_whole: Callable[[array[int], array[int]], tuple[array[int], array[int]]] | None
+_sort_by_numpy: Callable[[array[int], array[int]], tuple[array[int], array[int]]] | None
 try:
-    from topics.audit.wholeorder import sort_whole as _sort_whole
+    from topics.audit.numpyorder import sort_by_numpy as _sort_by_numpy
 except ImportError:  # numpy is not installed
-    _sort_whole = None
+    _sort_by_numpy = None
 
 
 def sort_columns(seqs: array[int], values: array[int]) -> tuple[array[int], array[int]]:
@@ -22,7 +22,7 @@ def sort_columns(seqs: array[int], values: array[int]) -> tuple[array[int], arra
     assert len(seqs) == len(values)
     if all(map(lt, seqs, islice(seqs, 1, None))):
         return seqs, values
-    return sort_by_one(seqs, values) if _sort_whole is None else _sort_whole(seqs, values)
+    return sort_by_one(seqs, values) if _sort_by_numpy is None else _sort_by_numpy(seqs, values)
 
 
 def sort_by_one(seqs: array[int], values: array[int]) -> tuple[array[int], array[int]]:

@@ -25,9 +25,9 @@ import attrs
 import msgspec
 
 from topics.audit.coldtier import check_cold
-from topics.audit.files import WithCold
 from topics.audit.fsck import Options, examine
 from topics.audit.newstate import changed_image
+from topics.audit.readonly import WithCold
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments

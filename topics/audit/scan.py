@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from topics.audit.files import ReadOnlyDisk, WithCold
+from topics.audit.readonly import ReadOnlyDisk, WithCold
 from topics.audit.rows import Row, SegmentTask, Task
 from topics.audit.segmentscan import scan_segment
 from topics.audit.walscan import scan_wal

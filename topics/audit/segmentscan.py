@@ -24,11 +24,11 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
 from topics.kernel.ports import Disk
 
-_walk_whole: Callable[[SegmentTask, bytes, bytes], tuple[DataColumns, Labelled] | None] | None
+_walk_by_numpy: Callable[[SegmentTask, bytes, bytes], tuple[DataColumns, Labelled] | None] | None
 try:
-    from topics.audit.whole import walk_whole as _walk_whole
+    from topics.audit.numpywalk import walk_by_numpy as _walk_by_numpy
 except ImportError:  # numpy is not installed: one by one
-    _walk_whole = None
+    _walk_by_numpy = None
 
 _REGULAR: Final = bytes(0 if is_regular(end) else 1 for end in range(256))
 _SAYS_DELETED: Final = bytes(1 if is_deleted(end) else 0 for end in range(256))
@@ -82,7 +82,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
 
 def _records(task: SegmentTask, data: bytes, idx: bytes | None) -> tuple[DataColumns, Labelled | None]:
     """The walk; where numpy is installed, a segment that is whole as its idx says is read at once, labels and all."""
-    found = None if _walk_whole is None or idx is None else _walk_whole(task, data, idx)
+    found = None if _walk_by_numpy is None or idx is None else _walk_by_numpy(task, data, idx)
     if found is not None:
         return found
     stop = task.last + 1

@@ -88,8 +88,8 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
 
     Exit code 0: it is; 1: it is not; 2: it could not be looked at.
     """
-    from topics.audit.files import ReadOnlyDisk
     from topics.audit.fsck import Options, fsck_of_backup
+    from topics.audit.readonly import ReadOnlyDisk
     from topics.audit.report import json_lines
     from topics.audit.rows import Severity, Violation
     from topics.codec.manifest import MANIFEST_FILE
@@ -163,7 +163,7 @@ def restore(
       topics restore nightly data --archive old-data/archive --to-time 2026-11-21T14:30
       topics restore nightly data --archive old-data --to-seq orders=18250
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
-    from topics.audit.files import ReadOnlyDisk
+    from topics.audit.readonly import ReadOnlyDisk
     from topics.codec.manifest import MANIFEST_FILE
     from topics.host.restore import restore as rebuild
     from topics.kernel.errors import Corrupt

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from topics.audit.acknowledged import Acks
 from topics.audit.coldtier import HOW
 from topics.audit.fsck import Options, Report, fsck
-from topics.audit.page import page
+from topics.audit.htmlpage import page
 from topics.audit.report import document, fields, results
 from topics.audit.rows import Row, Task, Violation
 from topics.audit.scan import bytes_of

@@ -18,8 +18,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from topics.audit.files import ReadOnlyDisk, WithCold
 from topics.audit.heads import Longs
+from topics.audit.readonly import ReadOnlyDisk, WithCold
 from topics.codec.control import TopicDelete
 from topics.codec.run import Run
 from topics.engine.judge import Verdict

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import attrs
 
-from topics.audit.files import WithCold
+from topics.audit.readonly import WithCold
 from topics.audit.rows import Row, Task
 from topics.audit.scan import scan
 from topics.host.fsspec_files import without_secrets

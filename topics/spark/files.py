@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.audit.files import Unchanging
+from topics.audit.readonly import Unchanging
 from topics.host.fsspec_files import FsspecFiles
 
 

@@ -17,7 +17,7 @@ import attrs
 import msgspec
 
 from topics.audit.acknowledged import Acks
-from topics.audit.page import bars, document, table
+from topics.audit.htmlpage import bars, document, table
 from topics.spark.lags import Consumer, Lag, Lags
 from topics.spark.latency import Latencies, latencies
 from topics.spark.options import read_options

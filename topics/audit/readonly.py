@@ -1,7 +1,8 @@
-"""A data directory that is looked at and never changed: the Disk port without its changing half.
+"""Disks that are looked at and never changed: the Disk port without its changing half.
 
-It takes no lock and opens for reading only, so it works on a directory that another process owns, and on one that this
-user may not write. A file that goes away between two calls is FileNotFoundError from `read` and None from `size`.
+`ReadOnlyDisk` is a directory. It takes no lock and opens for reading only, so it works on a directory that another
+process owns, and on one that this user may not write. A file that goes away between two calls is FileNotFoundError from
+`read` and None from `size`.
 """
 
 from __future__ import annotations

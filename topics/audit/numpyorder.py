@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-def sort_whole(seqs: array[int], values: array[int]) -> tuple[array[int], array[int]]:
+def sort_by_numpy(seqs: array[int], values: array[int]) -> tuple[array[int], array[int]]:
     """Both columns by seq, ascending; of a seq that is there twice the last value."""
     by_arrival: npt.NDArray[np.uint64] = np.frombuffer(seqs, np.uint64)
     order = np.argsort(by_arrival, kind="stable")

@@ -1,4 +1,4 @@
-"""What has the name of a file or a directory of topics and is none: a pipe, a socket, a link, a directory for a file …
+"""Names of files and directories of topics under which something else lies: a pipe, a socket, a link, a directory …
 
 A start ends at the first of these that it needs. A check names all of them, and looks at the rest as if they were not
 there: whatever they have taken the place of is told as missing.
@@ -42,8 +42,8 @@ _LINK: Final = (
 )
 
 
-def find_strange(disk: Disk) -> dict[str, str]:
-    """By path what it is. Costs a look at each name."""
+def find_wrong_types(disk: Disk) -> dict[str, str]:
+    """What lies there instead, by path. Costs a look at each name."""
     found: dict[str, str] = {}
     pending = [""]
     while pending:
@@ -66,7 +66,7 @@ def find_strange(disk: Disk) -> dict[str, str]:
     return found
 
 
-def told_strange(found: dict[str, str]) -> list[Violation]:
+def wrong_type_violations(found: dict[str, str]) -> list[Violation]:
     """An error of each: the next start may end there."""
     return [Violation("", path, "leftover", Severity.ERROR, None, None, what) for path, what in found.items()]
 

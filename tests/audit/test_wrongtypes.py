@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import topics
-from topics.audit.files import ReadOnlyDisk
 from topics.audit.fsck import Options, fsck, same_boot_at
 from topics.audit.offline import repair_directory
+from topics.audit.readonly import ReadOnlyDisk
 from topics.engine.checkpoint import SegmentRules
 from topics.host.fsspec_files import open_files
 from topics.host.opening import StoreOptions

@@ -27,7 +27,7 @@ assert _ENTRY.itemsize == ENTRY_SIZE
 _DELETED: Final = np.array([DELETED if is_deleted(end) else 0 for end in range(256)], dtype=np.uint8)
 
 
-def walk_whole(task: SegmentTask, data: bytes, idx: bytes) -> tuple[DataColumns, Labels] | None:
+def walk_by_numpy(task: SegmentTask, data: bytes, idx: bytes) -> tuple[DataColumns, Labels] | None:
     """The records of a segment's data and what each has beside its data, if the idx has all of them and every one is
     right; else None.
     """

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from topics.audit.numpywalk import walk_by_numpy
 from topics.audit.recovery import read, segment_tasks
-from topics.audit.whole import walk_whole
 from topics.codec.segment import DataColumns, walk
 from topics.testing.planting import plant
 from topics.testing.sample_store import build, disk_of
@@ -31,7 +31,7 @@ def columns(found):
 
 def read_whole(task, data, idx):
     """The columns, or nothing."""
-    found = walk_whole(task, data, idx)
+    found = walk_by_numpy(task, data, idx)
     return None if found is None else columns(found[0])
 
 
@@ -86,5 +86,5 @@ def test_what_is_cut_short_or_longer_than_its_idx_is_left_to_the_walk(sample):
     task, data, idx = segments(sample.files)[0]
 
     for other in (data[:-1], data + b"\0", b"", data + data):
-        assert walk_whole(task, other, idx) is None
-    assert walk_whole(task, data, idx[:30]) is None
+        assert walk_by_numpy(task, other, idx) is None
+    assert walk_by_numpy(task, data, idx[:30]) is None

@@ -1,4 +1,4 @@
-"""Findings as one HTML page with charts that needs nothing but itself: no script, no style sheet, no network (spark 4).
+"""Findings as one HTML page with charts: no script, no style sheet, no network (spark 4).
 
 Charts are SVG drawn here. Whatever came from a directory is escaped: a topic's name, a file's, a detail.
 """

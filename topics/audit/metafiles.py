@@ -1,4 +1,4 @@
-"""The files of a directory beside records: what is damaged of them, and what nobody needs.
+"""The files of a data directory that hold no records: what of them is damaged, and which nobody needs.
 
 Most of it is of no harm: a start takes a bad LOCK for a restart, a bad CURRENT for none, a damaged snapshot is stood in
 for by the one before. It is told all the same, for bytes that changed by themselves are news about the disk.
@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from topics.audit.files import Hiding
+from topics.audit.readonly import Hiding
 from topics.audit.recovery import State, segment_tasks
 from topics.audit.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
@@ -53,7 +53,7 @@ _ROOT: Final = frozenset(
 _REPAIRED: Final = re.compile(r"repaired-[0-9TZ-]+", re.ASCII)
 
 
-def check_directory(disk: Disk, state: State) -> Iterator[Violation]:
+def check_metafiles(disk: Disk, state: State) -> Iterator[Violation]:
     """FORMAT, LOCK, CURRENT, reserved files, snapshots, and files that nobody needs."""
     if state.wrong is not None:
         yield _told("format", FORMAT_FILE, Severity.ERROR, state.wrong)
