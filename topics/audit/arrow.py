@@ -45,15 +45,15 @@ class Verify(StrEnum):
     OFF = "off"
 
 
-class End(StrEnum):
-    """The `state` of a record, where ended ones are asked for, too."""
+class RecordState(StrEnum):
+    """The column `state`: whether a record is live, or how it ended."""
 
     LIVE = "live"
     DELETED = "deleted"
     EXPIRED = "expired"
 
 
-ENDS: Final = tuple(End)
+STATES: Final = tuple(RecordState)
 
 
 def full_schema(*, headers: bool, internal: bool, flagged: bool) -> pa.Schema:
@@ -295,8 +295,8 @@ def _times(columns: _Columns, kind: pa.DataType) -> pa.Array:
 def _states(columns: _Columns, kind: pa.DataType) -> pa.Array:
     states = columns.states()
     if states is None:
-        return _constant(End.LIVE.value, columns, kind)
-    return pa.array([ENDS[state].value for state in states.tolist()], kind)
+        return _constant(RecordState.LIVE.value, columns, kind)
+    return pa.array([STATES[state].value for state in states.tolist()], kind)
 
 
 _ARRAYS: Final[dict[str, Callable[[_Columns, pa.DataType], pa.Array]]] = {

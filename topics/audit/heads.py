@@ -39,7 +39,7 @@ assert HEAD.itemsize == FRAME_HEAD.size
 class Frames:
     """Append frames in a buffer, as an index places them: record i is `seqs[i]` of the topic, at `offsets[i]`.
 
-    `states`: an index into `ENDS` a record; None if all are live.
+    `states`: an index into `arrow.STATES` a record; None if all are live.
     """
 
     buffer: bytes

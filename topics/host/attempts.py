@@ -31,7 +31,7 @@ _MEDIUM: Final = frozenset(
     for name in ("EIO", "EBADMSG", "EILSEQ", "ENODATA", "EREMOTEIO", "EUCLEAN")
     if hasattr(errno, name)
 )
-Place = tuple[int, Source, int, int]
+_Located = tuple[int, Source, int, int]  # seq, and where a plan has its record: source, offset, length
 
 
 class Attempts:
@@ -41,7 +41,7 @@ class Attempts:
 
     def __init__(self, query: DiffQuery) -> None:
         self.query = query
-        self._suspect: Place | None = None
+        self._suspect: _Located | None = None
         self._left = REPLANS_MAX
 
     def failed(self, plan: DiffPlan, error: Corrupt | Unread) -> None:
@@ -51,12 +51,12 @@ class Attempts:
             Corrupt: the page begins with a damaged record, or cannot be read now; the detail says how to go on.
         """
         at = _position(plan, error)
-        place = _place(plan, at)
-        if place != self._suspect:
+        located = _locate(plan, at)
+        if located != self._suspect:
             if self._left == 0:
                 raise _unreadable(plan, "its files change faster than they are read; try again") from error
             self._left -= 1
-            self._suspect = place
+            self._suspect = located
             return
         if isinstance(error, Unread):
             at = self._narrowed(plan, error)
@@ -96,7 +96,7 @@ def _position(plan: DiffPlan, error: Corrupt | Unread) -> int:
     return at
 
 
-def _place(plan: DiffPlan, at: int) -> Place:
+def _locate(plan: DiffPlan, at: int) -> _Located:
     return plan.seqs[at], _extent_of(plan, at).source, plan.offsets[at], plan.lengths[at]
 
 
