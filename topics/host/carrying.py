@@ -1,4 +1,4 @@
-"""One segment between the tiers: its copies, compared before either goes; and what ends in it there (storage 5 and 6).
+"""One segment between the tiers: its copies, compared before either goes, and its `.del` there (storage 5 and 6).
 
 Every call blocks. Errors of the cold store are `StoreFailed`, those of the data directory OSError: a store that fails
 holds up relocation, a disk that fails ends all background work.
@@ -8,11 +8,11 @@ What it must never know: when a segment is to be moved, or what is logged.
 
 from __future__ import annotations
 
-from topics.codec.segdel import Ended, decode_del, encode_del
+from topics.codec.segdel import decode_del
 from topics.codec.segidx import IdxColumns, decode_idx
 from topics.codec.segment import DEAD, walk
 from topics.host.layout import segment_path, topic_dir
-from topics.host.segments import ENDS_OF, TEMPORARY, data_end, encode_idx, write_temporary
+from topics.host.segments import TEMPORARY, data_end, encode_idx, write_temporary
 from topics.host.tiers import CHUNK, GuardedStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -177,22 +177,3 @@ class Carrier:
 
     def _unmovable(self, why: str) -> Unmovable:
         return Unmovable(f"{self._path('data')} is damaged and stays where it is: {why}")
-
-
-def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> bool:
-    """Keep which records of a cold segment have ended, in its .del file; durable on return, True if that is new.
-
-    `ends`: the bits of `End` of each of its slots. Raises OSError.
-    """
-    assert len(ends) == segment.count
-    if not any(ends):
-        return False
-    of = SegmentId(topic_id, segment.first)
-    path, data = segment_path(*of, "del"), encode_del(Ended(*of, ends.translate(ENDS_OF)))
-    size = disk.size(path)
-    if size == len(data) and disk.read(path, 0, size) == data:
-        return False
-    write_temporary(disk, path, data)
-    disk.rename(path + TEMPORARY, path)
-    disk.sync_dir(topic_dir(topic_id))
-    return True

@@ -1,4 +1,7 @@
-"""The ends of records in segment files: a delete byte in `.data`, a bit in `.idx`, set in place (storage 5).
+"""The ends of records in the files of segments: how a reader without the state knows what is dead (storage 5 and 6).
+
+    hot segment     a delete byte in `.data` and a bit in `.idx`, set in place (`flag_ends`)
+    cold segment    a `.del` beside its `.idx`, replaced as a whole (`note_ends`), for its data is not edited
 
 They are hints. Which records are dead is said by the snapshots and the log; a start never asks these files. They are
 for who reads a segment without either: a repair, or a tool. So a flag that a crash takes is no loss, and one is only
@@ -12,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from topics.codec.segdel import Ended, encode_del
 from topics.codec.segidx import DELETED, ENDS, ENTRY_FLAGS_AT, ENTRY_SIZE, EXPIRED, IdxColumns
 from topics.codec.segment import DEAD
 from topics.host.layout import segment_path, topic_dir
-from topics.host.segments import TEMPORARY
+from topics.host.segments import ENDS_OF, TEMPORARY, write_temporary
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.past import End
+from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 
 _GAP_MAX: Final = 4096  # flips closer than this are one write
@@ -27,15 +32,15 @@ _BIT_OF: Final = {End.DELETED: DELETED, End.EXPIRED: EXPIRED}
 _Flip = tuple[int, int]  # where, and what is there then
 
 
-def flag_ends(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, ends: bytes) -> int:
-    """Flag what has ended and is not flagged yet; durable on return. `ends`: the bits of `End` of each slot.
+def flag_ends(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, ends: bytes) -> None:
+    """Flag what has ended and is not flagged yet in a hot segment, durably. `ends`: the bits of `End` of each slot.
 
-    Returns how many records were flagged. Raises OSError.
+    Raises OSError.
     """
     assert len(ends) == len(idx) == segment.count
     new = [at for at, end in enumerate(ends) if end and idx.lengths[at] and not idx.flags[at] & ENDS]
     if not new:
-        return 0
+        return
     data = [(idx.offsets[at] + idx.lengths[at], DEAD) for at in new]
     entries = [(at * ENTRY_SIZE + ENTRY_FLAGS_AT, idx.flags[at] | _bit(ends[at])) for at in new]
     for part, flips in (("data", data), ("idx", entries)):  # in this order: an entry that says so is believed
@@ -47,7 +52,24 @@ def flag_ends(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, ends
         if shared:
             disk.rename(target, path)
             disk.sync_dir(topic_dir(topic_id))
-    return len(new)
+
+
+def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> None:
+    """Keep what has ended in a cold segment in its `.del`, durably. `ends`: the bits of `End` of each slot.
+
+    Raises OSError.
+    """
+    assert len(ends) == segment.count
+    if not any(ends):
+        return
+    of = SegmentId(topic_id, segment.first)
+    path, data = segment_path(*of, "del"), encode_del(Ended(*of, ends.translate(ENDS_OF)))
+    size = disk.size(path)
+    if size == len(data) and disk.read(path, 0, size) == data:
+        return
+    write_temporary(disk, path, data)
+    disk.rename(path + TEMPORARY, path)
+    disk.sync_dir(topic_dir(topic_id))
 
 
 def _bit(end: int) -> int:

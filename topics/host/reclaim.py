@@ -24,8 +24,7 @@ import attrs
 from topics.codec.segment import END_SIZE
 from topics.engine.engine import Engine
 from topics.engine.image import StateImage
-from topics.host.carrying import note_ends
-from topics.host.flags import flag_ends
+from topics.host.flags import flag_ends, note_ends
 from topics.host.pins import Pins
 from topics.host.rewrite import Rewrite
 from topics.host.segments import load_idx
