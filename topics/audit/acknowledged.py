@@ -24,9 +24,9 @@ import attrs
 import msgspec
 
 from topics.audit.order import sort_columns
-from topics.audit.records import Ranges, name_ranges, out_of_reach, read_intact, why_out_of_reach
+from topics.audit.records import name_ranges, out_of_reach, read_intact, why_out_of_reach
 from topics.audit.recovery import State
-from topics.audit.rows import Severity, Violation
+from topics.audit.rows import Ranges, Severity, Violation
 from topics.codec.primitives import checksum
 from topics.kernel.errors import invalid
 from topics.kernel.limits import U64_MAX

@@ -20,7 +20,6 @@ from topics.host.snapshots import KEPT_MAX
 from topics.log.image import TopicImage
 from topics.log.topic import Topic
 
-Ranges = Sequence[tuple[int, int]]
 _DEAD, _TOLD = 1, 2  # of a seq: it has ended; and its files say so, or it has no bytes that could
 _OWED: Final = bytes(value == _DEAD for value in range(256))
 
@@ -74,7 +73,7 @@ def _not_marked(image: TopicImage, base: int, row: SegmentRow) -> list[int]:
     return list(compress(range(first, last + 1), marks.translate(_OWED)))
 
 
-def _mark(marks: bytearray, ranges: Ranges, first: int, value: int) -> None:
+def _mark(marks: bytearray, ranges: Sequence[tuple[int, int]], first: int, value: int) -> None:
     """What a range holds gets this value, whatever it had before."""
     for start, end in ranges:
         a, b = max(start - first, 0), min(end + 1 - first, len(marks))

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from topics.audit.coldtier import HOW
+from topics.audit.rows import Ranges
 from topics.codec.frame import FrameView
 from topics.host.compress import decompress
 from topics.host.reading import Reader, Unread
@@ -23,7 +24,6 @@ from topics.log.topic import Topic
 
 PAGE_RECORDS: Final = 1000
 PAGE_BYTES: Final = 8 * MIB
-Ranges = tuple[tuple[int, int], ...]
 
 
 def read_records(

@@ -14,6 +14,7 @@ import attrs
 from topics.host.layout import segment_path
 
 FLAWS_MAX: Final = 1000  # of one check, that a row lists of one file; one more says how many others there are
+Ranges = tuple[tuple[int, int], ...]  # of seqs, both ends included
 
 
 class Severity(StrEnum):
@@ -93,7 +94,7 @@ class SegmentTask:
 
 @attrs.frozen(kw_only=True)
 class SegmentRow:
-    """What a segment holds. Ranges of seqs have both ends included.
+    """What a segment holds.
 
     `damaged`, `missing`: seqs without an intact record, with and without damaged bytes that could be it. `deleted`:
     those whose delete byte or idx flag says so; `expired`: those whose idx flag does. `prints`: the frames' checksums,
@@ -105,10 +106,10 @@ class SegmentRow:
     size: int
     ts_first: int
     ts_last: int
-    damaged: tuple[tuple[int, int], ...]
-    missing: tuple[tuple[int, int], ...]
-    deleted: tuple[tuple[int, int], ...]
-    expired: tuple[tuple[int, int], ...]
+    damaged: Ranges
+    missing: Ranges
+    deleted: Ranges
+    expired: Ranges
     print_first: int
     prints: bytes
     flaws: tuple[Flaw, ...]

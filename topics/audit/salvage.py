@@ -37,7 +37,7 @@ READ_SLOTS: Final = 2000  # of the log, read at once
 
 
 @attrs.frozen
-class Kept:
+class KeptSlot:
     """A slot that is kept. `frame`: empty if its record is dead and its bytes are gone. `flags`: the index's."""
 
     seq: int
@@ -54,7 +54,7 @@ class Salvaged:
     lost: Sequence[int]
 
 
-def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[Kept | int]:
+def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot | int]:
     """The slots of a segment in the order of their seqs; of a live record that is damaged only the seq."""
     path = segment_path(topic.topic_id, segment.first, "data")
     data = disk.read(path, 0, disk.size(path) or 0) if disk.size(path) is not None else b""
@@ -67,12 +67,12 @@ def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[Kept | in
         seq = index.seq_at(at)
         offset, length = places.get(seq, (0, 0))
         if length or not index.flags[at] & IS_LIVE:
-            yield Kept(seq, data[offset : offset + length], index.ts[at], index.flags[at])
+            yield KeptSlot(seq, data[offset : offset + length], index.ts[at], index.flags[at])
         else:
             yield seq
 
 
-def of_log(disk: Disk, topic: Topic, first: int) -> Iterator[Kept | int]:
+def of_log(disk: Disk, topic: Topic, first: int) -> Iterator[KeptSlot | int]:
     """The slots from `first` on, all of which are in the log."""
     index, reader = topic.index, Reader(disk)
     start = index.position(first)
@@ -85,11 +85,11 @@ def of_log(disk: Disk, topic: Topic, first: int) -> Iterator[Kept | int]:
                 frame = buffer[offset : offset + index.lengths[at]]
                 seq = index.seq_at(at)
                 if _is_whole(frame, topic.topic_id, seq):
-                    yield Kept(seq, frame, index.ts[at], index.flags[at])
+                    yield KeptSlot(seq, frame, index.ts[at], index.flags[at])
                 elif index.flags[at] & IS_LIVE:
                     yield seq
                 else:
-                    yield Kept(seq, b"", index.ts[at], index.flags[at])
+                    yield KeptSlot(seq, b"", index.ts[at], index.flags[at])
         start = stop
 
 
@@ -112,14 +112,14 @@ def _is_whole(frame: bytes, topic_id: int, seq: int) -> bool:
 
 
 def write_segments(
-    disk: Disk, topic: Topic, slots: Iterator[Kept | int], *, in_use: Mapping[int, int], ts: int
+    disk: Disk, topic: Topic, slots: Iterator[KeptSlot | int], *, in_use: Mapping[int, int], ts: int
 ) -> Salvaged:
     """Write what is kept as sealed segments, synced. `in_use`: bytes of data, by first seq, of segments whose files
     must stay as they are until the commit; a new one of that name counts no fewer, for a start may find them.
     """
     segments: list[Segment] = []
     lost: list[int] = []
-    run: list[Kept] = []
+    run: list[KeptSlot] = []
     size = 0
 
     def close() -> None:
@@ -142,7 +142,7 @@ def write_segments(
     return Salvaged(segments, lost)
 
 
-def _write(disk: Disk, topic_id: int, run: Sequence[Kept], *, in_use: int | None, ts: int) -> Segment:
+def _write(disk: Disk, topic_id: int, run: Sequence[KeptSlot], *, in_use: int | None, ts: int) -> Segment:
     """The files of one segment, under temporary names; at once under their own if nobody uses that."""
     first = run[0].seq
     path = {part: segment_path(topic_id, first, part) for part in ("data", "idx", "col")}
@@ -172,12 +172,12 @@ def put_in_place(disk: Disk, topic_id: int, first: int) -> None:
     disk.sync_dir(topic_dir(topic_id))
 
 
-def _encode(first: int, run: Sequence[Kept]) -> tuple[bytes, bytes, bytes]:
+def _encode(first: int, run: Sequence[KeptSlot]) -> tuple[bytes, bytes, bytes]:
     """(data, idx, col) of slots that follow each other."""
     data: list[bytes] = []
     idx = IdxColumns(array("I"), array("I"), array("Q"), bytearray())
     views: list[FrameView | None] = []
-    expires: list[int] = []
+    sizes, expires = array("I"), list[int]()
     at = 0
     for slot in run:
         live = bool(slot.flags & IS_LIVE)
@@ -187,11 +187,11 @@ def _encode(first: int, run: Sequence[Kept]) -> tuple[bytes, bytes, bytes]:
         idx.ts.append(slot.ts)
         idx.flags.append((view.flags if view is not None else 0) | ENDS_OF[slot.flags])
         views.append(view if live else None)
+        sizes.append(0 if view is None else len(view.data) + len(view.meta))
         expires.append(0 if view is None else view.expires_at or 0)
         if view is not None:
             data += [slot.frame, bytes((LIVE if live else DEAD,))]
             at += len(slot.frame) + END_SIZE
-    sizes = array("I", (_stored_size(slot) for slot in run))
     col = encode_block(
         first,
         idx.lengths,
@@ -201,10 +201,3 @@ def _encode(first: int, run: Sequence[Kept]) -> tuple[bytes, bytes, bytes]:
         expires=expires,
     )
     return b"".join(data), encode_idx(idx), col
-
-
-def _stored_size(slot: Kept) -> int:
-    if not slot.frame:
-        return 0
-    view = decode_frame(slot.frame, 0)
-    return len(view.data) + len(view.meta)

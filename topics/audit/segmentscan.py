@@ -15,7 +15,7 @@ from typing import Final
 
 from topics.audit.columnscan import Labelled, check_blocks, check_columns, check_del
 from topics.audit.flaws import Flaws
-from topics.audit.rows import SegmentRow, SegmentTask, Severity
+from topics.audit.rows import Ranges, SegmentRow, SegmentTask, Severity
 from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
 from topics.codec.segment import LIVE, DataColumns, is_deleted, is_regular, walk
@@ -36,8 +36,6 @@ _IDX_DELETED: Final = bytes(1 if flags & DELETED else 0 for flags in range(256))
 _IDX_EXPIRED: Final = bytes(1 if flags & EXPIRED else 0 for flags in range(256))
 _IDX_ENDED: Final = bytes(1 if flags & (DELETED | EXPIRED) else 0 for flags in range(256))
 _FRAME_FLAGS: Final = bytes(flags & FLAGS_ALL for flags in range(256))
-
-Ranges = tuple[tuple[int, int], ...]
 
 
 def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
