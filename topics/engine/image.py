@@ -30,10 +30,11 @@ class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Everything of a shard's log before `offset` of `file` (its first frame's number) is in the state, and so are the
-    frames below number `next_frame`. `file` 0: an earlier generation's shard, all of which is.
+    """Where a shard's log goes on behind a state: at `offset` of the WAL file whose first frame is number `file`, with
+    frame number `next_frame`. All before it is in the state. `file` 0: a shard of an earlier generation, of which
+    nothing is behind.
 
-    `needed`: a file that begins with a frame below this number holds no record that is not in a segment.
+    `needed`: a file whose first frame has a lower number holds no record that is not in a segment.
     """
 
     generation: int

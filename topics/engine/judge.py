@@ -205,7 +205,7 @@ def judge(
         if seen.header_defect:
             damages.append(Damage(seen.file, 0, 0, seen.header_defect, None))
             continue
-        # Of a write that is not whole, all of it was synced.
+        # Marks cover whole writes: one that reaches behind the last whole write says that all of the next was synced.
         marked = covered.get(seen.file.first_frame, 0) > seen.end
         if seen.clean:
             if marked:

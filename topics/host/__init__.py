@@ -1,1 +1,15 @@
-"""The operating system behind the core's ports: files, locks, time, randomness and compressors. Knows no topic."""
+"""A store on this machine: the operating system behind the core's ports, and what a data directory is made of.
+
+    ports           clock, entropy, disk (filetypes, parallel), memory: a disk that is no disk; folder
+    a directory     lock, layout (all names), directory: claimed, then recovered; opening, loading, absent, generations
+    the log         walfile and writer: one shard's; tailcache; archive; logchain, cutting: the log behind a backup
+    segments        segments, appending, rewrite, flags: the files; reading, attempts: records out of them
+    snapshots       snapshots, checkpointer: rounds; reclaim, pins, compaction
+    steps           steps: what background work asks of its driver; inline: a driver without a thread
+    the cold tier   tiers: what a store of segments is; fsspec_files, fsspec_store, coldplace: which there are;
+                    coldowner, cold, behind: whose it is, reading there; carrying, relocation: moving segments
+    backups         contents, backup, tarstream; destination, nesting: where to; unpacking, verifying, restore
+    payloads        compress
+
+What the core decides it must not decide again: which records live, what goes where, what is a torn tail.
+"""

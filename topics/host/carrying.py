@@ -25,7 +25,10 @@ class Unmovable(Corrupt):
 
 
 class Carrier:
-    """`found`: the segment as the state has it; `size` of it are the bytes of its data."""
+    """The copies of one sealed segment. `found`: it, as the state has it.
+
+    `hot_whole`, `cold_whole`: what the last `look` has seen.
+    """
 
     def __init__(self, disk: Disk, store: GuardedStore, segment: SegmentId, found: Segment) -> None:
         assert found.sealed
@@ -42,7 +45,7 @@ class Carrier:
         return self._disk.size(self._path("data")) is not None
 
     def look(self) -> None:
-        """Which of the two copies are whole, by their sizes: each appears as a whole or not at all."""
+        """See which of the two copies are whole, by their sizes: each appears as a whole or not at all."""
         size = self.found.size
         self.hot_whole = self._disk.size(self._path("data")) == size
         there = self._store.exists(self.segment, "data") and self._store.exists(self.segment, "idx")

@@ -44,9 +44,10 @@ _SEGMENT: Final = re.compile(rf"{SEGMENT_NAME}(?P<temporary>\.tmp)?", re.ASCII)
 
 
 class Checkpointer:
-    """`kept`: the snapshots that are there, the newest first. `number`: of the next one at least.
+    """The rounds of one store, and the background work between them. It knows when which is due, and drives none.
 
-    `segments_removed` since the start, with `removed_bytes` of data.
+    `kept`: the snapshots that are there, the newest first. `number`: the least that the next one may have. Since the
+    start: `rounds`, and `segments_removed` with `removed_bytes` of data.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class Candidate:
 
 @attrs.frozen(kw_only=True)
 class _Look:
-    """`runs`: (first, last, bits) of what is dead in the segment, ascending."""
+    """What is dead in a segment. `runs`: (first, last, bits of `End`), ascending."""
 
     id: SegmentId
     segment: Segment
@@ -79,7 +79,10 @@ class _Look:
 
 
 class Reclaimer:
-    """`rewritten_bytes`: written by rewrites; `freed_bytes`: what segments got smaller by them; since the start."""
+    """Flags and rewrites of one store.
+
+    Since the start: `rewrites`, `rewritten_bytes` that they wrote, `freed_bytes` by which they made segments smaller.
+    """
 
     def __init__(self, engine: Engine, disk: Disk, pins: Pins, *, min_free_bytes: int = 0) -> None:
         self.rewrites = 0
@@ -143,6 +146,7 @@ class Reclaimer:
             looks += [look for look in _dead_of(topic) if look.count != self._seen.get(look.id, 0)]
 
     def _look_at(self, looks: Sequence[_Look], number: int) -> None:
+        """Flag what is dead in these segments, and make candidates of those of which half is."""
         for look in looks:
             if self._pins.holds(look.id):
                 continue
@@ -170,6 +174,7 @@ class Reclaimer:
         return segment is not None and segment.cold
 
     def _slice(self, kept: Sequence[Kept]) -> Steps:
+        """Rewrites one after the other, until as much is written as a look may."""
         for candidate in self._ready(kept):
             if self._credit <= 0:
                 return
@@ -177,6 +182,7 @@ class Reclaimer:
                 yield from self._rewrite(candidate)
 
     def _rewrite(self, candidate: Candidate) -> Steps:
+        """One rewrite. A candidate is forgotten when it is done, given up, or has gone; not if it is postponed."""
         segment = self._engine.state.catalog.find_segment(candidate.id)
         if segment is None or segment.cold:
             del self._candidates[candidate.id]

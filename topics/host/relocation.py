@@ -84,8 +84,8 @@ class MoveCounts:
     dropped: int = 0
 
 
-class Host(Protocol):
-    """What relocation is told by whoever takes checkpoints. `rounds`: how many were taken; only they make work."""
+class CheckpointerView(Protocol):
+    """What relocation sees of the checkpointer. `rounds`: how many were taken; only they make work."""
 
     engine: Engine
     disk: Disk
@@ -97,35 +97,37 @@ class Host(Protocol):
 
 @attrs.frozen
 class Relocation:
-    """What is to be known to begin."""
+    """What a Relocator needs besides the checkpointer that makes it."""
 
     cold: ColdTier
     entropy: Entropy
     rules: HotRules
 
-    def begin(self, host: Host) -> Relocator:
-        return Relocator(host, self.cold, self.entropy, self.rules)
+    def begin(self, checkpointer: CheckpointerView) -> Relocator:
+        return Relocator(checkpointer, self.cold, self.entropy, self.rules)
 
 
 class Relocator:
     """The moves of one store, one at a time. `failed`: what is the matter with the cold store, None if nothing is."""
 
-    def __init__(self, host: Host, cold: ColdTier, entropy: Entropy, rules: HotRules) -> None:
+    def __init__(
+        self, checkpointer: CheckpointerView, cold: ColdTier, entropy: Entropy, rules: HotRules
+    ) -> None:
         self.counts = MoveCounts()
         self.failed: str | None = None
         self.unmovable: dict[SegmentId, str] = {}  # damaged ones stay where they are
-        self._host = host
-        self._engine = host.engine
-        self._disk = host.disk
+        self._checkpointer = checkpointer
+        self._engine = checkpointer.engine
+        self._disk = checkpointer.disk
         self._cold = cold
         self._store = None if cold.store is None else GuardedStore(cold.store)
         self._entropy = entropy
         self._rules = rules
-        self._pins = host.pins
+        self._pins = checkpointer.pins
         self._present: set[SegmentId] = set()
         self._noted: dict[SegmentId, int] = {}  # digests of the .del files that the store has
         self._works: deque[Callable[[], _Work]] = deque()
-        self._planned = -1
+        self._planned = -1  # the round after which the works were planned
         self._settled = False
         self._again_ms = 0
 
@@ -135,7 +137,7 @@ class Relocator:
             return None
         if not self._settled:
             return self._settle(self._store)
-        if self._planned != self._host.rounds:
+        if self._planned != self._checkpointer.rounds:
             self._plan()
         return self._slice() if self._works else None
 
@@ -143,15 +145,15 @@ class Relocator:
 
     def _plan(self) -> None:
         """Look at all topics, after a checkpoint: only one seals segments or lets go of some."""
-        self._planned = self._host.rounds
+        self._planned = self._checkpointer.rounds
         self._works.clear()
         topics = self._engine.state.catalog.topics
         self.unmovable = {
             known: why for known, why in self.unmovable.items() if self._find(known) is not None
         }
-        for segment in self._host.reclaimer.cold_ones(self._host.kept):
+        for segment in self._checkpointer.reclaimer.cold_ones(self._checkpointer.kept):
             self._works.append(partial(self._to_hot, segment))
-        half_dead = self._host.reclaimer.half_dead()
+        half_dead = self._checkpointer.reclaimer.half_dead()
         for topic_id, topic in topics.items():
             for found in self._rules.surplus(topic):
                 segment = SegmentId(topic_id, found.first)
@@ -171,10 +173,10 @@ class Relocator:
 
     def _orphans(self) -> list[SegmentId]:
         """Segments of the store that neither the state nor a snapshot that may be started from needs."""
-        kept = self._host.kept
+        kept = self._checkpointer.kept
         if len(kept) < KEPT_MAX:
             return []
-        needed = set.union(*(set(one.segments) for one in kept))
+        needed = frozenset.union(*(one.segments for one in kept))
         return [
             segment
             for segment in sorted(self._present)
@@ -182,6 +184,7 @@ class Relocator:
         ]
 
     def _slice(self) -> Steps:
+        """Works one after the other, until enough is moved or the store fails."""
         self.failed = None
         moved = done = 0
         planned, self._planned = self._planned, -1  # one that is broken off is planned anew
@@ -194,6 +197,7 @@ class Relocator:
     # One segment.
 
     def _to_cold(self, segment: SegmentId) -> _Work:
+        """Move a segment to the cold tier. Nothing is done if it has gone, was moved, or a backup needs it."""
         found, store = self._find(segment), self._store
         if found is None or found.cold or store is None or self._pins.holds(segment):
             return 0
@@ -216,6 +220,7 @@ class Relocator:
             self.unmovable[carrier.segment] = damage.message
 
     def _to_hot(self, segment: SegmentId) -> _Work:
+        """Bring a segment back into the data directory, so that it can be rewritten there."""
         found, store = self._find(segment), self._store
         if found is None or not found.cold or store is None or segment in self.unmovable:
             return 0
@@ -272,6 +277,7 @@ class Relocator:
                 self._noted[carrier.segment] = digest
 
     def _drop(self, segments: Sequence[SegmentId]) -> _Work:
+        """Remove segments from the store that nobody needs."""
         store = self._store
         assert store is not None
         for segment in segments:
@@ -310,6 +316,7 @@ class Relocator:
         self._settled = True
 
     def _look(self, store: GuardedStore, expected: int) -> None:
+        """See that the store is ours, and what is there. `expected`: segments that the state says are cold."""
         self._cold.owner = claim(self._disk, store, self._entropy, expected=expected)
         self._present = set(store.list())
 

@@ -138,7 +138,9 @@ class WalFile:
         self._reserved = 0
         self._synced: tuple[int, int] | None = None  # (file, offset) an fdatasync has returned for
         self._marked: tuple[int, int] | None = None  # the same as the last mark says, its own bytes included
-        self._pending: tuple[int, int, int] | None = None
+        self._pending: tuple[int, int, int] | None = (
+            None  # of the write on its way: bytes, frames, marks among them
+        )
         self._busy = False
         self.appended = 0  # bytes since the store was opened
 
