@@ -33,7 +33,7 @@ from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments
 from topics.audit.scan import scan_all
 from topics.engine.image import Place, Snapshot, StateImage, catalog_of
-from topics.host.behind import ColdBehind
+from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import NOTE_FILE, Whose, whose
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME

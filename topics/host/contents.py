@@ -29,7 +29,7 @@ from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.codec.snapshot import encode_snapshot
 from topics.engine import image
 from topics.engine.image import Place, Snapshot
-from topics.host.behind import ColdBehind
+from topics.host.colddisk import ColdBehind
 from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path
 from topics.host.segments import whole_idx
 from topics.host.snapshots import snapshot_path

@@ -10,7 +10,7 @@ import attrs
 from topics.engine.apply import Catalog
 from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
-from topics.host.behind import ColdBehind
+from topics.host.colddisk import ColdBehind
 from topics.host.layout import segment_path
 from topics.host.segments import Loaded, data_end, data_size, load_idx, load_slots, mend_idx
 from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path

@@ -21,9 +21,9 @@ from topics.engine.judge import State, Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
 from topics.host.absent import absent_log, absent_shards
 from topics.host.archive import Archive, ArchiveRules
-from topics.host.behind import ColdBehind
 from topics.host.checkpointer import Checkpointer
 from topics.host.cold import ColdTier
+from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import note_of
 from topics.host.coldplace import open_cold
 from topics.host.generations import choose_generation, go_on
