@@ -270,13 +270,13 @@ def test_a_start_behind_a_rewrite_gives_the_state_that_was(again):
     sealed = [segment for segment in scene.engine.state.catalog.find("t").segments if segment.sealed]
     assert [segment.size for segment in sealed] == [data_size(scene, segment.first) for segment in sealed]
     if again == "without index":  # of a dropped record it said when it was written, and nobody reads that
-        assert scene.facts()["topics"][1]["live"] == tuple_of(state)
+        assert scene.facts()["topics"][1]["live"] == live_of(state)
     else:
         assert state_of(scene) == state
     assert state_of(reopened(scene)) == state_of(scene)
 
 
-def tuple_of(state):
+def live_of(state):
     return msgspec.msgpack.decode(state)["topics"][0]["live"]
 
 
@@ -388,10 +388,9 @@ def test_a_record_that_is_damaged_is_not_copied_and_the_segment_stays_as_it_is()
     scene = scene_with()
     half_dead(scene, 10)
     put(scene, 1)
-    idx_place = 0
     rounds(scene)
     idx = idx_of(scene)
-    scene.flip(segment_path(1, 1, "data"), idx.offsets[5] + 20, idx_place)
+    scene.flip(segment_path(1, 1, "data"), idx.offsets[5] + 20)
     before = scene.disk.content(segment_path(1, 1, "data"))
 
     assert scene.reclaim() == 0
