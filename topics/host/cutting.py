@@ -48,11 +48,7 @@ class Cut:
 
 
 Cuts = Mapping[ShardKey, Cut]
-
-
-def _moment(ts: int) -> str:
-    """As people read it; a time beyond the calendar is its last one."""
-    return datetime.fromtimestamp(min(ts, _MOMENT_MAX) / 1000, UTC).isoformat(" ", "milliseconds")
+_LeavesOut = Callable[[WholeWrite], bool]  # whether a shard ends before this write
 
 
 def find_cuts(chains: Chains, manifest: Manifest, goal: Goal) -> Cuts:
@@ -70,6 +66,7 @@ def find_cuts(chains: Chains, manifest: Manifest, goal: Goal) -> Cuts:
 
 
 def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -> Cuts:
+    """The cuts before the first write, in the log's order, that goes beyond one of the seqs."""
     ids = _ids_of(chains, manifest, seqs)
     heads = {entry.id: entry.head_seq for entry in manifest.topics}
     for topic_id, (name, seq) in ids.items():
@@ -85,7 +82,7 @@ def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -
 
     found = []
     for key, chain in chains.items():
-        first = _first(chains, key, exceeds)
+        first = _first_write(chains, key, exceeds)
         if first is not None:
             found.append((key[0], first[1].ts, key[1]))
         for link in chain:
@@ -99,14 +96,14 @@ def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -
         return {}
     generation, ts, shard = min(found)
 
-    def ends(key: ShardKey) -> Callable[[WholeWrite], bool]:
-        if key[0] != generation:
-            return lambda _: False  # all of it was before; and what is behind goes anyway
+    def left_out(key: ShardKey) -> _LeavesOut:
+        if key[0] != generation:  # all of an earlier one is kept, and `_cuts` leaves out later ones
+            return lambda _: False
         if key[1] == shard:
             return exceeds
         return _later_than(ts if key[1] == 0 else ts - 1)
 
-    return _cuts(chains, ends)
+    return _cuts(chains, left_out)
 
 
 def _ids_of(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -> dict[int, tuple[str, int]]:
@@ -124,27 +121,27 @@ def _ids_of(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -> dict
     return {known[name]: (name, seq) for name, seq in seqs.items()}
 
 
-def _cuts(chains: Chains, ends: Callable[[ShardKey], Callable[[WholeWrite], bool]]) -> dict[ShardKey, Cut]:
-    """Of generations behind one that is cut nothing is kept, not even a mark."""
+def _cuts(chains: Chains, left_out: Callable[[ShardKey], _LeavesOut]) -> dict[ShardKey, Cut]:
+    """Each shard's cut before its first write that is left out. Of generations behind one that is cut nothing is kept,
+    not even a mark.
+    """
     cuts: dict[ShardKey, Cut] = {}
     for key in sorted(chains):
         if any(other[0] < key[0] for other in cuts):
             if chains[key]:
                 cuts[key] = Cut(0, chains[key][0].start)
             continue
-        first = _first(chains, key, ends(key))
+        first = _first_write(chains, key, left_out(key))
         if first is not None:
             cuts[key] = Cut(first[0], first[1].start)
     return cuts
 
 
-def _first(
-    chains: Chains, key: ShardKey, wanted: Callable[[WholeWrite], bool]
-) -> tuple[int, WholeWrite] | None:
-    """The first write of a shard that is wanted, and in which file of its chain it is."""
+def _first_write(chains: Chains, key: ShardKey, leaves_out: _LeavesOut) -> tuple[int, WholeWrite] | None:
+    """The first write of a shard that is left out, and the index of its file in the chain. Marks are no writes."""
     for index, link in enumerate(chains[key]):
         for write in link.writes():
-            if not _is_mark(write) and wanted(write):
+            if not _is_mark(write) and leaves_out(write):
                 return index, write
     return None
 
@@ -157,5 +154,10 @@ def _is_mark(write: WholeWrite) -> bool:
     )
 
 
-def _later_than(ts: int) -> Callable[[WholeWrite], bool]:
+def _later_than(ts: int) -> _LeavesOut:
     return lambda write: write.ts > ts
+
+
+def _moment(ts: int) -> str:
+    """As people read it; a time beyond the calendar is its last one."""
+    return datetime.fromtimestamp(min(ts, _MOMENT_MAX) / 1000, UTC).isoformat(" ", "milliseconds")
