@@ -93,8 +93,15 @@ def test_unknown_argument_is_refused(bootstrap):
     assert bootstrap("--everything") == (1, ["ci/env: usage: ci/env [--dev]"])
 
 
+def is_of_this_checkout(environment):
+    """The stamp names the checkout that an environment was made for; `ci/env` of another one would make it anew."""
+    stamp = environment / "topics-stamp"
+    return stamp.exists() and f" {ROOT} " in stamp.read_text()
+
+
 @pytest.mark.skipif(
-    not (pathlib.Path(sys.prefix) / "topics-stamp").exists(), reason="this environment is not of ci/env"
+    not is_of_this_checkout(pathlib.Path(sys.prefix)),
+    reason="this environment is not of ci/env, or of another checkout",
 )
 def test_nothing_is_done_where_everything_is_there():
     before = (pathlib.Path(sys.prefix) / "topics-stamp").stat().st_mtime_ns
