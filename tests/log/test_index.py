@@ -154,6 +154,16 @@ class Columns(RuleBasedStateMachine):
             expected = {slot.tag for slot in live if slot.tag and slot.tag.startswith(prefix)}
             found = [index.tags.labels.name(n) for n in index.tags.labels.numbers_with_prefix(prefix)]
             assert sorted(expected) == found
+        seqs = [slot.seq for slot in slots]
+        for start, stop in (
+            (0, len(slots)),
+            (1, len(slots)),
+            (0, len(slots) // 2),
+            (len(slots) // 3, len(slots) // 2),
+        ):
+            assert (
+                seqs[start:stop] == index.seqs(index.start + start, index.start + max(start, stop)).tolist()
+            )
         for ts in range(6):
             expected = next((i for i, slot in enumerate(slots) if slot.ts >= ts), len(slots))
             assert index.start + expected == index.position_of_ts(ts)

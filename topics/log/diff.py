@@ -351,11 +351,9 @@ class _Scan:
 
 
 def extents_of(topic: Topic, start: int, stop: int) -> tuple[Extent, ...]:
-    """The extents of the frames of all slots at positions [start, stop), dead ones too; their seqs are consecutive."""
+    """The extents of the frames of all slots at positions [start, stop), dead ones too."""
     index = topic.index
-    seq = index.seq_at(start)
-    seqs = array("Q", range(seq, seq + stop - start))
-    return _extents(topic, seqs, index.offsets[start:stop], index.lengths[start:stop])
+    return _extents(topic, index.seqs(start, stop), index.offsets[start:stop], index.lengths[start:stop])
 
 
 def _extents(topic: Topic, seqs: array[int], offsets: array[int], lengths: array[int]) -> tuple[Extent, ...]:

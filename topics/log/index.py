@@ -103,6 +103,20 @@ class Index:
                 seq += lost.size
         return seq
 
+    def seqs(self, start: int, stop: int) -> array[int]:
+        """The seqs of the slots at positions [start, stop), ascending; lost ones lie between them."""
+        first, behind = self.seq_at(start), self.seq_at(stop)
+        if behind - first == stop - start:
+            return array("Q", range(first, behind))
+        seqs = array("Q")
+        for lost in self.lost:
+            if first < lost.first < behind:
+                seqs.extend(range(first, lost.first))
+            if first <= lost.last < behind:
+                first = lost.last + 1
+        seqs.extend(range(first, behind))
+        return seqs[: stop - start]
+
     def is_live(self, seq: int) -> bool:
         """True if `seq` has a live slot."""
         if not self.base_seq <= seq <= self.head_seq or self.lost.at(seq) is not None:
