@@ -80,7 +80,7 @@ class Served:
 
     async def _serve(self):
         opened = open_store(
-            self._disk, self._clock, SeededEntropy(0), where="here", machine_restarted=False, confirm=lambda: None,
+            self._disk, self._clock, SeededEntropy(0), where="here", machine_restarted=False, confirm=lambda _: None,
             options=StoreOptions(shards=2, checking=True, min_free_bytes=4096, limits=self._limits),
         )  # fmt: skip
         runtime = Runtime(opened)

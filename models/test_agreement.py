@@ -56,7 +56,7 @@ class Embedded:
         if self.root is not None:
             self.disk = OsDisk(self.root)
         opened = open_store(
-            self.disk, self.clock, SeededEntropy(0), where="here", machine_restarted=False, confirm=lambda: None,
+            self.disk, self.clock, SeededEntropy(0), where="here", machine_restarted=False, confirm=lambda _: None,
             options=StoreOptions(shards=2, checking=True, min_free_bytes=4096, limits=LIMITS),
         )  # fmt: skip
         self.engine = opened.engine

@@ -69,7 +69,7 @@ def _store(path: Path) -> Iterator[tuple[Store, FaultyStore]]:
         SystemEntropy(),
         where=str(path),
         machine_restarted=True,
-        confirm=lambda: None,
+        confirm=lambda _: None,
         options=StoreOptions(
             segments=SegmentRules(records_max=SEGMENT), hot=HotRules(retain_segments=1), min_free_bytes=0
         ),

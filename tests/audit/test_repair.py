@@ -78,7 +78,7 @@ def mended(disk):
 def open_it(disk):
     return open_store(
         disk, ManualClock(1_700_100_000_000), SeededEntropy(9), where="a sample", machine_restarted=True,
-        confirm=lambda: None, options=StoreOptions(min_free_bytes=4096),
+        confirm=lambda _: None, options=StoreOptions(min_free_bytes=4096),
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ class Machine:
     def open(self):
         opened = open_store(
             self.disk, self.clock, SeededEntropy(1), where="sim", machine_restarted=self.restarted,
-            confirm=lambda: None,
+            confirm=lambda _: None,
             options=topics.StoreOptions(checking=True, min_free_bytes=4096, limits=SMALL),
         )  # fmt: skip
         assert not opened.read_only

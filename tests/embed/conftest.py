@@ -36,7 +36,7 @@ def open_sim(disk: SimDisk, clock: ManualClock) -> OpenSim:
             SeededEntropy(1),
             where="sim",
             machine_restarted=machine_restarted,
-            confirm=lambda: None,
+            confirm=lambda _: None,
             options=topics.StoreOptions(checking=True, **options),  # type: ignore[arg-type]  # given by the tests
         )
         return topics.Store(opened, disk, where="sim", housekeeping=False)

@@ -29,7 +29,7 @@ def test_closing_during_a_closing_mark_comes_to_its_end(tmp_path: Path) -> None:
 
     disk = OsDisk(tmp_path, calls=SystemCalls(sync_data=sync))
     opened = open_store(
-        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda: None
+        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda _: None
     )
     store = topics.Store(opened, disk)
     store.create("t", durability="fsync").put(1)

@@ -130,7 +130,7 @@ def test_a_cold_read_that_hangs_holds_up_no_other_thread():
     cold = FaultyStore(LocalSegmentStore(MemoryDisk(), "the cold place"))
     disk = MemoryDisk()
     opened = open_store(
-        disk, ManualClock(), SeededEntropy(), where="memory", machine_restarted=True, confirm=lambda: None,
+        disk, ManualClock(), SeededEntropy(), where="memory", machine_restarted=True, confirm=lambda _: None,
         options=StoreOptions(segments=TINY, hot=HOT, min_free_bytes=0), cold=cold,
     )  # fmt: skip
     reading, let_go, found = threading.Event(), threading.Event(), []

@@ -100,7 +100,7 @@ def test_an_interrupt_in_a_system_call_ends_the_store_and_nobody_hangs(tmp_path:
 
     disk = OsDisk(tmp_path, calls=SystemCalls(sync_data=sync_data))
     opened = open_store(
-        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda: None
+        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda _: None
     )
     store = Store(opened, disk, housekeeping=False)
     topic = store.create("t", durable=True)

@@ -128,7 +128,7 @@ def test_a_failed_sync_makes_the_shard_read_only_and_reads_go_on(tmp_path: Path)
 
     disk = OsDisk(tmp_path, calls=SystemCalls(sync_data=sync_data))
     opened = open_store(
-        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda: None
+        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda _: None
     )
     store = Store(opened, disk, where="here", housekeeping=False)
     topic = store.create("t", durable=True)
@@ -182,7 +182,7 @@ def test_a_shard_has_one_writer_whatever_the_number_of_threads(tmp_path: Path) -
 
     disk = OsDisk(tmp_path, calls=SystemCalls(sync_data=sync_data))
     opened = open_store(
-        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda: None
+        disk, SystemClock(), SystemEntropy(), where="here", machine_restarted=False, confirm=lambda _: None
     )
     with topics.Store(opened, disk, housekeeping=False) as store:
         topic = store.create("t", durable=True)

@@ -8,7 +8,9 @@ import sys
 import attrs
 import pytest
 
+from topics.host.layout import Format
 from topics.host.lock import (
+    BEGUN_MAX,
     BOOT_ID_CHARS_MAX,
     RECORD_SIZE,
     DirectoryLock,
@@ -18,8 +20,10 @@ from topics.host.lock import (
     same_boot,
 )
 from topics.kernel.errors import CannotOpen, Unusable
+from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
 from topics.testing.simdisk import SimDisk
 
+LOGS = [Format(1, 0)]
 RECORD = OwnerRecord(pid=4711, boot_id="5e4f8a1c-boot", device=66, inode=1234567)
 
 HOLD = """
@@ -129,9 +133,11 @@ def test_a_refused_opener_changes_nothing(tmp_path):
 @pytest.mark.rule("T1.1")
 def test_lock_names_owner_and_machine(tmp_path):
     lock = acquire(tmp_path)
-    lock.confirm()
+    lock.confirm(LOGS)
     status = (tmp_path / "LOCK").stat()
-    expected = OwnerRecord(pid=os.getpid(), boot_id="boot-1", device=status.st_dev, inode=status.st_ino)
+    expected = OwnerRecord(
+        pid=os.getpid(), boot_id="boot-1", device=status.st_dev, inode=status.st_ino, begun=((0, 1),)
+    )
 
     assert read_owner(tmp_path) == expected
     assert (tmp_path / "LOCK").read_bytes().count(b"\n") == 1
@@ -160,7 +166,7 @@ def test_a_new_directory_counts_as_a_restart(tmp_path):
 )
 def test_a_changed_or_unknown_boot_id_counts_as_a_restart(tmp_path, before, now, restarted):
     first = acquire(tmp_path, before)
-    first.confirm()
+    first.confirm(LOGS)
     first.release()
     second = acquire(tmp_path, now)
 
@@ -171,7 +177,7 @@ def test_a_changed_or_unknown_boot_id_counts_as_a_restart(tmp_path, before, now,
 
 def test_the_boot_id_changes_only_when_recovery_is_confirmed(tmp_path):
     first = acquire(tmp_path, "boot-1")
-    first.confirm()
+    first.confirm(LOGS)
     first.release()
     for _ in range(3):  # a recovery that does not get to its end
         lock = acquire(tmp_path, "boot-2")
@@ -180,7 +186,7 @@ def test_the_boot_id_changes_only_when_recovery_is_confirmed(tmp_path):
         assert read_owner(tmp_path).pid == os.getpid()
         lock.release()
     lock = acquire(tmp_path, "boot-2")
-    lock.confirm()
+    lock.confirm(LOGS)
     lock.release()
 
     lock = acquire(tmp_path, "boot-2")
@@ -191,8 +197,8 @@ def test_the_boot_id_changes_only_when_recovery_is_confirmed(tmp_path):
 def test_a_confirmation_that_cannot_be_synced_says_so(tmp_path):
     lock = acquire(tmp_path)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        lock.confirm(sync=lambda _: os.close(-1))
-    lock.confirm()
+        lock.confirm(LOGS, sync=lambda _: os.close(-1))
+    lock.confirm(LOGS)
     lock.release()
 
 
@@ -200,7 +206,7 @@ def test_a_confirmation_that_cannot_be_synced_says_so(tmp_path):
 def test_a_copied_directory_counts_as_a_restart(tmp_path):
     (tmp_path / "a").mkdir()
     lock = acquire(tmp_path / "a")
-    lock.confirm()
+    lock.confirm(LOGS)
     lock.release()
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     (tmp_path / "a").rename(tmp_path / "moved")
@@ -261,7 +267,10 @@ def test_an_unwritable_directory_says_so():
 
 
 def test_a_record_has_one_size_and_comes_back():
-    long = attrs.evolve(RECORD, boot_id="x" * BOOT_ID_CHARS_MAX, pid=2**31, device=2**64, inode=2**64)
+    long = attrs.evolve(
+        RECORD, boot_id="x" * BOOT_ID_CHARS_MAX, pid=2**31, device=2**64, inode=2**64,
+        begun=((U32_MAX, WAL_SHARDS_MAX),) * BEGUN_MAX,
+    )  # fmt: skip
     for record in (RECORD, long, attrs.evolve(RECORD, boot_id=None)):
         assert len(record.encode()) == RECORD_SIZE
         assert OwnerRecord.decode(record.encode()) == record
@@ -276,6 +285,32 @@ def test_a_record_with_a_wrong_value_is_none(name, value):
 
     assert bad != good
     assert OwnerRecord.decode(bad.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["null", "{}", "[1]", "[[1]]", "[[1, 2, 3]]", "[[-1, 1]]", "[[0, 0]]", "[[0, 65]]", "[[4294967296, 1]]",
+     "[[0, true]]", "[[0, 1.0]]", "[[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]]"],
+)  # fmt: skip
+def test_a_record_that_names_logs_which_cannot_be_is_none(value):
+    good = RECORD.begin([Format(2, 3)]).encode().decode()
+    bad = good.replace('"begun": [[3, 2]]', f'"begun": {value}')
+
+    assert bad != good
+    assert OwnerRecord.decode(bad.encode()) is None
+
+
+@pytest.mark.rule("T1.1")
+def test_the_logs_that_have_begun_are_named_the_newest_first_and_stay_until_others_take_their_place(tmp_path):
+    for generation in range(6):
+        lock = acquire(tmp_path)
+        for shards in (generation + 2, generation + 1):
+            lock.confirm([Format(shards, generation)])
+        assert read_owner(tmp_path).begun[0] == (generation, generation + 1)
+        lock.release()
+    acquire(tmp_path, "boot-2").release()  # a recovery that does not get to its end
+
+    assert read_owner(tmp_path).begun == ((5, 6), (4, 5), (3, 4), (2, 3))
 
 
 @pytest.mark.rule("T4.26")

@@ -6,6 +6,7 @@ import json
 import shutil
 from contextlib import suppress
 
+import attrs
 import pytest
 
 import topics
@@ -13,6 +14,7 @@ from tests.crash.scene import SMALL, Scene
 from topics.audit.fsck import fsck
 from topics.audit.readonly import ReadOnlyDisk
 from topics.codec.walheader import HEADER_SIZE
+from topics.host.lock import read_owner
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
@@ -384,16 +386,24 @@ def test_a_log_that_is_gone_as_a_whole_is_damage_if_a_snapshot_was_taken_in_it(d
 
 
 @pytest.mark.rule("T4.9")
+@pytest.mark.parametrize("earlier", [False, True])
 @pytest.mark.parametrize("gone", ["wal", "wal/gen-0/shard-00/*"])
-def test_a_directory_that_was_in_use_and_has_neither_log_nor_snapshot_is_damaged(tmp_path, gone):
-    """LOCK remembers that a recovery was completed here: it would have left a log."""
+def test_a_directory_that_was_in_use_and_has_neither_log_nor_snapshot_is_damaged(tmp_path, gone, earlier):
+    """LOCK remembers that a recovery was completed here: it would have left a log. `earlier`: no more than that."""
     with topics.open(tmp_path) as store:
         store.topic("t").put({"n": 1})
+    if earlier:
+        owner = read_owner(tmp_path)
+        (tmp_path / "LOCK").write_bytes(attrs.evolve(owner, begun=()).encode())
     for path in tmp_path.glob(gone):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     with topics.open(tmp_path) as store:
         assert store.read_only
-        assert "no log and no whole snapshot, and LOCK says that the store was in use" in store.damages[0].why
+        assert [damage.why for damage in store.damages] == [
+            "there is no log and no whole snapshot, and LOCK says that the store was in use"
+            if earlier
+            else "shard 0 of generation 0 has no log, and LOCK says that it had begun"
+        ]
     found = fsck(ReadOnlyDisk(tmp_path), where="here")
     assert [(one.check, one.file) for one in found.errors] == [("wal.damage", file_path(1))]
 

@@ -16,7 +16,7 @@ def told_while_opening(scene):
         scene.entropy,
         where="here",
         machine_restarted=False,
-        confirm=lambda: None,
+        confirm=lambda _: None,
         options=scene.options,
         progress=told.append,
     )

@@ -103,7 +103,8 @@ def _lock(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as ev
         yield damaged(0, len(buffer), "no owner's line")
         return
     yield {
-        "what": "owner", "pid": owner.pid, "boot_id": owner.boot_id, "device": owner.device, "inode": owner.inode
+        "what": "owner", "pid": owner.pid, "boot_id": owner.boot_id, "device": owner.device, "inode": owner.inode,
+        "begun": [{"generation": generation, "shards": shards} for generation, shards in owner.begun],
     }  # fmt: skip
 
 

@@ -33,10 +33,12 @@ from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments
 from topics.audit.scan import scan_all
 from topics.engine.image import Place, Snapshot, StateImage, catalog_of
+from topics.engine.recover import ShardKey
+from topics.host.absent import begun_shards
 from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import NOTE_FILE, Whose, whose
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
-from topics.host.lock import LOCK_NAME
+from topics.host.lock import LOCK_NAME, owner_on
 from topics.host.segments import data_size, load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
 from topics.host.tiers import SegmentStore
@@ -99,12 +101,12 @@ def repair(
     _put_orphans_aside(found, aside)
     ts = state.read.recovered.catalog.high_ts
     wanted = _remade(state, rows, found)
-    shards = find_shards(disk)
+    shards, known = find_shards(disk), _known_shards(disk, state)
     tiers = Tiers(disk, cold)
     renewed = [_renewed(tiers, topic, wanted.get(topic.topic_id, ()), ts) for topic in _topics(state)]
     aside.copy(FORMAT_FILE)
-    write_format(disk, _next_format(disk, state.form))
-    snapshot = _snapshot_of(disk, state, [one.image for one in renewed], ts)
+    write_format(disk, _next_format(state.form, known))
+    snapshot = _snapshot_of(state, [one.image for one in renewed], known, ts)
     _check_readable(ColdBehind(disk, cold), snapshot)
     older = find_snapshots(disk)
     write_snapshot(disk, state.read.restored.number, snapshot)
@@ -260,14 +262,18 @@ def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int) -> 
 # The new state.
 
 
-def _next_format(disk: Disk, form: Format) -> Format:
+def _known_shards(disk: Disk, state: State) -> list[ShardKey]:
+    """All that there ever were, also those of which only LOCK or a snapshot still says so."""
+    begun = begun_shards(owner_on(disk))
+    return sorted(dict.fromkeys((*find_shards(disk), *state.read.restored.places, *begun)))
+
+
+def _next_format(form: Format, shards: Sequence[ShardKey]) -> Format:
     """As many shards, in a generation of which nothing was ever written."""
-    return Format(
-        form.shards, max(form.generation, *(generation for generation, _ in find_shards(disk)), 0) + 1
-    )
+    return Format(form.shards, max(form.generation, *(generation for generation, _ in shards), 0) + 1)
 
 
-def _snapshot_of(disk: Disk, state: State, topics: Sequence[TopicImage], ts: int) -> Snapshot:
+def _snapshot_of(state: State, topics: Sequence[TopicImage], shards: Sequence[ShardKey], ts: int) -> Snapshot:
     catalog = state.read.recovered.catalog
     image = StateImage(
         ts=ts,
@@ -276,7 +282,7 @@ def _snapshot_of(disk: Disk, state: State, topics: Sequence[TopicImage], ts: int
         epochs=sorted(catalog.epochs.items()),
         topics=list(topics),
     )
-    return Snapshot(image, [Place(*key, 0, 0, 0, U64_MAX) for key in find_shards(disk)])
+    return Snapshot(image, [Place(*key, 0, 0, 0, U64_MAX) for key in shards])
 
 
 def _check_readable(disk: Disk, snapshot: Snapshot) -> None:

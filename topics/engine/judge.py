@@ -58,6 +58,11 @@ class FileLook:
     broken: Sequence[Broken]
 
     @property
+    def begun(self) -> bool:
+        """False for a file cut short of its header, or all zeros. (One that is merely wrong is looked at below.)"""
+        return not self.header_defect or (self.size >= HEADER_SIZE and self.stop > 0)
+
+    @property
     def intact(self) -> bool:
         """True if it holds an intact frame anywhere."""
         return self.frames > 0 or bool(self.beyond)
@@ -185,11 +190,11 @@ def judge(
     `since`: so must the file in which a snapshot was taken, the first one that is looked at.
     """
     damages = _misnumbered(looks, 1 if since is None else since.first_frame)
-    if since is not None and not any(seen.file == since and _has_begun(seen) for seen in looks):
+    if since is not None and not any(seen.file == since and seen.begun for seen in looks):
         damages.append(Damage(since, 0, 0, "a snapshot was taken in this file, and it is not there", None))
     if since is not None and named is not None and named.first_frame < since.first_frame:
         named = None  # the hint lags behind, and what it names may have been absorbed
-    if named is not None and not any(seen.file == named and _has_begun(seen) for seen in looks):
+    if named is not None and not any(seen.file == named and seen.begun for seen in looks):
         damages.append(
             Damage(named, 0, 0, "CURRENT names this file, and it is not there with its header", None)
         )
@@ -229,11 +234,6 @@ def judge(
         drop=looks[last + 1 :],
         damages=damages,
     )
-
-
-def _has_begun(seen: FileLook) -> bool:
-    """False for a file cut short of its header, or all zeros. (A header that is merely wrong is looked at below.)"""
-    return not seen.header_defect or (seen.size >= HEADER_SIZE and seen.stop > 0)
 
 
 def _torn(looks: Sequence[FileLook], i: int) -> Verdict:

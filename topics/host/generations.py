@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from topics.engine.image import Place
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
-from topics.host.layout import Format, make_shard_dir, read_hint, write_format, write_hint
+from topics.host.layout import Format, find_shards, make_shard_dir, read_hint, write_format, write_hint
 from topics.host.walfile import WalFile, run
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 
 
 def choose_generation(
-    disk: Disk, form: Format, verdicts: Mapping[ShardKey, Verdict], shards: int | None, clock: Clock
+    disk: Disk,
+    form: Format,
+    verdicts: Mapping[ShardKey, Verdict],
+    shards: int | None,
+    clock: Clock,
+    places: Mapping[ShardKey, Place],
 ) -> Format:
     """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3).
 
     So does a FORMAT that names less than there is, as one copied back does: to go on before the newest log would put
-    new frames in front of its.
+    new frames in front of its, and a log that has ended by the snapshot's `places` is not read any more.
     """
     shards = shards or form.shards
-    behind = any(
-        verdict.looks and key > (form.generation, form.shards - 1) for key, verdict in verdicts.items()
+    newest = (form.generation, form.shards - 1)
+    behind = any(verdict.looks and key > newest for key, verdict in verdicts.items()) or any(
+        generation >= form.generation and not place.file for (generation, _), place in places.items()
     )
     if shards == form.shards and not behind:
         return form
@@ -33,9 +40,21 @@ def choose_generation(
             _resume(wal, verdict)
             if wal.mark_due:
                 run(disk, wal.closing_mark(clock.now_ms()))
-    new = Format(shards, max(form.generation, *(generation for generation, _ in verdicts), 0) + 1)
+    new = Format(shards, max(form.generation, *(generation for generation, _ in (*verdicts, *places)), 0) + 1)
     write_format(disk, new)
     return new
+
+
+def begun_logs(disk: Disk, form: Format, places: Mapping[ShardKey, Place]) -> list[Format]:
+    """What LOCK is to remember: the present generation, and those of which nothing is left but the snapshot, for a
+    repair took their logs away. Without that snapshot, the log that is there would pass for a whole one.
+    """
+    there = dict.fromkeys(generation for generation, _ in find_shards(disk))
+    taken: dict[int, int] = {}
+    for generation, shard in places:
+        if generation not in there:
+            taken[generation] = max(taken.get(generation, 0), shard + 1)
+    return [form, *(Format(shards, generation) for generation, shards in taken.items())]
 
 
 def go_on(

@@ -10,6 +10,11 @@ So the boot id changes late: `acquire` writes the new pid beside the old boot id
 recovery's cuts are synced, writes the new one. The line has a fixed size and is written in place by one call, within
 one sector: a crash leaves the old line or the new one.
 
+`confirm` says as well which logs have begun: each shard of the generation has its first file by then, durably, and
+nothing was acknowledged before. Of a log that is gone with its directory nothing else tells, until a snapshot was taken
+in it (`host.absent`). The newest `BEGUN_MAX` generations are named: an older one is in a snapshot, unless that was
+refused at each change of shards since.
+
 `OwnerRecord` does no I/O; the simulated disk uses it with a boot id of its own. A forked child closes its copy of the
 descriptor, or it would keep the directory locked after its parent is gone.
 """
@@ -22,7 +27,7 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,11 +35,15 @@ from typing import Final
 import attrs
 
 from topics.host.filetypes import open_file
+from topics.host.layout import Format
 from topics.kernel.errors import CannotOpen, Unusable
+from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
+from topics.kernel.ports import Disk
 
 LOCK_NAME: Final = "LOCK"
 RECORD_SIZE: Final = 256
 BOOT_ID_CHARS_MAX: Final = 64
+BEGUN_MAX: Final = 4
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _REASONS: Final = {
@@ -57,17 +66,25 @@ _REASONS: Final = {
 
 @attrs.frozen(kw_only=True)
 class OwnerRecord:
-    """The line in LOCK. `boot_id` is that of the last completed recovery, None before the first."""
+    """The line in LOCK. `boot_id` is that of the last completed recovery, None before the first. `begun`: (generation,
+    shards) of logs that have begun, the newest first; none in a line of an earlier version.
+    """
 
     pid: int
     boot_id: str | None
     device: int
     inode: int
+    begun: tuple[tuple[int, int], ...] = ()
+
+    def begin(self, logs: Sequence[Format]) -> OwnerRecord:
+        """These logs have begun, too."""
+        begun = dict(self.begun) | {form.generation: form.shards for form in logs}
+        return attrs.evolve(self, begun=tuple(sorted(begun.items(), reverse=True)[:BEGUN_MAX]))
 
     def encode(self) -> bytes:
         """RECORD_SIZE bytes: JSON, padded with spaces, one newline at the end."""
         line = json.dumps(attrs.asdict(self)).encode()
-        assert len(line) < RECORD_SIZE, "pid, device and inode are numbers, the boot id is bounded"
+        assert len(line) < RECORD_SIZE, "numbers and the boot id are bounded"
         return line.ljust(RECORD_SIZE - 1) + b"\n"
 
     @classmethod
@@ -84,7 +101,11 @@ class OwnerRecord:
             return None
         if boot_id is not None and not _is_boot_id(boot_id):
             return None
-        return cls(pid=pid, boot_id=boot_id, device=device, inode=inode)
+        begun = value.get("begun", [])
+        if not isinstance(begun, list) or len(begun) > BEGUN_MAX or not all(map(_is_begun, begun)):
+            return None
+        logs = tuple((generation, shards) for generation, shards in begun)
+        return cls(pid=pid, boot_id=boot_id, device=device, inode=inode, begun=logs)
 
 
 def _is_boot_id(value: object) -> bool:
@@ -92,6 +113,16 @@ def _is_boot_id(value: object) -> bool:
     return (
         isinstance(value, str) and value.isascii() and value.isprintable() and len(value) <= BOOT_ID_CHARS_MAX
     )
+
+
+def _is_begun(value: object) -> bool:
+    """A generation that there can be, and how many shards it has."""
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    generation, shards = value
+    if type(generation) is not int or type(shards) is not int:
+        return False
+    return 0 <= generation <= U32_MAX and 1 <= shards <= WAL_SHARDS_MAX
 
 
 def same_boot(previous: OwnerRecord | None, *, boot_id: str | None, device: int, inode: int) -> bool:
@@ -124,7 +155,11 @@ class DirectoryLock:
         self._fd = fd
         self._root_fd = root_fd
         self._confirmed = OwnerRecord(
-            pid=os.getpid(), boot_id=boot_id, device=status.st_dev, inode=status.st_ino
+            pid=os.getpid(),
+            boot_id=boot_id,
+            device=status.st_dev,
+            inode=status.st_ino,
+            begun=() if previous is None else previous.begun,
         )
 
     @classmethod
@@ -168,13 +203,26 @@ class DirectoryLock:
         """False after `release`, and in a forked child."""
         return self._fd >= 0
 
-    def confirm(self, *, sync: Callable[[int], None] = os.fsync) -> None:
-        """Recovery is complete and synced: from now on this boot's un-synced bytes can be trusted to be there.
+    @property
+    def inode(self) -> int:
+        """That of LOCK."""
+        return self._confirmed.inode
+
+    @property
+    def is_copy(self) -> bool:
+        """True if the directory may be a copy: LOCK remembers another inode, or nothing. The device says nothing here:
+        its number changes when a file system is mounted again.
+        """
+        return self.previous is None or self.previous.inode != self.inode
+
+    def confirm(self, logs: Sequence[Format], *, sync: Callable[[int], None] = os.fsync) -> None:
+        """Recovery is complete and synced, and so is the first file of each shard of these logs, or a snapshot of them:
+        from now on this boot's un-synced bytes can be trusted to be there, and logs that are not are missed.
 
         Raises OSError; the next opener then sees a restart, which is safe.
         """
         assert self.held, "confirm after release, or in a forked child"
-        _write(self._fd, self._confirmed)
+        _write(self._fd, self._confirmed.begin(logs))
         sync(self._fd)
 
     def release(self) -> None:
@@ -205,6 +253,16 @@ def read_owner(root: str | os.PathLike[str]) -> OwnerRecord | None:
         finally:
             os.close(fd)
     return None
+
+
+def owner_on(disk: Disk) -> OwnerRecord | None:
+    """The same of a directory that is seen through a `Disk`; None if it has no LOCK, too.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    size = disk.size(LOCK_NAME)
+    return None if size is None else OwnerRecord.decode(disk.read(LOCK_NAME, 0, min(size, RECORD_SIZE)))
 
 
 def _disown_in_child() -> None:

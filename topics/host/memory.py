@@ -15,6 +15,7 @@ from typing import Final
 
 from topics.host.clock import SystemClock
 from topics.host.entropy import SystemEntropy
+from topics.host.layout import Format
 from topics.host.opening import Opened, StoreOptions, open_store
 from topics.kernel.ports import check_path
 
@@ -231,5 +232,6 @@ class MemoryDirectory:
         self.disk.close()
 
 
-def _nothing_to_confirm() -> None:
-    """There is no LOCK."""
+def _nothing_to_confirm(logs: Sequence[Format]) -> None:
+    """There is no LOCK, and nothing of it outlives the process."""
+    assert logs

@@ -4,7 +4,7 @@ Nothing is changed before the newest snapshot, the segments that it counts and a
 and judged; without a snapshot, all of the log there is. A damaged log is opened read-only, and not a byte
 of it is touched. Otherwise, in this order: kept bytes that no mark covers are written again and synced, un-synced
 tails are zeroed and synced, the restart's LossRanges are logged and synced, and only then does the caller's `confirm`
-let the new boot id into LOCK.
+let the new boot id, and that the logs have begun, into LOCK.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import attrs
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import Engine
 from topics.engine.image import Place
-from topics.engine.judge import State, Verdict, judge, look
+from topics.engine.judge import Verdict, judge, look
 from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
-from topics.host.absent import absent_log, absent_shards
+from topics.host.absent import absent_logs
 from topics.host.archive import Archive, ArchiveRules
 from topics.host.checkpointer import Checkpointer
 from topics.host.cold import ColdTier
 from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import note_of
 from topics.host.coldplace import open_cold
-from topics.host.generations import choose_generation, go_on
+from topics.host.generations import begun_logs, choose_generation, go_on
 from topics.host.inline import checkpoint_alone
 from topics.host.layout import (
     Format,
@@ -35,13 +35,15 @@ from topics.host.layout import (
     read_format,
     read_hint,
     write_format,
-    write_hint,
 )
 from topics.host.loading import Restored, Settled, mend, restore, settle
+from topics.host.lock import owner_on
 from topics.host.reading import Reader
 from topics.host.relocation import HotRules, Relocation
 from topics.host.snapshots import META_DIR
+from topics.host.tailend import repair_tail
 from topics.host.tiers import SegmentStore
+from topics.host.unabsorbed import unabsorbed_damages
 from topics.host.walfile import NEXT_FILE, WalFile, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
@@ -53,7 +55,6 @@ from topics.kernel.limits import (
     SYNC_INTERVAL_MS,
     TAIL_CACHE_BYTES,
     WAL_SHARDS_MAX,
-    ZERO_FILL_CHUNK,
     Limits,
 )
 from topics.kernel.ports import Clock, Disk, Entropy
@@ -118,7 +119,7 @@ def open_store(
     *,
     where: str,
     machine_restarted: bool,
-    confirm: Callable[[], None],
+    confirm: Callable[[Sequence[Format]], None],
     options: StoreOptions | None = None,
     progress: Callable[[float], None] | None = None,
     cold: SegmentStore | None = None,
@@ -164,7 +165,7 @@ def _open_with(
     *,
     form: Format,
     machine_restarted: bool,
-    confirm: Callable[[], None],
+    confirm: Callable[[Sequence[Format]], None],
     options: StoreOptions,
     tell: Callable[[float], None],
     cold: SegmentStore | None,
@@ -180,9 +181,9 @@ def _open_with(
     if restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
         disk.sync_dir(META_DIR)
     for verdict in verdicts.values():
-        _repair_tail(disk, verdict)
+        repair_tail(disk, verdict)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit)
-    before, form = form, choose_generation(disk, form, verdicts, options.shards, clock)
+    before, form = form, choose_generation(disk, form, verdicts, options.shards, clock, restored.places)
     for generation, shard in find_shards(disk):  # those that a snapshot has absorbed, too
         if generation != form.generation:
             disk.unlink(f"{shard_dir(generation, shard)}/{NEXT_FILE}")  # nothing will be written there again
@@ -192,7 +193,7 @@ def _open_with(
     engine = _engine(clock, form, recovered, options)
     writers = [_writer(engine, wal, disk, options, shards=form.shards) for wal in wals]
     _resume_writing(engine, writers, machine_restarted=machine_restarted)
-    confirm()
+    confirm(begun_logs(disk, form, restored.places))
     tier = _cold_tier(engine, disk, cold)
     checkpointer = Checkpointer(
         engine,
@@ -252,13 +253,14 @@ def read_state(
     """
     tell = progress or _tell_nobody
     behind = ColdBehind(disk, cold)
+    owner = owner_on(disk)  # first: whoever looks at a store in use misses nothing that began meanwhile
     restored = restore(behind)
     verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
     recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
     settled = settle(behind, recovered.catalog, restored.unsure)
-    begun = restored.kept or any(verdict.looks or verdict.damages for verdict in verdicts.values())
-    absent = absent_shards(form, verdicts) if begun else absent_log(disk, form)
-    damages = [*settled.damages, *absent, *recovered.damages]
+    absent = absent_logs(form, owner, restored.places if restored.kept else None, verdicts)
+    unabsorbed = unabsorbed_damages(disk, recovered.catalog, restored.places)
+    damages = [*settled.damages, *absent, *unabsorbed, *recovered.damages]
     return ReadState(restored, verdicts, settled, attrs.evolve(recovered, damages=damages))
 
 
@@ -349,28 +351,3 @@ def _damaged(engine: Engine, disk: Disk, form: Format, recovered: Recovered, tie
 
 def _cold_tier(engine: Engine, disk: Disk, cold: SegmentStore | None) -> ColdTier:
     return ColdTier(engine.state.catalog, cold, owner=None if cold is None else note_of(disk))
-
-
-def _repair_tail(disk: Disk, verdict: Verdict) -> None:
-    """Make kept bytes and names durable before any mark may cover them, and the un-synced tail zeros again."""
-    if verdict.tail is not None:  # a process that died in a rotation left a name that no sync had covered
-        disk.sync_dir(wal_path(verdict.tail.file).rsplit("/", 1)[0])
-    for file, start, stop in verdict.rewrite():
-        path = wal_path(file)
-        for at in range(start, stop, ZERO_FILL_CHUNK):
-            kept = disk.read(path, at, min(ZERO_FILL_CHUNK, stop - at))
-            disk.write(path, at, [kept])
-        disk.sync_data(path)
-    if verdict.drop and verdict.tail is not None and read_hint(disk, *verdict.tail.file[:2]) is not None:
-        write_hint(disk, verdict.tail.file)  # first: a hint must not name a file that is cut away
-    # From the back, so that whatever a crash leaves of it is a torn tail again, in files that follow each other.
-    for dropped in reversed(verdict.drop):
-        path = wal_path(dropped.file)
-        disk.unlink(path)
-        disk.sync_dir(path.rsplit("/", 1)[0])
-    tail = verdict.tail
-    if tail is not None and verdict.state is State.TORN:
-        path = wal_path(tail.file)
-        for at in reversed(range(tail.end, tail.stop, ZERO_FILL_CHUNK)):
-            disk.write(path, at, [bytes(min(ZERO_FILL_CHUNK, tail.stop - at))])
-        disk.sync_data(path)

@@ -1,15 +1,19 @@
 """Opening a store on a simulated disk as a driver would, and reading what is on a disk without changing it.
 
 LOCK is an ordinary file here: its line is that of `host.lock`, written in place before recovery (who owns) and synced
-by `confirm` behind it (which boot was recovered), so its own torn states are part of the simulation.
+by `confirm` behind it (which boot was recovered, which logs have begun), so its own torn states are part of the
+simulation.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
 from topics.engine.recover import Recovered
 from topics.host.attempts import Attempts
+from topics.host.coldowner import mark_copy
 from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store, read_state
@@ -47,15 +51,19 @@ def open_simulated(
         SimCrash: it crashed.
     """
     port = port or disk
-    machine_restarted = restarted(disk)
+    machine_restarted, owner = restarted(disk), _owner(disk)
     if port.size(LOCK_NAME) is None:
         port.create(LOCK_NAME, RECORD_SIZE)
         port.sync_data(LOCK_NAME)
         port.sync_dir("")
 
-    def confirm() -> None:
-        record = OwnerRecord(pid=_PID, boot_id=disk.boot_id, device=disk.device, inode=_INODE)
-        port.write(LOCK_NAME, 0, [record.encode()])
+    if owner is None or owner.inode != _INODE:
+        mark_copy(port, _INODE)
+
+    def confirm(logs: Sequence[Format]) -> None:
+        begun = () if owner is None else owner.begun
+        record = OwnerRecord(pid=_PID, boot_id=disk.boot_id, device=disk.device, inode=_INODE, begun=begun)
+        port.write(LOCK_NAME, 0, [record.begin(logs).encode()])
         port.sync_data(LOCK_NAME)
 
     return open_store(

@@ -19,6 +19,7 @@ from topics.crypto.keys import KeyPair
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Sync
 from topics.engine.replies import Appended
+from topics.host.layout import Format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.memory import MemoryDisk
 from topics.host.opening import Opened, StoreOptions, open_store
@@ -212,9 +213,9 @@ class _Story:
     def _open(self) -> Opened:
         self.disk.create(LOCK_NAME, RECORD_SIZE)
 
-        def confirm() -> None:
+        def confirm(logs: Sequence[Format]) -> None:
             owner = OwnerRecord(pid=1, boot_id=self.disk.boot_id, device=1, inode=1)
-            self.disk.write(LOCK_NAME, 0, [owner.encode()])
+            self.disk.write(LOCK_NAME, 0, [owner.begin(logs).encode()])
 
         return open_store(
             self.disk, self.clock, self.entropy, where="a sample", machine_restarted=True, confirm=confirm,

@@ -47,7 +47,7 @@ async def begun(
         entropy or SeededEntropy(),
         where="memory",
         machine_restarted=True,
-        confirm=lambda: None,
+        confirm=lambda _: None,
         options=StoreOptions(
             limits=site.options.limits,
             min_free_bytes=min_free_bytes,
