@@ -203,18 +203,6 @@ class DirectoryLock:
         """False after `release`, and in a forked child."""
         return self._fd >= 0
 
-    @property
-    def inode(self) -> int:
-        """That of LOCK."""
-        return self._confirmed.inode
-
-    @property
-    def is_copy(self) -> bool:
-        """True if the directory may be a copy: LOCK remembers another inode, or nothing. The device says nothing here:
-        its number changes when a file system is mounted again.
-        """
-        return self.previous is None or self.previous.inode != self.inode
-
     def confirm(self, logs: Sequence[Format], *, sync: Callable[[int], None] = os.fsync) -> None:
         """Recovery is complete and synced, and so is the first file of each shard of these logs, or a snapshot of them:
         from now on this boot's un-synced bytes can be trusted to be there, and logs that are not are missed.

@@ -13,7 +13,6 @@ from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
 from topics.engine.recover import Recovered
 from topics.host.attempts import Attempts
-from topics.host.coldowner import mark_copy
 from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store, read_state
@@ -56,9 +55,6 @@ def open_simulated(
         port.create(LOCK_NAME, RECORD_SIZE)
         port.sync_data(LOCK_NAME)
         port.sync_dir("")
-
-    if owner is None or owner.inode != _INODE:
-        mark_copy(port, _INODE)
 
     def confirm(logs: Sequence[Format]) -> None:
         begun = () if owner is None else owner.begun
