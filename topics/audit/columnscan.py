@@ -38,6 +38,7 @@ def check_columns(
         suspects = compress(range(len(found)), bytes(found.flags).translate(NEEDS_BLOCK))
     else:
         suspects = labels.contradicted(said.blocks, ended)
+    wrong: list[tuple[int, str]] = []
     for at in suspects:
         offset, length = found.offsets[at], found.lengths[at]
         wanted = _wanted(data[offset : offset + length])
@@ -47,8 +48,13 @@ def check_columns(
             if wanted != (sizes[at], b"", b"", 0):
                 flaws.add("segment.col", found.seqs[at], None, detail)
         elif says != wanted and not (ended[at] and says == (wanted[0], b"", b"", wanted[3])):
-            detail = f"size, tag, node and expiry are {says}, its frame says {wanted}"
-            flaws.add("segment.col", found.seqs[at], None, detail)
+            wrong.append((found.seqs[at], f"size, tag, node and expiry are {says}, its frame says {wanted}"))
+    labelled = bytes(found.flags).translate(NEEDS_BLOCK).count(1)
+    if len(wrong) > 1 and 2 * len(wrong) > labelled:
+        detail = f"it contradicts {len(wrong)} of {labelled} records: it is the file of another segment, or an older one"
+        flaws.add("segment.col", None, None, detail)
+    for seq, detail in wrong:
+        flaws.add("segment.col", seq, None, detail)
     _check_plain(found, said, sizes, flaws)
 
 

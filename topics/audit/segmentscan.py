@@ -16,9 +16,9 @@ from typing import Final
 from topics.audit.columnscan import Labelled, check_blocks, check_columns, check_del
 from topics.audit.flaws import Flaws
 from topics.audit.rows import Ranges, SegmentRow, SegmentTask, Severity
-from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL
+from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL, FRAME_HEAD, Defect, check_frame
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
-from topics.codec.segment import LIVE, DataColumns, is_deleted, is_regular, walk
+from topics.codec.segment import LIVE, Damage, DataColumns, is_deleted, is_regular, walk
 from topics.host.segments import data_end
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
@@ -62,7 +62,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
         flaws.add(
             "segment.record", None, len(data), f"{task.size - len(data)} of {task.size} bytes are not there"
         )
-    damaged = _damaged(task, found, flaws)
+    damaged = _damaged(task, found, data, flaws)
     missing = _without(_gaps(found.seqs, task.first, task.last), damaged)
     _check_order(found, flaws)
     _check_ends(found, flaws)
@@ -122,7 +122,7 @@ def _stale_size(task: SegmentTask, buffer: bytes | None) -> int:
 # Records.
 
 
-def _damaged(task: SegmentTask, found: DataColumns, flaws: Flaws) -> Ranges:
+def _damaged(task: SegmentTask, found: DataColumns, data: bytes, flaws: Flaws) -> Ranges:
     """The seqs that lie, or lay, where bytes are damaged; nothing but the neighbours of damaged bytes tells."""
     ranges: list[tuple[int, int]] = []
     for damage in found.damages:
@@ -134,9 +134,18 @@ def _damaged(task: SegmentTask, found: DataColumns, flaws: Flaws) -> Ranges:
             ranges.append((first, last))
         seq = claimed if claimed is not None else first if first == last else None
         where = "" if seq is not None or first > last else f", of seqs {first} to {last}"
-        detail = f"{damage.stop - damage.offset} bytes are no record: {damage.defect.value}{where}"
+        defect = _whose(data, damage) if damage.defect is Defect.IDS else damage.defect.value
+        detail = f"{damage.stop - damage.offset} bytes are no record: {defect}{where}"
         flaws.add("segment.record", seq, damage.offset, detail)
     return tuple(ranges)
+
+
+def _whose(data: bytes, damage: Damage) -> str:
+    """What lies where a record of another topic, or of a seq that cannot come here, is whole."""
+    if isinstance(check_frame(data, damage.offset, damage.stop), Defect):
+        return damage.defect.value
+    _, _, _, topic_id, seq, _, _, _, _ = FRAME_HEAD.unpack_from(data, damage.offset)
+    return f"seq {seq} of topic id {topic_id} begins there"
 
 
 def _gaps(seqs: Sequence[int], first: int, last: int) -> Ranges:
@@ -242,14 +251,25 @@ def _check_idx(
             _mark(differs, own, right, None if name == "lengths" else there)
     if flags != wanted_flags:
         _mark(differs, flags, wanted_flags, there)
+    wrong = [at for at in compress(range(count), differs) if not unknown[at]]
     severity, hint = Severity.ERROR, ""
-    if not task.sealed or data_end(idx.first(count)) != data_end(wanted):
+    foreign = sum(_is_of_another(idx, wanted, at) for at in wrong)
+    if foreign > 1 and 2 * foreign > sum(there):
+        detail = f"{foreign} of {count} entries are of other records: it is the file of another segment, or an older one"
+        flaws.add("segment.idx", None, None, detail)
+    elif not task.sealed or data_end(idx.first(count)) != data_end(wanted):
         severity, hint = Severity.UNDECIDABLE, "; an append or a rewrite that was cut off leaves that, too"
-    for at in compress(range(count), differs):
-        if not unknown[at]:
-            detail = _contradiction(idx, wanted, at) + hint
-            flaws.add("segment.idx", task.first + at, None, detail, severity)
+    for at in wrong:
+        detail = _contradiction(idx, wanted, at) + hint
+        flaws.add("segment.idx", task.first + at, None, detail, severity)
     return idx
+
+
+def _is_of_another(idx: IdxColumns, wanted: IdxColumns, at: int) -> bool:
+    """Whether an entry has the time or the flags of another record: neither an append nor a rewrite changes them."""
+    if not idx.lengths[at] or not wanted.lengths[at]:
+        return False
+    return idx.ts[at] != wanted.ts[at] or (idx.flags[at] ^ wanted.flags[at]) & FLAGS_ALL != 0
 
 
 def _mark(differs: bytearray, own: Sequence[int], right: Sequence[int], there: bytes | None) -> None:

@@ -4,7 +4,8 @@
     a directory     lock, layout (all names), directory: claimed, then recovered; opening, loading, absent, generations,
                     tailend
     the log         walfile and writer: one shard's; tailcache; archive; logchain, cutting: the log behind a backup
-    segments        segments, appending, rewrite, flags: the files; reading, attempts: records out of them
+    segments        segments, blocks, belonging: what a start reads of them; appending, rewrite, flags: the files;
+                    reading, attempts: records out of them
     snapshots       snapshots, checkpointer: rounds; reclaim, pins, compaction
     steps           steps: what background work asks of its driver; inline: a driver without a thread
     the cold tier   tiers: what a store of segments is; fsspec_files, fsspec_store, coldplace: which there are;

@@ -12,7 +12,7 @@ from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
 from topics.host.colddisk import ColdBehind
 from topics.host.layout import segment_path
-from topics.host.segments import Loaded, data_end, data_size, load_idx, load_slots, mend_idx
+from topics.host.segments import Loaded, data_end, data_size, load_idx, load_slots, mend_columns, mend_idx
 from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -27,7 +27,8 @@ from topics.log.topic import Topic
 class Restored:
     """The state at the newest intact snapshot's cut, or an empty one. `places`: where each shard's log is, by
     (generation, shard). `unsure`: segments whose idx did not fit its data, or in which records have no bytes; with the
-    seqs of those of which it is not known what labels they have.
+    seqs of those of which it is not known what labels they have. `labelled`: segments whose columns were found to be
+    whole and their own, and up to which seq.
     `wrong`: what is the matter with other snapshots. `number`: above all that were ever there.
     """
 
@@ -35,6 +36,7 @@ class Restored:
     places: Mapping[tuple[int, int], Place]
     kept: Sequence[Kept]
     unsure: Mapping[SegmentId, Sequence[int]]
+    labelled: Mapping[SegmentId, int]
     wrong: Sequence[str]
     number: int
 
@@ -57,13 +59,13 @@ def restore(disk: Disk) -> Restored:
     """
     kept: list[Kept] = []
     wrong: list[str] = []
-    catalog, unsure = Catalog(), dict[SegmentId, Sequence[int]]()
+    state = _State(catalog=Catalog())
     numbers = find_snapshots(disk)
     for number in reversed(numbers):
         try:
             snapshot = read_snapshot(disk, number)
             if not kept:
-                catalog, unsure = _state_of(disk, snapshot)
+                state = _state_of(disk, snapshot)
         except Corrupt as damage:
             wrong.append(f"{snapshot_path(number)}: {damage.message}")
             continue
@@ -71,10 +73,11 @@ def restore(disk: Disk) -> Restored:
         if len(kept) == KEPT_MAX:
             break
     return Restored(
-        catalog=catalog,
+        catalog=state.catalog,
         places={(place.generation, place.shard): place for place in kept[0].places} if kept else {},
         kept=kept,
-        unsure=unsure,
+        unsure=state.unsure,
+        labelled=state.labelled,
         wrong=wrong,
         number=max(numbers, default=0) + 1,
     )
@@ -125,36 +128,59 @@ def _find_moved(disk: ColdBehind, topic: Topic) -> None:
                 topic.segments.move(segment.first, size=segment.size, cold=True)
 
 
-def mend(disk: Disk, catalog: Catalog, unfit: Sequence[tuple[int, Segment]]) -> None:
-    """Make good what a crash or damage left of each idx, before anything is appended to it or depends on it.
+def mend(
+    disk: Disk,
+    catalog: Catalog,
+    unfit: Sequence[tuple[int, Segment]],
+    labelled: Mapping[SegmentId, int],
+) -> None:
+    """Make good what a crash or damage left of each idx and `.col`, before anything is appended to it or depends on it.
 
     A segment that lacks records is left as it is: its idx may know more of them than its data.
     """
     for topic in catalog.topics.values():
         for segment in topic.segments:
-            if not segment.sealed and segment.first not in topic.segments.damaged:
+            if segment.first in topic.segments.damaged:
+                continue
+            if not segment.sealed:
                 mend_idx(disk, topic.topic_id, segment)
+            if labelled.get(SegmentId(topic.topic_id, segment.first)) != segment.last and not segment.cold:
+                mend_columns(disk, topic.topic_id, segment)
     for topic_id, segment in unfit:
         mend_idx(disk, topic_id, segment)
 
 
-def _state_of(disk: Disk, snapshot: Snapshot) -> tuple[Catalog, dict[SegmentId, Sequence[int]]]:
-    """The state at a snapshot's cut, and which segments may lack records. Raises `Corrupt` if they do not fit it."""
-    unsure: dict[SegmentId, Sequence[int]] = {}
-    stored = [_stored(disk, image, unsure) for image in snapshot.state.topics]
-    return catalog_of(snapshot.state, stored), unsure
+@attrs.frozen
+class _State:
+    """The state at a snapshot's cut; `unsure` and `labelled` as in `Restored`."""
+
+    catalog: Catalog
+    unsure: dict[SegmentId, Sequence[int]] = attrs.field(factory=dict)
+    labelled: dict[SegmentId, int] = attrs.field(factory=dict)
 
 
-def _stored(disk: Disk, image: TopicImage, unsure: dict[SegmentId, Sequence[int]]) -> list[Slots]:
+def _state_of(disk: Disk, snapshot: Snapshot) -> _State:
+    """Raises `Corrupt` if the segments do not fit it."""
+    unsure, labelled = dict[SegmentId, Sequence[int]](), dict[SegmentId, int]()
+    stored = [_stored(disk, image, unsure, labelled) for image in snapshot.state.topics]
+    return _State(catalog_of(snapshot.state, stored), unsure, labelled)
+
+
+def _stored(
+    disk: Disk, image: TopicImage, unsure: dict[SegmentId, Sequence[int]], labelled: dict[SegmentId, int]
+) -> list[Slots]:
     """The slots of a topic's segments."""
     found: list[Loaded] = []
     for segment in image.segments:
         if segment.last < image.base_seq:
             continue
+        named = SegmentId(image.topic_id, segment.first)
         loaded = load_slots(disk, image.topic_id, segment, image.base_seq)
         found.append(loaded)
+        if loaded.labelled:
+            labelled[named] = segment.last
         if loaded.rebuilt or loaded.holes or loaded.unlabelled:
-            unsure[SegmentId(image.topic_id, segment.first)] = [seq for seq, _ in loaded.unlabelled]
+            unsure[named] = [seq for seq, _ in loaded.unlabelled]
     if any(loaded.undated for loaded in found):
         _date(found, image)
     return [loaded.slots for loaded in found]

@@ -182,7 +182,7 @@ def _open_with(
         disk.sync_dir(META_DIR)
     for verdict in verdicts.values():
         repair_tail(disk, verdict)
-    mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit)
+    mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
     before, form = form, choose_generation(disk, form, verdicts, options.shards, clock, restored.places)
     for generation, shard in find_shards(disk):  # those that a snapshot has absorbed, too
         if generation != form.generation:

@@ -2,7 +2,8 @@
 
 Every call blocks. `.data` is the truth; `.idx` and `.col` say what is in it, so that a start need not read it. Each
 file has its own checksum, and still the three may not belong together: a crash can come between the renames of a
-rewrite, or in an append. So an idx is taken for the data only if it implies the data's size; else it is made anew.
+rewrite, or in an append; or somebody has put a file of another segment there. So an idx is taken for the data only if
+it implies the data's size and says of the last records what their frames say (`host.belonging`); else it is made anew.
 
 A record that should be in the data and is not has a slot without bytes, of length 0. What idx and columns still know of
 it is kept (time, size, labels), so that it ends when it would have ended.
@@ -12,16 +13,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import compress
 from typing import Final
 
 import attrs
 
-from topics.codec.frame import decode_frame
 from topics.codec.layout import NODE, TAG
-from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_within, encode_block, implied_sizes
+from topics.codec.segcolumns import ColumnsBlock, implied_sizes
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
 from topics.codec.segment import END_SIZE, walk
+from topics.host.belonging import idx_belongs, knows_more
+from topics.host.blocks import Unlabelled, load_blocks, read_data
 from topics.host.layout import segment_path, topic_dir
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -31,7 +32,6 @@ from topics.log.segments import Segment
 from topics.log.slots import Slots
 
 TEMPORARY: Final = ".tmp"
-_IS_ZERO: Final = bytes(1 if value == 0 else 0 for value in range(256))
 _SLOT_FLAGS: Final = bytes(
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
@@ -41,20 +41,20 @@ ENDS_OF: Final = bytes(
     (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
 )
 
-Unlabelled = list[tuple[int, str]]  # seq, and why
-
 
 @attrs.frozen(kw_only=True)
 class Loaded:
     """Slots of a segment. `rebuilt`: its idx was made anew from the data; `undated`: and nothing says when records that
-    are not in it were written. `holes`: a slot has no bytes (length 0), as it should be if it is dead. `unlabelled`:
-    records of which neither the columns nor the data say what is to be known of them.
+    are not in it were written. `holes`: a slot has no bytes (length 0), as it should be if it is dead. `labelled`: its
+    columns were not made anew. `unlabelled`: records of which neither they nor the data say what is to be known of
+    them.
     """
 
     slots: Slots
     rebuilt: bool
     undated: bool
     holes: bool
+    labelled: bool
     unlabelled: Unlabelled
 
 
@@ -62,22 +62,25 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     """The slots of a segment from `base_seq` on, all live. A read of one of length 0 fails, with its seq."""
     first = max(segment.first, base_seq)
     assert first <= segment.last
-    idx, rebuilt = load_idx(disk, topic_id, segment, away=True)  # a later mark may say where the data is
-    slots, unlabelled = slots_of(disk, topic_id, segment, idx, first)
-    if unlabelled and not rebuilt:  # no data that could say it is to be had: then none of it is there
-        idx, rebuilt = load_idx(disk, topic_id, segment)
-        slots, unlabelled = slots_of(disk, topic_id, segment, idx, first)
+    found = _load_entries(disk, topic_id, segment, away=True)  # a later mark may say where the data is
+    blocks = load_blocks(disk, topic_id, segment, found.idx)
+    if blocks.doubted and not found.rebuilt:
+        # Either of the two may be wrong. If there is no data that could say what a record is, none of it is there.
+        found = _load_entries(disk, topic_id, segment, away=not blocks.unlabelled, doubted=True)
+        blocks = load_blocks(disk, topic_id, segment, found.idx)
+    slots = _slots_of(segment, found.idx, blocks.blocks, first)
     # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
     holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
-    known = _counted(_read_idx(disk, topic_id, segment), segment) if holes else None
+    known = found.known
     if holes:
         _complete(slots, implied_sizes(known.lengths)[first - segment.first :] if known is not None else None)
     return Loaded(
         slots=slots,
-        rebuilt=rebuilt,
+        rebuilt=found.rebuilt,
         undated=holes and known is None,
         holes=holes,
-        unlabelled=unlabelled,
+        labelled=blocks.anew is None,
+        unlabelled=blocks.unlabelled,
     )
 
 
@@ -85,28 +88,14 @@ def slots_of(
     disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first: int
 ) -> tuple[Slots, Unlabelled]:
     """The slots from `first` on that these entries and the columns say, and of which records they do not say all."""
-    blocks, unlabelled = _load_blocks(disk, topic_id, segment, idx)
-    skip = first - segment.first
-    slots = Slots(
-        first_seq=first,
-        ts=idx.ts[skip:].tobytes(),
-        offsets=idx.offsets[skip:].tobytes(),
-        lengths=idx.lengths[skip:].tobytes(),
-        sizes=b"",
-        flags=bytes(idx.flags[skip:]).translate(_SLOT_FLAGS),
-    )
-    _add_columns(slots, segment, idx, blocks, skip)
-    return slots, unlabelled
+    blocks = load_blocks(disk, topic_id, segment, idx)
+    return _slots_of(segment, idx, blocks.blocks, first), blocks.unlabelled
 
 
-def load_idx(disk: Disk, topic_id: int, segment: Segment, *, away: bool = False) -> tuple[IdxColumns, bool]:
-    """The entries that count, and whether they had to be made anew from the data. `away`: it may be in another tier."""
-    idx = _read_idx(disk, topic_id, segment)
-    if idx is None or not _fits(disk, topic_id, segment, idx, away=away):
-        return _rebuilt_idx(disk, topic_id, segment, idx), True
-    counted = _counted(idx, segment)  # a later mark may count more
-    assert counted is not None
-    return counted, False
+def load_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, bool]:
+    """The entries that count, and whether they had to be made anew from the data."""
+    found = _load_entries(disk, topic_id, segment)
+    return found.idx, found.rebuilt
 
 
 def data_end(idx: IdxColumns) -> int:
@@ -139,10 +128,25 @@ def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
     if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx):
         return False
     path = segment_path(topic_id, segment.first, "idx")
-    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx)))
+    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx).idx))
     disk.rename(path + TEMPORARY, path)
     disk.sync_dir(topic_dir(topic_id))
     return True
+
+
+def mend_columns(disk: Disk, topic_id: int, segment: Segment) -> None:
+    """Write the columns anew from the data unless they are whole and the segment's own."""
+    path = segment_path(topic_id, segment.first, "col")
+    idx, _ = load_idx(disk, topic_id, segment)
+    blocks = load_blocks(disk, topic_id, segment, idx)
+    if blocks.anew is None or blocks.unlabelled:
+        return
+    if blocks.anew:
+        write_temporary(disk, path, blocks.anew)
+        disk.rename(path + TEMPORARY, path)
+    else:
+        disk.unlink(path)
+    disk.sync_dir(topic_dir(topic_id))
 
 
 def write_temporary(disk: Disk, path: str, data: bytes) -> None:
@@ -155,7 +159,30 @@ def write_temporary(disk: Disk, path: str, data: bytes) -> None:
 # Below.
 
 
-def _fits(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *, away: bool = False) -> bool:
+@attrs.frozen(kw_only=True)
+class _Entries:
+    """`idx`: the entries that count. `known`: what the file says of them, None if it is not to be believed of any."""
+
+    idx: IdxColumns
+    rebuilt: bool
+    known: IdxColumns | None
+
+
+def _load_entries(
+    disk: Disk, topic_id: int, segment: Segment, *, away: bool = False, doubted: bool = False
+) -> _Entries:
+    """`away`: the data may be in another tier. `doubted`: something speaks against the file."""
+    idx = _read_idx(disk, topic_id, segment)
+    if idx is None or not _fits(disk, topic_id, segment, idx, away=away, doubted=doubted):
+        return _rebuilt_idx(disk, topic_id, segment, idx)
+    counted = _counted(idx, segment)  # a later mark may count more
+    assert counted is not None
+    return _Entries(idx=counted, rebuilt=False, known=counted)
+
+
+def _fits(
+    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *, away: bool = False, doubted: bool = False
+) -> bool:
     """Whether an intact idx speaks of the data that is there, as appends or a rewrite have left it.
 
     An append that was broken off leaves more data than marks count; data that is in the cold tier has no size here.
@@ -166,7 +193,9 @@ def _fits(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *, away:
         return True
     size = data_size(disk, topic_id, segment)
     end = data_end(idx)
-    return end == size or (len(idx) == segment.count and end == segment.size <= size)
+    if end != size and not (len(idx) == segment.count and end == segment.size <= size):
+        return False
+    return idx_belongs(disk, topic_id, segment, idx, doubted=doubted)
 
 
 def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
@@ -180,14 +209,16 @@ def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
         return None
 
 
-def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None) -> IdxColumns:
+def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None) -> _Entries:
     """The idx as the data says it must be. One that does not fit knows the times of what a rewrite has dropped, and the
-    times and flags of what is lost.
+    times and flags of what is lost; unless it is of another segment.
     """
-    data = _read_data(disk, topic_id, segment)
+    data = read_data(disk, topic_id, segment)
     found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
     idx = found.index_columns(segment.first, segment.last + 1)
     known = _counted(before, segment)
+    if known is not None and not knows_more(data, topic_id, segment, idx, known):
+        known = None
     if known is not None:
         idx.ts = known.ts
         if len(found) < segment.count:
@@ -195,7 +226,7 @@ def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns
                 flags if length else flags_known
                 for flags, length, flags_known in zip(idx.flags, idx.lengths, known.flags, strict=True)
             )
-    return idx
+    return _Entries(idx=idx, rebuilt=True, known=known)
 
 
 def _counted(idx: IdxColumns | None, segment: Segment) -> IdxColumns | None:
@@ -206,61 +237,18 @@ def _counted(idx: IdxColumns | None, segment: Segment) -> IdxColumns | None:
     return IdxColumns(idx.offsets[:count], idx.lengths[:count], idx.ts[:count], idx.flags[:count])
 
 
-def _read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:
-    """What is there of a segment's data, up to the bytes that the marks count."""
-    try:
-        return disk.read(segment_path(topic_id, segment.first, "data"), 0, segment.size)
-    except FileNotFoundError:
-        return b""
-
-
-def _load_blocks(
-    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns
-) -> tuple[list[ColumnsBlock], Unlabelled]:
-    """The blocks of a segment; made anew from its data if one that must be there is not."""
-    path = segment_path(topic_id, segment.first, "col")
-    size = disk.size(path)
-    blocks = [] if size is None else _blocks_of(segment, disk.read(path, 0, size))
-    covered = bytearray(len(idx))
-    for block in blocks:
-        start = block.first_seq - segment.first
-        covered[start : start + block.count] = b"\x01" * block.count
-    needed = idx.flags.translate(NEEDS_BLOCK)
-    if any(compress(needed, covered.translate(_IS_ZERO))):
-        return _rebuilt_blocks(disk, topic_id, segment, idx)
-    return blocks, []
-
-
-def _blocks_of(segment: Segment, buffer: bytes) -> list[ColumnsBlock]:
-    """Those that speak of its records only: a file that was put in the place of another is intact, too."""
-    return blocks_within(buffer, segment.first, segment.last + 1)[0]
-
-
-def _rebuilt_blocks(
-    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns
-) -> tuple[list[ColumnsBlock], Unlabelled]:
-    data = _read_data(disk, topic_id, segment)
-    sizes = implied_sizes(idx.lengths)
-    tags, nodes, expires = [b""] * len(idx), [b""] * len(idx), array("Q", bytes(len(idx) * 8))
-    unlabelled: Unlabelled = []
-    for at, flags in enumerate(idx.flags):
-        if not NEEDS_BLOCK[flags] or not idx.lengths[at]:
-            continue
-        start, stop = idx.offsets[at], idx.offsets[at] + idx.lengths[at]
-        if stop > len(data):
-            unlabelled.append((segment.first + at, "the data ends before its record"))
-            idx.flags[at] &= ~(TAG | NODE)
-            continue
-        try:
-            view = decode_frame(data, start, stop)
-        except Corrupt as damage:
-            unlabelled.append((segment.first + at, damage.message))
-            idx.flags[at] &= ~(TAG | NODE)
-            continue
-        sizes[at] = len(view.data) + len(view.meta)
-        tags[at], nodes[at], expires[at] = view.tag, view.node, view.expires_at or 0
-    block = encode_block(segment.first, idx.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires)
-    return _blocks_of(segment, block), unlabelled
+def _slots_of(segment: Segment, idx: IdxColumns, blocks: list[ColumnsBlock], first: int) -> Slots:
+    skip = first - segment.first
+    slots = Slots(
+        first_seq=first,
+        ts=idx.ts[skip:].tobytes(),
+        offsets=idx.offsets[skip:].tobytes(),
+        lengths=idx.lengths[skip:].tobytes(),
+        sizes=b"",
+        flags=bytes(idx.flags[skip:]).translate(_SLOT_FLAGS),
+    )
+    _add_columns(slots, segment, idx, blocks, skip)
+    return slots
 
 
 def _add_columns(
