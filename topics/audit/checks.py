@@ -60,7 +60,6 @@ def check_rows(
     return [
         *_check_recovery(state, segment_rows),
         *_check_absorbed(state, wal_rows),
-        *_check_logged(state, wal_rows),
         *_check_log_twice(state, wal_rows, segment_rows),
         *_check_flaws(state, segment_rows),
         *_check_segments(state, segment_rows),
@@ -104,17 +103,21 @@ def _of_damage(damage: DamageReport, file: str) -> Violation:
 
 
 def _check_absorbed(state: State, rows: Sequence[WalRow]) -> Iterator[Violation]:
-    """Damage before the newest snapshot's place, which no start would look at. Recovery's own `judge` finds it."""
+    """Damage before the newest snapshot's place, of which no start replays anything; recovery's own `judge` finds it.
+
+    A live record among it, which no segment has, a start does miss: that is damage as any, and told with the others.
+    """
     places = state.read.restored.places
+    told = {(damage.file, damage.offset) for damage in state.read.recovered.damages}
     for key, own in _by_shard(rows).items():
         place = places.get(key)
         if place is None:
             continue
         stop = (place.file, place.offset) if place.file else (own[-1].task.first_frame + 1, 0)
         for damage in _judged(own, same_boot=state.same_boot).damages:
-            if (damage.file.first_frame, damage.offset) < stop:
+            if (damage.file.first_frame, damage.offset) < stop and (damage.file, damage.offset) not in told:
                 topic_id, seq = damage.plausible or (0, None)
-                detail = f"{damage.why}; snapshot and segments have what was there"
+                detail = f"{damage.why}; in front of the newest snapshot, and no record that only the log has"
                 yield state.violation(
                     topic_id, wal_path(damage.file), "wal.absorbed", seq, damage.offset, detail
                 )
@@ -132,38 +135,6 @@ def _judged(rows: Sequence[WalRow], *, same_boot: bool) -> Verdict:
     first = rows[0].task
     since = WalFileId(first.generation, first.shard, first.first_frame)
     return judge([look_of(row) for row in rows], same_boot=same_boot, since=since)
-
-
-def _check_logged(state: State, rows: Sequence[WalRow]) -> Iterator[Violation]:
-    """Live records that no segment has yet are whole in the log, in front of the newest snapshot's place, too."""
-    spans: dict[tuple[int, str], list[tuple[int, int]]] = {}
-    for row in rows:
-        for span in row.spans:
-            spans.setdefault((span.topic_id, row.task.file), []).append((span.first, span.last))
-    there = {row.task.file for row in rows}
-    for topic_id, topic in sorted(state.topics.items()):
-        for first, stop, source in topic.regions.spans(topic.head_seq + 1):
-            if not isinstance(source, WalFileId):
-                continue
-            file = wal_path(source)
-            missing = _outside(spans.get((topic_id, file), []), first, stop - 1)
-            detail = (
-                "the live record is not whole" if file in there else "the file of the live record is gone"
-            )
-            for seq in _live_in(topic, missing):
-                yield state.violation(topic_id, file, "wal.damage", seq, None, detail)
-
-
-def _outside(ranges: Sequence[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
-    """What of [first, last] is in none of the ranges."""
-    found = []
-    for start, end in sorted(ranges):
-        if start > first:
-            found.append((first, min(start - 1, last)))
-        first = max(first, end + 1)
-        if first > last:
-            return found
-    return [*found, (first, last)]
 
 
 # The same record in two places.
