@@ -51,7 +51,8 @@ def check_columns(
             wrong.append((found.seqs[at], f"size, tag, node and expiry are {says}, its frame says {wanted}"))
     labelled = bytes(found.flags).translate(NEEDS_BLOCK).count(1)
     if len(wrong) > 1 and 2 * len(wrong) > labelled:
-        detail = f"it contradicts {len(wrong)} of {labelled} records: it is the file of another segment, or an older one"
+        detail = f"it contradicts {len(wrong)} of {labelled} records: "
+        detail += "it is the file of another segment, or an older one"
         flaws.add("segment.col", None, None, detail)
     for seq, detail in wrong:
         flaws.add("segment.col", seq, None, detail)

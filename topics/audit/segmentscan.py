@@ -255,7 +255,8 @@ def _check_idx(
     severity, hint = Severity.ERROR, ""
     foreign = sum(_is_of_another(idx, wanted, at) for at in wrong)
     if foreign > 1 and 2 * foreign > sum(there):
-        detail = f"{foreign} of {count} entries are of other records: it is the file of another segment, or an older one"
+        detail = f"{foreign} of {count} entries are of other records: "
+        detail += "it is the file of another segment, or an older one"
         flaws.add("segment.idx", None, None, detail)
     elif not task.sealed or data_end(idx.first(count)) != data_end(wanted):
         severity, hint = Severity.UNDECIDABLE, "; an append or a rewrite that was cut off leaves that, too"
