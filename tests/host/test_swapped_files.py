@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.audit.test_cold import cold_of
+from tests.crash.scene import SMALL, Scene
 from tests.host.test_damaged_segments import page, reopened, scene_with, walk
 from tests.host.test_wrong_files import served
 from topics.audit.fsck import Options, fsck
 from topics.codec.layout import FRAME_HEAD
 from topics.codec.segidx import decode_idx
+from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import digest
 from topics.host.belonging import WINDOW
 from topics.host.layout import segment_path
+from topics.host.relocation import HotRules
 from topics.log.diff import DiffQuery
 from topics.log.match import parse_match
 
@@ -290,6 +294,60 @@ def test_bytes_that_the_disk_does_not_give_stop_no_start():
         scene.disk.inject("read", at=scene.disk.counts["read"] + at)
         scene.open()
         is_as_before(scene)
+
+
+# In the cold tier.
+
+
+@pytest.fixture
+def tiered():
+    """Two topics with cold segments, records of one size, of which others have tags."""
+    rules = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
+    scene = Scene(limits=SMALL, segments=rules, hot=HotRules(retain_segments=1), cold=cold_of)
+    scene.open()
+    for every, name in ((2, "t"), (3, "u")):
+        for i in range(RECORDS):
+            labels = {"tag": [b"a"]} if i % every == 0 else {}
+            scene.put(name, b"%02d" % i if labels else b"%02d " % i, **labels)
+            scene.clock.advance(10)
+    scene.sync()
+    scene.checkpoint()
+    assert scene.relocate() == 2
+    scene.right = digest(scene.engine.state.catalog)
+    scene.process_death()
+    return scene
+
+
+def test_a_start_asks_for_no_data_of_cold_segments_that_are_whole(tiered):
+    seen = []
+    tiered.disk.monitor = seen.append
+    tiered.open()
+    tiered.disk.monitor = None
+    assert not [call for call in seen if call.path.startswith("cold/")]
+    assert digest(tiered.engine.state.catalog) == tiered.right
+
+
+@pytest.mark.parametrize("kind", ["another's", "gone"])
+def test_entries_and_columns_of_a_cold_segment_are_held_against_each_other(tiered, kind):
+    """Where they contradict each other the cold data says what is right; without it, that is told, though the snapshot
+    is from before the move.
+    """
+    if kind == "gone":
+        for named in (T, U):
+            tiered.disk.unlink(segment_path(*named, "col"))
+    else:
+        swap(tiered, T, U, "col")
+    blind = tiered.cold
+    tiered.cold = None
+    tiered.open()
+    assert {one.topic for one in tiered.opened.damages} == {"t", "u"}
+    tiered.process_death()
+    tiered.cold = blind
+    tiered.open()
+
+    assert not tiered.opened.damages
+    assert digest(tiered.engine.state.catalog) == tiered.right
+    assert list(matching(tiered, "t", "a")[0]) == list(range(1, RECORDS + 1, 2))
 
 
 # Any of it.

@@ -64,10 +64,16 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     assert first <= segment.last
     found = _load_entries(disk, topic_id, segment, away=True)  # a later mark may say where the data is
     blocks = load_blocks(disk, topic_id, segment, found.idx)
+    unlabelled = blocks.unlabelled
     if blocks.doubted and not found.rebuilt:
         # Either of the two may be wrong. If there is no data that could say what a record is, none of it is there.
-        found = _load_entries(disk, topic_id, segment, away=not blocks.unlabelled, doubted=True)
+        found = _load_entries(disk, topic_id, segment, away=not unlabelled, doubted=True)
         blocks = load_blocks(disk, topic_id, segment, found.idx)
+        lost = [(seq, why) for seq, why in unlabelled if not found.idx.lengths[seq - segment.first]]
+        unlabelled = [
+            *lost,
+            *blocks.unlabelled,
+        ]  # a mark may say that it is in another tier: that gives no labels
     slots = _slots_of(segment, found.idx, blocks.blocks, first)
     # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
     holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
@@ -80,7 +86,7 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
         undated=holes and known is None,
         holes=holes,
         labelled=blocks.anew is None,
-        unlabelled=blocks.unlabelled,
+        unlabelled=unlabelled,
     )
 
 
