@@ -137,6 +137,85 @@ def test_machines_get_json(call: Call, data: str) -> None:
     assert verified
 
 
+def with_damage(root: str) -> pathlib.Path:
+    """A store that lacks the data of a segment of `orders`. Returns where it was."""
+    with topics.open(root) as store:
+        store.checkpoint()
+    (segment,) = (pathlib.Path(root) / "topics" / "0000000000000001").glob("*.data")
+    segment.rename("taken.data")
+    return segment
+
+
+TOLD = "DAMAGED: topic 'orders': records of seq 1–30 are damaged in the store, and in b\n"
+
+
+@pytest.mark.rule("O2.13")
+def test_what_the_store_knows_to_be_damaged_is_told_behind_the_backup_and_the_code_is_1(
+    call: Call, data: str
+) -> None:
+    segment = with_damage(data)
+    taken = call("backup", "b", "--data", data)
+    (fields,) = call("backup", "b2", "--data", data, "--json").lines
+    verified = call("verify", "b")
+
+    assert (taken.code, verified.code) == (1, 1)
+    assert taken.err.endswith(TOLD)
+    assert "b: 2 topics as of 20" in taken.text
+    (damage,) = fields["damages"]
+    assert damage.startswith("topic 'orders' seqs 1-30: 30 of 30 records are not in topics/")
+    assert call("delete", "orders", "--before", "31", "--data", data).code == 0
+    assert call("backup", "b3", "--data", data).code == 0
+    pathlib.Path("taken.data").rename(segment)
+
+
+@pytest.mark.rule("O2.13")
+def test_a_server_tells_the_same_of_its_backup(call: Call, data: str, tmp_path: pathlib.Path) -> None:
+    with_damage(data)
+    with PrivateServer(tmp_path / data, tmp_path) as server:
+        taken = call("backup", "b", "--url", server.url)
+        (fields,) = call("backup", "b2", "--url", server.url, "--json").lines
+        call("delete", "orders", "--before", "31", "--url", server.url)
+        after = call("backup", "b3", "--url", server.url)
+
+    assert (taken.code, taken.err) == (1, TOLD)
+    assert fields["damages"][0].startswith("topic 'orders' seqs 1-30: 30 of 30 records are not in topics/")
+    assert (after.code, after.err) == (0, "")
+
+
+@pytest.mark.rule("O2.13", "T7.4")
+def test_with_verify_every_record_of_the_backup_is_looked_at_and_without_it_the_command_is_named(
+    call: Call, data: str
+) -> None:
+    with topics.open(data) as store:
+        store.checkpoint()
+    plain, looked = call("backup", "b", "--data", data), call("backup", "b2", "--data", data, "--verify")
+    lines = call("backup", "b3", "--data", data, "--verify", "--json").lines
+
+    assert (plain.code, looked.code) == (0, 0)
+    assert plain.text.endswith("topics verify b\n")
+    assert plain.text.count("topics verify") == 1
+    assert "topics verify" not in looked.text
+    assert looked.text.endswith(call("verify", "b2").text)
+    assert lines[1:] == call("verify", "b3", "--json").lines
+    assert (lines[0]["backup"], lines[0]["damages"]) == ("b3", [])
+
+
+@pytest.mark.rule("O2.13", "T7.4")
+def test_verify_finds_what_no_start_looks_at_and_the_backup_is_kept(call: Call, data: str) -> None:
+    with topics.open(data) as store:
+        store.checkpoint()
+    (segment,) = pathlib.Path("d/topics/0000000000000001").glob("*.data")
+    damaged = bytearray(segment.read_bytes())
+    damaged[20] ^= 1
+    segment.write_bytes(damaged)
+    plain, looked = call("backup", "b", "--data", data), call("backup", "b2", "--data", data, "--verify")
+
+    assert (plain.code, plain.err) == (0, "")
+    assert looked.code == call("verify", "b2").code == 1
+    assert "segment.record: topic 'orders' seq 1:" in looked.text
+    assert call("restore", "b2", "r").code == 0
+
+
 @pytest.mark.rule("O2.13", "T7.2")
 def test_a_backup_of_a_server(call: Call, server: PrivateServer) -> None:
     call("put", "backed-up", "--url", server.url, stdin=lines(7))

@@ -10,6 +10,7 @@ What the operating system, click and rich do stays in this package. A command is
 | `failure` | errors as one line, standard streams that may be closed |
 | `invocation` | what one call was given: flags, settings, the place it works on |
 | `place`, `port` | a directory or a server, opened; what commands need of either |
+| `backup`, `known` | `backup`, `verify`, `restore`; what a store knows to be damaged |
 | `settings`, `setting` | flags > environment > topics.toml > defaults; what a setting takes |
 | `serve` | the server |
 | `write`, `gently`, `feed`, `source` | `put`: stopping, files, formats, bytes |

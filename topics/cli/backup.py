@@ -1,5 +1,8 @@
 """`backup`, `verify` and `restore`: a copy of a store that is being used, whether it is whole, and a store made of it.
 
+A backup reads bytes, not records, so what is damaged comes along. What the store knows of that is told when the backup
+is written, and the code is 1 then, as for a restore; the rest is for `verify`.
+
 Exit codes of `verify`: 0 it is whole · 1 it is not · 2 it could not be looked at.
 """
 
@@ -16,38 +19,67 @@ from topics.cli.check import COULD_NOT, bytes_bar, cold_place, print_report, tel
 from topics.cli.failure import USAGE, Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted, moment, parse_moment, size
-from topics.cli.terminal import json_line, print_table
+from topics.cli.terminal import Pen, json_line, print_table
 
 if TYPE_CHECKING:
+    from topics.cli.known import Known
     from topics.codec.manifest import Manifest
     from topics.host.backup import Written
     from topics.host.cutting import Goal
     from topics.host.restore import Restored
 
 _TOPICS_SHOWN: Final = 20
+_SPANS_SHOWN: Final = 10
 
 
 @click.command()
 @click.argument("dest", type=click.Path(path_type=Path))
 @click.option("--with-cold", is_flag=True, help="Copy what is in the cold tier too.")
+@click.option(
+    "--verify", "look", is_flag=True, help="Then look at every record in it, as topics verify does."
+)
 @json_option
 @common_options
 @pass_invocation
-def backup(invocation: Invocation, dest: Path, with_cold: bool, as_json: bool) -> None:
+def backup(invocation: Invocation, dest: Path, with_cold: bool, look: bool, as_json: bool) -> None:
     """Write a backup to the directory DEST, which must not be there.
 
     Of a data directory that nobody has open, or of a server's (--url), while it serves. It holds every record that was
     acknowledged before, and is a data directory itself.
+
+    Exit code 0: it is written; 1: records in it are damaged, or it failed, and then DEST is not there. With --verify
+    those of topics verify.
     """
+    from topics.cli.known import known_damages
+
     with invocation.reading() as store, bytes_bar("backup") as tell:
+        known = known_damages(store)
         written = store.backup(dest, with_cold=with_cold, tell=tell)
     if as_json:
-        _print_json(_written_fields(dest, written))
+        _print_json(_written_fields(dest, written, known))
     else:
         _print_written(dest, written)
+        if not look:
+            hint = f"whether every record in it is whole: topics verify {dest}"
+            click.echo(Pen(sys.stdout).paint(hint, dim=True))
+    _tell_known(dest, known)
+    code = _look_at(invocation, dest, as_json=as_json) if look else 0
+    raise click.exceptions.Exit(max(code, 1 if known else 0))
 
 
-def _written_fields(dest: Path, written: Written) -> dict[str, Any]:
+def _tell_known(dest: Path, known: Sequence[Known]) -> None:
+    for topic in dict.fromkeys(one.topic for one in known):
+        its = [one for one in known if one.topic == topic]
+        spans = [str(one.first) if one.first == one.last else f"{one.first}–{one.last}" for one in its]
+        few = ", ".join(spans[:_SPANS_SHOWN]) + (" …" if len(spans) > _SPANS_SHOWN else "")
+        say(
+            f"topic {topic!r}: records of seq {few} are damaged in the store, and in {dest}",
+            "DAMAGED: ",
+            colour="red",
+        )
+
+
+def _written_fields(dest: Path, written: Written, known: Sequence[Known]) -> dict[str, Any]:
     manifest = written.manifest
     return {
         "backup": str(dest),
@@ -57,6 +89,7 @@ def _written_fields(dest: Path, written: Written) -> dict[str, Any]:
         "files": len(manifest.files),
         "cold_segments": len(manifest.cold),
         "topics": _heads_of(manifest),
+        "damages": [one.text for one in known],
     }
 
 
@@ -87,6 +120,15 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
     What the backup has left in the cold tier is looked at where --cold-dir names it; without it that is an error.
 
     Exit code 0: it is; 1: it is not; 2: it could not be looked at.
+    """
+    raise click.exceptions.Exit(_look_at(invocation, directory, as_json=as_json))
+
+
+def _look_at(invocation: Invocation, directory: Path, *, as_json: bool) -> int:
+    """Look at every record of a backup and say what is found. The exit code.
+
+    Raises:
+        Failed: it is no backup, or could not be looked at.
     """
     from topics.audit.fsck import Options, fsck_of_backup
     from topics.audit.readonly import ReadOnlyDisk
@@ -123,7 +165,7 @@ def verify(invocation: Invocation, directory: Path, as_json: bool) -> None:
         print_report(report)
     if cold is None and verified.manifest.cold:
         tell_unseen(invocation)
-    raise click.exceptions.Exit(report.exit_code)
+    return report.exit_code
 
 
 @click.command()

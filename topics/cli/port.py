@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from topics.embed.page import Page, Record
+    from topics.engine.recover import DamageReport
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
     from topics.host.backup import Written
     from topics.kernel.config import TopicConfig
@@ -118,3 +119,18 @@ class StorePort(Protocol):
         with_cold: bool = False,
         tell: Callable[[int, int], None] | None = None,
     ) -> Written: ...
+
+
+@runtime_checkable
+class Opened(Protocol):
+    """A directory's store: it knows what its start found."""
+
+    @property
+    def damages(self) -> Sequence[DamageReport]: ...
+
+
+@runtime_checkable
+class Served(Protocol):
+    """A server's store: it says so when it is asked."""
+
+    def ready(self) -> Mapping[str, Any]: ...
