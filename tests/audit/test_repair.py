@@ -6,11 +6,13 @@ import random
 
 import pytest
 
+from tests.crash.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import read
 from topics.audit.repair import repair
 from topics.codec.frame import decode_frame
 from topics.engine.commands import Append
+from topics.host.layout import segment_path
 from topics.host.opening import StoreOptions, open_store
 from topics.host.reading import Reader
 from topics.kernel.columns import RecordColumns
@@ -120,6 +122,26 @@ def test_a_repaired_store_opens_for_writing_and_tells_readers_what_is_lost(sampl
     assert not opened.damages
 
 
+def test_a_damaged_record_that_had_been_deleted_is_told_as_dropped_and_not_as_lost():
+    scene = Scene(limits=SMALL)
+    scene.open()
+    scene.put("t", *[b'"record %d"' % n for n in range(6)], tag=[b"", b"", b"x", b"", b"", b"y"])
+    scene.sync()
+    scene.checkpoint()
+    scene.delete("t", match="x")
+    scene.sync()
+    scene.process_death()
+    path = segment_path(1, 1, "data")
+    data = scene.disk.content(path)
+    for payload in (b"record 2", b"record 4"):  # seqs 3 and 5
+        scene.disk.flip(path, data.index(payload) * 8)
+    done = mended(scene.disk)
+
+    assert done.dropped == {"t": [3]}
+    assert done.lost == {"t": [5]}
+    assert not fsck(scene.disk, where="it", options=Options(settled=True)).errors
+
+
 def test_nothing_is_deleted_and_what_is_changed_is_kept_aside(sample):
     files = dict(sample.files)
     planted = plant(files, "segment.record: a flipped bit")
@@ -156,8 +178,8 @@ def test_without_any_snapshot_a_repair_is_refused_and_nothing_changed(sample):
     assert files_of(disk) == files
 
 
-def on_simulated_disk(files):
-    disk = SimDisk(3)
+def on_simulated_disk(files, mounts=()):
+    disk = SimDisk(3, mounts=mounts)
     for path, data in files.items():
         parent = path.rpartition("/")[0]
         if parent:
@@ -194,13 +216,59 @@ def strike(snapshot, call, landed, power):
     return view(disk)
 
 
-@pytest.fixture(scope="module")
-def wounded(sample):
+def wound(sample):
     files = dict(sample.files)
     for kind in ("segment.record: a flipped bit", "wal.damage: a flipped bit", "segment.idx: gone"):
         plant(files, kind, 1)
-    disk = on_simulated_disk(files)
+    return files
+
+
+@pytest.fixture(
+    scope="module", params=[(), ("wal",), ("topics", "meta")], ids=["one disk", "wal apart", "topics apart"]
+)
+def wounded(sample, request):
+    disk = on_simulated_disk(wound(sample), request.param)
     return disk.snapshot(), expected(view(disk))
+
+
+def kept_in(disk, files):
+    """Which of these files lie where they were, or are kept under their path in a directory of a repair."""
+    after = files_of(disk)
+    asides = [name for name in disk.names("") if name.startswith("repaired-")]
+    places = {path: [path, *(f"{aside}/{path}" for aside in asides)] for path in files}
+    return {path for path, data in files.items() if any(after.get(place) == data for place in places[path])}
+
+
+@pytest.mark.rule("T4.11")
+@pytest.mark.parametrize("mounts", [("wal",), ("topics",), ("wal", "topics", "meta")])
+def test_a_folder_on_a_disk_of_its_own_is_repaired_like_any_other(sample, mounts):
+    files = wound(sample)
+    disk = on_simulated_disk(files, mounts)
+    before = view(disk)
+    done = mended(disk)
+
+    assert view(disk) == expected(before)
+    assert not fsck(disk, where="a sample", options=Options(settled=True)).errors
+    assert kept_in(disk, files) == set(files)
+    assert not [path for path in files_of(disk) if path.endswith(".tmp") and not path.endswith("next.tmp")]
+    assert disk.names("wal") == []
+    assert any(path.startswith(f"{done.aside}/wal/") for path in files_of(disk))
+
+
+@pytest.mark.rule("T4.11")
+def test_whatever_a_power_cut_takes_of_a_repair_no_file_is_lost(sample):
+    files = wound(sample)
+    before = on_simulated_disk(files, ("wal",)).snapshot()
+    for call in range(0, 400, 11):
+        disk = SimDisk(3)
+        disk.restore(before)
+        disk.crash_at(call, Landed.ALL)
+        try:
+            mended(disk)
+        except SimCrash:
+            disk.power_loss(Shape.NOTHING, call)
+
+        assert kept_in(disk, files) == set(files), call
 
 
 def struck(wounded, calls):
@@ -220,7 +288,7 @@ def struck(wounded, calls):
 
 @pytest.mark.rule("T4.11")
 def test_a_repair_that_was_broken_off_is_done_again_with_the_same_result(wounded, record_property):
-    count, _ = struck(wounded, range(3, 400, 61))
+    count, _ = struck(wounded, range(3, 400, 97))
 
     assert count
     record_property("crash points", count)

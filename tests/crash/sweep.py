@@ -113,12 +113,13 @@ class Watched(Scene):
 class Operation:
     """`setup(scene)` runs once; `act(scene)` is what the crash strikes. `unopened`: the act opens the store itself.
     `prelude(scene)` runs in the process that is struck, before; what it did is done again behind the second recovery.
+    `mounts`: folders on a disk of their own.
     """
 
-    def __init__(self, name, setup, act, *, unopened=False, prelude=None, **options):
+    def __init__(self, name, setup, act, *, unopened=False, prelude=None, mounts=(), **options):
         self.name, self.act, self.unopened, self.options = name, act, unopened, options
         self.prelude = prelude
-        scene = Watched(SimDisk(1), **options)
+        scene = Watched(SimDisk(1, mounts=mounts), **options)
         scene.begin()
         scene.open()
         setup(scene)

@@ -11,6 +11,7 @@ from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import PROCESS, Operation
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
+from topics.host.archive import ArchiveRules
 from topics.host.backup import Backup, write_backup
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
@@ -308,6 +309,11 @@ OPERATIONS = {
     "rest and mark": (topics, resting, {}),
     "checkpoint": (topics, checkpointing, {"segments": SMALL_SEGMENTS, "shards": 2}),
     "checkpoint that removes": (absorbed, absorbing, {"segments": SMALL_SEGMENTS}),
+    "checkpoint that archives to another disk": (
+        absorbed,
+        absorbing,
+        {"segments": SMALL_SEGMENTS, "archive": ArchiveRules(), "mounts": ("wal",)},
+    ),
     "snapshot at the end": (absorbed, ending, {"segments": SMALL_SEGMENTS, "shards": 2}),
     "backup": (absorbed, backing_up, {"segments": SMALL_SEGMENTS, "shards": 2}),
     "recovery from a snapshot": (

@@ -412,6 +412,7 @@ def test_places_that_cannot_be_written_are_refused_in_one_line_and_left_as_they_
         ("left", "broken off"),
         ("file/b", "cannot be written"),
         ("x" * 300, "cannot be written"),
+        ("/dev", "is where a disk is mounted"),
     ):
         with pytest.raises((Rejected, CannotOpen), match=message) as refused:
             store.backup(tmp_path / name)

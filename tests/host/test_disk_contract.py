@@ -259,8 +259,10 @@ class TestContract:
             with pytest.raises(AssertionError):
                 call(path)
 
-    def test_free_space_is_told(self, disk: Disk):
-        assert disk.free_bytes() > 0
+    def test_free_space_is_told_of_a_directory_that_is_not_there_too(self, disk: Disk):
+        disk.make_dir("a")
+
+        assert all(disk.free_bytes(path) > 0 for path in ("", "a", "a/b", "c/d/e"))
 
     def test_many_files_at_once(self, disk: Disk):
         paths = [f"file-{n:03}" for n in range(300)]

@@ -70,6 +70,21 @@ def test_a_directory_that_holds_something_else_is_refused():
     assert Unusable.FOREIGN is refused.value.reason
 
 
+@pytest.mark.rule("T1.3")
+@pytest.mark.parametrize("folder", ["wal", "topics"])
+def test_a_directory_in_which_a_disk_is_mounted_becomes_a_store_if_the_disk_is_empty(folder):
+    new, used = Scene(disk=SimDisk(mounts=(folder,))), Scene(disk=SimDisk(mounts=(folder,)))
+    for scene in (new, used):
+        scene.disk.make_dir(f"{folder}/lost+found")
+    write_file(used.disk, f"{folder}/thesis.tex", b"chapter one")
+    new.open()
+    new.put("t", 1)
+
+    assert new.read("t") == {1: b"1"}
+    with pytest.raises(CannotOpen, match=f"holds {folder}"):
+        used.open()
+
+
 # Shards and generations.
 
 
@@ -445,6 +460,7 @@ def test_no_name_given_by_a_user_becomes_part_of_a_path():
         "FORMAT",
         "FORMAT.tmp",
         "meta",
+        "topics",
         "wal",
         "wal/gen-0",
         "wal/gen-0/shard-00",

@@ -25,6 +25,7 @@ from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.host.steps import Blocking, Propose, Swap
 from topics.kernel.errors import Rejected
 from topics.testing.faults import Landed, SimCrash
+from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
 TEN = SegmentRules(records_max=10, bytes_max=100_000, age_ms=0)
@@ -449,6 +450,20 @@ def test_a_disk_without_room_for_a_copy_puts_a_rewrite_off():
     carry_out(scene.engine, checkpointer.reclaimer.due(checkpointer.kept), scene.drain)
     assert checkpointer.reclaimer.rewrites == 0
     scene.disk.free = 1 << 20
+
+    assert scene.reclaim() == 1
+
+
+def test_the_room_for_a_copy_is_asked_of_the_disk_of_the_segments():
+    scene = scene_with(disk=SimDisk(mounts=("topics",)))
+    half_dead(scene, 11)
+    rounds(scene)
+    scene.disk.set_free(4096, "topics")
+    checkpointer = scene.opened.checkpointer
+    carry_out(scene.engine, checkpointer.reclaimer.due(checkpointer.kept), scene.drain)
+    assert checkpointer.reclaimer.rewrites == 0
+    scene.disk.set_free(1 << 20, "topics")
+    scene.disk.free = 0
 
     assert scene.reclaim() == 1
 

@@ -23,7 +23,9 @@ from topics.host.restore import rebuild
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Corrupt, Rejected
 from topics.log.regions import WalFileId
+from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
+from topics.testing.survival import Shape
 
 TINY = SegmentRules(records_max=5, bytes_max=1200)
 TOPICS = ("a", "b", "c")
@@ -376,10 +378,45 @@ def test_the_archive_keeps_to_its_bounds_and_has_no_hole():
 
 
 @pytest.mark.rule("T1.7")
-def test_a_crash_while_a_log_is_archived_leaves_it_in_one_of_the_two_places(record_property):
-    from topics.testing.faults import Landed, SimCrash
-    from topics.testing.survival import Shape
+@pytest.mark.parametrize("mount", ["wal", "archive"])
+def test_a_crash_while_a_log_is_archived_to_another_disk_leaves_it_whole_in_one_place_or_in_both(
+    mount, record_property
+):
+    scene = archiving(disk=SimDisk(0, mounts=(mount,)))
+    base = backed_up(scene)
+    for _ in range(5):
+        scene.put("a", b'"' + b"x" * 1500 + b'"')
+        scene.sync()
+        scene.checkpoint()
+    scene.put("a", b"1")
+    scene.sync()
+    scene.process_death()
+    before, struck = scene.disk.snapshot(), 0
+    for call in range(0, 90, 3):
+        for landed in Landed:
+            disk = SimDisk(0)
+            disk.restore(before)
+            scene = archiving(disk=disk)
+            disk.crash_at(call, landed)
+            try:
+                scene.checkpoint()
+                continue
+            except SimCrash:
+                struck += 1
+                scene.power_loss(Shape.RANDOM_PAGES, call)
+            assert heads(rebuilt(base, [disk], seqs={"a": 6})) == {"a": 6}
+            scene.open()
+            scene.checkpoint()
+            assert heads(rebuilt(base, [disk], seqs={"a": 6})) == {"a": 6}
+            assert not [name for name in disk.names("archive/gen-0/shard-00") if name.endswith(".tmp")]
+            live, gone = (disk.names(f"{root}/gen-0/shard-00") for root in ("wal", "archive"))
+            assert not {name for name in gone if name in live}
+    assert struck > 20
+    record_property("crash points", struck)
 
+
+@pytest.mark.rule("T1.7")
+def test_a_crash_while_a_log_is_archived_leaves_it_in_one_of_the_two_places(record_property):
     struck = 0
     for call in range(0, 40, 2):
         for landed in Landed:

@@ -9,6 +9,7 @@ from topics.engine.commands import Sync
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import PENDING_BYTES_MAX
 from topics.testing.faults import FaultKind
+from topics.testing.simdisk import SimDisk
 
 
 @pytest.fixture
@@ -215,6 +216,44 @@ def test_on_a_full_disk_appends_and_creations_get_507_before_any_seq_and_a_delet
     assert scene.delete("t", before_seq=3).deleted == 2
     scene.run(Sync(shard=0))
     assert scene.read("t") == {3: b"3"}
+    assert scene.opened.writers[0].failed is None
+
+
+@pytest.mark.rule("T3.22", "T3.31")
+@pytest.mark.parametrize(
+    ("mounts", "full"), [(("wal",), "wal"), (("wal",), ""), (("wal", "topics"), "topics")]
+)
+def test_space_is_asked_of_the_disk_of_the_log_and_of_that_of_the_segments(mounts, full):
+    """Without room for segments no checkpoint gives any space back, so deletes must have theirs in the log."""
+    scene = Scene(limits=SMALL, disk=SimDisk(mounts=mounts))
+    scene.open()
+    scene.create("t", durability="disk")
+    scene.put("t", 1, 2, 3)
+    scene.disk.set_free(0, full)
+    scene.opened.writers[0].keep_reserve()
+
+    assert Code.DISK_LOW is refusal(scene, append("t", 4))
+    assert scene.delete("t", before_seq=3).deleted == 2
+    scene.disk.set_free(1 << 30, full)
+    scene.opened.writers[0].keep_reserve()
+    assert scene.put("t", 4).first_seq == 4
+
+
+def test_deletes_have_their_reserve_in_the_log_while_the_disk_of_the_segments_is_full():
+    scene = Scene(limits=SMALL, disk=SimDisk(mounts=("topics",)))
+    scene.open()
+    scene.create("t", durability="disk")
+    for start in range(0, 300, 20):
+        scene.put("t", *range(start, start + 20))
+    before = len(scene.files())
+    scene.disk.set_free(0, "topics")
+    scene.opened.writers[0].keep_reserve()
+    for seq in range(2, 300):  # more than there is room for in one file
+        assert scene.delete("t", before_seq=seq).deleted == 1
+        scene.run(Sync(shard=0))
+        scene.opened.writers[0].keep_reserve()
+
+    assert len(scene.files()) > before
     assert scene.opened.writers[0].failed is None
 
 

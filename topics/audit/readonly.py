@@ -104,8 +104,8 @@ class ReadOnlyDisk(Unchanging):
     def links(self, path: str) -> int:
         return (self.root / path).lstat().st_nlink
 
-    def free_bytes(self) -> int:
-        found = os.statvfs(self.root)
+    def free_bytes(self, path: str = "") -> int:
+        found = os.statvfs(self.root / path)
         return found.f_bavail * found.f_frsize
 
 
@@ -140,8 +140,8 @@ class WithCold(Unchanging):
     def links(self, path: str) -> int:
         return self.disk.links(path)
 
-    def free_bytes(self) -> int:
-        return self.disk.free_bytes()
+    def free_bytes(self, path: str = "") -> int:
+        return self.disk.free_bytes(path)
 
 
 def _data_of(path: str) -> SegmentId | None:
@@ -175,8 +175,8 @@ class Hiding(Unchanging):
     def links(self, path: str) -> int:
         return self._disk.links(path)
 
-    def free_bytes(self) -> int:
-        return self._disk.free_bytes()
+    def free_bytes(self, path: str = "") -> int:
+        return self._disk.free_bytes(path)
 
     def _hides(self, path: str) -> bool:
         return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self._hidden)

@@ -17,13 +17,14 @@ A crash before 4 leaves the damaged directory as it was to all who read it; behi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import attrs
 import msgspec
 
+from topics.audit.aside import Aside
 from topics.audit.coldtier import check_cold
 from topics.audit.fsck import Options, examine
 from topics.audit.newstate import changed_image
@@ -42,10 +43,9 @@ from topics.host.lock import LOCK_NAME, owner_on
 from topics.host.segments import data_size, load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
 from topics.host.tiers import SegmentStore
-from topics.host.walfile import shard_dir
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Unusable
-from topics.kernel.limits import U64_MAX, ZERO_FILL_CHUNK
+from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage, take_image
 from topics.log.regions import SegmentId
@@ -63,7 +63,8 @@ _ORPHANS: Final = frozenset({"leftover", "segment.overlap"})
 @attrs.frozen(kw_only=True)
 class Repair:
     """What was done. `aside`: the directory with what was taken out of use, "" if nothing had to be done. `lost`: by
-    topic the seqs that a reader was shown before and cannot have. `left`: what a repair cannot make good.
+    topic the seqs that a reader was shown before and cannot have. `dropped`: those of damaged records that had been
+    deleted or had expired, so that nobody misses them. `left`: what a repair cannot make good.
     """
 
     found: Sequence[Violation]
@@ -71,6 +72,7 @@ class Repair:
     lost: Mapping[str, Sequence[int]]
     segments: int
     left: Sequence[Violation]
+    dropped: Mapping[str, Sequence[int]] = attrs.field(factory=dict)
 
 
 def repair(
@@ -126,6 +128,7 @@ def repair(
         lost={one.topic.name: one.salvaged.lost for one in renewed if one.salvaged.lost},
         segments=sum(len(one.salvaged.segments) for one in renewed),
         left=left,
+        dropped={one.topic.name: one.salvaged.dropped for one in renewed if one.salvaged.dropped},
     )
 
 
@@ -243,6 +246,7 @@ def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int) -> 
     in_use = {segment.first: data_size(tiers.seen, topic.topic_id, segment) for segment in remade}
     segments: list[Segment] = []
     lost: list[int] = []
+    dropped: list[int] = []
     for slots in (
         *(of_segment(tiers.seen, topic, segment) for segment in remade),
         of_log(tiers.hot, topic, topic.segments.stored_seq + 1),
@@ -250,12 +254,13 @@ def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int) -> 
         made = write_segments(tiers.hot, topic, slots, in_use=in_use, ts=ts)
         segments += made.segments
         lost += made.lost
+        dropped += made.dropped
     kept = [
         msgspec.structs.replace(segment, sealed=True)
         for segment in topic.segments
         if segment.first not in firsts
     ]
-    salvaged = Salvaged(segments, lost)
+    salvaged = Salvaged(segments, lost, dropped)
     return _Renewed(topic, remade, salvaged, changed_image(topic, kept, salvaged, ts))
 
 
@@ -298,69 +303,7 @@ def _check_readable(disk: Disk, snapshot: Snapshot) -> None:
     catalog_of(snapshot.state, stored)
 
 
-# What is taken out of use.
-
-
-class Aside:
-    """A directory below the data directory that takes what is out of use, each file under its old path."""
-
-    def __init__(self, disk: Disk, directory: str) -> None:
-        self.directory = directory
-        self._disk = disk
-        self._changed: dict[str, None] = {}
-
-    def take(self, path: str) -> bool:
-        """Move a file. False if none is there, which is fine."""
-        if self._disk.size(path) is None:
-            return False
-        self._disk.rename(path, self._place(path))
-        self._changed[path.rpartition("/")[0]] = None
-        return True
-
-    def copy(self, path: str) -> None:
-        """Copy a file that is going to be replaced, synced; one that is not there is fine."""
-        size = self._disk.size(path)
-        if size is not None:
-            self.keep(path, size, partial(self._disk.read, path))
-
-    def keep(self, path: str, size: int, read: Callable[[int, int], bytes]) -> None:
-        """Keep a copy of these bytes, synced, as those of that path."""
-        place = self._place(path)
-        self._disk.create(place, 0)
-        for at in range(0, size, ZERO_FILL_CHUNK):
-            self._disk.write(place, at, [read(at, min(ZERO_FILL_CHUNK, size - at))])
-        self._disk.sync_data(place)
-
-    def take_logs(self, shards: Sequence[tuple[int, int]]) -> None:
-        """Move the files of some shards' logs, and remove their directories."""
-        for key in shards:
-            for name in self._disk.names(shard_dir(*key)):
-                self.take(f"{shard_dir(*key)}/{name}")
-        self.sync()
-        for key in shards:
-            directory = shard_dir(*key)
-            self._disk.remove_dir(directory)
-            parent = directory.rpartition("/")[0]
-            if not self._disk.names(parent):
-                self._disk.remove_dir(parent)
-
-    def sync(self) -> None:
-        """Make the moves durable."""
-        for directory in self._changed:
-            self._disk.sync_dir(directory)
-        self._changed.clear()
-
-    def _place(self, path: str) -> str:
-        place = f"{self.directory}/{path}"
-        parent = place.rpartition("/")[0]
-        if parent not in self._changed:
-            self._disk.make_dir(parent)
-            above = parent
-            while above:
-                self._changed[above] = None
-                above = above.rpartition("/")[0]
-            self._changed[""] = None
-        return place
+# What nobody counts.
 
 
 def _put_orphans_aside(found: Sequence[Violation], aside: Aside) -> int:

@@ -38,20 +38,24 @@ READ_SLOTS: Final = 2000  # of the log, read at once
 
 @attrs.frozen
 class KeptSlot:
-    """A slot that is kept. `frame`: empty if its record is dead and its bytes are gone. `flags`: the index's."""
+    """A slot that is kept. `frame`: empty if its record is dead and its bytes are gone. `flags`: the index's.
+    `damaged`: there were bytes of it, and they are dropped.
+    """
 
     seq: int
     frame: bytes
     ts: int
     flags: int
+    damaged: bool = False
 
 
 @attrs.frozen
 class Salvaged:
-    """What became of a range of seqs: the new segments, and the live seqs that are lost."""
+    """What became of a range of seqs: the new segments, live seqs that are lost, dead ones that were damaged."""
 
     segments: Sequence[Segment]
     lost: Sequence[int]
+    dropped: Sequence[int] = ()
 
 
 def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot | int]:
@@ -67,7 +71,8 @@ def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot 
         seq = index.seq_at(at)
         offset, length = places.get(seq, (0, 0))
         if length or not index.flags[at] & IS_LIVE:
-            yield KeptSlot(seq, data[offset : offset + length], index.ts[at], index.flags[at])
+            frame, damaged = data[offset : offset + length], not length and index.lengths[at] > 0
+            yield KeptSlot(seq, frame, index.ts[at], index.flags[at], damaged)
         else:
             yield seq
 
@@ -89,7 +94,7 @@ def of_log(disk: Disk, topic: Topic, first: int) -> Iterator[KeptSlot | int]:
                 elif index.flags[at] & IS_LIVE:
                     yield seq
                 else:
-                    yield KeptSlot(seq, b"", index.ts[at], index.flags[at])
+                    yield KeptSlot(seq, b"", index.ts[at], index.flags[at], damaged=True)
         start = stop
 
 
@@ -119,6 +124,7 @@ def write_segments(
     """
     segments: list[Segment] = []
     lost: list[int] = []
+    dropped: list[int] = []
     run: list[KeptSlot] = []
     size = 0
 
@@ -138,8 +144,10 @@ def write_segments(
             close()
         run.append(slot)
         size += len(slot.frame)
+        if slot.damaged:
+            dropped.append(slot.seq)
     close()
-    return Salvaged(segments, lost)
+    return Salvaged(segments, lost, dropped)
 
 
 def _write(disk: Disk, topic_id: int, run: Sequence[KeptSlot], *, in_use: int | None, ts: int) -> Segment:

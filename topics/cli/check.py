@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -114,14 +114,19 @@ def _repair(root: Path, cold: SegmentStore | None, unseen: str) -> None:
         )
         return
     for topic, seqs in done.lost.items():
-        few = ", ".join(map(str, seqs[:10])) + (" …" if len(seqs) > 10 else "")
-        say(
-            f"topic {topic!r}: {counted(len(seqs), 'record')} cannot be had any more (seq {few})",
-            "LOST: ",
-            colour="red",
+        what = f"{counted(len(seqs), 'record')} cannot be had any more (seq {_few(seqs)})"
+        say(f"topic {topic!r}: {what}", "LOST: ", colour="red")
+    for topic, seqs in done.dropped.items():
+        what = (
+            f"{counted(len(seqs), 'damaged record')} that had been deleted or had expired (seq {_few(seqs)})"
         )
+        say(f"topic {topic!r}: {what}: nobody misses them", "dropped: ", colour="cyan")
     made = counted(done.segments, "segment")
     say(f"{made} written; what was taken out of use is in {root / done.aside}", "repaired: ", colour="cyan")
+
+
+def _few(seqs: Sequence[int]) -> str:
+    return ", ".join(map(str, seqs[:10])) + (" …" if len(seqs) > 10 else "")
 
 
 def root_of(invocation: Invocation, directory: Path | None) -> Path:

@@ -79,7 +79,9 @@ def _written(
 
 
 def _check_room(target: Destination, contents: Contents, root: Path | None) -> None:
-    """Before hours of copying: is there room for what cannot be linked?"""
-    links = root is not None and root.stat().st_dev == target.partial.stat().st_dev
+    """Before hours of copying: is there room for what cannot be linked? Segments may lie on a disk of their own."""
+    links = False
+    if root is not None and any(part.linkable for part in contents.parts):
+        links = (root / "topics").stat().st_dev == target.partial.stat().st_dev
     needed = sum(part.size for part in contents.parts if not (links and part.linkable))
     target.check_room(needed)

@@ -1,8 +1,8 @@
 """A store on this machine: the operating system behind the core's ports, and what a data directory is made of.
 
     ports           clock, entropy, disk (filetypes, parallel), memory: a disk that is no disk; folder
-    a directory     lock, layout (all names), directory: claimed, then recovered; opening, loading, absent, generations,
-                    tailend
+    a directory     lock, layout (all names), moving (between disks); directory: claimed, then recovered;
+                    opening, loading, absent, generations, tailend
     the log         walfile and writer: one shard's; tailcache; archive; logchain, cutting: the log behind a backup
     segments        segments, blocks, belonging: what a start reads of them; appending, rewrite, flags: the files;
                     reading, attempts: records out of them

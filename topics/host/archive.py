@@ -2,7 +2,8 @@
 
     archive/gen-N/shard-NN/wal-<20-digit frame number>.log      as they lay in wal/
 
-A file is moved there instead of being removed, by one rename, so it is in one of the two places whatever happens.
+A file is moved there instead of being removed: by one rename, so it is in one of the two places whatever happens, or,
+between two file systems, by a copy, so it may be in both (`moving`); a restore takes it from either.
 Nothing of a store reads the archive; `topics restore` does. It may be bounded, by bytes and by age: then the oldest
 files go, from the front of each shard, so that what is left has no holes. How old a file is, is said by the first
 frame of the one behind it.
@@ -11,6 +12,7 @@ frame of the one behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -19,6 +21,7 @@ import attrs
 from topics.codec.layout import FRAME_HEAD
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.layout import find_wal_files_in, shards_in
+from topics.host.moving import move
 from topics.host.walfile import wal_path
 from topics.kernel.checks import whole_number
 from topics.kernel.limits import U64_MAX
@@ -62,7 +65,7 @@ class Archive:
             for parent in (directory.rpartition("/")[0], ARCHIVE_DIR, ""):
                 self._disk.sync_dir(parent)
         for file in files:
-            self._disk.rename(wal_path(file), archive_path(file))
+            move(self._disk, wal_path(file), archive_path(file), partial(self._disk.sync_dir, directory))
         self._disk.sync_dir(directory)
 
     def trim(self, now_ms: int) -> None:

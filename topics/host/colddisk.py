@@ -80,5 +80,5 @@ class ColdBehind:
     def size(self, path: str) -> int | None:
         return self._disk.size(path)
 
-    def free_bytes(self) -> int:
-        return self._disk.free_bytes()
+    def free_bytes(self, path: str = "") -> int:
+        return self._disk.free_bytes(path)

@@ -56,6 +56,10 @@ class Destination:
                 "dest", f"{path} lies inside {cold}, the cold tier: choose a directory that is not in it"
             )
         _check_nesting(target, path)
+        if os.path.ismount(target):
+            raise invalid(
+                "dest", f"{path} is where a disk is mounted, and cannot be replaced: choose a directory in it"
+            )
         if os.path.lexists(target) and not _is_empty(target):
             raise invalid("dest", f"{path} is there already: choose another, or remove it")
         partial = target.with_name(target.name + PARTIAL)

@@ -266,10 +266,17 @@ class OsDisk:
         status = self._status(path)
         return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
-    def free_bytes(self) -> int:
-        with self._lock:
-            self._check_open()
-            status = os.fstatvfs(self._root_fd)
+    def free_bytes(self, path: str = "") -> int:
+        try:
+            fd = self._open_dir(path)
+        except FileNotFoundError:  # it will be made where the one above it lies
+            if not path:
+                raise
+            return self.free_bytes(path.rpartition("/")[0])
+        try:
+            status = os.fstatvfs(fd)
+        finally:
+            os.close(fd)
         return status.f_bavail * status.f_frsize
 
     def close(self) -> None:

@@ -23,6 +23,8 @@ FORMAT_FILE: Final = "FORMAT"
 _FORMAT_TEMPORARY: Final = "FORMAT.tmp"
 _FORMAT_SIZE_MAX: Final = 4096
 _OWN_NAMES: Final = frozenset({"LOCK", FORMAT_FILE, _FORMAT_TEMPORARY})
+_OWN_FOLDERS: Final = frozenset({"archive", "meta", "topics", "wal"})
+OF_A_NEW_DISK: Final = frozenset({"lost+found"})
 SEGMENT_PARTS: Final = ("data", "idx", "col", "del")
 # Patterns of names, to be put together; the groups hold the numbers.
 GENERATION_NAME: Final = r"gen-(?P<generation>0|[1-9][0-9]{0,8})"
@@ -58,7 +60,7 @@ class Format:
 
 
 def read_format(disk: Disk, where: str) -> Format | None:
-    """The directory's FORMAT, None if it is empty and may become a store.
+    """The directory's FORMAT, None if it is empty and may become a store. Disks may be mounted in it already.
 
     Raises:
         CannotOpen: not a store's directory, or one of a newer version.
@@ -72,7 +74,7 @@ def read_format(disk: Disk, where: str) -> Format | None:
                 f"{where}/{FORMAT_FILE} is no file: remove it, and put the file back from a backup",
                 path=where,
             )
-        others = sorted(names - _OWN_NAMES)
+        others = sorted(name for name in names - _OWN_NAMES if not _awaits_a_store(disk, name))
         if others:
             raise CannotOpen(
                 Unusable.FOREIGN,
@@ -100,6 +102,13 @@ def read_format(disk: Disk, where: str) -> Format | None:
     ):
         raise CannotOpen(Unusable.FOREIGN, f"{where}/FORMAT is not a FORMAT file of topics", path=where)
     return form
+
+
+def _awaits_a_store(disk: Disk, name: str) -> bool:
+    """Whether it is one of a store's folders with nothing in it: made beforehand, for a disk of its own."""
+    if name not in _OWN_FOLDERS or disk.size(name) is not None:
+        return False
+    return OF_A_NEW_DISK.issuperset(disk.names(name))
 
 
 def _decode(data: bytes, kind: type[_T]) -> _T | None:

@@ -152,7 +152,7 @@ class MemoryDisk:
             file = self._files.get(path)
             return None if file is None else len(file)
 
-    def free_bytes(self) -> int:
+    def free_bytes(self, path: str = "") -> int:  # noqa: ARG002 -- the port's; all of it is one file system
         with self._lock:
             return max(self.capacity - self._used, 0)
 

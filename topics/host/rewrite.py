@@ -82,7 +82,7 @@ class Rewrite:
         except Corrupt as damage:
             self.damaged = damage.message
             return
-        self.postponed = self.disk.free_bytes() < self.size + free_min
+        self.postponed = self.disk.free_bytes(topic_dir(self.topic_id)) < self.size + free_min
         if not self.postponed:
             self.disk.create(self._paths["data"] + TEMPORARY, 0)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from topics.engine.batch import WalBatch
 from topics.engine.engine import Engine
@@ -16,6 +17,13 @@ from topics.host.tailcache import TailCache
 from topics.host.walfile import DiskOp, PlannedWrite, WalFile, Write, run
 from topics.kernel.errors import Fatal
 from topics.kernel.ports import Disk
+
+
+class Free(NamedTuple):
+    """Free bytes where the log lies, and the fewest where segments and snapshots do; often it is one file system."""
+
+    log: int
+    data: int
 
 
 class ShardWriter:
@@ -32,7 +40,7 @@ class ShardWriter:
         self.failed: Fatal | None = None
         self.disk_low = False
         self._min_free_bytes = min_free_bytes
-        self._free_bytes = 0
+        self._free = Free(0, 0)
         self._closing_mark: Sequence[DiskOp] = ()
 
     @property
@@ -129,24 +137,26 @@ class ShardWriter:
             return not self.disk_low
         return self.end_reserve(size, self.carry_out(self.wal.reserve(size)))
 
-    def free_bytes(self) -> int:
-        """Free space on the disk, the last known if it will not say. A system call."""
+    def free_bytes(self) -> Free:
+        """Free space, the last known if a disk will not say. System calls."""
         with suppress(OSError):
-            self._free_bytes = self.disk.free_bytes()
-        return self._free_bytes
+            data = min(self.disk.free_bytes(folder) for folder in ("", "topics"))
+            self._free = Free(self.disk.free_bytes(self.wal.directory), data)
+        return self._free
 
-    def wanted_reserve(self, free_bytes: int, needed: int = 0) -> int | None:
+    def wanted_reserve(self, free: Free, needed: int = 0) -> int | None:
         """Size to reserve the next file with; None if there is nothing to do, or no space to do it in.
 
-        On a low disk, what deletes, watermarks, raises and marks need is reserved all the same.
+        On a low disk, what deletes, watermarks, raises and marks need is reserved all the same. That of the segments
+        counts, too: without room there no checkpoint gives any space back.
         """
         size = self.wal.wanted_reserve(needed)
-        self.disk_low = free_bytes < self._min_free_bytes + (size or 0)
+        self.disk_low = free.log < self._min_free_bytes + (size or 0) or free.data < self._min_free_bytes
         self.tell_space()
         if not self.disk_low:
             return size
         least = self.wal.least_reserve()
-        return least if least is not None and least <= free_bytes else None
+        return least if least is not None and least <= free.log else None
 
     def end_reserve(self, size: int, error: OSError | None) -> bool:
         """The reserve is there, or it could not be had: then appends are refused until it can (storage 3)."""

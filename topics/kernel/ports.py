@@ -69,7 +69,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic replace within the data directory."""
+        """Atomic replace within the data directory. EXDEV if the two are on file systems of their own."""
         ...
 
     def unlink(self, path: str) -> None:
@@ -96,8 +96,8 @@ class Disk(Protocol):
         """Size of the file, or None if there is none."""
         ...
 
-    def free_bytes(self) -> int:
-        """Free space for this process on the file system."""
+    def free_bytes(self, path: str = "") -> int:
+        """Free space for this process on the file system that has the directory, or will have it once it is made."""
         ...
 
 

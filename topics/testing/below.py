@@ -64,8 +64,8 @@ class Below:
     def size(self, path: str) -> int | None:
         return self._disk.size(self._at(path))
 
-    def free_bytes(self) -> int:
-        return self._disk.free_bytes()
+    def free_bytes(self, path: str = "") -> int:
+        return self._disk.free_bytes(self._at(path))
 
     def _make(self) -> None:
         if self._folder not in self._disk.names(""):

@@ -48,10 +48,15 @@ class SimSnapshot:
 
 
 class SimDisk:
-    """One simulated data directory."""
+    """One simulated data directory. `mounts`: its folders that are file systems of their own, each of `free` bytes."""
 
     def __init__(
-        self, seed: int = 0, *, free: int = CAPACITY, monitor: Callable[[Call], None] | None = None
+        self,
+        seed: int = 0,
+        *,
+        free: int = CAPACITY,
+        mounts: Sequence[str] = (),
+        monitor: Callable[[Call], None] | None = None,
     ) -> None:
         self.calls: deque[Call] = deque(maxlen=CALLS_KEPT)
         self.counts: Counter[str] = Counter()
@@ -63,7 +68,7 @@ class SimDisk:
         self._seed = seed
         self._random = random.Random(seed)
         self._lock = threading.RLock()
-        self._store = SimStore(free)
+        self._store = SimStore(free, mounts)
         self._boots = 0
         self._faults: list[Fault] = []
         self._trap: tuple[int, Landed] | None = None
@@ -132,8 +137,8 @@ class SimDisk:
     def size(self, path: str) -> int | None:
         return self._do(Call("size", path), self._store.size)
 
-    def free_bytes(self) -> int:
-        return self._do(Call("free_bytes", ""), lambda _: self._store.free())
+    def free_bytes(self, path: str = "") -> int:
+        return self._do(Call("free_bytes", path), lambda call: self._store.free(call.path))
 
     def share(self, path: str, names: int = 2) -> None:
         """Something outside has the file under other names too: `links` says how many there are."""
@@ -213,9 +218,13 @@ class SimDisk:
 
     @free.setter
     def free(self, size: int) -> None:
+        self.set_free(size)
+
+    def set_free(self, size: int, mount: str = "") -> None:
+        """The same of a mount."""
         assert size >= 0, size
         with self._lock:
-            self._store.capacity = size + self._store.used()
+            self._store.set_free(size, mount)
 
     # Looking in from outside; none of it counts as a call.
 

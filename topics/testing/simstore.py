@@ -1,7 +1,8 @@
 """What a simulated disk holds, and what each call does to it when nothing goes wrong.
 
-Theory. A tree of names and files, one running order number over all changes, and a capacity. No faults and no crashes
-here: they are the machine's (`simdisk`). Calls arrive as values, so a fault can shorten or misdirect them first.
+Theory. A tree of names and files, one running order number over all changes, and a capacity of each file system. No
+faults and no crashes here: they are the machine's (`simdisk`). Calls arrive as values, so a fault can shorten or
+misdirect them first.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections.abc import Sequence
 
 from topics.testing.faults import Call
 from topics.testing.simfile import SimFile
@@ -19,26 +21,30 @@ from topics.testing.survival import Shape, Survival
 class SimStore:
     """Files below one root, synced and not."""
 
-    __slots__ = ("_inodes", "_order", "capacity", "tree")
+    __slots__ = ("_capacity", "_inodes", "_order", "tree")
 
-    def __init__(self, capacity: int) -> None:
-        self.tree = SimTree()
-        self.capacity = capacity
+    def __init__(self, capacity: int, mounts: Sequence[str] = ()) -> None:
+        self.tree = SimTree(mounts)
+        self._capacity = dict.fromkeys(("", *mounts), capacity)
         self._order = 0
         self._inodes = 0
 
     def copy(self) -> SimStore:
-        twin = SimStore(self.capacity)
+        twin = SimStore(0)
         twin.tree = self.tree.copy()
+        twin._capacity = dict(self._capacity)
         twin._order = self._order
         twin._inodes = self._inodes
         return twin
 
-    def used(self) -> int:
-        return sum(len(file.data) for file in self.tree.files())
+    def free(self, path: str = "") -> int:
+        """Of the file system that has the path."""
+        mount = self.tree.mount_of(path)
+        return max(0, self._capacity[mount] - self._used(mount))
 
-    def free(self) -> int:
-        return max(0, self.capacity - self.used())
+    def set_free(self, size: int, mount: str = "") -> None:
+        assert mount in self._capacity, mount
+        self._capacity[mount] = size + self._used(mount)
 
     def lose_power(self, shape: Shape, rng: random.Random) -> None:
         survival = Survival(shape, rng, self._pending_orders())
@@ -109,8 +115,11 @@ class SimStore:
         self.tree.sync(call.path)
 
     def _take(self, path: str, growth: int) -> None:
-        if growth > 0 and growth > self.free():
+        if growth > 0 and growth > self.free(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def _used(self, mount: str) -> int:
+        return sum(len(file.data) for file in self.tree.files_of(mount))
 
     def _next_order(self) -> int:
         self._order += 1

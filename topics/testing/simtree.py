@@ -4,13 +4,16 @@ Theory. A change of a name stays pending until its directory is synced; a crash 
 itself. A rename is one change, so it is never half done, and a name that survives points to the file it was made for.
 A directory that has not survived takes everything in it along, synced or not. A rename between two directories is
 durable once either is synced, except that syncing the target's alone may leave the old name as well.
+
+A folder of the root may be a mount: a file system of its own, there from the beginning. It cannot be removed, and no
+rename crosses its border.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -47,20 +50,30 @@ class NameChange(NamedTuple):
 
 
 class SimTree:
-    """All names below one root."""
+    """All names below one root. `mounts`: its folders that are file systems of their own."""
 
-    __slots__ = ("pending", "root")
+    __slots__ = ("mounts", "pending", "root")
 
-    def __init__(self) -> None:
+    def __init__(self, mounts: Sequence[str] = ()) -> None:
+        self.mounts = tuple(mounts)
         self.root = SimDir()
         self.pending: list[NameChange] = []
+        for name in self.mounts:
+            assert "/" not in name, name
+            self.root.entries[name] = self.root.durable[name] = SimDir()
 
     def copy(self) -> SimTree:
         twins: dict[int, Node] = {}
         tree = SimTree()
+        tree.mounts = self.mounts
         tree.root = _copy_dir(self.root, twins)
         tree.pending = [_copy_change(change, twins) for change in self.pending]
         return tree
+
+    def mount_of(self, path: str) -> str:
+        """The mount that has the path, `""` if it is the root's file system."""
+        top = path.partition("/")[0]
+        return top if top in self.mounts else ""
 
     def find(self, path: str) -> Node | None:
         """What is there now."""
@@ -108,6 +121,8 @@ class SimTree:
         node = self.find(path)
         if node is None:
             return
+        if path in self.mounts:
+            raise _error(errno.EBUSY, path)
         if self.directory(path).entries:
             raise _error(errno.ENOTEMPTY, path)
         parent, name = self._place(path)
@@ -115,6 +130,8 @@ class SimTree:
         self.pending.append(NameChange(order, Kind.UNLINK, parent, name, node))
 
     def move(self, order: int, source: str, target: str) -> None:
+        if self.mount_of(source) != self.mount_of(target):
+            raise _error(errno.EXDEV, source)
         node = self.file(source)
         if isinstance(self.find(target), SimDir):
             raise _error(errno.EISDIR, target)
@@ -157,6 +174,12 @@ class SimTree:
     def files(self) -> Iterator[SimFile]:
         """Every file that has a name, in the order of the names."""
         return _files(self.root)
+
+    def files_of(self, mount: str) -> Iterator[SimFile]:
+        """Those on one file system."""
+        for name, node in sorted(self.root.entries.items()):
+            if self.mount_of(name) == mount:
+                yield from _files(node) if isinstance(node, SimDir) else (node,)
 
     def _place(self, path: str) -> tuple[SimDir, str]:
         parent, _, name = path.rpartition("/")

@@ -1,0 +1,51 @@
+"""Moving a file to another folder of a data directory, which may lie on a file system of its own.
+
+A folder such as `wal/` may be a mount or a link to another disk, and no rename crosses to it. Then the file is copied:
+
+    bytes under a temporary name, synced; their name; what makes that name durable; only then the old one goes
+
+So a crash leaves the old file, or both, and moving it again goes on. A half copy never has the name of a whole one.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from topics.host.segments import TEMPORARY
+from topics.kernel.limits import ZERO_FILL_CHUNK
+from topics.kernel.ports import Disk
+
+
+def move(disk: Disk, source: str, target: str, settle: Callable[[], None]) -> None:
+    """Move a file. `settle` makes the target's name durable; the caller does that behind a rename, and of the source's
+    folder in any case.
+
+    Raises:
+        OSError: the file is where it was, or in both places; nothing half is left of a copy, unless its disk failed.
+    """
+    try:
+        disk.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        write_copy(disk, target, disk.size(source) or 0, partial(disk.read, source))
+        settle()
+        disk.unlink(source)
+
+
+def write_copy(disk: Disk, path: str, size: int, read: Callable[[int, int], bytes]) -> None:
+    """A file of these bytes, synced. Its name is not durable yet. Raises OSError, and then it is not there."""
+    temporary = path + TEMPORARY
+    try:
+        disk.create(temporary, 0)
+        for at in range(0, size, ZERO_FILL_CHUNK):
+            disk.write(temporary, at, [read(at, min(ZERO_FILL_CHUNK, size - at))])
+        disk.sync_data(temporary)
+    except OSError:
+        with suppress(OSError):  # the first error is the one to tell; this only gives the space back
+            disk.unlink(temporary)
+        raise
+    disk.rename(temporary, path)
