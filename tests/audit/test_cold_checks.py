@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.audit.test_cold import cold_of, looked, tiered
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 from topics.audit.report import Status, results
 from topics.audit.rows import Severity
 from topics.codec.primitives import checksum

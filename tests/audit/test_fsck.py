@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 from topics.audit.checks import CHECKS
 from topics.audit.fsck import Options, fsck
 from topics.audit.rows import Severity

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 from topics.audit.fsck import Options, fsck, same_boot_at
 from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import read

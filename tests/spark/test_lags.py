@@ -5,7 +5,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from tests.spark.stores import fill, opened
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 from topics.kernel.errors import Rejected
 from topics.spark.lags import At, Consumer, Lag, Lags, read_checkpoint
 from topics.spark.latency import latencies

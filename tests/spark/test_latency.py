@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 from topics.spark.latency import BOUNDS, latencies
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from topics.audit.acknowledged import NO_DIGEST, Acks
+from topics.audit.acks import NO_DIGEST, Acks
 from topics.audit.fsck import Options, fsck, same_boot_at
 from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import read

@@ -51,6 +51,8 @@ CHECKS: Final[Mapping[str, str]] = {
     "weaver.journal": "hashes, links and signatures of a Weaver's log hold, and any order of arrival gives one state",
 }
 LIVE_LISTED_MAX: Final = 100  # violations of one row of ranges
+# Checks of files that lie beside a `.data`.
+_OTHER_PARTS: Final = frozenset({"segment.idx", "segment.col", "segment.del"})
 
 
 def check_rows(
@@ -188,9 +190,6 @@ def _check_flaws(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation
             file = task.part(flaw.check.partition(".")[2]) if flaw.check in _OTHER_PARTS else task.file
             topic = state.name_of(task.topic_id)
             yield Violation(topic, file, flaw.check, flaw.severity, flaw.seq, flaw.offset, flaw.detail)
-
-
-_OTHER_PARTS: Final = frozenset({"segment.idx", "segment.col", "segment.del"})
 
 
 def _check_segments(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violation]:

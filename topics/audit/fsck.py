@@ -17,7 +17,8 @@ from typing import Final
 
 import attrs
 
-from topics.audit.acknowledged import Acks, check_acknowledged
+from topics.audit.acknowledged import check_acknowledged
+from topics.audit.acks import Acks
 from topics.audit.checks import CHECKS, check_rows
 from topics.audit.coldtier import HOW, check_cold, reach
 from topics.audit.journals import check_journals

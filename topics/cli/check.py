@@ -163,7 +163,7 @@ def tell_unseen(invocation: Invocation) -> None:
 
 
 def _load(acks: Path | None) -> Any:
-    from topics.audit.acknowledged import load_acks
+    from topics.audit.acks import load_acks
 
     return None if acks is None else load_acks(acks)
 

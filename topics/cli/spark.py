@@ -79,7 +79,7 @@ def validate(
 
     With --cold-dir its cold tier is checked, too.
     """
-    from topics.audit.acknowledged import load_acks
+    from topics.audit.acks import load_acks
     from topics.audit.fsck import same_boot_at
     from topics.audit.report import json_lines
     from topics.host.coldowner import NOTE_FILE
@@ -145,7 +145,7 @@ def report(
     With --json they are printed, too: a line a topic, then one with all the rest.
     """
     with _session(master, conf) as running:
-        from topics.audit.acknowledged import load_acks
+        from topics.audit.acks import load_acks
         from topics.spark.lags import read_checkpoint
         from topics.spark.overview import json_lines, overview, overview_page
 

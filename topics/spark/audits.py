@@ -18,7 +18,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 from topics.audit.coldtier import HOW
 from topics.audit.fsck import Options, Report, fsck
 from topics.audit.htmlpage import page

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 
 # Upper bounds in ms: 1, 2, 5 of each power of ten from a hundredth of a ms to 500 s.
 BOUNDS: Final = tuple(first * 10.0**power for power in range(-2, 6) for first in (1, 2, 5))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import msgspec
 
-from topics.audit.acknowledged import Acks
+from topics.audit.acks import Acks
 from topics.audit.htmlpage import bars, document, table
 from topics.spark.lags import Consumer, Lag, Lags
 from topics.spark.latency import Latencies, latencies
