@@ -12,7 +12,7 @@ from typing import Final
 
 from topics.audit.recovery import State
 from topics.audit.rows import Row, SegmentRow, SegmentTask, Violation
-from topics.host.coldowner import NOTE_FILE, Whose, whose
+from topics.host.coldowner import NOTE_FILE, whose
 from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -50,6 +50,6 @@ def _why(disk: Disk, store: SegmentStore | None, task: SegmentTask, unseen: str)
     if store.exists(SegmentId(task.topic_id, task.first), "data"):
         return ""
     gone = f"their data is not in the cold tier {store.where}"
-    if whose(disk, store) is Whose.OTHER:
+    if not whose(disk, store).complete:
         return f"{gone}, which is not that of this directory ({NOTE_FILE} and its OWNER differ): {HOW}"
     return gone

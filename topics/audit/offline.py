@@ -7,6 +7,7 @@ from pathlib import Path
 
 from topics.audit.repair import Repair, repair
 from topics.host.clock import SystemClock
+from topics.host.coldowner import settle_place
 from topics.host.disk import OsDisk
 from topics.host.lock import DirectoryLock
 from topics.host.tiers import SegmentStore
@@ -27,6 +28,7 @@ def repair_directory(
     lock = DirectoryLock.acquire(root)
     disk = OsDisk(root)
     try:
+        settle_place(disk, inode=lock.inode, remembered=lock.remembered)
         return repair(disk, where=str(root), same_boot=not lock.machine_restarted, stamp=stamp, cold=cold)
     finally:
         disk.close()

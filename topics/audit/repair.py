@@ -37,7 +37,7 @@ from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.engine.recover import ShardKey
 from topics.host.absent import begun_shards
 from topics.host.colddisk import ColdBehind
-from topics.host.coldowner import NOTE_FILE, Whose, whose
+from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, whose
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME, owner_on
 from topics.host.segments import data_size, load_slots
@@ -117,6 +117,7 @@ def repair(
     aside.take_logs(shards)
     for number in older:
         aside.take(snapshot_path(number))
+    forget_lock(disk)
     aside.take(LOCK_NAME)
     aside.sync()
     for one in renewed:
@@ -159,7 +160,7 @@ def _check_telling(state: State, where: str) -> None:
 def _check_ours(disk: Disk, state: State, rows: Sequence[SegmentRow], where: str) -> None:
     """What is not in a cold tier that is another's is not lost."""
     missing = [] if state.cold is None else list(check_cold(disk, state, rows))
-    if state.cold is not None and missing and whose(disk, state.cold) is Whose.OTHER:
+    if state.cold is not None and missing and not whose(disk, state.cold).complete:
         raise CannotOpen(
             Unusable.FOREIGN,
             f"{where}: topic {missing[0].topic!r}: {missing[0].detail}. Nothing is taken for lost before that",

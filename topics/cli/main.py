@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "backup": ("backup", "Write a backup of a store, while it is used."),
     "verify": ("backup", "Check that a backup is whole."),
     "restore": ("backup", "Make a store of a backup, up to a moment or a seq."),
+    "adopt-cold": ("adopt", "Let a copied or moved directory go on with its cold tier."),
     "spark": ("spark", "Validate, report and export by Spark, where one machine is too slow."),
     "config": ("about", "Show the settings and where each came from."),
     "version": ("about", "Print the version."),
@@ -64,7 +65,7 @@ class Commands(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"topics.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        command = getattr(import_module(f"topics.cli.{COMMANDS[cmd_name][0]}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from topics.engine.apply import Catalog
-from topics.host.coldowner import Whose, compare_notes
+from topics.host.coldowner import Whose, compare_notes, is_copy, told_copy
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
@@ -69,6 +69,10 @@ class ColdTier:
         self._inside_bytes = 0
         self._inside_max = reads_max + waiting_max
 
+    def set_owner(self, note: bytes) -> None:
+        """The data directory has another note."""
+        self.owner = note
+
     @property
     def where(self) -> str:
         """The store's place, for messages."""
@@ -94,8 +98,10 @@ class ColdTier:
         return sum(segment.cold for topic in self._catalog.topics.values() for segment in topic.segments)
 
     def missing(self) -> list[str]:
-        """What cannot be read as long as there is no store, in one line; nothing if there is one or none is needed."""
-        count = 0 if self.store is not None else self.segments()
+        """What the operator should do about the tier: it is not given, and needed; or it is given to a copy."""
+        if self.store is not None:
+            return [told_copy(self.where)] if is_copy(self.owner) else []
+        count = self.segments()
         which = "1 segment is" if count == 1 else f"{count} segments are"
         what = f"{which} in the cold tier, and no cold directory is given: their records cannot be read"
         return [f"{what}; name it with --cold-dir or TOPICS_COLD_DIR"] if count else []
@@ -175,7 +181,13 @@ class ColdTier:
             theirs = store.read_owner()
         except OSError as error:
             raise self._failed(source, error) from error
-        if compare_notes(self.owner, theirs) is Whose.OTHER:
+        found = compare_notes(self.owner, theirs)
+        if found is Whose.TAKEN:
+            raise self._refused(
+                source,
+                f"it is not in {store.where} any more: another copy of the data directory has changed it",
+            )
+        if not found.complete:
             raise self._refused(source, f"it is not in {store.where}, which holds no segments of this store")
 
     def _failed(self, source: SegmentId, error: OSError) -> Rejected:

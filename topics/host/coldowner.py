@@ -1,31 +1,55 @@
-"""Whose segments a cold directory holds: one note in the data directory, the same one in the cold tier (storage 6).
+"""Who may change a cold directory: one store, by a note that lies in it and in the data directory (storage 6).
 
-Without it two stores that were given one cold directory would each take the other's segments for rubbish, and remove
-them. A copy of a data directory made by a backup has no note of its own, so it reads the cold segments of its original
-and touches none of them.
+`owner`, in both, says whose segments these are: two stores that were given one cold directory would each take the
+other's for rubbish. A copy made by a backup has no note. It reads the cold segments of its original and touches none.
+
+A copy made by other means brings the note along, and would pass for the original. Two things tell it:
+
+  LOCK remembers its own inode, and a copied file has another one. Then the note is marked `copied`, for good: nobody
+  can know which of the two goes on, so the operator says it (`adopt`). Not by the device: its number changes when a
+  file system is mounted again.
+  `token` is the fencing token. It is drawn anew before the first change of a slice of relocation and behind the last:
+  first in the data directory with the one `before` it, then in the cold tier. So each copy that was made before a
+  change has a token that is not there any more, even one of whole blocks. Who has it changes the tier, all others read.
 """
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
 import msgspec
 
-from topics.host.tiers import OWNER_FILE, SegmentStore
+from topics.host.tiers import OWNER_FILE, GuardedStore, SegmentStore
 from topics.kernel.errors import Corrupt, Rejected, invalid
 from topics.kernel.ports import Disk, Entropy
+from topics.log.regions import SegmentId
 
 NOTE_FILE: Final = "COLD"
 NOTE_FORMAT: Final = 1
+NOTE_SIZE: Final = 256  # all of the same size: one can be replaced in place
 _TEMPORARY: Final = f"{NOTE_FILE}.tmp"
 _NOTE_SIZE_MAX: Final = 4096
 _TOKEN_SIZE: Final = 16
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+ADOPT: Final = "topics adopt-cold"
 
 
-class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`token` is empty before the first change. The rest is in the data directory's alone: `inode` is that of the LOCK
+    that need not remember it; `unlocked`: a repair has taken LOCK away.
+    """
+
     format: int
     owner: str
+    token: str = ""
+    before: str = ""
+    copied: bool = False
+    inode: int = 0
+    unlocked: bool = False
 
 
 class Whose(Enum):
@@ -33,15 +57,22 @@ class Whose(Enum):
 
     OURS = "ours"
     BORROWED = "borrowed"  # of the original of a copy, which may read them
+    TAKEN = "taken"  # another copy of this directory has gone on with them
     OTHER = "other"
+
+    @property
+    def complete(self) -> bool:
+        """Whether what is not there is lost. Else another one may have it."""
+        return self in (Whose.OURS, Whose.BORROWED)
 
 
 def note_of(disk: Disk) -> bytes | None:
     """The note of the data directory, None if it has none. A damaged one is that of no cold tier. Raises OSError."""
     try:
-        return _own_note(disk)
+        note = _own_note(disk)
     except Corrupt:
         return b""
+    return None if note is None else msgspec.json.encode(note)
 
 
 def whose(disk: Disk, store: SegmentStore) -> Whose:
@@ -52,39 +83,214 @@ def whose(disk: Disk, store: SegmentStore) -> Whose:
 
 def compare_notes(ours: bytes | None, theirs: bytes | None) -> Whose:
     """Whose segments a cold directory with the note `theirs` holds, for a data directory with the note `ours`."""
-    if theirs is None or ours not in (None, theirs):
+    if theirs is None:
         return Whose.OTHER
-    return Whose.BORROWED if ours is None else Whose.OURS
+    if ours is None:
+        return Whose.BORROWED
+    own, there = _decoded(ours), _decoded(theirs)
+    return Whose.OTHER if own is None or there is None else _compare(own, there)
+
+
+def is_copy(note: bytes | None) -> bool:
+    """Whether a data directory with this note was copied or moved, and has not adopted the cold tier since."""
+    found = None if note is None else _decoded(note)
+    return found is not None and found.copied
+
+
+def settle_place(disk: Disk, *, inode: int, remembered: int) -> None:
+    """Before LOCK learns its place: if that is another than it remembers, say durably in the note that this is a copy.
+    `inode`: of LOCK; `remembered`: the one that it has in it, 0 for none.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    try:
+        note = _own_note(disk)
+    except Corrupt:
+        return  # it is that of no cold tier
+    if note is None or note.copied or inode in (remembered, note.inode):
+        return
+    if note.unlocked and not remembered:
+        note = msgspec.structs.replace(note, unlocked=False, inode=inode)
+    else:
+        note = msgspec.structs.replace(note, copied=True)
+    _write_note(disk, note)
+
+
+def forget_lock(disk: Disk) -> None:
+    """LOCK is going to be removed, by us: that it is not there makes no copy of this directory. Raises OSError."""
+    with suppress(Corrupt):
+        note = _own_note(disk)
+        if note is not None and not note.copied:
+            _write_note(disk, msgspec.structs.replace(note, unlocked=True))
 
 
 def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 0) -> bytes:
-    """The note that both have; made if neither has one. Nothing may be put or removed before.
+    """The note of the data directory, by which it may change the cold tier; made if neither has one.
 
     `expected`: how many segments the state says are in a cold tier. One that is empty then is not it: as a rule a
     mount point with nothing mounted. With a note it would pass for the right one, and what it lacks for lost.
 
     Raises:
-        Rejected: the cold directory is another store's, or not where the segments are.
+        Rejected: the cold directory is another store's, or not where the segments are, or this is a copy.
         OSError: either fails.
         Corrupt: the note of the data directory is damaged.
     """
     note, theirs = _own_note(disk), store.read_owner()
-    if theirs is None and expected:
-        raise _elsewhere(store, expected)
-    if note is None:
-        if theirs is not None or store.list():
-            raise _foreign(store)
-        note = _make_note(disk, entropy)
     if theirs is None:
+        if expected:
+            raise _elsewhere(store, expected)
         if store.list():
             raise _foreign(store)
-        store.write_owner(note)
-    elif theirs != note:
+        if note is None or note.copied:  # a copy that has nothing cold begins a tier of its own
+            note = _Note(NOTE_FORMAT, entropy.token(_TOKEN_SIZE).hex())
+            _write_note(disk, note)
+        store.write_owner(_of_tier(note))
+    elif note is None:
         raise _foreign(store)
-    return note
+    else:
+        _check(note, theirs, store)
+    return msgspec.json.encode(note)
 
 
-def _own_note(disk: Disk) -> bytes | None:
+def adopt(disk: Disk, store: SegmentStore, entropy: Entropy, *, inode: int) -> None:
+    """From now on this directory changes the tier, and every other copy of it only reads. The operator says so.
+
+    Raises:
+        Rejected: the tier is not that of the directory's original.
+        OSError: either fails; do it again.
+        Corrupt: the note of the data directory is damaged.
+    """
+    note, theirs = _own_note(disk), store.read_owner()
+    there = None if theirs is None else _decoded(theirs)
+    if note is None or there is None or there.owner != note.owner:
+        raise invalid(
+            "cold_dir",
+            f"{NOTE_FILE} in the directory and {OWNER_FILE} in {store.where} do not say the same owner: "
+            "only the cold tier of a directory's own original can be adopted",
+        )
+    token = entropy.token(_TOKEN_SIZE).hex()
+    note = msgspec.structs.replace(
+        note, token=token, before=there.token, copied=False, inode=inode, unlocked=False
+    )
+    _write_note(disk, note)
+    store.write_owner(_of_tier(note))
+
+
+class OwnedStore(GuardedStore):
+    """A store that is changed only as long as its note says that it is ours. `claim` comes first.
+
+    `tell`: is given the note of the data directory whenever there is a new one.
+    """
+
+    def __init__(
+        self, store: SegmentStore, disk: Disk, entropy: Entropy, tell: Callable[[bytes], None]
+    ) -> None:
+        super().__init__(store)
+        self._disk = disk
+        self._entropy = entropy
+        self._tell = tell
+        self._note: _Note | None = None
+        self._changing = False
+
+    def claim(self, expected: int) -> None:
+        """As `claim` above."""
+        data = claim(self._disk, self, self._entropy, expected=expected)
+        self._note = _decoded(data)
+        self._changing = False
+        self._tell(data)
+
+    def put(self, segment: SegmentId, parts: Mapping[str, bytes]) -> None:
+        self._begin()
+        super().put(segment, parts)
+
+    def delete(self, segment: SegmentId) -> None:
+        self._begin()
+        super().delete(segment)
+
+    def end_changes(self) -> None:
+        """Nothing is changed for a while: a copy that was made meanwhile is one of before the change, too.
+
+        Raises:
+            Rejected: another copy of the directory has the tier now.
+            StoreFailed, OSError: either fails.
+        """
+        if self._changing:
+            self._draw_token()
+            self._changing = False
+
+    def _begin(self) -> None:
+        if self._changing:
+            assert self._note is not None
+            _check(self._note, self.read_owner(), self)
+        else:
+            self._draw_token()
+            self._changing = True
+
+    def _draw_token(self) -> None:
+        note, theirs = self._note, self.read_owner()
+        assert note is not None, "claim comes first"
+        there = _check(note, theirs, self)
+        token = self._entropy.token(_TOKEN_SIZE).hex()
+        note = msgspec.structs.replace(note, token=token, before=there.token, unlocked=False)
+        self._note = note
+        self._tell(msgspec.json.encode(note))  # first: it goes with the token of before, too
+        _write_note(self._disk, note)
+        self.write_owner(_of_tier(note))
+
+
+def _compare(own: _Note, there: _Note) -> Whose:
+    if own.owner != there.owner:
+        return Whose.OTHER
+    if own.copied:
+        return Whose.BORROWED
+    return Whose.OURS if there.token in (own.token, own.before) else Whose.TAKEN
+
+
+def _check(own: _Note, theirs: bytes | None, store: SegmentStore) -> _Note:
+    """The note of a tier that is ours. Raises Rejected if it is not."""
+    there = None if theirs is None else _decoded(theirs)
+    found = Whose.OTHER if there is None else _compare(own, there)
+    if found is Whose.BORROWED:
+        raise invalid("cold_dir", told_copy(store.where))
+    if found is Whose.TAKEN:
+        raise invalid(
+            "cold_dir",
+            f"another copy of this directory has gone on with the cold segments in {store.where}: they are read, and "
+            f"nothing is put there or removed. {_CHOICE}",
+        )
+    if there is None or found is not Whose.OURS:
+        raise _foreign(store)
+    return there
+
+
+_CHOICE: Final = (
+    f"Only one copy may: if this is the one that goes on, stop it, run `{ADOPT}`, start it again; else run it without "
+    "cold_dir, or make a backup of it with --with-cold, and restore that"
+)
+
+
+def told_copy(where: str) -> str:
+    """What the operator of a copy is told."""
+    return (
+        f"this directory was copied or moved (its LOCK is another file, or gone), so the cold segments in {where} are "
+        f"read, and nothing is put there or removed. {_CHOICE}"
+    )
+
+
+def _of_tier(note: _Note) -> bytes:
+    return msgspec.json.encode(_Note(note.format, note.owner, note.token))
+
+
+def _decoded(data: bytes) -> _Note | None:
+    try:
+        note = msgspec.json.decode(data, type=_Note)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return note if note.format == NOTE_FORMAT else None
+
+
+def _own_note(disk: Disk) -> _Note | None:
     size = disk.size(NOTE_FILE)
     if size is None:
         return None
@@ -95,17 +301,25 @@ def _own_note(disk: Disk) -> bytes | None:
         raise Corrupt(f"{NOTE_FILE} does not say whose cold segments are this store's: {error}") from error
     if note.format != NOTE_FORMAT:
         raise Corrupt(f"{NOTE_FILE} has format {note.format}, not {NOTE_FORMAT}")
-    return data
+    return note
 
 
-def _make_note(disk: Disk, entropy: Entropy) -> bytes:
-    note = msgspec.json.encode(_Note(NOTE_FORMAT, entropy.token(_TOKEN_SIZE).hex()))
-    disk.create(_TEMPORARY, 0)
-    disk.write(_TEMPORARY, 0, [note])
-    disk.sync_data(_TEMPORARY)
+def _write_note(disk: Disk, note: _Note) -> None:
+    data = msgspec.json.encode(note).ljust(NOTE_SIZE - 1) + b"\n"
+    assert len(data) == NOTE_SIZE, "owner, tokens and inode are bounded"
+    try:
+        disk.create(_TEMPORARY, 0)
+        disk.write(_TEMPORARY, 0, [data])
+        disk.sync_data(_TEMPORARY)
+    except OSError as error:
+        disk.unlink(_TEMPORARY)
+        if error.errno not in _FULL or disk.size(NOTE_FILE) != NOTE_SIZE:
+            raise
+        disk.write(NOTE_FILE, 0, [data])  # within one sector, as LOCK is: a full disk is to become less full
+        disk.sync_data(NOTE_FILE)
+        return
     disk.rename(_TEMPORARY, NOTE_FILE)
     disk.sync_dir("")
-    return note
 
 
 def _elsewhere(store: SegmentStore, expected: int) -> Rejected:

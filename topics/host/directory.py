@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from topics.host.clock import SystemClock
+from topics.host.coldowner import settle_place
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.folder import make_folder
@@ -67,6 +68,7 @@ class Directory:
             CannotOpen: the disk failed; the message says what to do.
         """
         try:
+            settle_place(self.disk, inode=self.lock.inode, remembered=self.lock.remembered)
             return open_store(
                 self.disk,
                 clock or SystemClock(),

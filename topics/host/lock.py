@@ -203,6 +203,16 @@ class DirectoryLock:
         """False after `release`, and in a forked child."""
         return self._fd >= 0
 
+    @property
+    def inode(self) -> int:
+        """That of LOCK."""
+        return self._confirmed.inode
+
+    @property
+    def remembered(self) -> int:
+        """The inode of LOCK when a recovery was last completed, 0 if it does not tell; another one is a copy's."""
+        return 0 if self.previous is None else self.previous.inode
+
     def confirm(self, logs: Sequence[Format], *, sync: Callable[[int], None] = os.fsync) -> None:
         """Recovery is complete and synced, and so is the first file of each shard of these logs, or a snapshot of them:
         from now on this boot's un-synced bytes can be trusted to be there, and logs that are not are missed.

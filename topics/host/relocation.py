@@ -30,12 +30,12 @@ from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.host.carrying import Carrier, Unmovable
 from topics.host.cold import ColdTier
-from topics.host.coldowner import claim
+from topics.host.coldowner import OwnedStore
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
 from topics.host.snapshots import KEPT_MAX, Kept
 from topics.host.steps import Blocking, Propose, Step, Steps
-from topics.host.tiers import GuardedStore, StoreFailed
+from topics.host.tiers import StoreFailed
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.limits import MIB
@@ -120,8 +120,9 @@ class Relocator:
         self._engine = checkpointer.engine
         self._disk = checkpointer.disk
         self._cold = cold
-        self._store = None if cold.store is None else GuardedStore(cold.store)
-        self._entropy = entropy
+        self._store = (
+            None if cold.store is None else OwnedStore(cold.store, self._disk, entropy, cold.set_owner)
+        )
         self._rules = rules
         self._pins = checkpointer.pins
         self._present: set[SegmentId] = set()
@@ -191,6 +192,8 @@ class Relocator:
         while self._works and moved < SLICE_BYTES and done < SLICE_WORKS and not self._is_failing():
             moved += yield from self._works.popleft()()
             done += 1
+        if self._store is not None:
+            yield Blocking(partial(self._ask, self._store.end_changes))
         if not self._is_failing():
             self._planned = planned
 
@@ -291,7 +294,7 @@ class Relocator:
 
     # After a start.
 
-    def _settle(self, store: GuardedStore) -> Steps:
+    def _settle(self, store: OwnedStore) -> Steps:
         """Finish what a crash has broken off."""
         self.failed = None
         yield Blocking(partial(self._ask, partial(self._look, store, self._cold.segments())))
@@ -315,9 +318,9 @@ class Relocator:
                 return
         self._settled = True
 
-    def _look(self, store: GuardedStore, expected: int) -> None:
+    def _look(self, store: OwnedStore, expected: int) -> None:
         """See that the store is ours, and what is there. `expected`: segments that the state says are cold."""
-        self._cold.owner = claim(self._disk, store, self._entropy, expected=expected)
+        store.claim(expected)
         self._present = set(store.list())
 
     def _settle_one(self, carrier: Carrier) -> Steps:

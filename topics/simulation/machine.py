@@ -13,6 +13,7 @@ from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
 from topics.engine.recover import Recovered
 from topics.host.attempts import Attempts
+from topics.host.coldowner import settle_place
 from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store, read_state
@@ -55,6 +56,8 @@ def open_simulated(
         port.create(LOCK_NAME, RECORD_SIZE)
         port.sync_data(LOCK_NAME)
         port.sync_dir("")
+
+    settle_place(port, inode=_INODE, remembered=0 if owner is None else owner.inode)
 
     def confirm(logs: Sequence[Format]) -> None:
         begun = () if owner is None else owner.begun

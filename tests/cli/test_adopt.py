@@ -1,0 +1,93 @@
+"""A directory copied by other means than a backup, with the cold tier of its original."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import topics
+from topics.engine.checkpoint import SegmentRules
+from topics.host.opening import StoreOptions
+from topics.host.relocation import HotRules
+
+
+def settings():
+    rules = SegmentRules(records_max=8, bytes_max=100_000, age_ms=0)
+    return StoreOptions(cold_dir="cold", segments=rules, hot=HotRules(retain_segments=1), min_free_bytes=0)
+
+
+def go_on(root, numbers):
+    """Put these, and do whatever is due in the background. Says what is the matter with the cold tier."""
+    with topics.open(root, options=settings()) as store:
+        store.topic("t").put_many([{"data": number} for number in numbers])
+        for _ in range(2):
+            store.sync()
+            store.checkpoint()
+        while store._compactor.carry_out(store._opened.checkpointer.between):
+            pass
+        return store._opened.checkpointer.relocator.failed
+
+
+def numbers_in(root):
+    with topics.open(root, options=settings()) as store:
+        return [record.data for record in store.topic("t").read(limit=1000).records]
+
+
+def cold_files():
+    return {str(path): path.read_bytes() for path in Path("cold/topics").rglob("*.*")}
+
+
+@pytest.mark.rule("T6.3", "T1.8")
+def test_a_copy_leaves_the_cold_tier_of_its_original_alone_until_it_adopts_it(call):
+    assert go_on("a", range(40)) is None
+    shutil.copytree("a", "b")
+    assert go_on("a", range(100, 140)) is None
+    there = cold_files()
+
+    assert "copied or moved" in go_on("b", range(200, 240))
+    assert cold_files() == there
+    assert numbers_in("a") == [*range(40), *range(100, 140)]
+    assert numbers_in("b") == [*range(40), *range(200, 240)]
+    listed = call("ls", "--data", "b", "--cold-dir", "cold")
+    assert "stop it, run `topics adopt-cold`" in listed.err
+    assert listed.code == 0
+
+    adopted = call("adopt-cold", "b", "--cold-dir", "cold")
+    assert (adopted.code, adopted.err) == (
+        0,
+        "topics: b goes on with the cold tier in cold; other copies of it only read there\n",
+    )
+    assert go_on("b", range(300, 340)) is None
+    assert numbers_in("b") == [*range(40), *range(200, 240), *range(300, 340)]
+    there = cold_files()
+    assert "another copy of this directory has gone on" in go_on("a", range(400, 440))
+    assert cold_files() == there
+
+
+@pytest.mark.rule("T6.3")
+def test_adopting_says_what_is_in_its_way(call):
+    go_on("a", range(40))
+    unnamed = call("adopt-cold", "a")
+    absent = call("adopt-cold", "a", "--cold-dir", "elsewhere")
+    assert (unnamed.code, absent.code) == (1, 1)
+    assert "no cold tier to adopt: name their place with --cold-dir" in unnamed.err
+    assert "no cold tier to adopt: elsewhere is not there: mount it" in absent.err
+    Path("other").mkdir()
+    assert "do not say the same owner" in call("adopt-cold", "a", "--cold-dir", "other").err
+    with topics.open("a", options=settings()):
+        assert "is in use by this process" in call("adopt-cold", "a", "--cold-dir", "cold").err
+
+
+@pytest.mark.rule("T4.11")
+def test_a_repair_takes_lock_away_and_makes_no_copy_of_the_directory(call):
+    go_on("a", range(40))
+    data = min(Path("cold").rglob("*.data"))
+    data.write_bytes(b"")
+    assert call("fsck", "a", "--repair", "--cold-dir", "cold").code == 0
+    assert go_on("a", range(100, 140)) is None
+    shutil.copytree("a", "b")
+    assert call("fsck", "b", "--repair", "--cold-dir", "cold").code == 0
+
+    assert "copied or moved" in go_on("b", range(40))

@@ -1,0 +1,323 @@
+"""Of several copies of a data directory, one changes the cold tier, and all others read."""
+
+from __future__ import annotations
+
+import attrs
+import msgspec
+import pytest
+
+from tests.crash.scene import SMALL, Scene
+from tests.host.test_relocation import TINY, cold_firsts, filled, half_dead, in_folder, relocator, worked
+from topics.host.coldowner import NOTE_SIZE, Whose, adopt, compare_notes, note_of, whose
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.relocation import AGAIN_MS, HotRules
+from topics.host.tiers import LocalSegmentStore
+from topics.kernel.errors import Corrupt, Rejected
+from topics.log.regions import SegmentId
+from topics.testing.entropy import SeededEntropy
+from topics.testing.faults import SimCrash
+from topics.testing.simdisk import SimDisk
+from topics.testing.survival import Shape
+
+OTHER_INODE = 2
+
+
+def scene_at(store, *, seed=0, disk=None):
+    rules = HotRules(retain_segments=1)
+    scene = Scene(seed, disk=disk, limits=SMALL, segments=TINY, hot=rules, cold=lambda _: store)
+    scene.open()
+    return scene
+
+
+def tier():
+    return LocalSegmentStore(SimDisk(), "the cold place")
+
+
+def copied_blocks(scene):
+    """A disk with the same bytes, LOCK's inode too."""
+    disk = SimDisk()
+    disk.restore(scene.disk.snapshot())
+    disk.process_death()
+    return disk
+
+
+def copied_files(scene):
+    """A disk with the same bytes in other files, as `cp -a` makes it."""
+    disk = copied_blocks(scene)
+    owner = OwnerRecord.decode(disk.read(LOCK_NAME, 0, RECORD_SIZE))
+    disk.write(LOCK_NAME, 0, [attrs.evolve(owner, inode=OTHER_INODE).encode()])
+    disk.sync_data(LOCK_NAME)
+    return disk
+
+
+def moved(store, *, seed=0):
+    """A store that has moved five segments."""
+    scene = scene_at(store, seed=seed)
+    filled(scene)
+    assert scene.relocate() == 5
+    return scene
+
+
+def more(scene, count=20):
+    """More records, in segments, and whatever else is due."""
+    for at in range(count):
+        scene.put("t", b"%d" % at)
+    scene.sync()
+    for _ in range(2):
+        scene.checkpoint()
+        scene.clock.advance(AGAIN_MS)
+        scene.relocate()
+
+
+def files(store):
+    return {(segment, part): store.len(segment, part) for segment in store.list() for part in ("data", "idx")}
+
+
+@pytest.mark.rule("T6.3", "T1.8")
+class TestCopies:
+    def test_a_copy_reads_the_cold_segments_of_its_original_and_changes_none(self):
+        store = tier()
+        scene = moved(store)
+        disk = copied_files(scene)
+        more(scene)
+        before, there = scene.read("t"), files(store)
+
+        copy = scene_at(store, seed=1, disk=disk)
+        assert "copied or moved" in copy.opened.warnings[0]
+        assert "topics adopt-cold" in copy.opened.warnings[0]
+        more(copy)
+        copy.drop("t")
+        more(copy)
+        assert files(store) == there
+        assert relocator(copy).counts.to_cold == relocator(copy).counts.dropped == 0
+        assert "copied or moved" in relocator(copy).failed
+
+        more(scene)
+        assert relocator(scene).failed is None
+        assert scene.read("t").items() >= before.items()
+
+    def test_a_copy_remains_one_when_lock_has_learnt_its_place(self):
+        store = tier()
+        disk = copied_files(moved(store))
+        copy = scene_at(store, seed=1, disk=disk)
+        copy.process_death()
+        copy.open()
+
+        assert whose(disk, store) is Whose.BORROWED
+        assert "copied or moved" in copy.opened.warnings[0]
+
+    def test_without_lock_nobody_knows_whether_it_is_a_copy(self):
+        store = tier()
+        scene = moved(store)
+        scene.process_death()
+        scene.disk.unlink(LOCK_NAME)
+        scene.open()
+
+        assert whose(scene.disk, store) is Whose.BORROWED
+
+    def test_a_copy_of_whole_blocks_that_was_made_before_a_change_changes_nothing(self):
+        store = tier()
+        scene = moved(store)
+        disk = copied_blocks(scene)
+        more(scene)
+        before, there = scene.read("t"), files(store)
+
+        copy = scene_at(store, seed=1, disk=disk)
+        more(copy)
+        assert files(store) == there
+        assert "another copy of this directory has gone on" in relocator(copy).failed
+        assert whose(disk, store) is Whose.TAKEN
+        assert scene.read("t") == before
+
+    def test_of_two_equal_copies_the_first_that_changes_the_tier_has_it(self):
+        """The other one is open all the while, and removes nothing of what is there."""
+        store = tier()
+        scene = moved(store)
+        copy = scene_at(store, seed=1, disk=copied_blocks(scene))
+        more(copy)
+        before, there = copy.read("t"), files(store)
+
+        half_dead(scene)
+        more(scene, 30)
+        assert files(store) == there
+        assert "another copy of this directory has gone on" in relocator(scene).failed
+        assert copy.read("t") == before
+        more(copy)
+        assert relocator(copy).failed is None
+
+    def test_a_copy_that_was_made_in_the_middle_of_a_slice_is_one_of_before_its_end(self):
+        store = tier()
+        scene = scene_at(store)
+        filled(scene)
+        disks = []
+        steps = relocator(scene).due()
+        scene.carry(steps)  # claimed
+        steps = relocator(scene).due()
+
+        def seen():
+            for step in steps:
+                if not disks and store.list():
+                    disks.append(copied_blocks(scene))
+                yield step
+
+        scene.carry(seen())
+        assert whose(disks[0], store) is Whose.TAKEN
+        assert whose(scene.disk, store) is Whose.OURS
+
+    def test_what_another_copy_has_taken_away_is_no_damage(self):
+        store = tier()
+        scene = moved(store)
+        copy = scene_at(store, seed=1, disk=copied_blocks(scene))
+        copy.drop("t")
+        more(copy)
+        more(copy)
+        assert SegmentId(1, 1) not in store.list()
+
+        with pytest.raises(Rejected, match="not in the cold place any more: another copy"):
+            scene.read("t")
+
+    def test_a_copy_with_nothing_cold_begins_a_tier_of_its_own_in_an_empty_place(self):
+        store, own = tier(), tier()
+        scene = scene_at(store)
+        scene.relocate()  # leaves its note
+        copy = scene_at(own, seed=1, disk=copied_files(scene))
+        filled(copy)
+
+        assert copy.relocate() == 5
+        assert compare_notes(note_of(copy.disk), store.read_owner()) is Whose.OTHER
+
+
+@pytest.mark.rule("T6.3")
+class TestAdopting:
+    def test_a_copy_goes_on_and_its_original_only_reads(self):
+        store = tier()
+        scene = moved(store)
+        disk = copied_files(scene)
+        more(scene)
+        copy = scene_at(store, seed=1, disk=disk)
+        copy.process_death()
+        adopt(disk, store, SeededEntropy(7), inode=1)
+        copy.open()
+        assert copy.opened.warnings == []
+        more(copy)
+        before, there = copy.read("t"), files(store)
+
+        assert relocator(copy).failed is None
+        assert cold_firsts(copy)[-1] > 33
+        more(scene)
+        assert "another copy of this directory has gone on" in relocator(scene).failed
+        assert files(store) == there
+        assert copy.read("t") == before
+
+    def test_a_copy_that_was_never_opened_is_adopted(self):
+        """LOCK still remembers the original's place at the start that follows."""
+        store = tier()
+        disk = copied_files(moved(store))
+        adopt(disk, store, SeededEntropy(7), inode=1)
+        copy = scene_at(store, seed=1, disk=disk)
+
+        assert copy.opened.warnings == []
+        assert whose(disk, store) is Whose.OURS
+
+    def test_the_copy_of_a_copy_that_was_adopted_is_a_copy(self):
+        store = tier()
+        disk = copied_files(moved(store))
+        adopt(disk, store, SeededEntropy(7), inode=OTHER_INODE)
+        copy = scene_at(store, seed=1, disk=disk)
+
+        assert "copied or moved" in copy.opened.warnings[0]
+
+    def test_only_the_tier_of_its_own_original_can_be_adopted(self):
+        scene, others = moved(tier()), tier()
+        moved(others, seed=3)
+        for place in (others, tier()):
+            with pytest.raises(Rejected, match="do not say the same owner"):
+                adopt(scene.disk, place, SeededEntropy(7), inode=1)
+        scene.disk.unlink("COLD")
+        with pytest.raises(Rejected, match="do not say the same owner"):
+            adopt(scene.disk, others, SeededEntropy(7), inode=1)
+
+
+@pytest.mark.rule("T6.3")
+class TestTokens:
+    def test_a_note_of_an_earlier_version_is_one_without_a_token(self):
+        store = tier()
+        scene = moved(store)
+        scene.process_death()
+        note = msgspec.json.encode({"format": 1, "owner": "ab" * 16})
+        scene.disk.unlink("COLD")
+        scene.disk.create("COLD", 0)
+        scene.disk.write("COLD", 0, [note])
+        scene.disk.sync_data("COLD")
+        store.write_owner(note)
+        scene.open()
+        assert whose(scene.disk, store) is Whose.OURS
+        more(scene)
+
+        assert relocator(scene).failed is None
+        assert scene.disk.size("COLD") == NOTE_SIZE
+        assert compare_notes(note, store.read_owner()) is Whose.TAKEN
+
+    def test_a_token_needs_no_room_on_a_full_disk(self):
+        store = tier()
+        scene = moved(store)
+        for at in range(30):
+            scene.put("t", b"%d" % at)
+        scene.sync()
+        scene.checkpoint()
+        scene.disk.free = 0
+
+        assert scene.relocate() > 0
+
+    def test_a_store_with_nothing_to_change_draws_none(self):
+        store = tier()
+        scene = moved(store)
+        note = store.read_owner()
+        scene.checkpoint()
+        scene.relocate()
+
+        assert store.read_owner() == note
+
+    @pytest.mark.parametrize("data", [b"", b"[]", b'{"format":2,"owner":"ab"}', b"\xff", b'{"format":1}'])
+    def test_a_note_of_the_tier_that_says_nothing_is_not_ours(self, data):
+        store = tier()
+        scene = moved(store)
+        there = files(store)
+        store.write_owner(data)
+        half_dead(scene)
+        more(scene)
+
+        assert "holds the cold segments of another store" in relocator(scene).failed
+        assert files(store) == there
+
+    def test_whatever_moment_the_power_goes_the_tier_stays_ours(self):
+        """Both notes lie on the disk that loses power."""
+        rules = HotRules(retain_segments=1)
+        for at in range(1, 10_000):
+            scene = Scene(at, limits=SMALL, segments=TINY, hot=rules, cold=in_folder)
+            scene.open()
+            filled(scene, 30)
+            scene.disk.crash_at(at)
+            try:
+                scene.relocate()
+            except SimCrash:
+                scene.power_loss(list(Shape)[at % len(Shape)])
+            else:
+                break
+            scene.open()
+            scene.relocate()
+            assert (relocator(scene).failed, len(cold_firsts(scene))) == (None, 2), at
+            assert len(scene.read("t")) == 30
+        assert at > 60
+
+    def test_a_damaged_note_in_the_directory_holds_up_relocation_and_nothing_else(self):
+        store = tier()
+        scene = moved(store)
+        scene.process_death()
+        scene.flip("COLD", 0)
+        scene.open()
+        worked(scene)
+
+        assert "does not say whose" in relocator(scene).failed
+        with pytest.raises(Corrupt):
+            adopt(scene.disk, store, SeededEntropy(7), inode=1)

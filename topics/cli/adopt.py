@@ -1,0 +1,44 @@
+"""`adopt-cold`: of several copies of a data directory, this one goes on with the cold tier (decision 26)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from topics.cli.check import cold_place, root_of, why_unseen
+from topics.cli.failure import Failed, say
+from topics.cli.invocation import Invocation, common_options, pass_invocation
+
+
+@click.command("adopt-cold")
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@common_options
+@pass_invocation
+def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
+    """Let a copied or moved directory go on with its cold tier.
+
+    A copy only reads the cold segments of its original. Where the original is gone, or is not to go on, this makes the
+    copy their owner: it moves segments there, and removes what it does not need. Every other copy only reads from then
+    on, and what it had moved there since they parted is removed. Nobody may have the directory open.
+
+    \b
+      topics adopt-cold ./data --cold-dir /mnt/cold
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    from topics.host.coldowner import adopt
+    from topics.host.directory import Directory
+    from topics.host.entropy import SystemEntropy
+
+    root = root_of(invocation, directory)
+    store, _ = cold_place(invocation)
+    if store is None:
+        raise Failed(f"there is no cold tier to adopt: {why_unseen(invocation)}")
+    try:
+        held = Directory.claim(root, create=False)
+        try:
+            adopt(held.disk, store, SystemEntropy(), inode=held.lock.inode)
+        finally:
+            held.release()
+    finally:
+        store.close()
+    say(f"{root} goes on with the cold tier in {store.where}; other copies of it only read there", "topics: ")
