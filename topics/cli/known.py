@@ -1,4 +1,4 @@
-"""What a store knows to be damaged: what its last start found in segments, and is still there.
+"""What a store knows to be damaged: what its start or its background work has found in segments, and is still there.
 
 A directory says it of itself, a server by `/v0/ready`. What nobody has looked at yet is not in it: that is for `topics
 verify` and `topics fsck`.

@@ -123,7 +123,7 @@ class StorePort(Protocol):
 
 @runtime_checkable
 class Opened(Protocol):
-    """A directory's store: it knows what its start found."""
+    """A directory's store: it knows what was found damaged."""
 
     @property
     def damages(self) -> Sequence[DamageReport]: ...
