@@ -12,6 +12,7 @@ import topics
 from tests.host.s3_server import s3_server
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
+from topics.host.coldplace import open_cold
 from topics.host.memory import MemoryDisk
 from topics.host.opening import StoreOptions, open_store
 from topics.host.relocation import HotRules
@@ -157,3 +158,21 @@ def test_a_cold_read_that_hangs_holds_up_no_other_thread():
         reader.join()
 
     assert found == [0, 1, 2]
+
+
+@pytest.mark.rule("T6.2", "T6.3")
+@pytest.mark.parametrize("scheme", ["file", "local", "FILE"])
+def test_a_folder_that_is_named_by_a_url_is_synced_as_any_folder(tmp_path, scheme):
+    store = open_cold(f"{scheme}://{tmp_path}/cold")
+
+    assert isinstance(store, LocalSegmentStore)
+    assert store.where == f"{tmp_path}/cold"
+    store.close()
+
+
+@pytest.mark.rule("T6.3")
+@pytest.mark.parametrize("scheme", ["sftp", "ssh", "smb", "ftp", "hdfs", "simplecache::s3", "http"])
+def test_a_place_that_does_not_say_when_a_file_is_durable_is_refused(tmp_path, scheme):
+    """The copy in the data directory goes as soon as the segment is there."""
+    with pytest.raises(Rejected, match=f"{scheme}:// does not say when a file is durable.*mount it and give"):
+        topics.open(tmp_path / "data", options=options(f"{scheme}://somewhere/cold"))

@@ -140,11 +140,11 @@ def root_of(invocation: Invocation, directory: Path | None) -> Path:
 
 def cold_place(invocation: Invocation) -> tuple[SegmentStore | None, str | None]:
     """The cold tier that the settings name, if it is there: nothing is made."""
-    from topics.host.coldplace import open_cold
-    from topics.host.fsspec_store import is_url
+    from topics.host.coldplace import folder_of, open_cold
 
     place = invocation.settings.options().cold_dir
-    if place is None or not (is_url(place) or Path(place).is_dir()):
+    folder = None if place is None else folder_of(place)
+    if place is None or (folder is not None and not Path(folder).is_dir()):
         return None, None
     return open_cold(place), place
 

@@ -1,4 +1,9 @@
-"""From the name of a cold directory to its store: a folder, or whatever fsspec reaches by a URL (storage 6)."""
+"""From the name of a cold directory to its store: a folder, or an object store that fsspec reaches (storage 6).
+
+A segment's data is removed from the data directory when it is in the cold tier, so what is put there must be durable
+then. A folder is synced by us. An object store says of a put that it is durable. Of other file systems behind fsspec
+(sftp, smb, ftp, hdfs …) a file that was closed may be in a cache still, and fsspec has no sync: they are refused.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +19,50 @@ from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.errors import invalid
 
 _FOLDERS: Final = ("file", "local")
+# Whose put is durable when it returns: S3, Google's and Azure's stores. `memory` lasts as long as the process.
+OBJECT_STORES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
 
 
 def open_cold(place: str) -> SegmentStore:
     """The store at a folder, which is made if it is not there, or at a URL, of which nothing is asked yet.
 
     Raises:
-        Rejected: the folder cannot be used, it lies in a data directory, or what the URL needs is not installed.
+        Rejected: the folder cannot be used, it lies in a data directory, what the URL needs is not installed, or its
+            store does not say when a file is durable.
     """
     if not place:
         raise invalid("cold_dir", "must be a folder or a URL, not empty")
-    if is_url(place):
-        scheme, _, path = place.partition("://")
-        if scheme in _FOLDERS:
-            _check_nesting(Path(os.path.abspath(path)), place)
-        return open_fsspec(place)
-    folder = Path(os.path.abspath(place))
+    folder = folder_of(place)
+    if folder is not None:
+        return _open_folder(folder, place)
+    scheme = place.partition("://")[0]
+    if scheme.lower() not in OBJECT_STORES:
+        raise invalid(
+            "cold_dir",
+            f"{scheme}:// does not say when a file is durable, and the local copy of a segment goes then: "
+            f"mount it and give the folder, or take an object store ({', '.join(OBJECT_STORES)})",
+        )
+    return open_fsspec(place)
+
+
+def folder_of(place: str) -> str | None:
+    """The folder that a cold directory is, also one that is named by a URL; None for an object store."""
+    if not is_url(place):
+        return place
+    scheme, _, path = place.partition("://")
+    return path if scheme.lower() in _FOLDERS else None
+
+
+def _open_folder(path: str, place: str) -> SegmentStore:
+    """The folder at `path`; `place` is its name as it was given."""
+    folder = Path(os.path.abspath(path))
     _check_nesting(folder, place)
     try:
         make_folder(folder)
         disk = OsDisk(folder)
     except OSError as error:
         raise invalid("cold_dir", f"{place} cannot be used: {error.strerror or error}") from error
-    return LocalSegmentStore(disk, place, close=disk.close)
+    return LocalSegmentStore(disk, path, close=disk.close)
 
 
 def _check_nesting(folder: Path, place: str) -> None:
