@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import compress
 from operator import gt, ne
+from struct import Struct
 from typing import Final
 
 import attrs
@@ -46,6 +47,9 @@ from topics.log.segments import Segment
 ENTRIES_HELD: Final = 8  # of the last records, against their frames
 LABELS_HELD: Final = 16  # more: tags repeat, times do not
 WINDOW: Final = 4096  # bytes; so far in front of the last of them the first one may begin
+_IDENTITY: Final = Struct("<IBBQQQ")  # how a frame begins: frame_len, type, flags, topic id, seq, ts
+_LENGTHS: Final = Struct("<HHI")  # and goes on: node_len, tag_len, data_len, node, tag
+assert _IDENTITY.size + _LENGTHS.size == FRAME_HEAD.size
 _NOT_ZERO: Final = bytes(1 if value else 0 for value in range(256))
 _HAS_TAG: Final = bytes(1 if flags & TAG else 0 for flags in range(256))
 _HAS_NODE: Final = bytes(1 if flags & NODE else 0 for flags in range(256))
@@ -169,28 +173,27 @@ class _Frames:
     @classmethod
     def read(cls, disk: Disk, path: str, idx: IdxColumns, places: Sequence[int]) -> _Frames:
         """One read for all places, the last of them first. Of a long record only the beginning. Raises OSError."""
-        start = min(idx.offsets[at] for at in places)
+        start = min(map(idx.offsets.__getitem__, places))
         stop = idx.offsets[places[0]] + min(idx.lengths[places[0]], WINDOW)
         return cls(disk.read(path, start, stop - start), start, idx)
 
     def begin(self, at: int, topic_id: int, seq: int) -> bool:
         """Whether the frame begins where the entry says, as it says, and is of this record."""
-        idx, offset = self._idx, self._idx.offsets[at] - self._start
-        if offset + FRAME_HEAD.size > len(self._data):
-            return False
-        length, kind, flags, topic, its_seq, ts, _, _, _ = FRAME_HEAD.unpack_from(self._data, offset)
-        return bool(
-            topic == topic_id
-            and its_seq == seq
-            and ts == idx.ts[at]
-            and length + FRAME_LEN_SIZE == idx.lengths[at]
-            and kind == APPEND
-            and flags == idx.flags[at] & FLAGS_ALL
+        idx, length = self._idx, self._idx.lengths[at]
+        flags, ts = idx.flags[at] & FLAGS_ALL, idx.ts[at]
+        return length >= FRAME_OVERHEAD and self._data.startswith(
+            _IDENTITY.pack(length - FRAME_LEN_SIZE, APPEND, flags, topic_id, seq, ts),
+            idx.offsets[at] - self._start,
         )
 
     def say(self, at: int, said: Said) -> bool:
         """Whether the frame has this size, tag, node and expiry. Size and expiry of a long one are left alone."""
         offset = self._idx.offsets[at] - self._start
+        if not self._idx.flags[at] & (META | EXT):
+            size, tag, node, expiry = said
+            names = _LENGTHS.pack(len(node), len(tag), size) + node + tag
+            if not expiry and self._data.startswith(names, offset + _IDENTITY.size):
+                return True
         told = _labels_of(self._data[offset : offset + self._idx.lengths[at]], self._idx.lengths[at])
         if told is None or told == said:
             return told is not None
@@ -227,10 +230,14 @@ def _labels_of(frame: bytes, length: int) -> Said | None:
 def _last_places(idx: IdxColumns, wanted: bytes | bytearray, most: int) -> list[int]:
     """The last few of the wanted entries that have bytes, near each other; the last one first."""
     found: list[int] = []
+    nearest = 0
     at = wanted.rfind(1)
     while at >= 0 and len(found) < most:
         if idx.lengths[at]:
-            if found and not 0 <= idx.offsets[found[0]] - idx.offsets[at] <= WINDOW:
+            offset = idx.offsets[at]
+            if not found:
+                nearest = offset
+            elif not nearest - WINDOW <= offset <= nearest:
                 break
             found.append(at)
         at = wanted.rfind(1, 0, at)

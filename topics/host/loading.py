@@ -142,9 +142,10 @@ def mend(
         for segment in topic.segments:
             if segment.first in topic.segments.damaged:
                 continue
+            held = labelled.get(SegmentId(topic.topic_id, segment.first)) == segment.last
             if not segment.sealed:
-                mend_idx(disk, topic.topic_id, segment)
-            if labelled.get(SegmentId(topic.topic_id, segment.first)) != segment.last and not segment.cold:
+                mend_idx(disk, topic.topic_id, segment, held=held)
+            if not held and not segment.cold:
                 mend_columns(disk, topic.topic_id, segment)
     for topic_id, segment in unfit:
         mend_idx(disk, topic_id, segment)

@@ -128,10 +128,13 @@ def encode_idx(idx: IdxColumns) -> bytes:
     return entries + encode_trailer(entries)
 
 
-def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
-    """Write the idx anew from the data unless it is whole and counts what the marks count. True if it was written."""
+def mend_idx(disk: Disk, topic_id: int, segment: Segment, *, held: bool = False) -> bool:
+    """Write the idx anew from the data unless it is whole and counts what the marks count. True if it was written.
+
+    `held`: it was held against the data already.
+    """
     idx = _read_idx(disk, topic_id, segment)
-    if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx):
+    if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx, held=held):
         return False
     path = segment_path(topic_id, segment.first, "idx")
     write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx).idx))
@@ -187,7 +190,14 @@ def _load_entries(
 
 
 def _fits(
-    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *, away: bool = False, doubted: bool = False
+    disk: Disk,
+    topic_id: int,
+    segment: Segment,
+    idx: IdxColumns,
+    *,
+    away: bool = False,
+    doubted: bool = False,
+    held: bool = False,
 ) -> bool:
     """Whether an intact idx speaks of the data that is there, as appends or a rewrite have left it.
 
@@ -201,7 +211,7 @@ def _fits(
     end = data_end(idx)
     if end != size and not (len(idx) == segment.count and end == segment.size <= size):
         return False
-    return idx_belongs(disk, topic_id, segment, idx, doubted=doubted)
+    return held or idx_belongs(disk, topic_id, segment, idx, doubted=doubted)
 
 
 def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
