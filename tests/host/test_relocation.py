@@ -22,7 +22,7 @@ from topics.log.diff import Extent
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
 from topics.testing.coldstore import FaultyStore
-from topics.testing.faults import SimCrash
+from topics.testing.faults import FaultKind, SimCrash
 from topics.testing.simdisk import SimDisk
 
 TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
@@ -237,6 +237,64 @@ class TestEnds:
         reopened(scene)
         assert state_of(scene) == state
         assert scene.read("t") == found
+
+
+def returning(scene):
+    """A cold segment is to be brought back, and two hot ones are to go."""
+    filled(scene)
+    scene.relocate()
+    half_dead(scene)
+    for _ in range(2):
+        scene.put("t", *[b"more"] * 8)
+        scene.sync()
+        scene.checkpoint()
+
+
+@pytest.mark.rule("T5.8", "T6.3")
+class TestNoRoom:
+    def test_segments_go_and_none_comes_back_until_there_is_room_above_the_reserve(self):
+        scene = scene_with()
+        returning(scene)
+        scene.disk.free = scene.options.min_free_bytes
+        before = relocator(scene).counts.to_cold
+
+        assert scene.relocate() >= 2
+        assert relocator(scene).counts.to_hot == 0
+        assert relocator(scene).failed is None
+        assert relocator(scene).due() is None  # nothing is tried at once again
+        scene.disk.free = 1 << 30
+        scene.clock.advance(AGAIN_MS)
+        scene.relocate()
+        assert relocator(scene).counts.to_hot >= 1
+        assert relocator(scene).counts.to_cold > before
+
+    def test_what_has_to_go_goes_first(self):
+        """It makes the room that the returning one needs."""
+        scene = scene_with()
+        returning(scene)
+        scene.cold.calls.clear()
+        scene.relocate()
+
+        assert relocator(scene).counts.to_hot >= 1
+        calls = scene.cold.calls
+        assert calls[: calls.index("delete")].count("put") >= 2
+
+    def test_room_that_somebody_else_takes_meanwhile_ends_nothing(self):
+        elsewhere = LocalSegmentStore(SimDisk(1), "another disk")
+        scene = scene_with(cold=lambda _: elsewhere)
+        returning(scene)
+        before = scene.read("t")
+        fault = scene.disk.inject("create", FaultKind.ENOSPC, times=None)
+        moved = scene.relocate()
+
+        assert moved >= 2
+        assert relocator(scene).counts.to_hot == 0
+        assert not [name for name in scene.disk.names(HOT_FILES) if name.endswith(".tmp")]
+        assert scene.read("t") == before
+        scene.disk.heal(fault)
+        scene.clock.advance(AGAIN_MS)
+        scene.relocate()
+        assert relocator(scene).counts.to_hot >= 1
 
 
 def broken_off(scene, at):

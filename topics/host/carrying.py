@@ -8,6 +8,9 @@ What it must never know: when a segment is to be moved, or what is logged.
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
 from topics.codec.segdel import decode_del
 from topics.codec.segidx import IdxColumns, decode_idx
 from topics.codec.segment import DEAD, walk
@@ -19,6 +22,8 @@ from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
 
 class Unmovable(Corrupt):
     """The segment is damaged where it is, so it stays there."""
@@ -27,7 +32,7 @@ class Unmovable(Corrupt):
 class Carrier:
     """The copies of one sealed segment. `found`: it, as the state has it.
 
-    `hot_whole`, `cold_whole`: what the last `look` has seen.
+    `hot_whole`, `cold_whole`: what the last `look` has seen. `returned`: it is in the data directory again.
     """
 
     def __init__(self, disk: Disk, store: GuardedStore, segment: SegmentId, found: Segment) -> None:
@@ -37,8 +42,14 @@ class Carrier:
         self.found = found
         self.hot_whole = False
         self.cold_whole = False
+        self.returned = False
         self._disk = disk
         self._store = store
+
+    @property
+    def directory(self) -> str:
+        """Its folder in the data directory."""
+        return topic_dir(self.segment.topic_id)
 
     def is_hot(self) -> bool:
         """Whether there is data of it in the data directory."""
@@ -94,18 +105,24 @@ class Carrier:
                     idx.flags[at] |= end
             self._replace("idx", encode_idx(idx))
         self._replace("data", bytes(data))
-        self._disk.sync_dir(topic_dir(self.segment.topic_id))
+        self._disk.sync_dir(self.directory)
+        self.returned = True
+
+    def drop_temporaries(self) -> None:
+        """What a `copy_back` that had no room has left."""
+        for part in ("data", "idx"):
+            self._disk.unlink(self._path(part) + TEMPORARY)
 
     def drop_hot(self) -> None:
         """The data directory's copy goes; idx and columns stay."""
         self._disk.unlink(self._path("data"))
-        self._disk.sync_dir(topic_dir(self.segment.topic_id))
+        self._disk.sync_dir(self.directory)
 
     def drop_cold(self) -> None:
         """The cold tier's copy goes, and what was said of it."""
         self._store.delete(self.segment)
         self._disk.unlink(self._path("del"))
-        self._disk.sync_dir(topic_dir(self.segment.topic_id))
+        self._disk.sync_dir(self.directory)
 
     def read_ends(self) -> bytes:
         """The .del file beside the idx; empty if there is none."""

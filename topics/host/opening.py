@@ -205,7 +205,7 @@ def _open_with(
         interval_ms=options.checkpoint_interval_ms,
         min_free_bytes=options.min_free_bytes,
         archive=None if options.archive is None else Archive(disk, options.archive),
-        relocation=Relocation(tier, entropy, options.hot),
+        relocation=Relocation(tier, entropy, options.hot, options.min_free_bytes),
     )
     # A changed shard count leaves logs that only a replay of all of them in their order reads (storage 4).
     refused = checkpoint_alone(checkpointer) if form != before else ""

@@ -28,7 +28,7 @@ from topics.codec.control import CheckpointMark
 from topics.codec.primitives import checksum
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
-from topics.host.carrying import Carrier, Unmovable
+from topics.host.carrying import FULL, Carrier, Unmovable
 from topics.host.cold import ColdTier
 from topics.host.coldowner import OwnedStore
 from topics.host.pins import Pins
@@ -38,7 +38,7 @@ from topics.host.steps import Blocking, Propose, Step, Steps
 from topics.host.tiers import StoreFailed
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import Corrupt, Rejected
-from topics.kernel.limits import MIB
+from topics.kernel.limits import MIB, U64_MAX
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
@@ -47,7 +47,8 @@ from topics.log.topic import Topic
 SLICE_BYTES: Final = 16 * MIB
 SLICE_WORKS: Final = 64
 TOGETHER: Final = 64  # small works that are one
-AGAIN_MS: Final = 30_000  # after the store has failed, or while a backup is in the way
+AGAIN_MS: Final = 30_000  # after the store has failed, while a backup is in the way, or a full disk
+NEVER_MS: Final = U64_MAX
 _Work = Generator[Step, None, int]  # says how many bytes it has moved
 
 
@@ -102,17 +103,17 @@ class Relocation:
     cold: ColdTier
     entropy: Entropy
     rules: HotRules
+    min_free_bytes: int = 0
 
     def begin(self, checkpointer: CheckpointerView) -> Relocator:
-        return Relocator(checkpointer, self.cold, self.entropy, self.rules)
+        return Relocator(checkpointer, self)
 
 
 class Relocator:
     """The moves of one store, one at a time. `failed`: what is the matter with the cold store, None if nothing is."""
 
-    def __init__(
-        self, checkpointer: CheckpointerView, cold: ColdTier, entropy: Entropy, rules: HotRules
-    ) -> None:
+    def __init__(self, checkpointer: CheckpointerView, needs: Relocation) -> None:
+        cold = needs.cold
         self.counts = MoveCounts()
         self.failed: str | None = None
         self.unmovable: dict[SegmentId, str] = {}  # damaged ones stay where they are
@@ -121,9 +122,10 @@ class Relocator:
         self._disk = checkpointer.disk
         self._cold = cold
         self._store = (
-            None if cold.store is None else OwnedStore(cold.store, self._disk, entropy, cold.set_owner)
+            None if cold.store is None else OwnedStore(cold.store, self._disk, needs.entropy, cold.set_owner)
         )
-        self._rules = rules
+        self._rules = needs.rules
+        self._min_free_bytes = needs.min_free_bytes
         self._pins = checkpointer.pins
         self._present: set[SegmentId] = set()
         self._noted: dict[SegmentId, int] = {}  # digests of the .del files that the store has
@@ -131,6 +133,7 @@ class Relocator:
         self._planned = -1  # the round after which the works were planned
         self._settled = False
         self._again_ms = 0
+        self._replan_ms = NEVER_MS
 
     def due(self) -> Steps | None:
         """What is to be moved now, None if nothing is or the store has failed a moment ago."""
@@ -138,7 +141,7 @@ class Relocator:
             return None
         if not self._settled:
             return self._settle(self._store)
-        if self._planned != self._checkpointer.rounds:
+        if self._planned != self._checkpointer.rounds or self._engine.now_ms() >= self._replan_ms:
             self._plan()
         return self._slice() if self._works else None
 
@@ -147,19 +150,20 @@ class Relocator:
     def _plan(self) -> None:
         """Look at all topics, after a checkpoint: only one seals segments or lets go of some."""
         self._planned = self._checkpointer.rounds
+        self._replan_ms = NEVER_MS
         self._works.clear()
         topics = self._engine.state.catalog.topics
         self.unmovable = {
             known: why for known, why in self.unmovable.items() if self._find(known) is not None
         }
-        for segment in self._checkpointer.reclaimer.cold_ones(self._checkpointer.kept):
-            self._works.append(partial(self._to_hot, segment))
         half_dead = self._checkpointer.reclaimer.half_dead()
         for topic_id, topic in topics.items():
             for found in self._rules.surplus(topic):
                 segment = SegmentId(topic_id, found.first)
                 if segment not in self.unmovable and segment not in half_dead:
                     self._works.append(partial(self._to_cold, segment))
+        for segment in self._checkpointer.reclaimer.cold_ones(self._checkpointer.kept):
+            self._works.append(partial(self._to_hot, segment))  # behind what makes room
         noted = [
             SegmentId(topic_id, segment.first)
             for topic_id, topic in topics.items()
@@ -231,7 +235,9 @@ class Relocator:
             return 0
         carrier = Carrier(self._disk, store, segment, found)
         yield Blocking(partial(self._ask, partial(self._copy_back, carrier)))
-        if self._is_failing() or segment in self.unmovable:
+        if not carrier.returned:
+            if segment not in self.unmovable and not self._is_failing():  # there was no room
+                self._replan_ms = self._engine.now_ms() + AGAIN_MS
             return found.size
         yield from self._log(segment, found, cold=False)
         if self._find(segment) is not None:
@@ -247,10 +253,16 @@ class Relocator:
             self._noted.pop(carrier.segment, None)
 
     def _copy_back(self, carrier: Carrier) -> None:
+        """Nothing is done if there is no room, for the segment and what it is rewritten to; it is tried again later."""
         try:
-            carrier.copy_back()
+            if self._disk.free_bytes(carrier.directory) >= self._min_free_bytes + 2 * carrier.found.size:
+                carrier.copy_back()
         except Unmovable as damage:
             self.unmovable[carrier.segment] = damage.message
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            carrier.drop_temporaries()  # somebody else took the room
 
     def _log(self, segment: SegmentId, found: Segment, *, cold: bool) -> Steps:
         """Say where the segment is, durably."""
