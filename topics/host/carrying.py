@@ -164,9 +164,12 @@ class Carrier:
             and list(found.seqs) == [first + at for at in there]
             and list(found.offsets) == [idx.offsets[at] for at in there]
             and list(found.lengths) == [idx.lengths[at] for at in there]
+            and list(found.ts) == [idx.ts[at] for at in there]
         )
         if not same:
             what = f"{len(found.damages)} places are damaged, {len(there) - len(found)} records are missing"
+            if not found.damages and len(found) == len(there):
+                what = "its records are not those that its idx counts"
             raise self._unmovable(what)
 
     def _ends(self) -> bytes:

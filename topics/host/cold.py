@@ -18,10 +18,12 @@ from typing import Final
 import attrs
 
 from topics.engine.apply import Catalog
+from topics.host.coldframes import without_foreign
 from topics.host.coldowner import Whose, compare_notes, is_copy, told_copy
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
+from topics.kernel.ports import Disk
 from topics.log.diff import Extent
 from topics.log.regions import SegmentId, Source
 
@@ -45,7 +47,8 @@ class ColdCounts:
 
 class ColdTier:
     """Cold segments of one store. `store`: None if none was given. `owner`: the note by which the segments there are
-    ours, None as long as there is none. Any thread may call at any time.
+    ours, None as long as there is none. `disk`: the data directory, whose index says which frames are ours. Any thread
+    may call at any time.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class ColdTier:
         store: SegmentStore | None = None,
         *,
         owner: bytes | None = None,
+        disk: Disk | None = None,
         reads_max: int = COLD_READS_MAX,
         waiting_max: int = COLD_WAITING_MAX,
         wait_s: float = COLD_WAIT_S,
@@ -63,6 +67,7 @@ class ColdTier:
         self.counts = ColdCounts()
         self.wait_s = wait_s
         self._catalog = catalog
+        self._disk = disk
         self._turns = threading.Semaphore(reads_max)
         self._lock = threading.Lock()
         self._inside = 0
@@ -107,9 +112,10 @@ class ColdTier:
         return [f"{what}; name it with --cold-dir or TOPICS_COLD_DIR"] if count else []
 
     def read(self, extent: Extent) -> bytes:
-        """The bytes of a cold extent, fewer if its data ends before.
+        """The bytes of a cold extent, fewer if its data ends before. A frame that is not ours is damaged in them.
 
         Raises:
+            OSError: the data directory failed.
             Rejected: there is no store, it fails, or too many wait for it; later it may work.
             FileNotFoundError: the segment is not there: it has moved, or it is lost.
         """
@@ -135,7 +141,10 @@ class ColdTier:
                     self.counts.reads += 1
                     self.counts.seconds += took_s
                     self.counts.bytes += len(data)
-            return data
+            found = self._catalog.find_segment(source)
+            if self._disk is None or found is None:
+                return data
+            return without_foreign(self._disk, source, found, extent.offset, data)
 
     def too_long(self, extent: Extent) -> Rejected:
         """What a reader is told who has waited as long as anybody may."""

@@ -350,4 +350,4 @@ def _damaged(engine: Engine, disk: Disk, form: Format, recovered: Recovered, tie
 
 
 def _cold_tier(engine: Engine, disk: Disk, cold: SegmentStore | None) -> ColdTier:
-    return ColdTier(engine.state.catalog, cold, owner=None if cold is None else note_of(disk))
+    return ColdTier(engine.state.catalog, cold, owner=None if cold is None else note_of(disk), disk=disk)
