@@ -7,8 +7,20 @@ import msgspec
 import pytest
 
 from tests.crash.scene import SMALL, Scene
-from tests.host.test_relocation import TINY, cold_firsts, filled, half_dead, in_folder, relocator, worked
+from tests.host.test_relocation import (
+    TINY,
+    cold_firsts,
+    filled,
+    half_dead,
+    in_folder,
+    relocator,
+    reopened,
+    worked,
+)
+from topics.audit.fsck import Options, fsck
+from topics.engine.verify import canonical
 from topics.host.coldowner import NOTE_SIZE, Whose, adopt, compare_notes, note_of, whose
+from topics.host.layout import segment_path
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.relocation import AGAIN_MS, HotRules
 from topics.host.tiers import LocalSegmentStore
@@ -321,3 +333,61 @@ class TestTokens:
         assert "does not say whose" in relocator(scene).failed
         with pytest.raises(Corrupt):
             adopt(scene.disk, store, SeededEntropy(7), inode=1)
+
+
+@pytest.mark.rule("T6.3", "T6.4")
+class TestAnotherStores:
+    def test_nothing_is_read_from_another_stores_cold_directory(self):
+        """It has other records under the same topic ids and seqs."""
+        scene, others = moved(tier()), tier()
+        moved(others, seed=3)
+        scene.process_death()
+        scene.cold, own = others, scene.cold
+        scene.open()
+
+        with pytest.raises(Rejected, match=r"the cold place is another store's .*name the cold directory"):
+            scene.read("t")
+        scene.process_death()
+        scene.cold = own
+        scene.open()
+        assert len(scene.read("t")) == 50
+
+    def test_a_start_makes_no_index_of_another_stores_records(self):
+        scene, others = moved(tier()), tier()
+        moved(others, seed=3)
+        before, state = scene.read("t"), canonical(scene.engine.state.catalog)
+        scene.process_death()
+        path = segment_path(1, 9, "idx")
+        scene.disk.truncate(path, 5)
+        scene.disk.sync_data(path)
+        scene.cold, own = others, scene.cold
+        scene.open()
+        assert scene.opened.damages
+        scene.process_death()
+        scene.cold = own
+        scene.open()
+
+        assert not scene.opened.damages
+        assert scene.read("t") == before
+        assert canonical(scene.engine.state.catalog) == state
+
+    def test_a_check_says_that_it_is_another_stores_and_not_that_all_records_are_wrong(self):
+        scene, others = moved(tier()), tier()
+        moved(others, seed=3)
+        scene.process_death()
+        report = fsck(scene.disk, where="a store", options=Options(settled=True, cold=others))
+
+        assert len(report.errors) == 5
+        assert all("the cold place is another store's" in one.detail for one in report.errors)
+
+    def test_a_damaged_note_keeps_no_reader_from_what_is_there(self):
+        store = tier()
+        scene = moved(store)
+        before = scene.read("t")
+        scene.process_death()
+        scene.flip("COLD", 0)
+        scene.open()
+        assert scene.read("t") == before
+        store.write_owner(b"no note")
+        reopened(scene)
+        assert scene.read("t") == before

@@ -12,7 +12,7 @@ from typing import Final
 
 from topics.audit.recovery import State
 from topics.audit.rows import Row, SegmentRow, SegmentTask, Violation
-from topics.host.coldowner import NOTE_FILE, whose
+from topics.host.coldowner import NOTE_FILE, is_foreign, note_of, told_foreign, whose
 from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -20,14 +20,18 @@ from topics.log.regions import SegmentId
 HOW: Final = "name their place with --cold-dir or TOPICS_COLD_DIR"
 
 
-def reach(store: SegmentStore | None, unseen: str = HOW) -> tuple[SegmentStore | None, str]:
-    """The store if it answers; else None, and why it cannot be looked at."""
+def reach(
+    disk: Disk, store: SegmentStore | None, unseen: str = HOW
+) -> tuple[SegmentStore | None, str]:  # fmt: skip
+    """The store if it answers, and is not another one's; else None, and why it cannot be looked at."""
     if store is None:
         return None, unseen
     try:
-        store.read_owner()
+        theirs = store.read_owner()
     except OSError as error:
         return None, f"{store.where} fails ({error.strerror or error}): see that it can be reached, or {HOW}"
+    if is_foreign(note_of(disk), theirs):
+        return None, told_foreign(store.where)
     return store, unseen
 
 

@@ -179,7 +179,9 @@ def _look(
 ) -> _Look:  # fmt: skip
     if wrong := find_wrong_types(disk):
         disk = Hiding(disk, frozenset(wrong))
-    cold, unseen = reach(options.cold, options.unseen)
+    cold, unseen = reach(disk, options.cold, options.unseen)
+    if cold is None:
+        options = attrs.evolve(options, cold=None, cold_dir=None)
     try:
         state = read(disk, where, same_boot=options.same_boot, cold=cold)
     except Corrupt as damage:

@@ -19,7 +19,14 @@ import attrs
 
 from topics.engine.apply import Catalog
 from topics.host.coldframes import without_foreign
-from topics.host.coldowner import Whose, compare_notes, is_copy, told_copy
+from topics.host.coldowner import (
+    Whose,
+    compare_notes,
+    is_copy,
+    is_foreign,
+    told_copy,
+    told_foreign,
+)
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
@@ -68,6 +75,7 @@ class ColdTier:
         self.wait_s = wait_s
         self._catalog = catalog
         self._disk = disk
+        self._is_checked = False
         self._turns = threading.Semaphore(reads_max)
         self._lock = threading.Lock()
         self._inside = 0
@@ -127,6 +135,7 @@ class ColdTier:
                 source, "no cold directory is given: name it with --cold-dir or TOPICS_COLD_DIR"
             )
         with self._turn(source, extent.size):
+            self._check_place(source, store)
             started, data = time.perf_counter(), b""
             try:
                 data = store.read_range(source, "data", extent.offset, extent.size)
@@ -183,6 +192,18 @@ class ColdTier:
             with self._lock:
                 self._inside -= 1
                 self._inside_bytes -= size
+
+    def _check_place(self, source: SegmentId, store: SegmentStore) -> None:
+        """Nothing is read from another store's place: it has other records under the same names."""
+        if self._is_checked:
+            return
+        try:
+            theirs = store.read_owner()
+        except OSError as error:
+            raise self._failed(source, error) from error
+        if is_foreign(self.owner, theirs):
+            raise self._refused(source, told_foreign(store.where))
+        self._is_checked = True
 
     def _check_ours(self, source: SegmentId, store: SegmentStore) -> None:
         """A segment that is not there is lost only if this is the store in which it was."""

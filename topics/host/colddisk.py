@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from topics.host.coldowner import is_foreign, note_of
 from topics.host.layout import segment_of
 from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Disk
@@ -20,10 +21,20 @@ class ColdBehind:
     def __init__(self, disk: Disk, store: SegmentStore | None) -> None:
         self._disk = disk
         self._store = store
+        self._is_checked = False
+
+    def _own_store(self) -> SegmentStore | None:
+        """The cold tier, if there is one and it is not surely another store's."""
+        store = self._store
+        if store is not None and not self._is_checked:
+            if is_foreign(note_of(self._disk), store.read_owner()):
+                self._store = store = None
+            self._is_checked = True
+        return store
 
     def has(self, segment: SegmentId, size: int) -> bool:
         """Whether the cold tier has all of the segment: asked only if the data directory has none of it."""
-        store = self._store
+        store = self._own_store()
         return store is not None and store.exists(segment, "data") and store.len(segment, "data") == size
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -31,9 +42,10 @@ class ColdBehind:
             return self._disk.read(path, offset, size)
         except FileNotFoundError:
             segment = segment_of(path) if path.endswith(".data") else None
-            if segment is None or self._store is None:
+            store = None if segment is None else self._own_store()
+            if segment is None or store is None:
                 raise
-            return self._store.read_range(segment, "data", offset, size)
+            return store.read_range(segment, "data", offset, size)
 
     def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
         return self._disk.read_nowait(path, offset, size)

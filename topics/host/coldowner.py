@@ -91,6 +91,12 @@ def compare_notes(ours: bytes | None, theirs: bytes | None) -> Whose:
     return Whose.OTHER if own is None or there is None else _compare(own, there)
 
 
+def is_foreign(ours: bytes | None, theirs: bytes | None) -> bool:
+    """Whether a cold directory is surely another store's: both notes can be read, and name another owner."""
+    own, there = (None if note is None else _decoded(note) for note in (ours, theirs))
+    return own is not None and there is not None and own.owner != there.owner
+
+
 def is_copy(note: bytes | None) -> bool:
     """Whether a data directory with this note was copied or moved, and has not adopted the cold tier since."""
     found = None if note is None else _decoded(note)
@@ -320,6 +326,14 @@ def _write_note(disk: Disk, note: _Note) -> None:
         return
     disk.rename(_TEMPORARY, NOTE_FILE)
     disk.sync_dir("")
+
+
+def told_foreign(where: str) -> str:
+    """What whoever named the place is told."""
+    return (
+        f"{where} is another store's ({OWNER_FILE} there and {NOTE_FILE} in the directory differ): "
+        "name the cold directory of this one with --cold-dir or TOPICS_COLD_DIR"
+    )
 
 
 def _elsewhere(store: SegmentStore, expected: int) -> Rejected:
