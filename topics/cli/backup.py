@@ -198,7 +198,8 @@ def restore(
     """Make a store of a backup, in the directory DEST, which must not be there.
 
     With --archive the log behind the backup is added, all of it or up to a moment or a seq, at whole writes. The backup
-    and the log are not changed.
+    and the log are not changed. A log that is damaged or not complete before that is refused, and the message says what
+    can be had. CUT: an end of it that no sync is known to have covered, and that is not whole.
 
     \b
       topics restore nightly data --archive old-data
@@ -216,9 +217,9 @@ def restore(
             raise Failed(f"{place} is no directory")
     try:
         with bytes_bar(dest.name) as tell:
-            restored = rebuild(
-                ReadOnlyDisk(directory), dest, logs=[ReadOnlyDisk(log) for log in logs], goal=goal, tell=tell
-            )
+            disks = [ReadOnlyDisk(log) for log in logs]
+            names = [str(log) for log in logs]
+            restored = rebuild(ReadOnlyDisk(directory), dest, logs=disks, names=names, goal=goal, tell=tell)
     except Corrupt as error:
         if error.message.startswith(MANIFEST_FILE):
             raise Failed(f"{directory}: {error.message}") from error
@@ -230,11 +231,21 @@ def restore(
     if logs and _has_nothing_new(restored):
         places = ", ".join(map(str, logs))
         say(f"nothing behind the backup was found in {places}", "topics: ", colour="yellow")
+    for cut in _cuts_of(restored):
+        say(cut, "CUT: ", colour="yellow")
     for damage in restored.damages:
         say(f"{damage}", "DAMAGED: ", colour="red")
     for path in restored.changed:
         say(f"{path} is not as the backup was written: topics verify {directory}", "DAMAGED: ", colour="red")
     raise click.exceptions.Exit(1 if restored.damages or restored.changed else 0)
+
+
+def _cuts_of(restored: Restored) -> list[str]:
+    """What of the log was left out although no goal asked for that: what nobody knows to have been durable."""
+    lost = [
+        f"{name} has lost its end: what was written last in it is not restored" for name in restored.unclosed
+    ]
+    return [*map(str, restored.cuts), *lost]
 
 
 def _has_nothing_new(restored: Restored) -> bool:
@@ -268,6 +279,7 @@ def _restored_fields(dest: Path, restored: Restored) -> dict[str, Any]:
         "backup_ts": restored.manifest.ts,
         "last_ts": restored.last_ts,
         "cut": restored.cut,
+        "tails_cut": _cuts_of(restored),
         "topics": dict(restored.heads),
         "damages": [str(damage) for damage in restored.damages],
         "changed": list(restored.changed),

@@ -117,7 +117,9 @@ def recover(
     catalog = folding.catalog
     for key in sorted(verdicts):  # behind everything intact: what a broken head claims is the weakest witness
         folding.damages += _name_damages(catalog, verdicts[key])
-    cuts = [_cut(catalog, verdict) for _, verdict in sorted(verdicts.items()) if verdict.state is State.TORN]
+    cuts = [
+        cut_report(catalog, verdict) for _, verdict in sorted(verdicts.items()) if verdict.state is State.TORN
+    ]
     return Recovered(catalog=catalog, damages=folding.damages, cuts=[cut for cut in cuts if cut is not None])
 
 
@@ -261,7 +263,7 @@ def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
         )  # fmt: skip
 
 
-def _cut(catalog: Catalog, verdict: Verdict) -> CutReport | None:
+def cut_report(catalog: Catalog, verdict: Verdict) -> CutReport | None:
     """What a cut takes; None if there is nothing to cut but zeros."""
     assert verdict.tail is not None
     assert verdict.state is State.TORN

@@ -3,7 +3,8 @@
     ports           clock, entropy, disk (filetypes, parallel), memory: a disk that is no disk; folder
     a directory     lock, layout (all names), moving (between disks); directory: claimed, then recovered;
                     opening, loading, absent, generations, tailend
-    the log         walfile and writer: one shard's; tailcache; archive; logchain, cutting: the log behind a backup
+    the log         walfile and writer: one shard's; tailcache; archive; logcopies, logchain, cutting: the log behind
+                    a backup
     segments        segments, blocks, belonging: what a start reads of them; appending, rewrite, flags: the files;
                     reading, attempts: records out of them
     snapshots       snapshots, checkpointer: rounds; reclaim, pins, compaction

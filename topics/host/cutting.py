@@ -10,11 +10,14 @@ Only at whole writes, and each shard by itself, so that every shard keeps a begi
 
 Time is the engine's, which never goes back, neither within a shard nor over a restart; so whatever a kept write depends
 on is kept too. Marks are no writes.
+
+A chain that is broken must be cut before that, else the goal is not reached: what is behind it is known to have been
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -24,8 +27,8 @@ from topics.codec.control import CheckpointMark, CommitMark, TopicCreate
 from topics.codec.manifest import Manifest
 from topics.codec.writes import WholeWrite
 from topics.engine.recover import ShardKey
-from topics.host.logchain import Chains
-from topics.kernel.errors import invalid
+from topics.host.logchain import Broken, Chains
+from topics.kernel.errors import Corrupt, invalid
 
 _MARKS: Final = (CheckpointMark, CommitMark)
 _MOMENT_MAX: Final = 253_402_300_799_999  # the end of the year 9999
@@ -56,13 +59,24 @@ def find_cuts(chains: Chains, manifest: Manifest, goal: Goal) -> Cuts:
 
     Raises:
         Rejected: the backup is later than the goal, or the log never gets there.
+        Corrupt: the log is damaged, or something of it is missing, before the goal.
     """
     if goal.until_ms is not None:
         if goal.until_ms < manifest.ts:
             wanted, taken = _moment(goal.until_ms), _moment(manifest.ts)
             raise invalid("to-time", f"{wanted} is before the backup was taken, {taken}: use an older one")
-        return _cuts(chains, lambda _: _later_than(goal.until_ms or 0))
-    return _cuts_at_seqs(chains, manifest, goal.seqs) if goal.seqs else {}
+        cuts: Cuts = _cuts(chains, lambda _: _later_than(goal.until_ms or 0))
+    else:
+        cuts = _cuts_at_seqs(chains, manifest, goal.seqs) if goal.seqs else {}
+    for key, chain in sorted(chains.items()):
+        if chain.broken is not None and keeps_end(key, cuts):
+            raise _refused(chains, manifest, key, chain.broken)
+    return cuts
+
+
+def keeps_end(key: ShardKey, cuts: Cuts) -> bool:
+    """Whether the shard is not cut, nor any of a generation before it."""
+    return key not in cuts and all(other[0] >= key[0] for other in cuts)
 
 
 def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -> Cuts:
@@ -81,19 +95,19 @@ def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -
         return any(seq > limits.get(topic_id, seq) for topic_id, seq in write.reaches.items())
 
     found = []
-    for key, chain in chains.items():
+    for key in chains:
         first = _first_write(chains, key, exceeds)
         if first is not None:
             found.append((key[0], first[1].ts, key[1]))
-        for link in chain:
-            for write in link.writes():
-                for topic_id, seq in write.reaches.items():
-                    heads[topic_id] = max(seq, heads.get(topic_id, 0))
+    heads = _heads(chains, manifest)
     for topic_id, (name, seq) in ids.items():
         if heads.get(topic_id, 0) < seq:
+            for key, chain in sorted(chains.items()):
+                if chain.broken is not None:
+                    raise _refused(chains, manifest, key, chain.broken)
             raise invalid("to-seq", f"{name}={seq}: the log ends at seq {heads.get(topic_id, 0)} of it")
     if not found:
-        return {}
+        return _cut_at_its_end(chains, limits, heads)
     generation, ts, shard = min(found)
 
     def left_out(key: ShardKey) -> _LeavesOut:
@@ -106,19 +120,58 @@ def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -
     return _cuts(chains, left_out)
 
 
+def _cut_at_its_end(chains: Chains, limits: Mapping[int, int], heads: Mapping[int, int]) -> Cuts:
+    """A chain that is broken right before the first write that goes beyond a seq is cut there, if it is the only one of
+    its generation: nothing says when that write was, and so which of another shard were before it.
+    """
+    topic_id, seq = _next_lost(chains, heads) or (0, 0)
+    if topic_id not in limits or seq <= limits[topic_id]:
+        return {}
+    key = max(chains)
+    return {key: Cut(len(chains[key].links) - 1, chains[key].links[-1].stop)}
+
+
+def _next_lost(chains: Chains, heads: Mapping[int, int]) -> tuple[int, int] | None:
+    """Topic and seq of the record that the log is broken at, if it is known to be the next of the log."""
+    key = max(chains)
+    broken = chains[key].broken
+    if broken is None or broken.next_record is None or not chains[key].links:
+        return None
+    alone = all(other == key or other[0] < key[0] for other in chains)
+    topic_id, seq = broken.next_record
+    return broken.next_record if alone and seq == heads.get(topic_id, 0) + 1 else None
+
+
+def _heads(chains: Chains, manifest: Manifest) -> dict[int, int]:
+    """How far each topic gets in the chains, by its id."""
+    heads = {entry.id: entry.head_seq for entry in manifest.topics}
+    for chain in chains.values():
+        for link in chain.links:
+            for write in link.writes():
+                for topic_id, seq in write.reaches.items():
+                    heads[topic_id] = max(seq, heads.get(topic_id, 0))
+    return heads
+
+
 def _ids_of(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -> dict[int, tuple[str, int]]:
     """Which topics are meant: the one of that name in the backup, or else the first that is created behind it."""
     known = {entry.name: entry.id for entry in manifest.topics}
-    for chain in chains.values():
-        for link in chain:
-            for write in link.writes():
-                for control in write.controls:
-                    if isinstance(control.payload, TopicCreate):
-                        known.setdefault(control.payload.name, control.topic_id)
+    for topic_id, name in _created(chains):
+        known.setdefault(name, topic_id)
     for name in seqs:
         if name not in known:
             raise invalid("to-seq", f"no topic {name!r} is in the backup or in the log behind it")
     return {known[name]: (name, seq) for name, seq in seqs.items()}
+
+
+def _created(chains: Chains) -> Iterator[tuple[int, str]]:
+    """Id and name of each topic that is created behind the backup."""
+    for chain in chains.values():
+        for link in chain.links:
+            for write in link.writes():
+                for control in write.controls:
+                    if isinstance(control.payload, TopicCreate):
+                        yield control.topic_id, control.payload.name
 
 
 def _cuts(chains: Chains, left_out: Callable[[ShardKey], _LeavesOut]) -> dict[ShardKey, Cut]:
@@ -128,8 +181,8 @@ def _cuts(chains: Chains, left_out: Callable[[ShardKey], _LeavesOut]) -> dict[Sh
     cuts: dict[ShardKey, Cut] = {}
     for key in sorted(chains):
         if any(other[0] < key[0] for other in cuts):
-            if chains[key]:
-                cuts[key] = Cut(0, chains[key][0].start)
+            if chains[key].links:
+                cuts[key] = Cut(0, chains[key].links[0].start)
             continue
         first = _first_write(chains, key, left_out(key))
         if first is not None:
@@ -139,7 +192,7 @@ def _cuts(chains: Chains, left_out: Callable[[ShardKey], _LeavesOut]) -> dict[Sh
 
 def _first_write(chains: Chains, key: ShardKey, leaves_out: _LeavesOut) -> tuple[int, WholeWrite] | None:
     """The first write of a shard that is left out, and the index of its file in the chain. Marks are no writes."""
-    for index, link in enumerate(chains[key]):
+    for index, link in enumerate(chains[key].links):
         for write in link.writes():
             if not _is_mark(write) and leaves_out(write):
                 return index, write
@@ -161,3 +214,48 @@ def _later_than(ts: int) -> _LeavesOut:
 def _moment(ts: int) -> str:
     """As people read it; a time beyond the calendar is its last one."""
     return datetime.fromtimestamp(min(ts, _MOMENT_MAX) / 1000, UTC).isoformat(" ", "milliseconds")
+
+
+# What a restore does not go past.
+
+
+def _refused(chains: Chains, manifest: Manifest, key: ShardKey, broken: Broken) -> Corrupt:
+    """Names file, topics and seqs, and says what can be done."""
+    heads = _heads(chains, manifest)
+    names = {**{entry.id: entry.name for entry in manifest.topics}, **dict(_created(chains))}
+    lost = {topic_id: _seqs(*span) for topic_id, span in _lost(broken, heads).items()}
+    what = ", ".join(
+        f"topic {names.get(topic_id, f'#{topic_id}')!r} {seqs}" for topic_id, seqs in lost.items()
+    )
+    ways = ["give a directory that has it whole, too (--archive)"]
+    stamps = [write.ts for link in chains[key].links for write in link.writes() if not _is_mark(write)]
+    if stamps and stamps[-1] > manifest.ts:
+        ways.append(f"restore to a time before {_moment(stamps[-1])} (--to-time)")
+    following = _next_lost(chains, heads)
+    if following is not None and following[0] in names:
+        ways.append(f"--to-seq {names[following[0]]}={following[1] - 1}")
+    return Corrupt(
+        f"{broken.where}: {broken.why}: {what or 'unknown records'} of the log behind the backup cannot be had, and "
+        f"nothing behind that is restored. {', or '.join(ways).capitalize()}; what is intact behind it stays readable "
+        "in the directory it is of, which topics fsck --repair makes whole",
+        field="archive",
+    )
+
+
+def _lost(broken: Broken, heads: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """By topic id the first seqs that are missing before something intact, or that what is damaged says it is."""
+    lost: dict[int, tuple[int, int]] = {}
+    expected = dict(heads)
+    for topic_id, start, stop in broken.behind:
+        head = expected.get(topic_id, 0)
+        if start > head + 1:
+            lost.setdefault(topic_id, (head + 1, start - 1))
+        expected[topic_id] = max(head, stop - 1)
+    if not lost and broken.next_record is not None:
+        topic_id, seq = broken.next_record
+        lost[topic_id] = (seq, seq)
+    return lost
+
+
+def _seqs(first: int, last: int) -> str:
+    return f"seq {first}" if first == last else f"seqs {first} to {last}"

@@ -195,7 +195,12 @@ def _below(root: str, path: str) -> str:
 
 def read_hint(disk: Disk, generation: int, shard: int) -> WalFileId | None:
     """The file that CURRENT names; None if there is no hint, or it fails its checksum: it is only a hint."""
-    path = f"{shard_dir(generation, shard)}/{CURRENT_FILE}"
+    return read_hint_in(disk, "wal", generation, shard)
+
+
+def read_hint_in(disk: Disk, root: str, generation: int, shard: int) -> WalFileId | None:
+    """The same of another directory that holds logs."""
+    path = _below(root, f"{shard_dir(generation, shard)}/{CURRENT_FILE}")
     if disk.size(path) != CURRENT_SIZE:
         return None
     line = disk.read(path, 0, CURRENT_SIZE)

@@ -1,122 +1,201 @@
 """The log behind a backup: WAL files that were archived, or are in use still, each going on where the one before ended.
 
-They may come from several directories: a data directory (its `wal/` and its `archive/`), a copy of either. A file that
-is in two of them is the same file. What does not follow, byte for byte and frame by frame, is refused: a hole would
-make a history that never was.
+Each shard's files are looked at and judged by the code of a start, so that a restore and a start have one opinion of
+what is damage and what was never known to be durable. A chain ends
+
+    where the log does                 behind a write that was under way, which is cut and told
+    before what is damaged or missing  and known to have been there: `broken` says what. Nothing behind it can be
+                                       restored, for it would be a history that never was
+
+Later generations follow only one that is whole to its end: a changed shard count closes each log with a mark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from itertools import takewhile
 
 import attrs
 
+from topics.codec.frame import Run
 from topics.codec.manifest import Manifest, Position
-from topics.codec.walheader import HEADER_SIZE, decode_header
+from topics.codec.walheader import HEADER_SIZE
 from topics.codec.writes import WholeWrite, whole_writes
+from topics.engine.judge import Damage, FileLook, State, Verdict, judge, look
 from topics.engine.recover import ShardKey
-from topics.host.archive import ARCHIVE_DIR
-from topics.host.layout import find_wal_files_in, shards_in, wal_path_in
+from topics.host.logcopies import Found, Logs, find_logs, found_at, newest_named, shards_begun
 from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
-
-ROOTS: Final = ("wal", ARCHIVE_DIR, "")
-
-
-@attrs.frozen
-class Found:
-    """A WAL file of some directory."""
-
-    file: WalFileId
-    disk: Disk
-    path: str
-
-    def read(self) -> bytes:
-        try:
-            return self.disk.read(self.path, 0, self.disk.size(self.path) or 0)
-        except OSError as error:
-            raise Corrupt(f"{self.path} of the log cannot be read: {error.strerror or error}") from error
 
 
 @attrs.frozen
 class Link:
-    """A file of a chain, and the offset behind which it is new: what is before it is in the backup."""
+    """A file of a chain. What is before `start` is in the backup; whole writes of the log end at `stop`."""
 
     found: Found
     start: int
+    stop: int
 
     def writes(self) -> Iterator[WholeWrite]:
-        return whole_writes(self.found.read(), self.start)
+        return takewhile(lambda write: write.stop <= self.stop, whole_writes(self.found.read(), self.start))
 
 
-Chains = Mapping[ShardKey, Sequence[Link]]
+@attrs.frozen(kw_only=True)
+class Broken:
+    """What a chain does not go past. `where`: the file, and the offset if there is one. `next_record`: (topic id, seq)
+    of what begins there, if that still says so. `behind`: (topic id, first seq, seq stop) of what is intact from there.
+    """
+
+    where: str
+    why: str
+    next_record: tuple[int, int] | None = None
+    behind: Sequence[tuple[int, int, int]] = ()
 
 
-def find_logs(disks: Sequence[Disk]) -> dict[ShardKey, dict[int, Found]]:
-    """Every WAL file there is, by shard and by its first frame."""
-    logs: dict[ShardKey, dict[int, Found]] = {}
-    for disk in disks:
-        for root in ROOTS:
-            for key in shards_in(disk, root):
-                for file in find_wal_files_in(disk, root, *key):
-                    logs.setdefault(key, {})[file.first_frame] = Found(file, disk, wal_path_in(root, file))
-    return logs
+@attrs.frozen(kw_only=True)
+class Chain:
+    """What a shard's log holds behind the backup. `verdict`: of its files, without their items. `unclosed`: the name of
+    an archived file that it ends in, and that has lost its end.
+    """
+
+    links: Sequence[Link] = ()
+    broken: Broken | None = None
+    verdict: Verdict | None = None
+    unclosed: str = ""
 
 
-def chains_behind(base: Disk, manifest: Manifest, disks: Sequence[Disk]) -> Chains:
-    """What goes on where the backup ends, shard by shard, generations in order.
+Chains = Mapping[ShardKey, Chain]
+
+
+def chains_behind(
+    base: Disk, manifest: Manifest, disks: Sequence[Disk], names: Sequence[str] = ()
+) -> Chains:  # fmt: skip
+    """What goes on where the backup ends, shard by shard, generations in order, up to one that is broken. `names`: what
+    messages call `disks`.
 
     Raises:
-        Corrupt: a file is missing or damaged in the middle, or of another history than the backup.
+        Corrupt: the file in which the backup ends is missing, and later ones are there; or one is of another history.
         OSError: a disk failed.
     """
-    logs = find_logs(disks)
-    chains: dict[ShardKey, Sequence[Link]] = {}
-    newest = max((position.generation for position in manifest.vector), default=0)
-    for position in manifest.vector:
-        key = (position.generation, position.shard)
-        chains[key] = _chain_from(base, position, logs.get(key, {}))
-    for key in sorted(logs):
-        if key[0] > newest:
-            chains[key] = list(_chain(logs[key], 1, HEADER_SIZE, 1))
+    named = newest_named(disks)
+    logs = find_logs(disks, names)
+    ends = {(position.generation, position.shard): position for position in manifest.vector}
+    present = max((generation for generation, _ in ends), default=0)
+    later = _goes_on(logs, ends, present)
+    if later is None:
+        return {key: Chain() for key in sorted(ends)}
+    begun = shards_begun(disks)
+    last = max([present, *(generation for generation, _ in logs), *begun])
+    chains: dict[ShardKey, Chain] = {}
+    for key in sorted(ends):
+        files = _with_end(base, ends[key], logs.get(key, {}), later)
+        chains[key] = _chain(key, files, named.get(key), end=ends[key], followed=present < last)
+    for generation in range(present + 1, last + 1):
+        if any(chain.broken is not None for chain in chains.values()):
+            break  # nothing of it can be restored
+        shards = max([1, begun.get(generation, 0), *(key[1] + 1 for key in logs if key[0] == generation)])
+        for key in ((generation, shard) for shard in range(shards)):
+            chains[key] = _chain(key, logs.get(key, {}), named.get(key), followed=generation < last)
     return chains
 
 
-def _chain_from(base: Disk, position: Position, files: Mapping[int, Found]) -> list[Link]:
-    first = files.get(position.file)
-    later = [number for number in files if number > position.file]
-    if first is None:
-        if later:
-            raise Corrupt(
-                f"the log goes on with frame {min(later)} of shard {position.shard}; the file with frame "
-                f"{position.next_frame}, where the backup ends, is not there: give the directory that has it too"
-            )
-        return []
-    path = wal_path(first.file)
-    if base.read(path, 0, position.offset) != first.disk.read(first.path, 0, position.offset):
-        raise Corrupt(f"{first.path} is of another history: it does not begin as the backup's own {path}")
-    return list(_chain(files, position.file, position.offset, position.next_frame))
+def _goes_on(logs: Logs, ends: Mapping[ShardKey, Position], present: int) -> Found | None:
+    """A file that a log behind the backup has; None if there is none, and the backup is all that there is."""
+    for key in sorted(logs, reverse=True):
+        newest = max(logs[key])
+        if key[0] > present or (key in ends and newest >= ends[key].file):
+            return logs[key][newest]
+    return None
 
 
-def _chain(files: Mapping[int, Found], first: int, start: int, next_frame: int) -> Iterator[Link]:
-    """Files from `first` on. Only the last may end in what is not whole: the write that was under way."""
-    numbers = sorted(number for number in files if number >= first)
-    expected = first
-    for number in numbers:
-        found = files[number]
-        if number != expected:
-            raise Corrupt(
-                f"{found.path}: frames {expected} to {number - 1} of the log are missing or damaged before it"
-            )
-        buffer = found.read()
-        header = decode_header(buffer) if any(buffer) else None
-        if header is None or (header.generation, header.shard, header.first_frame) != found.file:
-            if number != numbers[-1]:
-                raise Corrupt(f"{found.path}: its header is that of another file")
-            return
-        yield Link(found, start)
-        expected = next_frame + sum(write.frames for write in whole_writes(buffer, start))
-        start, next_frame = HEADER_SIZE, expected
+def _with_end(base: Disk, end: Position, files: Mapping[int, Found], later: Found) -> Mapping[int, Found]:
+    """The files from the one on in which the backup ends. Its own copy of that is a copy, too."""
+    file = WalFileId(end.generation, end.shard, end.file)
+    if end.file not in files:
+        raise Corrupt(
+            f"{wal_path(file)}, in which the backup ends, is not there, and {later.name} is of the log behind it: give "
+            "the directory that has it too (behind a repair, its repaired-…)"
+        )
+    own = attrs.evolve(found_at(base, "wal", file), name=f"the backup's own {wal_path(file)}")
+    first = attrs.evolve(own.joined(files[end.file]), name=files[end.file].name)
+    behind = {number: found for number, found in files.items() if number > end.file}
+    return {end.file: first, **behind}
+
+
+def _chain(
+    key: ShardKey,
+    files: Mapping[int, Found],
+    named: WalFileId | None,
+    *,
+    end: Position | None = None,
+    followed: bool,
+) -> Chain:
+    """The chain of one shard. `named`: the file that must be there. `followed`: a later generation has begun."""
+    if not files:
+        why = "its log has begun, or later ones have, and it is not there"
+        return Chain(broken=Broken(where=wal_path(WalFileId(*key, 1)), why=why))
+    looks = []
+    for number in sorted(files):
+        since = (end.offset, end.next_frame) if end is not None and end.file == number else None
+        seen = look(files[number].file, files[number].read(), since)
+        looks.append(attrs.evolve(seen, items=()))  # of a long log they are many
+    first = WalFileId(*key, end.file) if end is not None else None
+    verdict = judge(looks, same_boot=False, named=named, since=first)
+    damage = min(verdict.damages, key=lambda one: (one.file.first_frame, one.offset), default=None)
+    links: list[Link] = []
+    for seen in looks:
+        number = seen.file.first_frame
+        is_lost = damage is not None and (number, 0) >= (damage.file.first_frame, damage.offset)
+        if is_lost or number > _last_kept(verdict) or not seen.begun:
+            break
+        start = end.offset if end is not None and end.file == number else HEADER_SIZE
+        links.append(Link(files[number], start, max(start, seen.end)))
+    broken = None if damage is None else _broken(files, looks, damage)
+    unclosed = ""
+    if broken is None and links and not _is_closed(links[-1], verdict):
+        if followed:
+            why = "it does not end with the mark that closes it, and a later generation of the log has begun"
+            broken = Broken(where=links[-1].found.name, why=why)
+        elif links[-1].found.archived and verdict.state is State.CLEAN:
+            unclosed = links[-1].found.name
+    return Chain(links=links, broken=broken, verdict=verdict, unclosed=unclosed)
+
+
+def _last_kept(verdict: Verdict) -> int:
+    """The first frame of the last file that is kept."""
+    dropped = min((seen.file.first_frame for seen in verdict.drop), default=U64_MAX)
+    return dropped - 1
+
+
+def _is_closed(last: Link, verdict: Verdict) -> bool:
+    """Whether a log says by itself that this is all of it, as each does whose file, or generation, is followed by
+    another one.
+    """
+    whole = look(last.found.file, last.found.read())
+    return verdict.state is State.CLEAN and (whole.frames == 0 or whole.marked)
+
+
+def _broken(files: Mapping[int, Found], looks: Sequence[FileLook], damage: Damage) -> Broken:
+    """What is wrong, and what is still intact from there on, in this file and the next."""
+    number = damage.file.first_frame
+    name = files[number].name if number in files else wal_path(damage.file)
+    runs: list[Run] = []
+    next_record = None
+    behind = [seen for seen in looks if seen.file.first_frame >= number][:2]
+    for seen in behind:
+        if seen.file != damage.file or not damage.offset:
+            seen = look(seen.file, files[seen.file.first_frame].read())  # noqa: PLW2901 -- the same, with its items
+        runs += [item for item in (*seen.items, *seen.beyond) if isinstance(item, Run)]
+        if seen.file == damage.file and damage.offset:
+            next_record = next((head for at, _, head in seen.broken if at == seen.end), None)
+            if runs and runs[0].offset == seen.end:
+                next_record = (runs[0].topic_id, runs[0].seq_start)
+    return Broken(
+        where=f"{name}, offset {damage.offset}" if damage.offset else name,
+        why=damage.why,
+        next_record=next_record,
+        behind=[(run.topic_id, run.seq_start, run.seq_stop) for run in runs],
+    )

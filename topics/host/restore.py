@@ -24,14 +24,15 @@ from topics.codec.control import CheckpointMark, encode_control
 from topics.codec.manifest import FileEntry, Manifest
 from topics.codec.walheader import HEADER_SIZE
 from topics.codec.writes import whole_writes
-from topics.engine.recover import CutReport, DamageReport
+from topics.engine.judge import State
+from topics.engine.recover import CutReport, DamageReport, cut_report
 from topics.host.backup import make_parents
 from topics.host.contents import PIECE_SIZE, copied_bytes, room_behind
-from topics.host.cutting import Cut, Cuts, Goal, find_cuts
+from topics.host.cutting import Cut, Cuts, Goal, find_cuts, keeps_end
 from topics.host.destination import Destination, unwritable
 from topics.host.directory import Directory
 from topics.host.layout import read_format
-from topics.host.logchain import Chains, Link, chains_behind
+from topics.host.logchain import Chain, Chains, Link, chains_behind
 from topics.host.opening import Opened, read_state
 from topics.host.verifying import read_manifest
 from topics.host.walfile import CURRENT_FILE, hint, shard_dir, wal_path
@@ -50,7 +51,9 @@ Tell = Callable[[int, int], None]
 class Restored:
     """A store that was made of a backup. `heads`: of each topic, before the restart took its share. `last_ts`: the time
     of the last that is kept. `cut`: whether anything of the log was left out for the goal. `damages`: what a start
-    finds damaged. `changed`: files that are not as the backup was written; what is damaged in them reads will tell.
+    finds damaged. `cuts`: where the log ended in writes that no mark covers and that are not whole; `unclosed`: files
+    of it that were archived and have lost their end since. `changed`: files that are not as the backup was written;
+    what is damaged in them reads will tell.
     """
 
     manifest: Manifest
@@ -59,6 +62,7 @@ class Restored:
     cut: bool
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
+    unclosed: Sequence[str] = ()
     changed: Sequence[str] = ()
 
 
@@ -67,25 +71,27 @@ def restore(
     dest: str | os.PathLike[str],
     *,
     logs: Sequence[Disk] = (),
+    names: Sequence[str] = (),
     goal: Goal | None = None,
     tell: Tell | None = None,
 ) -> Restored:
-    """Make the store. `logs`: directories with the log behind the backup. `tell`: bytes done, and in all.
+    """Make the store. `logs`: directories with the log behind the backup, and `names`: what messages call them. `tell`:
+    bytes done, and in all.
 
     Raises:
         Rejected: something is at `dest`, or the goal cannot be reached from this backup.
         CannotOpen: `dest` cannot be written.
-        Corrupt: the backup is not whole, or the log behind it has a hole.
+        Corrupt: the backup is not whole, or the log behind it is damaged or has a hole before the goal.
         OSError: the backup or the log cannot be read.
     """
     manifest = read_manifest(base)
-    chains = chains_behind(base, manifest, logs)
+    chains = chains_behind(base, manifest, logs, names)
     cuts = find_cuts(chains, manifest, goal or Goal())
     target = Destination.claim(dest)
     try:
         target.check_room(manifest.size)
         changed = rebuild(base, manifest, chains, cuts, target.disk, tell=tell)
-        restored = attrs.evolve(_recovered(target, manifest, cuts), changed=changed)
+        restored = attrs.evolve(_recovered(target, manifest, chains, cuts), changed=changed)
         target.finish()
     except OSError as error:
         target.discard()
@@ -130,12 +136,12 @@ def rebuild(
     return changed
 
 
-def _kept(chain: Sequence[Link], cut: Cut | None) -> list[tuple[Link, int | None]]:
+def _kept(chain: Chain, cut: Cut | None) -> list[tuple[Link, int | None]]:
     """The files of a shard that are kept, and where each is cut. Later files of which nothing is kept are left out."""
     if cut is None:
-        return [(link, None) for link in chain]
-    kept: list[tuple[Link, int | None]] = [(link, None) for link in chain[: cut.index]]
-    link = chain[cut.index]
+        return [(link, None) for link in chain.links]
+    kept: list[tuple[Link, int | None]] = [(link, None) for link in chain.links[: cut.index]]
+    link = chain.links[cut.index]
     if cut.offset > HEADER_SIZE or not cut.index:  # a snapshot was taken in the first
         kept.append((link, cut.offset))
     return kept
@@ -164,7 +170,7 @@ def _copy_log(link: Link, stop: int | None, target: Disk, made: dict[str, None],
     """One WAL file up to where it is cut, or behind its last whole write; zeros behind."""
     buffer = bytearray(link.found.read())
     end = link.start
-    for write in whole_writes(bytes(buffer), link.start):
+    for write in whole_writes(bytes(buffer[: link.stop]), link.start):
         if stop is not None and write.start >= stop:
             break
         for control in write.controls:
@@ -195,7 +201,7 @@ def _write_hint(target: Disk, file: WalFileId) -> None:
     target.sync_data(path)
 
 
-def _recovered(target: Destination, manifest: Manifest, cuts: Cuts) -> Restored:
+def _recovered(target: Destination, manifest: Manifest, chains: Chains, cuts: Cuts) -> Restored:
     """Open what was made, which completes it, and close it again."""
     form = read_format(target.disk, str(target.path))
     if form is None:
@@ -203,6 +209,9 @@ def _recovered(target: Destination, manifest: Manifest, cuts: Cuts) -> Restored:
     found = read_state(target.disk, form, same_boot=False).recovered
     heads = {topic.name: topic.head_seq for topic in found.catalog.topics.values()}
     last_ts = found.catalog.high_ts
+    whole = [chain for key, chain in sorted(chains.items()) if keeps_end(key, cuts)]
+    verdicts = [chain.verdict for chain in whole if chain.verdict is not None]
+    torn = [cut_report(found.catalog, one) for one in verdicts if one.state is State.TORN]
     directory = Directory.claim(target.partial, create=False)
     try:
         opened = directory.recover()
@@ -215,7 +224,8 @@ def _recovered(target: Destination, manifest: Manifest, cuts: Cuts) -> Restored:
         last_ts=last_ts,
         cut=bool(cuts),
         damages=opened.damages,
-        cuts=opened.cuts,
+        cuts=[one for one in torn if one is not None],
+        unclosed=[chain.unclosed for chain in whole if chain.unclosed],
     )
 
 

@@ -1,0 +1,377 @@
+"""No restore gives less than the log behind a backup is known to hold, without a word: it is refused, or told."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import attrs
+import pytest
+
+from tests.crash.scene import SMALL, Scene
+from tests.host.test_restore import TINY, backed_up, contents, heads, rebuilt
+from topics.host.archive import ArchiveRules
+from topics.host.logchain import chains_behind
+from topics.host.verifying import read_manifest
+from topics.kernel.errors import Corrupt
+from topics.kernel.limits import Limits
+from topics.testing.simdisk import SimDisk
+
+ONE_FILE = Limits(wal_file_first=1 << 16, wal_file_max=1 << 16, wal_reserve=256)
+LARGE = b'"' + b"x" * 700 + b'"'
+STEP_MS = 10
+FIRST = "wal/gen-0/shard-00/wal-00000000000000000001.log"
+
+
+class Case:
+    """A store with three records, a backup of it, and more that are written behind that, each by itself."""
+
+    def __init__(self, *datas, shards=1, limits=SMALL, archive=True):
+        self.scene = Scene(
+            1, limits=limits, segments=TINY, shards=shards, archive=ArchiveRules() if archive else None
+        )
+        self.scene.open()
+        self.scene.create("a", durability="fsync")
+        self.scene.put("a", b"1", b"2", b"3")
+        self.base = backed_up(self.scene)
+        self.write(*datas)
+
+    @property
+    def disk(self):
+        return self.scene.disk
+
+    def write(self, *datas, topic="a"):
+        for data in datas:
+            self.scene.clock.advance(STEP_MS)
+            self.scene.put(topic, data)
+
+    def change_shards(self, shards):
+        self.scene.shut_down()
+        self.scene.options = attrs.evolve(self.scene.options, shards=shards)
+        self.scene.open()
+
+    def checkpoint(self):
+        self.scene.sync()
+        self.scene.checkpoint()
+
+    def copy(self, only="", to=""):
+        """The files of the store as they are, or those below a directory, put somewhere else."""
+        disk = SimDisk(2)
+        for path in files_of(self.disk):
+            if path.startswith(only):
+                put_file(disk, to + path.removeprefix(only), whole(self.disk, path))
+        return disk
+
+    def head(self, *logs, **goal):
+        return heads(rebuilt(self.base, logs or [self.disk], **goal))["a"]
+
+
+def files_of(disk, directory=""):
+    for name in disk.names(directory):
+        path = f"{directory}/{name}".lstrip("/")
+        if disk.size(path) is None:
+            yield from files_of(disk, path)
+        else:
+            yield path
+
+
+def whole(disk, path):
+    return disk.read(path, 0, disk.size(path))
+
+
+def put_file(disk, path, data):
+    if "/" in path:
+        disk.make_dir(path.rpartition("/")[0])
+    disk.create(path, 0)
+    disk.write(path, 0, [data])
+    disk.sync_data(path)
+
+
+def damage(disk, path, text):
+    """Turn a bit of the last place where a file has these bytes."""
+    disk.flip(path, whole(disk, path).rindex(text) * 8)
+
+
+def names(count):
+    return [b'"record %d"' % i for i in range(count)]
+
+
+# Damage.
+
+
+@pytest.mark.rule("T7.3", "T4.8", "T4.9")
+def test_a_record_that_is_damaged_and_known_to_be_durable_is_no_end_of_the_log():
+    case = Case(*names(20), limits=ONE_FILE)
+    damage(case.disk, FIRST, b"record 12")
+
+    with pytest.raises(
+        Corrupt, match=rf"{FIRST}, offset \d+: the checksum does not match: topic 'a' seq 16 of"
+    ):
+        case.head()
+
+
+@pytest.mark.rule("T7.3")
+def test_a_goal_before_the_damage_is_reached_and_none_behind_it():
+    case = Case(*names(20), limits=ONE_FILE)
+    damage(case.disk, FIRST, b"record 12")
+    start = case.scene.clock.now_ms() - 19 * STEP_MS  # of record 0, with seq 4
+
+    assert [case.head(seqs={"a": seq}) for seq in (3, 9, 15)] == [3, 9, 15]
+    assert [case.head(until_ms=start + i * STEP_MS) for i in (0, 10)] == [4, 14]
+    for goal in ({"seqs": {"a": 16}}, {"seqs": {"a": 23}}, {"until_ms": start + 12 * STEP_MS}):
+        with pytest.raises(
+            Corrupt, match=r"Give .*, or restore to a time before .* \(--to-time\), or --to-seq a=15;"
+        ):
+            case.head(**goal)
+
+
+@pytest.mark.rule("T7.3", "T4.12")
+def test_what_no_mark_covers_and_is_not_whole_is_cut_and_told():
+    case = Case(*names(20), limits=ONE_FILE)
+    damage(case.disk, FIRST, b"record 19")
+    chains = chains_behind(case.base, read_manifest(case.base), [case.disk])
+
+    assert case.head() == 22
+    assert chains[0, 0].broken is None
+    assert chains[0, 0].verdict.lost_bytes > 0
+
+
+@pytest.mark.rule("T7.3", "T1.7")
+def test_damage_in_the_last_archived_file_is_told_though_nothing_goes_on_behind_it():
+    case = Case(*[LARGE] * 30)
+    case.checkpoint()
+    case.checkpoint()
+    archived = case.copy("archive/")
+    path = list(files_of(archived))[-1]
+    reached = case.head(archived)
+    damage(archived, path, LARGE)
+
+    assert 3 < reached < 33
+    with pytest.raises(
+        Corrupt, match=rf"{path}, offset \d+: the checksum does not match: topic 'a' seq {reached} of"
+    ):
+        case.head(archived)
+    assert case.head(archived, seqs={"a": reached - 1}) == reached - 1
+
+
+@pytest.mark.rule("T7.3", "T1.7")
+def test_an_archived_file_that_has_lost_its_end_is_told():
+    """It had been closed by a mark, so that something was there is known, but not what."""
+    case = Case(*[LARGE] * 30)
+    case.checkpoint()
+    case.checkpoint()
+    archived = case.copy("archive/", "archive/")
+    path = list(files_of(archived))[-1]
+    reached = case.head(archived)
+    archived.truncate(path, whole(archived, path).rindex(LARGE) + len(LARGE) + 8)
+    chains = chains_behind(case.base, read_manifest(case.base), [archived])
+
+    assert case.head(archived) == reached
+    assert chains[0, 0].unclosed == path
+
+
+# What is missing.
+
+
+@pytest.mark.rule("T7.3")
+@pytest.mark.parametrize("archive", [True, False], ids=["archived", "not_archived"])
+def test_a_generation_whose_log_was_not_kept_is_missed(archive):
+    case = Case(*names(20), archive=archive)
+    case.change_shards(2)
+    case.write(b"1", topic="b")
+    for _ in range(3):
+        case.checkpoint()
+    reached = {"a": 23, "b": 1}
+
+    if archive:
+        assert heads(rebuilt(case.base, [case.disk])) == reached
+    with pytest.raises(
+        Corrupt, match=rf"{FIRST}, in which the backup ends, is not there, and wal/gen-1/shard-\d+/"
+    ):
+        case.head(case.copy("wal/", "wal/"))
+
+
+@pytest.mark.rule("T7.3")
+def test_a_generation_in_between_is_missed_unless_the_goal_is_before_it():
+    case = Case(b"1", b"2")
+    case.change_shards(2)
+    case.write(b"3", b"4")
+    case.change_shards(1)
+    case.write(b"5")
+    for path in [path for path in files_of(case.disk) if "/gen-1/" in path]:
+        case.disk.unlink(path)
+
+    with pytest.raises(
+        Corrupt, match=r"wal/gen-1/shard-00/wal-0+1.log: .* not there: unknown records of the log"
+    ):
+        case.head()
+    assert case.head(seqs={"a": 4}) == 4
+
+
+@pytest.mark.rule("T7.3")
+def test_a_log_that_lock_says_has_begun_is_missed():
+    case = Case(b"1")
+    case.change_shards(3)
+    case.write(b"2")
+    case.scene.sync()
+    for path in [path for path in files_of(case.disk) if "/gen-1/shard-02/" in path]:
+        case.disk.unlink(path)
+
+    with pytest.raises(Corrupt, match="wal/gen-1/shard-02/"):
+        case.head()
+
+
+@pytest.mark.rule("T7.3")
+def test_a_shard_of_which_nothing_is_there_is_missed_if_another_goes_on():
+    case = Case(b"1", b"2", shards=2)
+    for path in [path for path in files_of(case.disk) if "/shard-01/" in path]:
+        case.disk.unlink(path)
+
+    with pytest.raises(
+        Corrupt, match=r"wal/gen-0/shard-01/wal-0+1.log, in which the backup ends, is not there"
+    ):
+        case.head()
+
+
+@pytest.mark.rule("T7.3")
+def test_a_generation_that_lost_its_end_is_not_gone_on_behind():
+    case = Case(*names(20), limits=ONE_FILE)
+    case.change_shards(2)
+    case.write(b"1", topic="b")
+    (path,) = [path for path in files_of(case.disk) if "/gen-0/" in path and "wal-" in path]
+    data = whole(case.disk, path)
+    put_file(case.disk, path, data[: data.index(b"record 12") + len(b'record 12"') + 8])
+
+    with pytest.raises(Corrupt, match="does not end with the mark that closes it"):
+        case.head()
+    assert case.head(seqs={"a": 9}) == 9
+
+
+@pytest.mark.rule("T7.3")
+def test_the_newest_file_that_current_names_is_missed():
+    case = Case(*[LARGE] * 30)
+    newest = case.scene.files()[-1]
+    case.disk.unlink(newest)
+
+    with pytest.raises(Corrupt, match="CURRENT names this file, and it is not there"):
+        case.head()
+
+
+@pytest.mark.rule("T7.3")
+def test_a_log_that_does_not_go_on_behind_the_backup_is_fine():
+    case = Case()
+    older = case.copy("wal/", "")
+    case.write(b"4")
+
+    assert case.head(older) == 3
+    assert case.head(SimDisk(4)) == 3
+
+
+# Copies.
+
+
+@pytest.mark.rule("T7.3")
+def test_of_two_copies_of_a_file_the_longer_is_taken_whichever_is_named_first():
+    case = Case(*names(10), limits=ONE_FILE)
+    older = case.copy("wal/", "")
+    case.write(*names(10))
+
+    assert case.head(older) == 13
+    assert case.head(older, case.disk) == case.head(case.disk, older) == 23
+
+
+@pytest.mark.rule("T7.3")
+@pytest.mark.parametrize("turned", [False, True], ids=["older_first", "damaged_first"])
+def test_damage_in_one_copy_is_made_good_by_the_other(turned):
+    """An older one that is whole where the other is damaged, too: what is behind comes from the other."""
+    case = Case(*names(10), limits=ONE_FILE)
+    older = case.copy("wal/", "")
+    case.write(*names(20)[10:])
+    damage(case.disk, FIRST, b"record 7")
+    both = [case.disk, older] if turned else [older, case.disk]
+
+    assert case.head(*both) == 23
+    damage(case.disk, FIRST, b"record 12")
+    with pytest.raises(Corrupt, match="topic 'a' seq 16"):
+        case.head(*both)
+
+
+@pytest.mark.rule("T7.3")
+def test_damage_before_the_end_of_the_backup_is_made_good_by_the_backup():
+    case = Case(*names(10), limits=ONE_FILE)
+    case.disk.flip(FIRST, 60 * 8)
+
+    assert case.head() == 13
+
+
+@pytest.mark.rule("T7.3")
+def test_files_of_two_histories_with_one_name_are_refused_and_both_are_named():
+    case, other = Case(b"4"), Case(b"5")
+    manifest = read_manifest(case.base)
+    with pytest.raises(Corrupt, match=rf"^two/{FIRST} is of another history than one/{FIRST}"):
+        chains_behind(case.base, manifest, [case.disk, other.copy()], ["one", "two"])
+
+
+# Every bit.
+
+
+def log_of_everything():
+    """A log of several files, archived and not, of two generations and three shards."""
+    case = Case(*[LARGE] * 12)
+    case.checkpoint()
+    case.checkpoint()
+    case.write(*names(3))
+    case.change_shards(2)
+    case.write(*names(4))
+    case.write(*names(4), topic="b")
+    return case
+
+
+def outcome_of(case, truth):
+    """Of a restore: all, or what was told. It gives nothing wrong, and no less without a word."""
+    try:
+        disk = rebuilt(case.base, [case.disk])
+    except Corrupt:
+        return "refused"
+    chains = chains_behind(case.base, read_manifest(case.base), [case.disk])
+    scene = Scene(9, disk=disk, limits=SMALL, segments=TINY)
+    found = contents(scene) if scene.open() else {}
+    if found == truth:
+        return "all"
+    assert scene.opened.damages or any(
+        chain.unclosed or chain.verdict.lost_bytes for chain in chains.values()
+    )
+    assert all(records.items() <= truth[topic].items() for topic, records in found.items())
+    return "cut"
+
+
+def look_at_bits(count, record_property):
+    case = log_of_everything()
+    disk, rng, outcomes = case.disk, random.Random(5), Counter()
+    truth = contents(case.scene)
+    for path in [path for path in files_of(disk) if "/wal-" in path]:
+        used = len(whole(disk, path).rstrip(b"\0"))
+        for _ in range(count):
+            bit = rng.randrange((used + 1) * 8)
+            disk.flip(path, bit)
+            try:
+                outcomes[outcome_of(case, truth)] += 1
+            except BaseException as error:
+                error.add_note(f"{path}: bit {bit % 8} of byte {bit // 8}")
+                raise
+            disk.flip(path, bit)
+    assert {topic: len(records) for topic, records in truth.items()} == {"a": 22, "b": 4}
+    assert set(outcomes) == {"all", "cut", "refused"}
+    record_property("bit flips", outcomes.total())
+    print(outcomes)
+
+
+@pytest.mark.rule("T7.3")
+def test_a_turned_bit_in_the_log_behind_a_backup_is_harmless_or_told(record_property):
+    look_at_bits(40, record_property)
+
+
+@pytest.mark.slow
+@pytest.mark.rule("T7.3")
+def test_more_turned_bits_in_the_log_behind_a_backup(record_property):
+    look_at_bits(1000, record_property)
