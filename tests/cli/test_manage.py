@@ -127,3 +127,23 @@ def test_what_commands_have_deleted_is_given_back_by_compact(call: Call) -> None
     assert result["segments_removed"] == 2
     assert result["bytes_freed"] == before - stored()
     assert call("state", "t", "--json").lines[0]["earliest_seq"] == 2001
+
+
+def test_compact_tells_the_damage_that_it_finds_and_fails(call: Call) -> None:
+    config = ("--set", "segment_max_events=10")
+    call("create", "t", *config)
+    for start in range(0, 20, 5):
+        call("put", "t", "--tag", "stay", *config, stdin=b'"stay %d"\n' % start)
+        call("put", "t", "--tag", "go", *config, stdin=b'"go"\n' * 4)
+    call("compact", *config)
+    data = min(Path("topics-data/topics").rglob("*.data"))
+    text = bytearray(data.read_bytes())
+    text[text.index(b"stay 0")] ^= 1
+    data.write_bytes(text)
+    call("delete", "t", "--match", "go", *config)
+    result = call("compact", *config, "--json")
+
+    assert result.code == 1
+    assert len(result.lines[0]["damages"]) == 1
+    assert "topic 't' seqs 1-10" in result.err
+    assert "topics fsck" in result.err

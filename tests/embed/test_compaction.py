@@ -11,7 +11,9 @@ import topics
 from topics.embed.lock import Reentered
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
+from topics.host.disk import OsDisk
 from topics.host.opening import StoreOptions
+from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
@@ -187,7 +189,7 @@ def test_a_full_disk_refuses_a_checkpoint_and_a_later_one_succeeds():
     assert topic.read(limit=40).records[-1].data == {"n": 39}
 
 
-def test_a_failing_disk_ends_checkpoints_and_nothing_else():
+def test_a_failing_disk_fails_checkpoints_and_nothing_else():
     store, disk = simulated()
     topic = store.create("t", durability="fsync")
     topic.put({"n": 0})
@@ -195,12 +197,76 @@ def test_a_failing_disk_ends_checkpoints_and_nothing_else():
     disk.inject("create", FaultKind.EIO)
     with pytest.raises(Fatal, match="a checkpoint failed"):
         store.checkpoint()
+    assert store._compactor.failures == 1
     disk.heal()
 
     topic.put({"n": 1})
     assert [record.data["n"] for record in topic.read().records] == [0, 1]
-    with pytest.raises(Fatal, match="checkpoints have ended"):
-        store.checkpoint()
+    store.checkpoint()
+    assert store._compactor.failures == 0
+    assert [record.data["n"] for record in topic.read().records] == [0, 1]
+
+
+@pytest.mark.rule("T7.1")
+def test_a_backup_is_taken_when_checkpoints_fail(tmp_path):
+    """A failing disk is when one is wanted."""
+    store, disk = simulated()
+    topic = store.create("t", durability="fsync")
+    topic.put({"n": 0})
+    disk.inject("create", FaultKind.EIO, times=None)
+    for _ in range(3):
+        with pytest.raises(Fatal):
+            store.checkpoint()
+    store.backup(tmp_path / "backup")
+
+    taken = OsDisk(tmp_path / "backup")
+    assert verify_backup(taken, "the backup").findings == []
+    assert [(topic.name, topic.head_seq) for topic in read_manifest(taken).topics] == [("t", 1)]
+    taken.close()
+
+
+def test_a_compaction_on_a_full_disk_gives_back_what_it_can():
+    store, disk = simulated()
+    topic = store.create("t", durability="fsync")
+    for _ in range(4):
+        topic.put_many([{"data": "x" * 100, "tag": "go"}] * 50)
+    store.checkpoint()
+    topic.put_many([{"data": "y" * 100} for _ in range(50)])
+    topic.delete(match="go")
+    disk.free = 5000
+    result = store.compact()
+
+    assert result.segments_removed == 4
+    assert disk.free > 20_000
+    assert topic.read().records[-1].seq == 250
+
+
+@pytest.mark.rule("T5.11")
+def test_damage_that_a_compaction_finds_is_told():
+    store, disk = simulated()
+    topic = store.create("t", durability="fsync")
+    topic.put_many([{"data": {"n": i}, "tag": "go" if i % 5 else None} for i in range(100)])
+    store.checkpoint()
+    path = next(path for path in _files(disk) if path.endswith("0001.data"))
+    disk.flip(path, disk.content(path).index(b'{"n":0}') * 8 + 40)
+    topic.delete(match="go")
+    assert store.damages == []
+    freed = store.compact().bytes_freed
+
+    (damage,) = store.damages
+    assert (damage.topic, damage.first_seq, damage.last_seq) == ("t", 1, 50)
+    assert disk.size(path) > freed > 0  # the other one was rewritten
+    topic.delete(before_seq=51)
+    store.compact()
+    assert store.damages == []
+
+
+def _files(disk, where="topics"):
+    for name in disk.names(where):
+        if disk.size(f"{where}/{name}") is None:
+            yield from _files(disk, f"{where}/{name}")
+        else:
+            yield f"{where}/{name}"
 
 
 def test_a_checkpoint_of_a_closed_store_is_refused():

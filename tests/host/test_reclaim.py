@@ -20,6 +20,7 @@ from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
 from topics.host.inline import carry_out
 from topics.host.layout import segment_path
+from topics.host.reclaim import ROOM_AGAIN_MS
 from topics.host.segments import load_idx
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.host.steps import Blocking, Propose, Swap
@@ -450,6 +451,7 @@ def test_a_disk_without_room_for_a_copy_puts_a_rewrite_off():
     carry_out(scene.engine, checkpointer.reclaimer.due(checkpointer.kept), scene.drain)
     assert checkpointer.reclaimer.rewrites == 0
     scene.disk.free = 1 << 20
+    scene.clock.advance(ROOM_AGAIN_MS)
 
     assert scene.reclaim() == 1
 
@@ -464,6 +466,7 @@ def test_the_room_for_a_copy_is_asked_of_the_disk_of_the_segments():
     assert checkpointer.reclaimer.rewrites == 0
     scene.disk.set_free(1 << 20, "topics")
     scene.disk.free = 0
+    scene.clock.advance(ROOM_AGAIN_MS)
 
     assert scene.reclaim() == 1
 

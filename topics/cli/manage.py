@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from topics.cli.failure import USAGE, Failed
+from topics.cli.failure import USAGE, Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.quantities import counted, moment, parse_duration_ms, parse_size, size
 from topics.cli.read import parse_match
@@ -182,7 +182,8 @@ def delete(invocation: Invocation, topic: str, before: int | None, match: str | 
 def compact(invocation: Invocation, as_json: bool) -> None:
     """Give back now the space of deleted, expired and evicted records of a directory.
 
-    A server does that by itself, and so does a store that stays open; one that is only used by commands does not.
+    A server does that by itself, and so does a store that stays open; one that is only used by commands does not. A
+    segment that is found damaged stays as it is, and the exit code is 1.
     """
     from topics.embed.store import Store
 
@@ -191,12 +192,18 @@ def compact(invocation: Invocation, as_json: bool) -> None:
             raise Failed(
                 f"{store.where} gives space back by itself; compact is for a directory (--data)", code=USAGE
             )
+        known = len(store.damages)
         result = store.compact()
+        found = [str(damage) for damage in store.damages[known:]]
     if as_json:
-        _print_json(attrs.asdict(result))
-        return
-    removed = counted(result.segments_removed, "segment")
-    click.echo(f"{store.where}: {size(result.bytes_freed)} of segments given back, {removed} removed")
+        _print_json({**attrs.asdict(result), "damages": found})
+    else:
+        removed = counted(result.segments_removed, "segment")
+        click.echo(f"{store.where}: {size(result.bytes_freed)} of segments given back, {removed} removed")
+    for damage in found:
+        say(f"{damage}; it stays as it is, see topics fsck {store.where}", "DAMAGED: ", colour="red")
+    if found:
+        raise click.exceptions.Exit(1)
 
 
 # What `ls` shows, by head: the field that a row must have for it (a server's list has fewer than a directory), and how.

@@ -12,18 +12,19 @@ from contextlib import suppress
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
 from topics.host.checkpointer import Checkpointer
-from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, told
+from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, rest_after, told
 from topics.kernel.errors import Corrupt, Fatal, Rejected, TopicsError
 
 
 class Compactor:
     """A daemon thread over a `LocalEngine`; `carry_out` is for any thread, and one work is under way at a time.
 
-    `failed`: why there is no more work until the store is opened again. The log has everything all the same.
+    `failures`: in a row, since the last whole round. The log has everything all the same, and the thread tries again,
+    less and less often.
     """
 
     def __init__(self, local: LocalEngine, checkpointer: Checkpointer) -> None:
-        self.failed: OSError | TopicsError | None = None
+        self.failures = 0
         self._local = local
         self._checkpointer = checkpointer
         self._turn = threading.RLock()  # never taken twice by one thread: it knows its owner
@@ -37,7 +38,7 @@ class Compactor:
 
     def catch_up(self) -> None:
         """A round if one is due by what was written: a store that is open for a moment has no other time for it."""
-        if self.failed is None and self._checkpointer.is_full():
+        if not self.failures and self._checkpointer.is_full():
             with suppress(TopicsError):  # the log has it all; the next one tries again
                 self.checkpoint()
 
@@ -64,24 +65,24 @@ class Compactor:
 
         Raises:
             Rejected: no room in the log, or it is read-only, or the store is closing.
-            Fatal: the disk failed; there is no background work until the store is opened again.
+            Fatal: the disk failed. Nothing is lost; another call tries again at once, the thread later.
         """
         if self.is_inside or self._local.is_inside:
             raise Reentered
         with self._turn:
-            if self.failed is not None:
-                raise Fatal(f"checkpoints have ended: {self.failed}")
             with self._local.lock:
                 steps = choose()
             if steps is None:
                 return False
+            rounds = self._checkpointer.rounds
             try:
                 self._run_steps(steps)
             except (OSError, Corrupt, Fatal) as error:
                 raised = told(error)
-                if isinstance(raised, Fatal):
-                    self.failed = error
+                self.failures += isinstance(raised, Fatal)
                 raise raised from error
+            if self._checkpointer.rounds != rounds:
+                self.failures = 0
             return True
 
     def _run_steps(self, steps: Steps) -> None:
@@ -115,4 +116,4 @@ class Compactor:
             except Rejected:
                 self._closing.wait(AGAIN_S)  # there may be room then
             except Fatal:
-                return
+                self._closing.wait(rest_after(self.failures))

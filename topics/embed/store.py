@@ -29,6 +29,7 @@ from topics.host.backup import Written
 from topics.host.checkpointer import Checkpointer
 from topics.host.compaction import Compaction, CompactionResult
 from topics.host.compress import compress_records, decompress_fitting
+from topics.host.damages import known_damages
 from topics.host.directory import Directory
 from topics.host.disk import OsDisk
 from topics.host.fsspec_store import is_url
@@ -104,8 +105,10 @@ class Store:
 
     @property
     def damages(self) -> Sequence[DamageReport]:
-        """Acknowledged data found damaged when the store was opened: file, offset, topic and seqs."""
-        return self._opened.damages
+        """Acknowledged data found damaged when the store was opened, or since by compaction or a move to the cold tier:
+        file, offset, topic and seqs.
+        """
+        return known_damages(self._opened)
 
     @property
     def cuts(self) -> Sequence[CutReport]:
@@ -162,8 +165,8 @@ class Store:
         Happens by itself when enough was written; a start after it has less to read.
 
         Raises:
-            Rejected: the store is read-only, or the disk is full.
-            Fatal: the disk failed while it was copied; nothing is lost, and reopening tries again.
+            Rejected: the store is read-only, or there is no room for all records: what could be done was done.
+            Fatal: the disk failed while it was copied; nothing is lost, and it is tried again.
         """
         self._writable_compactor()[0].checkpoint()
 
@@ -171,11 +174,12 @@ class Store:
         """Give back now what deleted, expired and evicted records hold in segments; says how much that was.
 
         Happens by itself, more slowly: see `StoreOptions.checkpoint_interval_ms`. What is kept for how long and up to
-        which size is each topic's `ttl_ms`, `cap_records` and `cap_bytes`. What lies in the cold tier takes longer.
+        which size is each topic's `ttl_ms`, `cap_records` and `cap_bytes`. What lies in the cold tier takes longer. A
+        segment that is found damaged stays as it is: see `damages`.
 
         Raises:
-            Rejected: the store is read-only, or the disk is full.
-            Fatal: the disk failed; nothing is lost, and reopening tries again.
+            Rejected: the store is read-only, or the disk is so full that not even the state can be kept.
+            Fatal: the disk failed; nothing is lost, and it is tried again.
         """
         compactor, checkpointer = self._writable_compactor()
         compaction = Compaction(checkpointer)

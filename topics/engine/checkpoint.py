@@ -98,6 +98,8 @@ class Checkpoints:
     def plan(self, goals: dict[int, int], bytes_max: int = PLAN_BYTES_MAX) -> list[Piece]:
         """What to copy next, at most one piece a topic; empty when everything up to the goals is in segments.
 
+        `bytes_max`: of data, and at most a piece more; no piece is larger by more than its last record.
+
         A topic with nothing left leaves the goals, so that a large one does not cost a look at all others a piece.
         """
         now_ms = self._state.time.read()
@@ -105,7 +107,9 @@ class Checkpoints:
         size = 0
         for topic_id, goal in list(goals.items()):
             lane = self._state.lanes.get(topic_id)
-            piece = None if lane is None else self._piece(lane, min(lane.durable_seq, goal), now_ms)
+            piece = (
+                None if lane is None else self._piece(lane, min(lane.durable_seq, goal), now_ms, bytes_max)
+            )
             if piece is None:
                 del goals[topic_id]
                 continue
@@ -147,7 +151,7 @@ class Checkpoints:
 
     # One topic.
 
-    def _piece(self, lane: Lane, goal: int, now_ms: int) -> Piece | None:
+    def _piece(self, lane: Lane, goal: int, now_ms: int, bytes_max: int) -> Piece | None:
         topic = lane.topic
         if topic is None or not self._is_copied(lane, topic):
             return None
@@ -158,7 +162,7 @@ class Checkpoints:
         damaged = active is not None and active.first in topic.segments.damaged
         if active is not None and (damaged or self._is_done(active, first, goal, now_ms)):
             return _sealing(topic, active)
-        return self._appending(topic, active, first, goal) if first <= goal else None
+        return self._appending(topic, active, first, goal, bytes_max) if first <= goal else None
 
     def _is_done(self, active: Segment, first: int, goal: int, now_ms: int) -> bool:
         """Nothing more goes into it: it is full or old, or the next record does not follow its last."""
@@ -179,7 +183,9 @@ class Checkpoints:
             return False
         return self._state.shards[lane.shard].read_only is None and lane.read_only is None
 
-    def _appending(self, topic: Topic, active: Segment | None, first: int, goal: int) -> Piece:
+    def _appending(
+        self, topic: Topic, active: Segment | None, first: int, goal: int, bytes_max: int
+    ) -> Piece:
         index, rules = topic.index, self._rules
         before, at = (active.count, active.size) if active is not None else (0, 0)
         lost = index.lost.next_from(first)
@@ -188,7 +194,7 @@ class Checkpoints:
             first + min(rules.records_max - before, PIECE_RECORDS_MAX) - 1,
         )
         start, stop = index.position(first), index.position(last + 1)
-        room = min(rules.bytes_max - at, PIECE_BYTES_MAX)
+        room = min(rules.bytes_max - at, PIECE_BYTES_MAX, bytes_max)
         sizes = list(accumulate(index.lengths[start:stop]))
         count = min(bisect_left(sizes, room) + 1, len(sizes))  # the one that goes over the bound is the last
         stop, last = start + count, first + count - 1

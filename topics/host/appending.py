@@ -6,19 +6,23 @@ nobody reads it before.
 
 The pieces of one plan share what they can: all are written before the first is synced, so that the file system has
 one thing to do for many, and a directory that several new ones lie in is synced once.
+
+If any of them fails, what was written of all is given back: a full disk has as much room as before, and the next
+attempt writes every byte and every name again. So none of it rests on pages that a failed sync has left clean.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate
 from operator import add
 from typing import Final
 
 from topics.codec.layout import FRAME_LEN_SIZE
 from topics.codec.segcolumns import blocks_within, encode_block
-from topics.codec.segidx import TRAILER_SIZE, encode_entries, encode_trailer
+from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE, encode_entries, encode_trailer
 from topics.codec.segment import append_frames
 from topics.engine.checkpoint import Piece
 from topics.host.layout import path_of, segment_path, topic_dir
@@ -30,6 +34,8 @@ from topics.log.segments import Segment
 from topics.log.slots import Slots
 
 _FLAGS_AT: Final = FRAME_LEN_SIZE + 1
+_COLUMNS_HEAD: Final = 256  # more than a block has beside its columns,
+_NAME_HEAD: Final = 5  # and a name beside its bytes
 _DEAD: Final = bytes(0 if flags & LIVE else 1 for flags in range(256))
 
 
@@ -38,15 +44,36 @@ def append_pieces(disk: Disk, pieces: Sequence[Piece]) -> None:
 
     Raises:
         Corrupt: a record in the WAL is not whole, or a segment's idx and data are damaged; no mark may follow.
-        OSError: the disk failed; what is behind the marked bytes is undefined.
+        OSError: the disk failed, or is full; what is behind the marked bytes is undefined.
     """
     pieces = [piece for piece in pieces if piece.slots is not None]
     _make_dirs(disk, [topic_dir(piece.topic_id) for piece in pieces if piece.before == 0])
-    written = [_write_piece(disk, piece) for piece in pieces]
-    named = [piece.topic_id for piece, (_, named) in zip(pieces, written, strict=True) if named]
-    disk.sync_many(
-        [path for files, _ in written for path in files], [topic_dir(topic_id) for topic_id in named]
-    )
+    begun: list[Piece] = []
+    files: list[str] = []
+    directories: list[str] = []
+    try:
+        for piece in pieces:
+            begun.append(piece)
+            paths, named = _write_piece(disk, piece)
+            files += paths
+            if named:
+                directories.append(topic_dir(piece.topic_id))
+        disk.sync_many(files, directories)
+    except (OSError, Corrupt):
+        for piece in begun:
+            _give_back(disk, piece)
+        raise
+
+
+def space_of(piece: Piece) -> int:
+    """Bytes that it adds to files at most; the file system's blocks come on top of it."""
+    slots = piece.slots
+    if slots is None:
+        return 0
+    columns = (slots.sizes, slots.tag_numbers, slots.node_numbers, slots.expires)
+    names = sum(len(name) + _NAME_HEAD for name in (*slots.tags, *slots.nodes))
+    entries = ENTRY_SIZE * len(slots) + TRAILER_SIZE
+    return piece.size + entries + sum(map(len, columns)) + names + _COLUMNS_HEAD
 
 
 def _make_dirs(disk: Disk, directories: Sequence[str]) -> None:
@@ -157,3 +184,23 @@ def _cut(disk: Disk, path: str, size: int) -> None:
     """What an append that was broken off has left behind `size` goes."""
     if (disk.size(path) or 0) > size:
         disk.truncate(path, size)
+
+
+def _give_back(disk: Disk, piece: Piece) -> None:
+    """What was written of a piece goes, as far as the disk lets it: nobody reads it, and the space is wanted."""
+    paths = [segment_path(piece.topic_id, piece.mark.segment, part) for part in ("data", "idx", "col")]
+    if piece.before == 0:
+        for path in paths:
+            with suppress(OSError):
+                disk.unlink(path)
+        return
+    data_path, idx_path, col_path = paths
+    with suppress(OSError, Corrupt):
+        _cut(disk, data_path, piece.at)
+        columns = disk.read(col_path, 0, disk.size(col_path) or 0) if disk.size(col_path) else b""
+        _cut(disk, col_path, blocks_within(columns, piece.mark.segment, piece.mark.first)[1])
+        before = _entries_before(disk, piece)
+        idx = before + encode_trailer(before)
+        if disk.read(idx_path, 0, len(idx)) != idx:
+            disk.write(idx_path, 0, [idx])
+        _cut(disk, idx_path, len(idx))

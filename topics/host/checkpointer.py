@@ -1,6 +1,7 @@
 """One round of a checkpoint, as steps that a driver carries out (storage 5).
 
-    copy records that are durable into segments, sync, log the mark    (until all that was durable at first is)
+    copy records that are durable into segments, sync, log the mark    (until all that was durable at first is,
+                                                                        or there is no room for more)
     cut: the state as a value, when nothing is in flight               (at most one sync of pause)
     sync the log up to the cut; keep the snapshot, durably
     flag what is dead in segments
@@ -9,6 +10,10 @@
 `round` is a generator: a thread of the embedded store, a task of the server and the simulator run the same one. It
 touches the engine only between its steps, so the driver holds its lock there and lets go of it in `Blocking`. Other
 background work is a generator of the same steps; `due` says which is to be run now, one at a time.
+
+On a full disk a round copies what there is room for above `min_free_bytes`, and nothing if there is none. It goes on
+all the same: a snapshot is small, it is what `min_free_bytes` are for, and with it go the logs and segments of what was
+deleted. What a round that was broken off has begun is begun anew by the next: it rests on nothing of it.
 """
 
 from __future__ import annotations
@@ -16,14 +21,16 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Final
 
 from topics.codec.walheader import HEADER_SIZE
+from topics.engine.checkpoint import PLAN_BYTES_MAX
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
 from topics.engine.recover import ShardKey
-from topics.host.appending import append_pieces
+from topics.host.appending import append_pieces, space_of
 from topics.host.archive import Archive
 from topics.host.layout import SEGMENT_NAME, TOPIC_NAME, find_shards, find_wal_files, topic_dir
 from topics.host.pins import Pins
@@ -39,6 +46,9 @@ from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
 TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
+PLANS_IN_ROOM: Final = 4  # where there is little room, a plan may take a part of it
+AGAIN_MS: Final = 60_000  # a round that was refused or failed leaves so long to what is done between rounds
+LOW_MS: Final = 10_000  # on a full disk a round that lets something go is due so soon
 _TOPIC: Final = re.compile(TOPIC_NAME, re.ASCII)
 _SEGMENT: Final = re.compile(rf"{SEGMENT_NAME}(?P<temporary>\.tmp)?", re.ASCII)
 
@@ -79,17 +89,25 @@ class Checkpointer:
         self._wal_bytes = wal_bytes
         self._interval_ms = interval_ms
         self._archive = archive
+        self._min_free_bytes = min_free_bytes
+        self._room = 0
+        self._again_ms = 0
         self._appended = 0
         self._behind = self._not_absorbed()  # of lives before this one
         self._ended_ms = engine.now_ms()
 
     def is_due(self) -> bool:
         """True if enough was written since the last round, or long ago and there is anything to do."""
-        if any(writer.failed is not None for writer in self.writers):
+        now_ms = self.engine.now_ms()
+        if any(writer.failed is not None for writer in self.writers) or now_ms < self._again_ms:
             return False
         if self.is_full():
             return True
-        if not self._interval_ms or self.engine.now_ms() - self._ended_ms < self._interval_ms:
+        rest_ms = now_ms - self._ended_ms
+        if rest_ms >= LOW_MS and any(writer.disk_low for writer in self.writers):
+            if self._has_news() or self._would_free() or self._would_free_log():
+                return True
+        if not self._interval_ms or rest_ms < self._interval_ms:
             return False
         return bool(self._grown()) or self._would_free() or self.engine.checkpoints.would_seal()
 
@@ -112,18 +130,26 @@ class Checkpointer:
         """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
 
         Raises:
-            Rejected: no room in the log for a mark: try again later; or a shard has failed.
+            Rejected: there was no room for all records, or none in the log for a mark, or a shard has failed.
             OSError, Corrupt, Fatal: the disk failed, or holds what it should not. Nothing is lost: the log has it all.
         """
+        if not (yield from self.round_with_room()):
+            raise Rejected(
+                Code.DISK_LOW,
+                "no space for a checkpoint of all records above min_free_bytes "
+                f"({self._min_free_bytes}): free some, or delete records",
+            )
+
+    def round_with_room(self) -> Generator[Step, None, bool]:
+        """As `round`, as far as there is room: false if records are left in the log for want of it."""
         self._check_writers()
-        yield from self._absorb()
-        image, appended = yield from self._snapshot()
-        yield from self.reclaimer.look(image, self.kept[0].number)
-        yield Blocking(self._drop)
-        self._appended = appended
-        self._behind = 0
-        self._ended_ms = self.engine.now_ms()
-        self.rounds += 1
+        self._again_ms = self.engine.now_ms() + AGAIN_MS
+        is_whole = yield from self._absorb()
+        if is_whole or self._has_news() or self._would_free() or self._would_free_log():
+            yield from self._keep_and_drop(is_whole=is_whole)
+        if is_whole:
+            self._again_ms = 0
+        return is_whole
 
     def closing(self) -> Steps | None:
         """What the store's end asks for: the state as it is now is kept, so that the next start has little to read.
@@ -179,14 +205,45 @@ class Checkpointer:
         yield Blocking(partial(self._keep, Snapshot(image, places)))
         return image, appended
 
-    def _absorb(self) -> Steps:
+    def _keep_and_drop(self, *, is_whole: bool) -> Steps:
+        grown = self._grown()
+        image, appended = yield from self._snapshot()
+        yield from self.reclaimer.look(image, self.kept[0].number)
+        yield Blocking(self._drop)
+        self._appended = appended
+        self._behind = 0 if is_whole else grown
+        self._ended_ms = self.engine.now_ms()
+        self.rounds += 1
+
+    def _absorb(self) -> Generator[Step, None, bool]:
+        """Copy what is durable. False if there is no room for all of it: then the rest stays in the log."""
         goals = self.engine.checkpoints.goals()
-        while pieces := self.engine.checkpoints.plan(goals):
+        while True:
+            yield Blocking(self._look_for_room)
+            pieces = self.engine.checkpoints.plan(
+                goals, bytes_max=min(PLAN_BYTES_MAX, max(self._room // PLANS_IN_ROOM, 1))
+            )
+            if not pieces:
+                return True
             for start in range(0, len(pieces), TOGETHER):
                 some = pieces[start : start + TOGETHER]
-                yield Blocking(partial(append_pieces, self.disk, some))
-                for piece in some:
+                if start:
+                    yield Blocking(self._look_for_room)
+                fitting = [
+                    piece
+                    for piece, needed in zip(some, accumulate(map(space_of, some)), strict=True)
+                    if needed <= self._room or piece.slots is None
+                ]
+                if fitting:
+                    yield Blocking(partial(append_pieces, self.disk, fitting))
+                for piece in fitting:
                     yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
+                if len(fitting) < len(some):
+                    return False
+
+    def _look_for_room(self) -> None:
+        """How much may be written: so much more is kept free."""
+        self._room = max(self.disk.free_bytes("topics") - self._min_free_bytes, 0)
 
     def _places(self, image: StateImage) -> list[Place]:
         """Where each shard's log is, those of earlier generations too."""
@@ -219,6 +276,19 @@ class Checkpointer:
         if len(self.kept) == KEPT_MAX and not self.kept[1].segments <= self.kept[0].segments:
             return True
         return self.reclaimer.waits(self.kept)
+
+    def _would_free_log(self) -> bool:
+        """Whether a round would let files of the log go, or the next one, although nothing was written."""
+        if len(self.kept) < KEPT_MAX:
+            return True
+        before = {(one.generation, one.shard): one.needed for one in self.kept[1].places}
+        return any(
+            one.needed > before.get((one.generation, one.shard), U64_MAX) for one in self.kept[0].places
+        )
+
+    def _has_news(self) -> bool:
+        """Whether anything was written since the last cut."""
+        return self._appended_now() > self._appended
 
     def _drop(self) -> None:
         if len(self.kept) < KEPT_MAX:

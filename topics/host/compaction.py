@@ -30,8 +30,8 @@ class Compaction:
         """As of a round."""
         checkpointer = self._checkpointer
         before = self._counts()
-        yield from checkpointer.round()
-        yield from checkpointer.round()
+        yield from checkpointer.round_with_room()  # on a full disk, too: it is what makes room
+        yield from checkpointer.round_with_room()
         yield from checkpointer.reclaimer.everything(checkpointer.kept)
         after = self._counts()
         self.result = CompactionResult(

@@ -1,9 +1,10 @@
 """One data directory on a real file system (`kernel.ports.Disk`).
 
 Theory. Every call is a few system calls and either does all it says or raises `OSError`; nothing is retried after an
-error (storage 3). All names are resolved against a descriptor of the root, so neither a change of working directory
-nor a move of the data directory redirects a write; the last component is never followed if it is a symbolic link. What
-is no regular file is refused (`kinds`) and never waited for.
+error (storage 3). A short write raises what its rest raises, so that a full disk is told as one. All names are resolved
+against a descriptor of the root, so neither a change of working directory nor a move of the data directory redirects a
+write; the last component is never followed if it is a symbolic link. What is no regular file is refused (`kinds`) and
+never waited for.
 
 Descriptors are cached by path, because a write and its sync must not pay for an open. Two rules guard the cache:
 
@@ -162,6 +163,8 @@ class OsDisk:
         handle = self._using(path)
         try:
             written = _write_once(handle.fd, offset, chunks)
+            if written != size:
+                _write_rest(handle.fd, offset + written, b"".join(chunks)[written:])
         finally:
             handle.dirty = True  # after the call: a sync that ran meanwhile may not have covered it
             handle.leave()
@@ -377,6 +380,12 @@ def _write_once(fd: int, offset: int, chunks: Sequence[bytes]) -> int:
     if 1 < len(chunks) <= CHUNKS_PER_CALL and _HAS_PWRITEV:
         return os.pwritev(fd, chunks, offset)
     return os.pwrite(fd, b"".join(chunks), offset)
+
+
+def _write_rest(fd: int, offset: int, data: bytes) -> None:
+    """Ask for what a short write has left out, because only the next call says why. It was short even if all goes."""
+    while data and (written := os.pwrite(fd, data, offset)) > 0:
+        data, offset = data[written:], offset + written
 
 
 def _fill(fd: int, start: int, stop: int) -> None:

@@ -32,26 +32,32 @@ _BIT_OF: Final = {End.DELETED: DELETED, End.EXPIRED: EXPIRED}
 _Flip = tuple[int, int]  # where, and what is there then
 
 
-def flag_ends(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, ends: bytes) -> None:
+def flag_ends(
+    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, ends: bytes, *, free_min: int = 0
+) -> bool:
     """Flag what has ended and is not flagged yet in a hot segment, durably. `ends`: the bits of `End` of each slot.
 
-    Raises OSError.
+    `free_min`: bytes of the disk that others need more. False if there is no room for the copy of a shared file: then
+    flags are missing. Raises OSError.
     """
     assert len(ends) == len(idx) == segment.count
     new = [at for at, end in enumerate(ends) if end and idx.lengths[at] and not idx.flags[at] & ENDS]
     if not new:
-        return
+        return True
     data = [(idx.offsets[at] + idx.lengths[at], DEAD) for at in new]
     entries = [(at * ENTRY_SIZE + ENTRY_FLAGS_AT, idx.flags[at] | _bit(ends[at])) for at in new]
     for part, flips in (("data", data), ("idx", entries)):  # in this order: an entry that says so is believed
         path = segment_path(topic_id, segment.first, part)
         shared = disk.links(path) > 1
+        if shared and disk.free_bytes(topic_dir(topic_id)) < free_min + (disk.size(path) or 0):
+            return False
         target = _copied(disk, path) if shared else path
         _flip(disk, target, flips)
         disk.sync_data(target)
         if shared:
             disk.rename(target, path)
             disk.sync_dir(topic_dir(topic_id))
+    return True
 
 
 def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> None:

@@ -10,6 +10,9 @@ times) is ever missed, whichever snapshot is damaged, and no loss of a log's tai
 Rewriting goes in slices: each look of a driver gives it `SLICE_BYTES` to write, and what is written beyond that is
 taken from the looks that follow, so that it keeps behind writes and reads. Nothing of all this outlives the process:
 after a start the next rounds find the candidates again.
+
+On a full disk flags are left out, for they are hints, and rewriting rests: other work may make room. A segment in which
+a rewrite finds damage stays as it is, and is told (`damaged`).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Final
 
 import attrs
 
+from topics.codec.segidx import IdxColumns
 from topics.codec.segment import END_SIZE
 from topics.engine.engine import Engine
 from topics.engine.image import StateImage
@@ -29,7 +33,7 @@ from topics.host.pins import Pins
 from topics.host.rewrite import Rewrite
 from topics.host.segments import load_idx
 from topics.host.snapshots import KEPT_MAX, Kept
-from topics.host.steps import Blocking, Steps, Swap
+from topics.host.steps import Blocking, Steps, Swap, disk_full
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
@@ -40,6 +44,7 @@ from topics.log.segments import Segment
 SLICE_BYTES: Final = 16 * MIB  # written a look, which is once a second
 MASKS_MAX: Final = 16 * MIB  # of all candidates, a byte a slot; those beyond wait for a later round
 LOOK_TOGETHER: Final = 32  # segments looked at by one step
+ROOM_AGAIN_MS: Final = 30_000  # where there was no room for one, none is rewritten for so long
 _POPPED: Final = 1  # in a mask: below the floor, which is one number and needs no flag
 _FLAGGED: Final = bytes(bits & (End.DELETED | End.EXPIRED) for bits in range(256))
 _DeadRun = tuple[int, int, int]
@@ -81,13 +86,15 @@ class _Look:
 class Reclaimer:
     """Flags and rewrites of one store.
 
-    Since the start: `rewrites`, `rewritten_bytes` that they wrote, `freed_bytes` by which they made segments smaller.
+    Since the start: `rewrites`, `rewritten_bytes` that they wrote, `freed_bytes` by which they made segments smaller;
+    `damaged`: segments that were given up, and why.
     """
 
     def __init__(self, engine: Engine, disk: Disk, pins: Pins, *, min_free_bytes: int = 0) -> None:
         self.rewrites = 0
         self.rewritten_bytes = 0
         self.freed_bytes = 0
+        self.damaged: dict[SegmentId, str] = {}
         self.slice_bytes = SLICE_BYTES
         self._engine = engine
         self._disk = disk
@@ -96,6 +103,7 @@ class Reclaimer:
         self._seen: dict[SegmentId, int] = {}
         self._candidates: dict[SegmentId, Candidate] = {}
         self._credit = 0
+        self._again_ms = 0
 
     # In a round.
 
@@ -110,6 +118,7 @@ class Reclaimer:
         """Segments that no snapshot names have gone."""
         self._seen = {known: count for known, count in self._seen.items() if known in needed}
         self._candidates = {known: one for known, one in self._candidates.items() if known in needed}
+        self.damaged = {known: why for known, why in self.damaged.items() if known in needed}
 
     # Between rounds.
 
@@ -120,6 +129,8 @@ class Reclaimer:
     def due(self, kept: Sequence[Kept]) -> Steps | None:
         """A slice of rewriting, None if there is nothing to rewrite now."""
         self._credit = min(self._credit + self.slice_bytes, self.slice_bytes)
+        if self._engine.now_ms() < self._again_ms:
+            return None
         if self._credit <= 0 or not any(map(self._may_begin, self._ready(kept))):
             return None
         return self._slice(kept)
@@ -152,16 +163,28 @@ class Reclaimer:
                 continue
             idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
             mask = look.mask
-            if look.segment.cold:
-                note_ends(self._disk, look.id.topic_id, look.segment, mask.translate(_FLAGGED))
-            elif not rebuilt:  # else the next start mends it first, or tells that it is damaged
-                flag_ends(self._disk, look.id.topic_id, look.segment, idx, mask.translate(_FLAGGED))
+            unfit = rebuilt and not look.segment.cold  # the next start mends it, or tells that it is damaged
+            flagged = unfit or self._flag(look, idx, mask.translate(_FLAGGED))
             dead = sum(length + END_SIZE for length in compress(idx.lengths, mask) if length)
             if look.segment.sealed and look.segment.size <= 2 * dead > 0 and look.id not in self._candidates:
                 if sum(len(one.dead) for one in self._candidates.values()) + len(mask) > MASKS_MAX:
                     continue
                 self._candidates[look.id] = Candidate(id=look.id, number=number, dead=mask)
-            self._seen[look.id] = look.count
+            if flagged:
+                self._seen[look.id] = look.count
+
+    def _flag(self, look: _Look, idx: IdxColumns, ends: bytes) -> bool:
+        """False if there is no room for it: a later round does it."""
+        topic_id, segment = look.id.topic_id, look.segment
+        try:
+            if not segment.cold:
+                return flag_ends(self._disk, topic_id, segment, idx, ends, free_min=self._min_free_bytes)
+            note_ends(self._disk, topic_id, segment, ends)
+        except OSError as error:
+            if not disk_full(error):
+                raise
+            return False
+        return True
 
     def _ready(self, kept: Sequence[Kept]) -> list[Candidate]:
         return [one for one in self._candidates.values() if _is_ready(one, kept)]
@@ -176,7 +199,7 @@ class Reclaimer:
     def _slice(self, kept: Sequence[Kept]) -> Steps:
         """Rewrites one after the other, until as much is written as a look may."""
         for candidate in self._ready(kept):
-            if self._credit <= 0:
+            if self._credit <= 0 or self._engine.now_ms() < self._again_ms:
                 return
             if self._may_begin(candidate):
                 yield from self._rewrite(candidate)
@@ -190,14 +213,17 @@ class Reclaimer:
         assert segment.count == len(candidate.dead)
         rewrite = Rewrite(self._disk, candidate.id.topic_id, segment, candidate.dead)
         yield Blocking(partial(rewrite.begin, self._min_free_bytes))
-        if rewrite.postponed:
-            self._credit = 0
-            return
         for chunk in rewrite.chunks():
             yield Blocking(partial(rewrite.copy, chunk))
         yield Blocking(rewrite.end)
+        if rewrite.postponed:
+            self._again_ms = self._engine.now_ms() + ROOM_AGAIN_MS
+            self._candidates[candidate.id] = self._candidates.pop(candidate.id)  # others may need less
+            return
         yield Swap(partial(rewrite.swap, self._engine.state.catalog))
         del self._candidates[candidate.id]
+        if rewrite.damaged is not None:
+            self.damaged[candidate.id] = rewrite.damaged
         if rewrite.swapped:
             yield Blocking(rewrite.finish)
             self.rewrites += 1

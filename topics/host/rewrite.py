@@ -15,18 +15,21 @@ What it must never know: why a record is dead, or whether it is time to run.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
 import attrs
 
 from topics.codec.segcolumns import encode_block
-from topics.codec.segidx import DELETED, ENDS, IdxColumns
+from topics.codec.segidx import DELETED, ENDS, ENTRY_SIZE, TRAILER_SIZE, IdxColumns
 from topics.codec.segment import END_SIZE, append_frames
 from topics.engine.apply import Catalog
 from topics.host.layout import segment_path, topic_dir
 from topics.host.segments import TEMPORARY, encode_idx, load_idx, slots_of, write_temporary
+from topics.host.steps import disk_full
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
@@ -82,9 +85,9 @@ class Rewrite:
         except Corrupt as damage:
             self.damaged = damage.message
             return
-        self.postponed = self.disk.free_bytes(topic_dir(self.topic_id)) < self.size + free_min
+        self.postponed = self.disk.free_bytes(topic_dir(self.topic_id)) < self._needed() + free_min
         if not self.postponed:
-            self.disk.create(self._paths["data"] + TEMPORARY, 0)
+            self._write(partial(self.disk.create, self._paths["data"] + TEMPORARY, 0))
 
     def chunks(self) -> Iterator[Chunk]:
         """What is copied one after the other."""
@@ -101,7 +104,7 @@ class Rewrite:
 
     def copy(self, chunk: Chunk) -> None:
         """Copy the frames of a chunk, each verified. Raises OSError."""
-        if self.damaged is not None:
+        if self.damaged is not None or self.postponed:
             return
         assert self._old is not None
         old, kept = self._old, self._kept[chunk.start : chunk.stop]
@@ -119,18 +122,14 @@ class Rewrite:
         except Corrupt as damage:
             self.damaged = damage.message
             return
-        self.disk.write(self._paths["data"] + TEMPORARY, chunk.at, [data])
+        self._write(partial(self.disk.write, self._paths["data"] + TEMPORARY, chunk.at, [data]))
 
     def end(self) -> None:
         """All of it is synced, under temporary names. Raises OSError."""
         if self.damaged is not None or self.postponed:
             return
-        assert self._new is not None
         assert self.disk.size(self._paths["data"] + TEMPORARY) == self.size
-        self.disk.sync_data(self._paths["data"] + TEMPORARY)
-        write_temporary(self.disk, self._paths["idx"], encode_idx(self._new))
-        if self._col:
-            write_temporary(self.disk, self._paths["col"], self._col)
+        self._write(self._end)
 
     def swap(self, catalog: Catalog) -> None:
         """The new data takes the place of the old, unless nobody needs it any more.
@@ -159,6 +158,30 @@ class Rewrite:
         self.disk.sync_dir(directory)
 
     # Inside.
+
+    def _needed(self) -> int:
+        """Bytes that it writes before anything is given back."""
+        assert self._new is not None
+        return self.size + len(self._new) * ENTRY_SIZE + TRAILER_SIZE + len(self._col)
+
+    def _write(self, call: Callable[[], None]) -> None:
+        """If the disk is full all the same, what was written goes, and the rewrite is postponed."""
+        try:
+            call()
+        except OSError as error:
+            for path in self._paths.values():
+                with suppress(OSError):
+                    self.disk.unlink(path + TEMPORARY)
+            if not disk_full(error):
+                raise
+            self.postponed = True
+
+    def _end(self) -> None:
+        assert self._new is not None
+        self.disk.sync_data(self._paths["data"] + TEMPORARY)
+        write_temporary(self.disk, self._paths["idx"], encode_idx(self._new))
+        if self._col:
+            write_temporary(self.disk, self._paths["col"], self._col)
 
     def _decide(self, idx: IdxColumns, slots: Slots) -> None:
         kept = [at for at, dead in enumerate(self._dead) if not dead]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -69,14 +70,23 @@ def read_snapshot(disk: Disk, number: int) -> Snapshot:
 
 
 def write_snapshot(disk: Disk, number: int, snapshot: Snapshot) -> Kept:
-    """Keep a snapshot, atomically and durably. All it refers to is durable already."""
+    """Keep a snapshot, atomically and durably. All it refers to is durable already.
+
+    Raises:
+        OSError: it is not kept, and what was written of it is given back: the disk may be full.
+    """
     data = encode_snapshot(number, image.encode(snapshot))
     if not disk.names(META_DIR):
         disk.make_dir(META_DIR)
         disk.sync_dir("")
-    disk.create(_TEMPORARY, 0)
-    disk.write(_TEMPORARY, 0, [data])
-    disk.sync_data(_TEMPORARY)
+    try:
+        disk.create(_TEMPORARY, 0)
+        disk.write(_TEMPORARY, 0, [data])
+        disk.sync_data(_TEMPORARY)
+    except OSError:
+        with suppress(OSError):
+            disk.unlink(_TEMPORARY)
+        raise
     disk.rename(_TEMPORARY, snapshot_path(number))
     disk.sync_dir(META_DIR)
     return Kept.of(number, snapshot)

@@ -16,6 +16,8 @@ from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
 LOOK_S: Final = 1.0  # a driver asks so often what is due
 AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is copied again
+FAILED_S: Final = 60.0  # after a failure; twice as long after each that follows,
+FAILED_MAX_S: Final = 3600.0  # up to this
 
 
 @attrs.frozen
@@ -61,8 +63,14 @@ def disk_full(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def rest_after(failures: int) -> float:
+    """For how many seconds background work rests after so many failures in a row."""
+    assert failures >= 1
+    return min(FAILED_S * (1 << min(failures - 1, 16)), FAILED_MAX_S)
+
+
 def told(error: OSError | Corrupt | Fatal) -> Rejected | Fatal:
-    """What a driver raises of an error that has ended a work; if it is Fatal, there is no background work any more."""
+    """What a driver raises of an error that has ended a work; if it is Fatal, the next one had better wait longer."""
     if disk_full(error):
         return Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some")
     return Fatal(f"a checkpoint failed: {error}")

@@ -179,7 +179,7 @@ class ServedWorld(World):
         compactor, checkpointer = self.runtime.compactor, self.opened.checkpointer
         assert compactor is not None
         assert checkpointer is not None
-        while compactor.failed is None:
+        while True:
             await trio.sleep(self.random.choice((0.001, 0.01, 0.05)))
             with suppress(Rejected, Fatal):
                 await compactor.carry_out(partial(choose_work, checkpointer, self.random))

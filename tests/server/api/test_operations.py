@@ -1,16 +1,21 @@
 """Health, ready and the document: what they say while the log is recovered, when it is, and when it is not well."""
 
+import io
+import json
+
 import pytest
 import trio
 
 from tests.crash.scene import Scene
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import alone, begun, new_site, open_site
+from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
 from topics.host.layout import segment_path
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
 from topics.server.api.operations import wants_json
+from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
@@ -98,7 +103,7 @@ async def test_a_checkpoint_is_taken_when_asked_for_and_the_records_are_read_fro
 
 
 @pytest.mark.rule("H11.7")
-async def test_a_checkpoint_that_a_full_disk_refuses_is_507_and_one_that_fails_is_503_for_good():
+async def test_a_checkpoint_that_a_full_disk_refuses_is_507_one_that_fails_is_503_and_the_next_is_taken():
     disk = SimDisk(1)
     site = new_site(limits=Limits())
     async with alone(), begun(site, disk=disk):
@@ -108,13 +113,57 @@ async def test_a_checkpoint_that_a_full_disk_refuses_is_507_and_one_that_fails_i
             disk.inject("create", kind)
             found.append(await ask(site, "POST", "/v0/admin/checkpoint"))
             disk.heal()
-        found.append(await ask(site, "POST", "/v0/admin/checkpoint"))
+        assert metric(await ask(site, "GET", "/v0/metrics"), "topics_checkpoints_failed") == 1
+        taken = await ask(site, "POST", "/v0/admin/checkpoint")
+        assert metric(await ask(site, "GET", "/v0/metrics"), "topics_checkpoints_failed") == 0
         written = await ask(site, "POST", "/v0/topics/t", {"records": [{"data": 2}]})
 
     assert [(answer.status, fields_of(answer)["error"]["code"]) for answer in found] == [
-        (507, "disk_low"), (503, "storage_read_only"), (503, "storage_read_only")
+        (507, "disk_low"), (503, "storage_read_only")
     ]  # fmt: skip
+    assert fields_of(taken)["snapshot"] == 1
     assert written.status == 200
+
+
+@pytest.mark.rule("T5.11", "H11.7")
+async def test_damage_that_background_work_finds_is_told_by_ready_by_a_metric_and_once_in_the_log():
+    """It found it, gave the segment up, and nobody else would ever know."""
+    disk, said = SimDisk(1), io.StringIO()
+    site = new_site(limits=Limits())
+    log.set_up("info", said)
+    rules = SegmentRules(records_max=10)
+    async with alone(), begun(site, disk=disk, segments=rules) as runtime:
+        records = [{"data": n, "tag": "go" if n % 5 else None} for n in range(20)]
+        config = {"durability": "fsync"}
+        await ask(site, "POST", "/v0/topics/t", {"records": records, "config": config})
+        await ask(site, "POST", "/v0/admin/checkpoint")
+        disk.flip("topics/0000000000000001/seg-00000000000000000001.data", 8 * 40)
+        await ask(site, "POST", "/v0/topics/t/delete", {"match": "go"})
+        for _ in range(2):
+            await ask(site, "POST", "/v0/admin/checkpoint")
+        before = fields_of(await ask(site, "GET", "/v0/ready"))
+        checkpointer = runtime.opened.checkpointer
+        for _ in range(3):
+            await runtime.compactor.attempt(checkpointer.between)
+        after = fields_of(await ask(site, "GET", "/v0/ready"))
+        damages = metric(await ask(site, "GET", "/v0/metrics"), "topics_damages")
+
+    log.set_up(LEVEL_DEFAULT)
+    assert "damages" not in before
+    (damage,) = after["damages"]
+    assert (damage["topic"], damage["first_seq"], damage["last_seq"]) == ("t", 1, 10)
+    assert damage["file"] == "topics/0000000000000001/seg-00000000000000000001.data"
+    assert damages == 1
+    events = [json.loads(line)["event"] for line in said.getvalue().splitlines()]
+    assert events.count("segment.damaged") == 1
+    assert checkpointer.reclaimer.rewrites == 1
+
+
+def metric(answer, name):
+    """The value of a metric without labels."""
+    lines = [line.split() for line in answer.body.decode().splitlines()]
+    (value,) = [float(line[1]) for line in lines if line[0] == name]
+    return value
 
 
 def torn():

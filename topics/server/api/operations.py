@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from topics.engine.recover import CutReport, DamageReport
+from topics.host.damages import known_damages
 from topics.host.layout import path_of
 from topics.host.walfile import wal_path
 from topics.kernel.errors import Code, Rejected
@@ -50,8 +51,8 @@ async def ready(call: Call) -> Answer:
         fields["read_only_shards"] = list(read_only)
     if runtime.opened.cuts:
         fields["cut_tail"] = [cut_fields(cut) for cut in runtime.opened.cuts]
-    if runtime.opened.damages:
-        fields["damages"] = [damage_fields(damage) for damage in runtime.opened.damages[:DAMAGES_TOLD_MAX]]
+    if damages := known_damages(runtime.opened):
+        fields["damages"] = [damage_fields(damage) for damage in damages[:DAMAGES_TOLD_MAX]]
     return call.ok(fields)
 
 

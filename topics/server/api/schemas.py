@@ -283,7 +283,8 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         topics={"type": "object", "additionalProperties": _SEQ, "description": "The highest seqs still readable in it"},
     ),
     "Damage": _object(
-        "Acknowledged records found damaged by the last start. Reading them is an error, the others are served",
+        "Acknowledged records found damaged by the last start, or by background work since: reading them is an error, "
+        "the others are served. Of those found since, only some of the seqs may be damaged",
         "file offset why",
         file=_text("In the data directory"), offset=_count("In the file"), why=_text("What is wrong"), topic=_TOPIC,
         first_seq=_count("The first of them"), last_seq=_count("The last of them"),

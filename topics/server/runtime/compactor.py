@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from topics.engine.commands import Command
+from topics.engine.recover import DamageReport
 from topics.host.checkpointer import Checkpointer
 from topics.host.reclaim import Reclaimer
-from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, told
+from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, rest_after, told
 from topics.kernel.errors import Corrupt, Fatal, Rejected
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
 
 
 class Compactor:
-    """`submit`: propose and wait. `go_on`: batches are given out again, so shards with work are rung.
+    """`submit`: propose and wait. `go_on`: batches are given out again, so shards with work are rung. `damages`: what
+    background work has found damaged.
 
-    `ended` is set by the runtime whenever a batch has ended. `failed`: why there is no more work until a restart.
+    `ended` is set by the runtime whenever a batch has ended. `failures`: in a row, since the last whole round; after
+    each the next one waits longer.
     """
 
     def __init__(
@@ -28,13 +31,16 @@ class Compactor:
         threads: Threads,
         submit: Callable[[Command], Awaitable[object]],
         go_on: Callable[[], None],
+        damages: Callable[[], Sequence[DamageReport]],
     ) -> None:
         self.ended: trio.Event | None = None
-        self.failed: Exception | None = None
+        self.failures = 0
         self._checkpointer = checkpointer
         self._threads = threads
         self._submit = submit
         self._go_on = go_on
+        self._damages = damages
+        self._told: set[object] = set()
         self._turn = trio.Lock()
         self._cold_failure: str | None = None
 
@@ -55,30 +61,38 @@ class Compactor:
 
     async def run(self) -> None:
         """Whatever is due, until cancelled."""
-        while self.failed is None:
+        while True:
             await trio.sleep(LOOK_S)
-            if not await self.attempt(self._checkpointer.due):
-                await trio.sleep(AGAIN_S)  # there may be room then
+            await trio.sleep(await self.attempt(self._checkpointer.due))
 
     async def keep_state(self) -> None:
         """At the end of the store: a snapshot of what was written since the last one. Without it nothing is lost."""
-        if self.failed is None:
-            before = self.number
-            await self.attempt(self._checkpointer.closing)
-            if self.number != before:
-                log.info("snapshot.kept", number=self.number)
+        before = self.number
+        await self.attempt(self._checkpointer.closing)
+        if self.number != before:
+            log.info("snapshot.kept", number=self.number)
 
-    async def attempt(self, choose: Callable[[], Steps | None]) -> bool:
-        """As `carry_out`; what goes wrong is logged. False if it was refused."""
+    async def attempt(self, choose: Callable[[], Steps | None]) -> float:
+        """As `carry_out`; what goes wrong is logged. Returns for how many seconds the next had better wait."""
+        rest_s = 0.0
         try:
             await self.carry_out(choose)
         except Rejected as refused:
             log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
-            return False
+            rest_s = AGAIN_S  # there may be room then
         except Fatal as error:
-            log.error("checkpoint.failed", error=error.message)
+            rest_s = rest_after(self.failures)
+            log.error("checkpoint.failed", error=error.message, again_s=rest_s)
         self._tell_of_cold()
-        return True
+        self._tell_of_damage()
+        return rest_s
+
+    def _tell_of_damage(self) -> None:
+        """Each once. Its segment stays as it is."""
+        for damage in self._damages():
+            if damage.file not in self._told:
+                self._told.add(damage.file)
+                log.error("segment.damaged", damage=str(damage))
 
     def _tell_of_cold(self) -> None:
         """Once when the cold store begins to fail, and once when it is well again. What cannot move stays hot."""
@@ -101,11 +115,9 @@ class Compactor:
 
         Raises:
             Rejected: no room in the log, or it is read-only.
-            Fatal: the disk failed; there is no background work until the next start. The log has everything.
+            Fatal: the disk failed. The log has everything; another call tries again at once.
         """
         async with self._turn:
-            if self.failed is not None:
-                raise Fatal(f"checkpoints have ended: {self.failed}")
             steps = choose()
             if steps is None:
                 return False
@@ -114,11 +126,11 @@ class Compactor:
                 await self._run_steps(steps)
             except (OSError, Corrupt, Fatal) as error:
                 raised = told(error)
-                if isinstance(raised, Fatal):
-                    self.failed = error
+                self.failures += isinstance(raised, Fatal)
                 raise raised from error
             took_s = time.monotonic() - started
             if self.rounds != rounds:
+                self.failures = 0
                 log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
             return True
 

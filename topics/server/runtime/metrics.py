@@ -30,6 +30,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from topics.host.damages import known_damages
 from topics.log.topic import Topic
 from topics.server.runtime.shard import WalCounts
 from topics.server.runtime.tiers import TierFigures, tier_families
@@ -146,6 +147,7 @@ class Snapshot:
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
     checkpoints_failed: bool = False
+    damages: int = 0
     tiers: TierFigures = attrs.field(factory=TierFigures)
     rewritten_bytes: int = 0
     freed_bytes: int = 0
@@ -208,12 +210,13 @@ class Metrics:
             tombstones=dict(runtime.tombstones),
             shards=_shard_figures(runtime),
             tiers=TierFigures.of(runtime.opened),
+            damages=len(known_damages(runtime.opened)),
         )
         if (compactor := runtime.compactor) is not None:
             shown = attrs.evolve(
                 shown,
                 checkpoints=compactor.rounds,
-                checkpoints_failed=compactor.failed is not None,
+                checkpoints_failed=compactor.failures > 0,
                 rewritten_bytes=compactor.reclaimer.rewritten_bytes,
                 freed_bytes=compactor.reclaimer.freed_bytes,
             )
@@ -251,17 +254,15 @@ class Metrics:
         )
         yield from _traffic_families(taken)
         yield from _wal_families(taken.shards)
-        yield CounterMetricFamily(
-            "topics_checkpoints", "Checkpoints since the start", value=taken.checkpoints
-        )
-        yield _gauge(
-            "topics_checkpoints_failed", "1 if none is taken before a restart", taken.checkpoints_failed
-        )
+        failed = taken.checkpoints_failed
+        yield _gauge("topics_checkpoints_failed", "1 if the last one failed: see the log", failed)
+        yield _gauge("topics_damages", "Damages found by the start and since: see ready", taken.damages)
         for name, what, value in (
-            ("rewritten", "Bytes written anew because half of a segment was dead", taken.rewritten_bytes),
-            ("freed", "Bytes that segments got smaller by that", taken.freed_bytes),
+            ("checkpoints", "Checkpoints since the start", taken.checkpoints),
+            ("segment_rewritten_bytes", "Written anew as half of a segment was dead", taken.rewritten_bytes),
+            ("segment_freed_bytes", "By which segments got smaller by that", taken.freed_bytes),
         ):
-            yield CounterMetricFamily(f"topics_segment_{name}_bytes", what, value=value)
+            yield CounterMetricFamily(f"topics_{name}", what, value=value)
         yield _counters(
             "topics_tombstones",
             "Reads that were answered with a tombstone, by its reason",

@@ -19,6 +19,7 @@ from topics.engine.commands import Append, Command
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.compress import compress_records
+from topics.host.damages import found_since
 from topics.host.opening import Opened
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
@@ -57,7 +58,8 @@ class Runtime:
         ]
         self.compactor: Compactor | None = None
         if opened.checkpointer is not None:
-            self.compactor = Compactor(opened.checkpointer, self._threads, self.submit, self._ring_all)
+            found = partial(found_since, opened)
+            self.compactor = Compactor(opened.checkpointer, self._threads, self.submit, self._ring_all, found)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self._threads)
