@@ -21,7 +21,11 @@ from tests.embed.golden_store_2 import (
 )
 from tests.embed.test_golden_store import contains
 from topics.codec.segidx import DELETED, decode_idx
+from topics.host.coldowner import adopt
+from topics.host.coldplace import open_cold
+from topics.host.directory import Directory
 from topics.testing.clock import ManualClock
+from topics.testing.entropy import SeededEntropy
 
 
 def said():
@@ -30,7 +34,13 @@ def said():
 
 @pytest.fixture
 def copy(tmp_path):
-    return shutil.copytree(GOLDEN, tmp_path / "store")
+    """It goes on elsewhere, so it adopts its cold tier."""
+    path = shutil.copytree(GOLDEN, tmp_path / "store")
+    held, store = Directory.claim(path / DATA, create=False), open_cold(str(path / COLD))
+    adopt(held.disk, store, SeededEntropy(1), inode=held.lock.inode)
+    store.close()
+    held.release()
+    return path
 
 
 @pytest.fixture
@@ -100,6 +110,14 @@ def test_it_is_written_to_and_goes_on_moving_its_segments(copy, clock):
         assert list(store.damages) == []
         assert before == facts(store)
     assert len(list((copy / COLD).rglob("*.data"))) > 4
+
+
+@pytest.mark.rule("T6.3")
+def test_a_copy_of_it_reads_its_cold_tier_before_it_adopts_it(tmp_path, clock):
+    path = shutil.copytree(GOLDEN, tmp_path / "store")
+    with reopened(path, clock) as store:
+        assert "copied or moved" in store.warnings[0]
+        assert said()["digest"] == said_by(store)["digest"]
 
 
 @pytest.mark.rule("T7.1")

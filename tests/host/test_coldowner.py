@@ -19,7 +19,7 @@ from tests.host.test_relocation import (
 )
 from topics.audit.fsck import Options, fsck
 from topics.engine.verify import canonical
-from topics.host.coldowner import NOTE_SIZE, Whose, adopt, compare_notes, note_of, whose
+from topics.host.coldowner import NOTE_SIZE, Whose, adopt, compare_notes, is_foreign, note_of, whose
 from topics.host.layout import segment_path
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.relocation import AGAIN_MS, HotRules
@@ -299,8 +299,11 @@ class TestTokens:
         half_dead(scene)
         more(scene)
 
-        assert "holds the cold segments of another store" in relocator(scene).failed
+        assert "OWNER in the cold place cannot be read" in relocator(scene).failed
         assert files(store) == there
+        store.write_owner(scene.disk.read("COLD", 0, NOTE_SIZE))  # as it is told
+        more(scene)
+        assert relocator(scene).failed is None
 
     def test_whatever_moment_the_power_goes_the_tier_stays_ours(self):
         """Both notes lie on the disk that loses power."""
@@ -379,6 +382,19 @@ class TestAnotherStores:
 
         assert len(report.errors) == 5
         assert all("the cold place is another store's" in one.detail for one in report.errors)
+
+    @pytest.mark.parametrize("path", ["COLD", "cold/OWNER"])
+    def test_no_flipped_bit_makes_a_note_another_stores(self, path):
+        scene = Scene(limits=SMALL, segments=TINY, hot=HotRules(retain_segments=1), cold=in_folder)
+        scene.open()
+        filled(scene)
+        scene.relocate()
+        note, store = note_of(scene.disk), scene.cold
+        for at in range(scene.disk.size(path) * 8):
+            scene.flip(path, at // 8, at % 8)
+            assert not is_foreign(note_of(scene.disk), store.read_owner()), at
+            assert note_of(scene.disk) in (note, b""), at
+            scene.flip(path, at // 8, at % 8)
 
     def test_a_damaged_note_keeps_no_reader_from_what_is_there(self):
         store = tier()

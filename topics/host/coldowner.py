@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from topics.codec.primitives import checksum
 from topics.host.tiers import OWNER_FILE, GuardedStore, SegmentStore
 from topics.kernel.errors import Corrupt, Rejected, invalid
 from topics.kernel.ports import Disk, Entropy
@@ -40,7 +41,8 @@ ADOPT: Final = "topics adopt-cold"
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`token` is empty before the first change. The rest is in the data directory's alone: `inode` is that of the LOCK
-    that need not remember it; `unlocked`: a repair has taken LOCK away.
+    that need not remember it; `unlocked`: a repair has taken LOCK away. `check` is the checksum of the rest, for one
+    bit makes another owner; earlier versions wrote none.
     """
 
     format: int
@@ -50,6 +52,7 @@ class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     copied: bool = False
     inode: int = 0
     unlocked: bool = False
+    check: str = ""
 
 
 class Whose(Enum):
@@ -256,6 +259,12 @@ def _compare(own: _Note, there: _Note) -> Whose:
 def _check(own: _Note, theirs: bytes | None, store: SegmentStore) -> _Note:
     """The note of a tier that is ours. Raises Rejected if it is not."""
     there = None if theirs is None else _decoded(theirs)
+    if theirs is not None and there is None:
+        raise invalid(
+            "cold_dir",
+            f"{OWNER_FILE} in {store.where} cannot be read: if the segments there are this store's, "
+            f"put a copy of the directory's {NOTE_FILE} in its place",
+        )
     found = Whose.OTHER if there is None else _compare(own, there)
     if found is Whose.BORROWED:
         raise invalid("cold_dir", told_copy(store.where))
@@ -285,33 +294,45 @@ def told_copy(where: str) -> str:
 
 
 def _of_tier(note: _Note) -> bytes:
-    return msgspec.json.encode(_Note(note.format, note.owner, note.token))
+    return _encoded(_Note(note.format, note.owner, note.token))
+
+
+def _encoded(note: _Note) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(note, check=_checked(note)))
+
+
+def _checked(note: _Note) -> str:
+    return f"{checksum(msgspec.json.encode(msgspec.structs.replace(note, check=''))):016x}"
 
 
 def _decoded(data: bytes) -> _Note | None:
     try:
-        note = msgspec.json.decode(data, type=_Note)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _read(data, OWNER_FILE)
+    except Corrupt:
         return None
-    return note if note.format == NOTE_FORMAT else None
 
 
 def _own_note(disk: Disk) -> _Note | None:
     size = disk.size(NOTE_FILE)
-    if size is None:
-        return None
-    data = disk.read(NOTE_FILE, 0, min(size, _NOTE_SIZE_MAX))
+    return None if size is None else _read(disk.read(NOTE_FILE, 0, min(size, _NOTE_SIZE_MAX)), NOTE_FILE)
+
+
+def _read(data: bytes, name: str) -> _Note:
     try:
         note = msgspec.json.decode(data, type=_Note)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Corrupt(f"{NOTE_FILE} does not say whose cold segments are this store's: {error}") from error
+        raise Corrupt(f"{name} does not say whose cold segments are this store's: {error}") from error
     if note.format != NOTE_FORMAT:
-        raise Corrupt(f"{NOTE_FILE} has format {note.format}, not {NOTE_FORMAT}")
+        raise Corrupt(f"{name} has format {note.format}, not {NOTE_FORMAT}")
+    if note.check not in ("", _checked(note)):
+        raise Corrupt(
+            f"{name} does not say whose cold segments are this store's: its checksum does not match"
+        )
     return note
 
 
 def _write_note(disk: Disk, note: _Note) -> None:
-    data = msgspec.json.encode(note).ljust(NOTE_SIZE - 1) + b"\n"
+    data = _encoded(note).ljust(NOTE_SIZE - 1) + b"\n"
     assert len(data) == NOTE_SIZE, "owner, tokens and inode are bounded"
     try:
         disk.create(_TEMPORARY, 0)
