@@ -5,21 +5,25 @@ from __future__ import annotations
 import errno
 import os
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.embed.test_compaction import Sly, simulated
+from tests.embed.test_compaction import SMALL, Sly, simulated
 from topics.host.layout import path_of
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import TAIL_CACHE_BYTES
+from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 
 COUNT = 40
 
 
-def filled(*, where, port=None, disk=None, **config):
+def filled(*, where, port=None, disk=None, tail_cache_bytes=TAIL_CACHE_BYTES, **config):
     """A store whose topic "t" has COUNT records, in its log or in a segment."""
-    store, disk = simulated(disk, port)
+    options = attrs.evolve(SMALL, tail_cache_bytes=tail_cache_bytes)
+    store, disk = simulated(disk, port, options)
     topic = store.create("t", durability="fsync", **config)
     topic.put_many([{"data": {"n": i, "text": "x" * 60}} for i in range(1, COUNT + 1)])
     if where == "segment":
@@ -217,3 +221,22 @@ def test_a_record_of_another_place_is_not_served_though_its_checksum_is_right():
     disk.write(path, offset, [disk.read(path, source, length)])
 
     assert walk(topic) == ([n for n in range(1, COUNT + 1) if n != 12], [(12, 12)])
+
+
+@pytest.mark.rule("T5.22")
+@pytest.mark.parametrize("where", ["log", "segment"])
+@pytest.mark.parametrize("frames", [0, 1, 2], ids=["part of a frame", "a frame", "two frames"])
+def test_reads_that_a_disk_misdirects_are_told_as_damage_and_never_served(where, frames):
+    """Other bytes of the same file: whole frames of other seqs, at worst. All is well behind it."""
+    store, disk, topic = filled(where=where, tail_cache_bytes=0)
+    (_, first, size), (_, second, other) = place_of(store, 20), place_of(store, 21)
+    assert size == other
+    shift = (second - first) * frames or 7
+    fault = disk.inject("read", FaultKind.MISDIRECTED, times=None, shift=shift)
+    for from_seq in (0, 10, 30):
+        page, detail = attempt(topic, from_seq, {"limit": 5})
+        assert page is None
+        assert detail["seq"] == from_seq + 1
+    disk.heal(fault)
+
+    assert walk(topic) == (list(range(1, COUNT + 1)), [])
