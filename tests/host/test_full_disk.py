@@ -253,6 +253,10 @@ def test_a_round_that_was_refused_leaves_a_minute_to_other_work_and_a_low_disk_a
     scene.disk.free = MIN_FREE + 100
     with pytest.raises(Rejected):
         scene.checkpoint()
+    scene.clock.advance(LOW_MS)
+    assert checkpointer.is_due()  # the second one makes room
+    with pytest.raises(Rejected):
+        scene.checkpoint()
     scene.delete("t", before_seq=2)
     scene.clock.advance(AGAIN_MS - 1)
     assert not checkpointer.is_due()

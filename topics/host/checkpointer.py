@@ -149,6 +149,8 @@ class Checkpointer:
             yield from self._keep_and_drop(is_whole=is_whole)
         if is_whole:
             self._again_ms = 0
+        elif self._would_free() or self._would_free_log():
+            self._again_ms = self.engine.now_ms() + LOW_MS  # the next one makes room
         return is_whole
 
     def closing(self) -> Steps | None:
