@@ -90,7 +90,7 @@ def put_in_place(root, clean, files):
     differ = [path for path in {**clean, **files} if clean.get(path) is not files.get(path)]
     for path in differ:
         if path in files:
-            (root / path).parent.mkdir(exist_ok=True)
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(files[path])
         else:
             (root / path).unlink()

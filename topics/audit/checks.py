@@ -33,6 +33,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "wal.damage": "what of the log is known to be durable is whole, and its files follow each other",
     "wal.tail": "behind the last sync that a mark covers there are whole writes and zeros",
     "wal.absorbed": "what of the log the newest snapshot has made needless is whole",
+    "archive": "what is kept of the log in archive/ is whole, and its files follow each other",
     "wal.duplicate": "a record that is in the log twice is the same each time",
     "wal.segment": "a record that is in the log and in a segment is the same in both",
     "segment.record": "every record that a segment counts is there, with its checksum, its length, topic and seq right",

@@ -1,7 +1,7 @@
 """`fsck`: is this data directory whole? It reads and changes nothing, and needs no lock (storage 4, spark 4).
 
     state     what a start would make of the directory, by the code of a start
-    rows      one a WAL file and one a segment, scanned here or in processes
+    rows      one a WAL file, archived or not, and one a segment, scanned here or in processes
     checks    rows and state against each other
 
 The directory may be in use meanwhile: files grow, move and go away under the reader. So nothing is believed that was
@@ -19,6 +19,7 @@ import attrs
 
 from topics.audit.acknowledged import check_acknowledged
 from topics.audit.acks import Acks
+from topics.audit.archived import archive_tasks, check_archive
 from topics.audit.checks import CHECKS, check_rows
 from topics.audit.coldtier import HOW, check_cold, reach
 from topics.audit.journals import check_journals
@@ -190,7 +191,7 @@ def _look(
     hot = disk
     if cold is not None:
         disk = WithCold(disk, cold)
-    logs = wal_tasks(disk)
+    logs = [*wal_tasks(disk), *archive_tasks(disk)]
     every: list[Task] = [*logs, *segment_tasks(state)]
     tell = _teller(sum(bytes_of(disk, task) for task in every), progress)
     wal_rows = _scanned(disk, logs, options, tell)
@@ -225,12 +226,14 @@ def examine(
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a directory by its state and its rows, whoever made them."""
     options = options or Options()
-    wal_rows = [row for row in rows if isinstance(row, WalRow)]
+    every = [row for row in rows if isinstance(row, WalRow)]
+    wal_rows = [row for row in every if not row.task.archived]
     segment_rows = [row for row in rows if isinstance(row, SegmentRow)]
     return [
         *check_metafiles(disk, state),
         *(check_agreement(disk, state) if options.agreement else ()),
         *check_rows(state, wal_rows, segment_rows),
+        *check_archive(state, every),
         *(check_journals(disk, state) if options.journals else ()),
         *(check_acknowledged(disk, state, options.acks) if options.acks is not None else ()),
     ]

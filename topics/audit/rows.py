@@ -117,12 +117,13 @@ class SegmentRow:
 
 @attrs.frozen(kw_only=True)
 class WalTask:
-    """A file of the log to be scanned."""
+    """A file of the log to be scanned. `archived`: it is kept for restores, so nobody asks for its records."""
 
     generation: int
     shard: int
     first_frame: int
     file: str
+    archived: bool = False
 
 
 @attrs.frozen

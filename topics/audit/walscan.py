@@ -41,7 +41,7 @@ def row_of(task: WalTask, buffer: bytes) -> WalRow:
         beyond=len(seen.beyond), end=seen.end, stopped_at=seen.stopped_at, clean=seen.clean, defect=seen.defect,
         stop=seen.stop, followed=seen.followed, marks=tuple(seen.marks),
         broken=tuple((at, size, *(head or (0, 0))) for at, size, head in seen.broken[:BROKEN_MAX]),
-        spans=tuple(_spans([*seen.items, *seen.beyond], buffer)),
+        spans=() if task.archived else tuple(_spans([*seen.items, *seen.beyond], buffer)),
     )  # fmt: skip
 
 

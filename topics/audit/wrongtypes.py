@@ -12,6 +12,7 @@ from typing import Final
 
 from topics.audit.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
+from topics.host.archive import ARCHIVE_DIR
 from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import (
     FORMAT_FILE,
@@ -29,12 +30,12 @@ from topics.kernel.ports import Disk
 _FILES: Final = re.compile(
     rf"({FORMAT_FILE}|{LOCK_NAME}|{NOTE_FILE}|{re.escape(MANIFEST_FILE)})"
     rf"|{META_DIR}/{SNAPSHOT_NAME}"
-    rf"|wal/{GENERATION_NAME}/{SHARD_NAME}/({WAL_NAME}|{CURRENT_FILE}|{re.escape(NEXT_FILE)})"
+    rf"|(wal|{ARCHIVE_DIR})/{GENERATION_NAME}/{SHARD_NAME}/({WAL_NAME}|{CURRENT_FILE}|{re.escape(NEXT_FILE)})"
     rf"|topics/{TOPIC_NAME}/{SEGMENT_NAME}",
     re.ASCII,
 )
 _DIRECTORIES: Final = re.compile(
-    rf"{META_DIR}|wal(/{GENERATION_NAME}(/{SHARD_NAME})?)?|topics(/{TOPIC_NAME})?", re.ASCII
+    rf"{META_DIR}|(wal|{ARCHIVE_DIR})(/{GENERATION_NAME}(/{SHARD_NAME})?)?|topics(/{TOPIC_NAME})?", re.ASCII
 )
 _LINK: Final = (
     "it is a link to no directory where one of topics should be: remove it, and put that back from a backup; "

@@ -7,6 +7,7 @@ from typing import Final
 from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD
 from topics.codec.primitives import U64
 from topics.codec.walheader import HEADER_SIZE
+from topics.host.archive import ARCHIVE_DIR
 from topics.kernel.limits import U32_MAX
 from topics.testing.planting.ground import SEQ_AT, TOPIC_AT, Ground, Kind, Planted
 from topics.testing.sample_store import CLICKS, ORDERS
@@ -97,6 +98,15 @@ def absorbed(ground: Ground) -> Planted:
     return Planted(kind="", file=path, check="wal.absorbed", topic=CLICKS, seq=seq, also=(_AGREE,))
 
 
+def archived(ground: Ground) -> Planted:
+    """A record of a file that is in the archive, too, as a move to another disk that was broken off leaves it."""
+    seq, path, offset, length = ground.logged(CLICKS, absorbed=True)
+    kept = ARCHIVE_DIR + path.removeprefix("wal")
+    ground.files[kept] = ground.files[path]
+    ground.flip(kept, offset + FRAME_HEAD.size, offset + length)
+    return Planted(kind="", file=kept, check="archive", topic=CLICKS, seq=seq)
+
+
 def another_in_the_segment(ground: Ground) -> Planted:
     """A record of the log that is whole, and other than the one in its segment."""
     seq, path, offset, length = ground.logged(CLICKS, absorbed=True)
@@ -127,6 +137,7 @@ KINDS: Final[dict[str, Kind]] = {
     "wal.tail: half of a write": half_a_write,
     "wal.tail: the last mark": broken_mark,
     "wal.absorbed: a flipped bit": absorbed,
+    "archive: a flipped bit": archived,
     "wal.segment: another record": another_in_the_segment,
     "wal.duplicate: another record": twice,
 }
