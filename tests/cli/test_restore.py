@@ -101,3 +101,24 @@ def test_what_two_directories_have_of_one_log_is_joined_or_both_are_named(
 
     assert refused.code == 1
     assert f"e/{log.relative_to('d')} is of another history than {log}" in refused.err
+
+
+@pytest.mark.rule("T7.4", "T4.10")
+def test_a_backup_is_not_repaired_and_nothing_is_left_in_it(call: Call, log: pathlib.Path) -> None:
+    """A repair writes, as a start does: what was a backup could neither be verified nor restored then."""
+    assert log.exists()
+    (copied,) = pathlib.Path("b").rglob("wal-*.log")
+    for whole in (True, False):
+        if not whole:
+            damage(copied, b'{"n":2}')
+        before = {path: path.read_bytes() for path in pathlib.Path("b").rglob("*") if path.is_file()}
+        refused = call("fsck", "--repair", "b")
+        codes = [call("fsck", "b").code, call("verify", "b").code]
+
+        assert refused.code == 2
+        assert "make a store of it with topics restore b DIR, and repair that" in refused.err
+        assert codes == ([0, 0] if whole else [1, 1])
+        assert before == {path: path.read_bytes() for path in pathlib.Path("b").rglob("*") if path.is_file()}
+    assert call("restore", "b", "r").code == 1
+    assert call("fsck", "--repair", "r").code == 0
+    assert call("get", "orders", "--data", "r").code == 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 from topics.audit.repair import Repair, repair
+from topics.codec.manifest import MANIFEST_FILE
 from topics.host.clock import SystemClock
 from topics.host.coldowner import settle_place
 from topics.host.disk import OsDisk
 from topics.host.lock import DirectoryLock
 from topics.host.tiers import SegmentStore
+from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.ports import Clock
 
 
@@ -20,9 +23,16 @@ def repair_directory(
     """Own the directory, repair it, give it free.
 
     Raises:
-        CannotOpen: in use (by which process it says), no data directory, or not to be repaired.
+        CannotOpen: in use (by which process it says), a backup, no data directory, or not to be repaired.
         OSError: the disk failed; run it again.
     """
+    if os.path.lexists(root / MANIFEST_FILE):  # before LOCK is made: what is in a backup is as it was written
+        raise CannotOpen(
+            Unusable.FOREIGN,
+            f"{root} is a backup, and none any more once repaired: make a store of it with topics restore {root} DIR, "
+            "and repair that",
+            path=str(root),
+        )
     now_ms = (clock or SystemClock()).now_ms()
     stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S") + f"{now_ms % 1000:03d}Z"
     lock = DirectoryLock.acquire(root)
