@@ -125,7 +125,8 @@ def test_a_report_that_cannot_be_written_ends_with_2(call, tmp_path):
     answer = call("fsck", str(tmp_path / "data"), "--out", str(tmp_path / "nowhere" / "report.json"))
 
     assert answer.code == 2
-    assert "the report: " in answer.err
+    assert "--out: " in answer.err
+    assert "report.json cannot be written: No such file or directory" in answer.err
 
 
 def test_what_cannot_be_looked_at_ends_with_2(call, tmp_path):

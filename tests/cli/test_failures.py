@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -227,3 +230,83 @@ def test_every_command_is_in_the_table_and_has_help(call: Call) -> None:
     for name in COMMANDS:
         assert f"  {name} " in overview
         assert call(name, "--help").code == 0
+
+
+@pytest.fixture
+def open_place(tmp_path: pathlib.Path) -> Iterator[None]:
+    """A working directory that every user can reach."""
+    with tempfile.TemporaryDirectory() as place:
+        pathlib.Path(place).chmod(0o777)
+        os.chdir(place)
+        yield
+        os.chdir(tmp_path)
+
+
+@contextmanager
+def no_superuser() -> Iterator[None]:
+    """Root may read anything, so a test of permissions runs as nobody, who may not read our modules either."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+    importlib.invalidate_caches()
+
+
+@pytest.mark.rule("O2.24")
+@pytest.mark.usefixtures("open_place")
+@pytest.mark.parametrize("name", ["LOCK", "FORMAT", "wal/gen-0/shard-00", "wal"])
+def test_what_this_user_may_not_read_is_named_by_every_command(call: Call, name: str) -> None:
+    commands = ((("ls",), 1), (("fsck", "--jobs", "1"), 2), (("fsck", "--repair"), 2), (("backup", "b"), 1))
+    with topics.open("d") as store:
+        store.topic("t").put(1)
+        store.checkpoint()
+    for command, _ in commands:
+        assert call(*command, "--data", "d").code == 0
+    if os.geteuid() == 0:
+        for path in (pathlib.Path("d"), *pathlib.Path("d").rglob("*")):
+            os.chown(path, 65534, 65534)
+    pathlib.Path("d", name).chmod(0)
+    with no_superuser():
+        answers = [call(*command, "--data", "d") for command, _ in commands]
+
+    for answer, (_, code) in zip(answers, commands, strict=True):
+        line = one_line(answer)
+        assert answer.code == code, line
+        assert f"d/{name}" in line, line
+        assert "cannot be read and written by this user (Permission denied): run this as" in line, line
+
+
+@pytest.mark.rule("O2.24")
+def test_a_field_is_called_as_it_was_typed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("put", "t", "--data", "d", stdin=b"1\n")
+    call("backup", "b", "--data", "d")
+
+    def told(*arguments: str) -> str:
+        answer = call(*arguments)
+        assert answer.code == 2
+        return one_line(answer)
+
+    assert told("backup", "b", "--data", "d").startswith("topics: DEST: b is there already")
+    assert told("restore", "b", "x", "--to-time", "5").startswith("topics: --to-time: 1970-01-01")
+    assert told("restore", "b", "x", "--to-seq", "u=5").startswith("topics: --to-seq: no topic 'u'")
+    assert told("put", "", "--data", "d").startswith("topics: TOPIC: ")
+    assert told("ls", "--data", "d", "--cold-dir", "d/x").startswith("topics: --cold-dir: d/x ")
+    pathlib.Path("topics.toml").write_text('cold_dir = "d/x"\n')
+    assert told("ls", "--data", "d").startswith("topics: topics.toml: cold_dir: d/x ")
+    monkeypatch.setenv("TOPICS_COLD_DIR", "d/x")
+    assert told("ls", "--data", "d").startswith("topics: TOPICS_COLD_DIR: d/x ")
+
+
+@pytest.mark.rule("O2.24")
+def test_an_empty_path_is_refused_in_words(call: Call) -> None:
+    for arguments in (
+        ("backup", ""),
+        ("verify", ""),
+        ("restore", "b", ""),
+        ("fsck", ""),
+        ("fsck", "--out", ""),
+    ):
+        answer = call(*arguments)
+        assert answer.code == 2
+        assert "the path is empty; name one" in one_line(answer)

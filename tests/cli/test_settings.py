@@ -160,7 +160,7 @@ def test_the_cold_directory_is_a_folder_or_a_url(
     assert pathlib.Path("elsewhere").is_dir()
     refused = call("--cold-dir", "nowhere://x", "put", "t", stdin=b"1\n")
     assert refused.code == 2
-    assert "cold_dir: nowhere://x cannot be used: Protocol not known" in refused.err
+    assert "--cold-dir: nowhere:// does not say when a file is durable" in refused.err
 
 
 @pytest.mark.rule("T6.5")

@@ -9,10 +9,11 @@ import click
 from topics.cli.check import cold_place, root_of, why_unseen
 from topics.cli.failure import Failed, say
 from topics.cli.invocation import Invocation, common_options, pass_invocation
+from topics.cli.paths import PathName
 
 
 @click.command("adopt-cold")
-@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.argument("directory", required=False, type=PathName())
 @common_options
 @pass_invocation
 def adopt_cold(invocation: Invocation, directory: Path | None) -> None:

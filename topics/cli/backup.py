@@ -18,6 +18,7 @@ import click
 from topics.cli.check import COULD_NOT, bytes_bar, cold_place, print_report, tell_unseen, why_unseen
 from topics.cli.failure import USAGE, Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.paths import PathName
 from topics.cli.quantities import counted, moment, parse_moment, size
 from topics.cli.terminal import Pen, json_line, print_table
 
@@ -33,7 +34,7 @@ _SPANS_SHOWN: Final = 10
 
 
 @click.command()
-@click.argument("dest", type=click.Path(path_type=Path))
+@click.argument("dest", type=PathName())
 @click.option("--with-cold", is_flag=True, help="Copy what is in the cold tier too.")
 @click.option(
     "--verify", "look", is_flag=True, help="Then look at every record in it, as topics verify does."
@@ -110,7 +111,7 @@ def _print_written(dest: Path, written: Written) -> None:
 
 
 @click.command()
-@click.argument("directory", metavar="BACKUP", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="BACKUP", type=PathName())
 @json_option
 @common_options
 @pass_invocation
@@ -157,7 +158,7 @@ def _look_at(invocation: Invocation, directory: Path, *, as_json: bool) -> int:
             options = Options(settled=True, cold=cold, cold_dir=cold_dir, unseen=why_unseen(invocation))
             report = fsck_of_backup(disk, where, options, findings=findings, progress=tell)
     except (TopicsError, OSError) as error:
-        raise Failed(str(error), code=COULD_NOT) from error
+        raise Failed(error, code=COULD_NOT, root=directory) from error
     if as_json:
         for line in json_lines(report):
             sys.stdout.buffer.write(line)
@@ -169,10 +170,10 @@ def _look_at(invocation: Invocation, directory: Path, *, as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("directory", metavar="BACKUP", type=click.Path(path_type=Path))
-@click.argument("dest", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="BACKUP", type=PathName())
+@click.argument("dest", type=PathName())
 @click.option(
-    "--archive", "logs", type=click.Path(path_type=Path), multiple=True, metavar="DIR",
+    "--archive", "logs", type=PathName(), multiple=True, metavar="DIR",
     help="The log behind the backup: a data directory, or a copy of its archive/ or wal/. May be given again.",
 )  # fmt: skip
 @click.option("--to-time", metavar="TIME", help="Up to this moment: ms since 1970, or as 2026-11-21T14:30.")

@@ -17,6 +17,7 @@ import click
 
 from topics.cli.failure import USAGE, Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.paths import PathName, cannot_write
 from topics.cli.quantities import counted, size
 from topics.cli.terminal import Pen, is_terminal, json_line, progress, safe
 
@@ -29,18 +30,16 @@ _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
 
 
 @click.command()
-@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.argument("directory", required=False, type=PathName())
 @click.option("--repair", "mend", is_flag=True, help="Make it whole: keep what is intact, tell what is lost.")
 @click.option(
     "--jobs", type=click.IntRange(1, 64), help="Processes; as many as the machine has, unless given."
 )
 @click.option(
-    "--acks", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    "--acks", type=PathName(exists=True, dir_okay=False), metavar="FILE",
     help="What clients were told is stored: JSON lines or Parquet of topic, seq, digest.",
 )  # fmt: skip
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="All of it as JSON."
-)
+@click.option("--out", type=PathName(dir_okay=False), metavar="FILE", help="All of it as JSON.")
 @json_option
 @common_options
 @pass_invocation
@@ -80,12 +79,12 @@ def fsck(
         with bytes_bar(root.name) as tell:
             report = look(ReadOnlyDisk(root), where=str(root), options=options, progress=tell)
     except (CannotOpen, OSError, TopicsError) as error:
-        raise Failed(str(error), code=COULD_NOT) from error
+        raise Failed(error, code=COULD_NOT, root=root) from error
     if out is not None:
         try:
             out.write_bytes(document(report))
         except OSError as error:
-            raise Failed(f"the report: {error}", code=COULD_NOT) from error
+            raise cannot_write("--out", out, error, code=COULD_NOT) from error
     if as_json:
         for one in json_lines(report):
             sys.stdout.buffer.write(one)
@@ -207,7 +206,7 @@ def print_report(report: Report) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=PathName(exists=True, dir_okay=False))
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N items.")
 @click.option("--seq", "seqs", metavar="SEQ|FIRST-LAST", help="Only what is about these seqs, and damage.")
 @json_option

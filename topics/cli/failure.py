@@ -1,7 +1,8 @@
 """What can go wrong in a call of `topics`, said in one line on stderr; and standard streams that are not there.
 
-`Failed` is the command line's own error. Errors of the store say in their own words what to do. A traceback is shown
-only with `--debug`.
+`Failed` is the command line's own error. Errors of the store say in their own words what to do; a field that they
+name is called here as the user wrote it. What the system refused gets its words in `host.refusals`. A traceback is
+shown only with `--debug`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,29 @@ import click
 from topics.cli.terminal import is_coloured, safe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from topics.cli.invocation import Invocation
     from topics.kernel.errors import TopicsError
 
 USAGE: Final = 2
 
 
 class Failed(Exception):
-    """It cannot be done; the message says what to do. `quiet`: the user knows already, so only the code is told."""
+    """It cannot be done; the message says what to do. `quiet`: the user knows already, so only the code is told.
 
-    def __init__(self, message: str, *, code: int = 1, quiet: bool = False) -> None:
-        super().__init__(message)
+    Instead of a message it may have the error that ended it, and the data directory `root` that was worked on: that
+    error's words, with another code.
+    """
+
+    def __init__(
+        self, why: str | Exception, *, code: int = 1, quiet: bool = False, root: Path | None = None
+    ) -> None:
+        super().__init__(str(why))
+        self.error = why if isinstance(why, Exception) else None
         self.code = code
         self.quiet = quiet
+        self.root = root
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -39,10 +51,10 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def tell_failure(error: Exception | Failed, debug: bool) -> int:
+def tell_failure(error: Exception | Failed, invocation: Invocation) -> int:
     """One line on stderr; the exit code."""
-    line, code = _described(error)
-    if debug:
+    line, code = _described(error, invocation)
+    if invocation.debug:
         traceback.print_exception(error)
     if not (isinstance(error, Failed) and error.quiet):
         say(line, "topics: ", colour="red")
@@ -62,12 +74,15 @@ def say(line: str, prefix: str = "", *, colour: str = "yellow") -> None:
         sys.stderr.flush()
 
 
-def _described(error: Exception) -> tuple[str, int]:
+def _described(error: Exception, invocation: Invocation, root: Path | None = None) -> tuple[str, int]:
     from topics.kernel.errors import Corrupt, TopicsError
 
     match error:
-        case Failed():
+        case Failed(error=None):
             return str(error), error.code
+        case Failed():
+            assert error.error is not None
+            return _described(error.error, invocation, error.root)[0], error.code
         case click.UsageError():
             return _usage(error), USAGE
         case click.ClickException():
@@ -75,14 +90,23 @@ def _described(error: Exception) -> tuple[str, int]:
         case Corrupt() if "next_from_seq" in error.detail:
             return f"{error.message} (--from {error.detail['next_from_seq']})", code_of(error)
         case TopicsError():
-            return error.message, code_of(error)
+            return _as_typed(error, invocation), code_of(error)
         case OSError():
-            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-            return f"{where or 'input or output failed: '}{error.strerror or error}", 1
+            from topics.host.refusals import told
+
+            return told(error, root), 1
         case MemoryError():
             return "out of memory", 1
     why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"this is a fault of topics itself ({why}); run it again with --debug and report what it prints", 1
+
+
+def _as_typed(error: TopicsError, invocation: Invocation) -> str:
+    """The message, with the field at its beginning as the user wrote it."""
+    field = error.detail.get("field")
+    if not isinstance(field, str) or not error.message.startswith(f"{field}: "):
+        return error.message
+    return invocation.typed(field) + error.message.removeprefix(field)
 
 
 def code_of(error: TopicsError) -> int:

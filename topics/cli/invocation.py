@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 _OPTIONS: Final = {
     "data": "--data", "cold_dir": "--cold-dir", "url": "--url", "cafile": "--cafile", "api_key_file": "--api-key-file",
 }  # fmt: skip
+_TYPED: Final = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Invocation:
@@ -29,6 +33,11 @@ class Invocation:
         self.flags: dict[str, str] = {}
         self.options: dict[str, str] = dict(_OPTIONS)  # which of them have a flag of their own
         self.file: str | None = None
+        self._context: click.Context | None = None  # the command's
+
+    def begin(self, context: click.Context) -> None:
+        """This command is carried out now."""
+        self._context = context
 
     @cached_property
     def settings(self) -> Settings:
@@ -46,6 +55,23 @@ class Invocation:
         from topics.cli.place import choose
 
         return choose(self.settings)
+
+    def typed(self, field: str) -> str:
+        """How the user wrote a field of an error: `DEST`, `--to-time`, `TOPICS_COLD_DIR`, `topics.toml: cold_dir`; the
+        field's own name, if he did not give it.
+        """
+        settings: Settings | None = vars(self).get("settings")
+        value = None if settings is None else settings.values.get(field)
+        if value is not None and value.source != "default":
+            return value.source if value.is_named else f"{value.source}: {field}"
+        context = self._context
+        for option in () if context is None else context.command.params:
+            assert context is not None
+            if field in _names(option) and context.get_parameter_source(option.name or "") in _TYPED:
+                if isinstance(option, click.Option):
+                    return option.opts[-1]
+                return (option.metavar or option.opts[0].upper()).strip("[]|-…")
+        return field
 
     def reading(self) -> AbstractContextManager[StorePort]:
         """The store as it is; nothing is made."""
@@ -118,5 +144,22 @@ def _of(ctx: click.Context) -> Invocation:
     return invocation
 
 
-pass_invocation = click.make_pass_decorator(Invocation)
+def pass_invocation(command: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R]:
+    """Hand the invocation to a command."""
+
+    @wraps(command)
+    def begun(*arguments: P.args, **options: P.kwargs) -> R:
+        context = click.get_current_context()
+        invocation = _of(context)
+        invocation.begin(context)
+        return command(invocation, *arguments, **options)
+
+    return begun
+
+
+def _names(option: click.Parameter) -> set[str]:
+    """What a field that this option gives may be called in an error."""
+    return {option.name or "", *(name.lstrip("-") for name in option.opts)}
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="For machines: JSON, one value a line.")

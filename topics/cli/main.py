@@ -120,9 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quieted(sys.stdout)
         return 0
     except (KeyboardInterrupt, click.Abort):
-        return tell_failure(Failed("stopped", code=STOPPED, quiet=True), invocation.debug)
+        return tell_failure(Failed("stopped", code=STOPPED, quiet=True), invocation)
     except Exception as error:  # noqa: BLE001 -- the one place where every error becomes a line and a code
-        return tell_failure(error, invocation.debug)
+        return tell_failure(error, invocation)
     return code
 
 

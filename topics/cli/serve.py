@@ -15,6 +15,7 @@ import click
 import topics
 from topics.cli.failure import USAGE, Failed
 from topics.cli.invocation import Invocation, common_options, pass_invocation
+from topics.cli.paths import cannot_write
 
 if TYPE_CHECKING:
     from topics.cli.settings import Settings
@@ -139,4 +140,4 @@ def _write_port(target: Path | None, port: int) -> None:
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise Failed(f"--port-file: {target} cannot be written: {error.strerror}") from None
+        raise cannot_write("--port-file", target, error) from None

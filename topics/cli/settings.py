@@ -84,6 +84,11 @@ class Value:
     value: Any
     source: str
 
+    @property
+    def is_named(self) -> bool:
+        """True if its source is its own: a flag or a variable, and no file of many."""
+        return self.source.startswith(("--", "TOPICS_"))
+
 
 def _limit_setting(field: str, default: int) -> Setting:
     low, high = _LIMIT_BOUNDS[field]

@@ -28,6 +28,7 @@ from topics.cli.check import (
 )
 from topics.cli.failure import Failed, say
 from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.paths import PathName, cannot_write
 from topics.cli.quantities import counted
 from topics.cli.terminal import json_line
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from topics.cli.settings import Settings
 
-_ACKS_TYPE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_ACKS_TYPE: Final = PathName(exists=True, dir_okay=False)
 _MASTER: Final = click.option(
     "--master",
     metavar="URL",
@@ -52,9 +53,7 @@ def spark() -> None:
 
 @spark.command()
 @click.argument("directory", required=False)
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="A folder for the report."
-)
+@click.option("--out", type=PathName(file_okay=False), metavar="DIR", help="A folder for the report.")
 @click.option(
     "--acks", type=_ACKS_TYPE, metavar="FILE",
     help="What clients were told is stored: JSON lines or Parquet of topic, seq, digest.",
@@ -101,7 +100,7 @@ def validate(
                     progress=tell,
                 )  # fmt: skip
         except (TopicsError, OSError) as error:
-            raise Failed(str(error), code=COULD_NOT) from error
+            raise Failed(error, code=COULD_NOT) from error
     if as_json:
         for one in json_lines(report):
             sys.stdout.buffer.write(one)
@@ -114,15 +113,13 @@ def validate(
         try:
             click.echo(f"the report is {write_report(report, out)[0]}", err=as_json)
         except OSError as error:
-            raise Failed(f"the report: {error}", code=COULD_NOT) from error
+            raise cannot_write("--out", out, error, code=COULD_NOT) from error
     raise click.exceptions.Exit(report.exit_code)
 
 
 @spark.command()
 @click.argument("topics", nargs=-1, required=True)
-@click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The page."
-)
+@click.option("--out", required=True, type=PathName(dir_okay=False), metavar="FILE", help="The page.")
 @click.option(
     "--checkpoint", "checkpoints", multiple=True, metavar="PATH",
     help="The checkpoint of a stream by Spark that reads them, a folder or an fsspec URL: how far behind it is.",
@@ -155,7 +152,7 @@ def report(
     try:
         out.write_bytes(overview_page(", ".join(topics), found))
     except OSError as error:
-        raise Failed(f"the report: {error}", code=COULD_NOT) from error
+        raise cannot_write("--out", out, error, code=COULD_NOT) from error
     if as_json:
         for one in json_lines(found):
             sys.stdout.buffer.write(one)

@@ -1,6 +1,7 @@
 """A store on this machine: the operating system behind the core's ports, and what a data directory is made of.
 
-    ports           clock, entropy, disk (filetypes, parallel), memory: a disk that is no disk; folder
+    ports           clock, entropy, disk (filetypes, parallel), memory: a disk that is no disk; folder;
+                    refusals: what the system refused, in words
     a directory     lock, layout (all names), moving (between disks); directory: claimed, then recovered;
                     opening, loading, absent, generations, tailend
     the log         walfile and writer: one shard's; tailcache; archive; logcopies, logchain, cutting: the log behind

@@ -21,6 +21,7 @@ from topics.host.folder import make_folder
 from topics.host.layout import read_format
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions, open_store
+from topics.host.refusals import told
 from topics.kernel.errors import CannotOpen, Fatal, Unusable
 from topics.kernel.ports import Clock
 
@@ -109,12 +110,6 @@ def _prepare(root: Path, *, create: bool) -> None:
 
 
 def _cannot_open(root: Path, error: OSError) -> CannotOpen:
-    if isinstance(error, PermissionError):
-        which = root / error.filename if isinstance(error.filename, str) else root
-        why = f"{which} cannot be read and written by this user ({error.strerror})"
-        return CannotOpen(Unusable.UNWRITABLE, why, path=str(root))
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return CannotOpen(
-            Unusable.NO_SPACE, f"{root}: no space left on the device; free some", path=str(root)
-        )
-    return CannotOpen(Unusable.UNWRITABLE, f"{root} cannot be opened: {error}", path=str(root))
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    reason = Unusable.NO_SPACE if is_full else Unusable.UNWRITABLE
+    return CannotOpen(reason, told(error, root), path=str(root))

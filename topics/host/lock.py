@@ -36,6 +36,7 @@ import attrs
 
 from topics.host.filetypes import open_file
 from topics.host.layout import Format
+from topics.host.refusals import told
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
@@ -49,9 +50,6 @@ _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _REASONS: Final = {
     errno.ENOENT: (Unusable.MISSING, "the directory does not exist"),
     errno.ENOTDIR: (Unusable.NOT_A_DIRECTORY, "not a directory"),
-    errno.EACCES: (Unusable.UNWRITABLE, "no permission to write here"),
-    errno.EPERM: (Unusable.UNWRITABLE, "no permission to write here"),
-    errno.EROFS: (Unusable.UNWRITABLE, "the file system is read-only"),
     errno.ENOSPC: (Unusable.NO_SPACE, "the disk is full"),
     errno.EDQUOT: (Unusable.NO_SPACE, "the disk quota is used up"),
     errno.ELOOP: (Unusable.FOREIGN, "its LOCK is a symbolic link: remove it"),
@@ -297,9 +295,10 @@ def _in_use(path: Path, owner: OwnerRecord | None) -> CannotOpen:
 
 
 def _cannot_open(path: Path, error: OSError) -> CannotOpen:
-    fallback = (Unusable.UNWRITABLE, error.strerror or "it cannot be written")
-    reason, why = _REASONS.get(error.errno or 0, fallback)
-    return CannotOpen(reason, f"cannot open {path.parent}: {why}", path=str(path.parent))
+    reason, why = _REASONS.get(error.errno or 0, (Unusable.UNWRITABLE, ""))
+    return CannotOpen(
+        reason, f"cannot open {path.parent}: {why or told(error, path.parent)}", path=str(path.parent)
+    )
 
 
 def _boot_session_uuid() -> str | None:
