@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from topics.cli.failure import Failed
 from topics.cli.setting import Kind
 from topics.cli.settings import SYNC_INTERVAL_MS, TABLE, load
 from topics.engine.checkpoint import SegmentRules
@@ -161,6 +162,36 @@ def test_the_cold_directory_is_a_folder_or_a_url(
     refused = call("--cold-dir", "nowhere://x", "put", "t", stdin=b"1\n")
     assert refused.code == 2
     assert "--cold-dir: nowhere:// does not say when a file is durable" in refused.err
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("put", "t", "--format", "jsonl")])
+def test_a_cold_directory_in_the_data_directory_is_refused_before_anything_is_made_or_said(
+    call: Call, command: tuple[str, ...]
+) -> None:
+    for place in ("d/x", "d"):
+        answer = call(*command, "--data", "d", "--cold-dir", place)
+        assert answer.code == 2
+        assert answer.out == b""
+        assert answer.err == (
+            f"topics: --cold-dir: {place} is or lies in d, which is the data directory: choose a place outside it\n"
+        )
+    assert not list(pathlib.Path().iterdir())
+
+
+@pytest.mark.rule("O3.4")
+def test_a_number_of_bytes_may_have_a_unit_whatever_its_key(call: Call, tmp_path: pathlib.Path) -> None:
+    units = {"wal_file_first": "128KiB", "wal_file_max": "2 MiB", "wal_reserve": "64KiB", "min_free_bytes": "1MB",
+             "body_bytes_per_s": "1KiB", "max_page_bytes_default": "1MiB"}  # fmt: skip
+    found = load(units, {}).values
+    (tmp_path / "topics.toml").write_text("".join(f'{key} = "{text}"\n' for key, text in units.items()))
+
+    assert [found[key].value for key in units] == [1 << 17, 2 << 20, 1 << 16, 1_000_000, 1024, 1 << 20]
+    assert [shown(call)[key][0] for key in units] == [found[key].value for key in units]
+    for key in ("port", "wal_shards", "sync_interval_ms", "max_topics"):
+        with pytest.raises(Failed, match="give a whole number from"):
+            load({key: "1KiB"}, {})
+    with pytest.raises(Failed, match="give a number of bytes, or one as in 64MiB, from 65536 to"):
+        load({"wal_file_first": "1 KiB"}, {})
 
 
 @pytest.mark.rule("T6.5")

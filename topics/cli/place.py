@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from topics.cli.port import StorePort
     from topics.cli.settings import Settings, Value
+    from topics.host.opening import StoreOptions
 
 _DAMAGES_SHOWN_MAX: Final = 20
 # A crash in mid-write leaves such a tail; so does damage to the last mark of a sync, and then it had been synced.
@@ -96,8 +97,10 @@ class Directory:
     def _open(self, *, create: bool) -> Iterator[StorePort]:
         import topics
 
+        options = self.settings.options()
         check_no_backup(self.root)
-        with topics.open(self.root, create=create, options=self.settings.options()) as store:
+        check_cold_dir(options, self.root)
+        with topics.open(self.root, create=create, options=options) as store:
             for cut in store.cuts:
                 say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
             for warning in store.warnings:
@@ -134,6 +137,14 @@ def check_no_backup(root: Path) -> None:
             f"{root} is a backup, and whatever opens it writes in it: make a store of it with topics restore {root} "
             f"DIR; or remove its {MANIFEST_FILE}, and it is a store and no backup any more"
         )
+
+
+def check_cold_dir(options: StoreOptions, root: Path) -> None:
+    """Raises `Rejected` if the cold directory cannot be one for `root`, before that is made or opened."""
+    if options.cold_dir is not None:
+        from topics.host.coldplace import check_place
+
+        check_place(options.cold_dir, root)
 
 
 class Server:

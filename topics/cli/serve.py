@@ -16,6 +16,7 @@ import topics
 from topics.cli.failure import USAGE, Failed
 from topics.cli.invocation import Invocation, common_options, pass_invocation
 from topics.cli.paths import cannot_write
+from topics.cli.place import check_cold_dir
 
 if TYPE_CHECKING:
     from topics.cli.settings import Settings
@@ -69,6 +70,8 @@ def serve(
             invocation.options[key] = option
     settings = invocation.settings
     server_settings, options = settings.server(), settings.options()  # refused before anything is touched
+    if not memory:
+        check_cold_dir(options, settings.data)
     target = Path(port_file) if port_file is not None else None
     if target is not None:
         _forget_port(target)

@@ -12,6 +12,7 @@ import attrs
 from topics.cli.quantities import parse_size
 from topics.server.settings import HOST_FORM, ORIGIN_FORM, parse_origins
 
+_SIZE: Final = re.compile(r"_bytes(_|$)|^wal_(file_|reserve$)")  # in a key: the number is one of bytes
 _DIGITS: Final = re.compile(r"[0-9]{1,40}")
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?", re.ASCII)
@@ -52,10 +53,16 @@ class Setting:
     unset: str = "none"
 
     @property
+    def is_size(self) -> bool:
+        """Whether the number is one of bytes, and may be written as 64MiB."""
+        return self.kind is Kind.NUMBER and _SIZE.search(self.key) is not None
+
+    @property
     def allowed(self) -> str:
         match self.kind:
             case Kind.NUMBER:
-                return f"a whole number from {self.low} to {self.high}"
+                what = "a number of bytes, or one as in 64MiB," if self.is_size else "a whole number"
+                return f"{what} from {self.low} to {self.high}"
             case Kind.CHOICE:
                 return f"one of {', '.join(self.choices)}"
         return str(self.kind.value)
@@ -64,7 +71,7 @@ class Setting:
         """As a flag or the environment has it. Raises ValueError."""
         match self.kind:
             case Kind.NUMBER:
-                return self.checked(parse_size(text) if self.key.endswith("_bytes") else _whole(text))
+                return self.checked(parse_size(text) if self.is_size else _whole(text))
             case Kind.FLAG:
                 if text.strip().lower() not in _FLAGS:
                     raise ValueError(text)
@@ -79,6 +86,8 @@ class Setting:
             if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
                 raise ValueError(value)
             return parse_origins(",".join(value))
+        if self.is_size and isinstance(value, str):
+            value = parse_size(value)
         checked = self.checked(value)
         is_path = self.kind in (Kind.DIRECTORY, Kind.FILE) or (
             self.kind is Kind.PLACE and _STORE.match(str(checked)) is None

@@ -16,7 +16,7 @@ from topics.host.folder import make_folder
 from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.nesting import COLD_TIER, enclosing
 from topics.host.tiers import LocalSegmentStore, SegmentStore
-from topics.kernel.errors import invalid
+from topics.kernel.errors import Rejected, invalid
 
 _FOLDERS: Final = ("file", "local")
 # Whose put is durable when it returns: S3, Google's and Azure's stores. `memory` lasts as long as the process.
@@ -45,6 +45,22 @@ def open_cold(place: str) -> SegmentStore:
     return open_fsspec(place)
 
 
+def check_place(place: str, data: Path) -> None:
+    """What can be said of a cold directory before the data directory is touched; nothing is made.
+
+    Raises:
+        Rejected: as `open_cold`; or it lies in `data`, which need not be there yet.
+    """
+    folder = folder_of(place)
+    if folder is None or not place:
+        open_cold(place).close()
+        return
+    real, root = Path(os.path.realpath(folder)), Path(os.path.realpath(data))
+    if root in (real, *real.parents):
+        raise _nested(place, data, "the data directory")
+    _check_nesting(Path(os.path.abspath(folder)), place)
+
+
 def folder_of(place: str) -> str | None:
     """The folder that a cold directory is, also one that is named by a URL; None for an object store."""
     if not is_url(place):
@@ -68,6 +84,10 @@ def _open_folder(path: str, place: str) -> SegmentStore:
 def _check_nesting(folder: Path, place: str) -> None:
     for directory, what in enclosing(folder):
         if what != COLD_TIER:
-            raise invalid(
-                "cold_dir", f"{place} is or lies in {directory}, which is {what}: choose a place outside it"
-            )
+            raise _nested(place, directory, what)
+
+
+def _nested(place: str, directory: Path, what: str) -> Rejected:
+    return invalid(
+        "cold_dir", f"{place} is or lies in {directory}, which is {what}: choose a place outside it"
+    )
