@@ -7,11 +7,15 @@ from collections import Counter
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.crash.scene import SMALL, Scene
-from tests.host.test_restore import TINY, backed_up, contents, heads, rebuilt
+from tests.host.test_restore import TINY, History, archiving, backed_up, contents, heads, rebuilt, steps
 from topics.host.archive import ArchiveRules
+from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
+from topics.host.opening import read_state
 from topics.host.verifying import read_manifest
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
@@ -375,3 +379,79 @@ def test_a_turned_bit_in_the_log_behind_a_backup_is_harmless_or_told(record_prop
 @pytest.mark.rule("T7.3")
 def test_more_turned_bits_in_the_log_behind_a_backup(record_property):
     look_at_bits(1000, record_property)
+
+
+# Whatever has happened.
+
+
+def removable(disk):
+    """Its files of the log but for the last of a generation that others follow: a rotation closes a file, too, so that
+    nothing tells that there was another one.
+    """
+    paths = [path for path in files_of(disk) if "/wal-" in path]
+    by_shard = {}
+    for path in paths:
+        by_shard.setdefault(path.partition("/")[2].rpartition("/")[0], []).append(path)
+    newest = max(by_shard, key=lambda shard: int(shard[4:].partition("/")[0])).partition("/")[0]
+    last = {
+        max(own, key=lambda path: path[-24:])
+        for shard, own in by_shard.items()
+        if not shard.startswith(newest)
+    }
+    return sorted(path for path in paths if path not in last)
+
+
+@pytest.mark.rule("T7.3", "T1.7")
+@settings(max_examples=40)
+@given(
+    before=steps(),
+    behind=steps(),
+    shards=st.integers(1, 3),
+    fault=st.floats(0, 0.999),
+    at=st.floats(0, 0.999),
+)
+def test_no_log_that_lacks_a_file_or_has_a_turned_bit_gives_less_without_a_word(
+    before, behind, shards, fault, at
+):
+    history = History(archiving(shards=shards))
+    for step in [*before, ("backup", "", 0), *behind]:
+        history.take(*step)
+    disk, truth = history.scene.disk, history.heads()
+    if fault < 0.5:
+        paths = removable(disk)
+        disk.unlink(paths[int(at * len(paths))])
+    else:
+        paths = [path for path in files_of(disk) if "/wal-" in path]
+        path = paths[int(at * len(paths))]
+        used = len(whole(disk, path).rstrip(b"\0"))
+        disk.flip(path, int((fault - 0.5) * 2 * (used + 1) * 8))
+    try:
+        restored = rebuilt(history.base, [disk])
+    except Corrupt:
+        return
+    chains = chains_behind(history.base, read_manifest(history.base), [disk]).values()
+    found = read_state(restored, read_format(restored, "x"), same_boot=False).recovered
+    reached = {topic.name: topic.head_seq for topic in found.catalog.topics.values()}
+
+    assert (
+        reached == truth
+        or found.damages
+        or any(chain.unclosed or (chain.verdict and chain.verdict.lost_bytes) for chain in chains)
+    )
+
+
+@pytest.mark.rule("T7.3")
+@settings(max_examples=20)
+@given(before=steps(), between=steps(), behind=steps(), shards=st.integers(1, 3), turned=st.booleans())
+def test_an_older_copy_beside_a_log_changes_nothing(before, between, behind, shards, turned):
+    history = History(archiving(shards=shards))
+    for step in [*before, ("backup", "", 0), *between]:
+        history.take(*step)
+    older = SimDisk(5)
+    for path in files_of(history.scene.disk):
+        put_file(older, path, whole(history.scene.disk, path))
+    for step in behind:
+        history.take(*step)
+    disks = [older, history.scene.disk]
+
+    assert heads(rebuilt(history.base, disks[::-1] if turned else disks)) == history.heads()

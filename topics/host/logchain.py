@@ -84,14 +84,14 @@ def chains_behind(
     logs = find_logs(disks, names)
     ends = {(position.generation, position.shard): position for position in manifest.vector}
     present = max((generation for generation, _ in ends), default=0)
-    later = _goes_on(logs, ends, present)
-    if later is None:
-        return {key: Chain() for key in sorted(ends)}
     begun = shards_begun(disks)
+    witness = _goes_on(logs, named, begun, ends)
+    if not witness:
+        return {key: Chain() for key in sorted(ends)}
     last = max([present, *(generation for generation, _ in logs), *begun])
     chains: dict[ShardKey, Chain] = {}
     for key in sorted(ends):
-        files = _with_end(base, ends[key], logs.get(key, {}), later)
+        files = _with_end(base, ends[key], logs.get(key, {}), witness)
         chains[key] = _chain(key, files, named.get(key), end=ends[key], followed=present < last)
     for generation in range(present + 1, last + 1):
         if any(chain.broken is not None for chain in chains.values()):
@@ -102,21 +102,34 @@ def chains_behind(
     return chains
 
 
-def _goes_on(logs: Logs, ends: Mapping[ShardKey, Position], present: int) -> Found | None:
-    """A file that a log behind the backup has; None if there is none, and the backup is all that there is."""
+def _goes_on(
+    logs: Logs,
+    named: Mapping[ShardKey, WalFileId],
+    begun: Mapping[int, int],
+    ends: Mapping[ShardKey, Position],
+) -> str:
+    """What says that there is a log behind the backup; nothing if nothing does, and the backup is all that there is."""
+    present = max((generation for generation, _ in ends), default=0)
     for key in sorted(logs, reverse=True):
         newest = max(logs[key])
         if key[0] > present or (key in ends and newest >= ends[key].file):
-            return logs[key][newest]
-    return None
+            return f"{logs[key][newest].name} is of the log behind it"
+    for key, file in named.items():
+        if key[0] > present or (key in ends and file.first_frame >= ends[key].file):
+            return f"CURRENT names {wal_path(file)}"
+    if any(generation > present for generation in begun) or any(
+        key not in logs and key[1] < begun.get(present, 0) for key in ends
+    ):
+        return "LOCK says that it has begun"
+    return ""
 
 
-def _with_end(base: Disk, end: Position, files: Mapping[int, Found], later: Found) -> Mapping[int, Found]:
+def _with_end(base: Disk, end: Position, files: Mapping[int, Found], witness: str) -> Mapping[int, Found]:
     """The files from the one on in which the backup ends. Its own copy of that is a copy, too."""
     file = WalFileId(end.generation, end.shard, end.file)
     if end.file not in files:
         raise Corrupt(
-            f"{wal_path(file)}, in which the backup ends, is not there, and {later.name} is of the log behind it: give "
+            f"{wal_path(file)}, in which the backup ends, is not there, and {witness}: give "
             "the directory that has it too (behind a repair, its repaired-…)"
         )
     own = attrs.evolve(found_at(base, "wal", file), name=f"the backup's own {wal_path(file)}")

@@ -51,9 +51,9 @@ Tell = Callable[[int, int], None]
 class Restored:
     """A store that was made of a backup. `heads`: of each topic, before the restart took its share. `last_ts`: the time
     of the last that is kept. `cut`: whether anything of the log was left out for the goal. `damages`: what a start
-    finds damaged. `cuts`: where the log ended in writes that no mark covers and that are not whole; `unclosed`: files
-    of it that were archived and have lost their end since. `changed`: files that are not as the backup was written;
-    what is damaged in them reads will tell.
+    finds damaged. `cuts`: where the log, or the backup's own, ended in a write that no mark covers and that is not
+    whole; `unclosed`: files of it that were archived and have lost their end since. `changed`: files that are not as
+    the backup was written; what is damaged in them reads will tell.
     """
 
     manifest: Manifest
@@ -224,7 +224,7 @@ def _recovered(target: Destination, manifest: Manifest, chains: Chains, cuts: Cu
         last_ts=last_ts,
         cut=bool(cuts),
         damages=opened.damages,
-        cuts=[one for one in torn if one is not None],
+        cuts=[*(one for one in torn if one is not None), *opened.cuts],
         unclosed=[chain.unclosed for chain in whole if chain.unclosed],
     )
 
