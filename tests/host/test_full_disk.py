@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import attrs
 import pytest
 
 from tests.crash.scene import SMALL, Scene
@@ -54,7 +55,7 @@ def look_after(scene, seconds):
         scene.clock.advance(1000)
         steps = checkpointer.due()
         if steps is not None:
-            with suppress(Rejected):
+            with suppress(Rejected, OSError):
                 scene.carry(steps)
             steps.close()
         scene.drain()
@@ -262,3 +263,48 @@ def test_a_round_that_was_refused_leaves_a_minute_to_other_work_and_a_low_disk_a
     assert not checkpointer.is_due()
     scene.clock.advance(1)
     assert checkpointer.is_due()
+
+
+def test_a_large_snapshot_leaves_min_free_bytes_free_and_a_small_one_may_take_half_of_them():
+    """With most of a long log uncopied it holds a slot for each record there, and would fill the disk by itself."""
+    scene = scene_with()
+    put(scene, 80)
+    scene.disk.free = MIN_FREE + 100
+    with pytest.raises(OSError, match="no room for"):
+        scene.checkpoint()
+    assert scene.disk.free == MIN_FREE + 100
+    assert scene.opened.checkpointer.kept == []
+
+    scene.delete("t", before_seq=79)
+    look_after(scene, 700)  # the log has room for writes, so there is no hurry
+    assert len(scene.opened.checkpointer.kept) == 2
+    assert scene.engine.state.catalog.find("t").segments.stored_seq == 80
+
+
+@pytest.mark.rule("T4.2")
+@pytest.mark.parametrize("room", [0, 3000, 9000, 20_000])
+def test_a_change_of_shards_without_room_for_all_records_keeps_them_in_the_logs_of_before(room):
+    """Its checkpoint copies some, or none, and keeps a snapshot that names the logs with the rest."""
+    scene = scene_with(shards=1)
+    for topic in ("a", "b", "c"):
+        scene.create(topic, durability="fsync")
+        put(scene, 15, topic)
+    scene.delete("b", before_seq=4)
+    read = {topic: scene.read(topic) for topic in ("a", "b", "c")}
+    scene.process_death()
+    scene.options = attrs.evolve(scene.options, shards=3)
+    scene.disk.free = MIN_FREE + 3 * 2048 + room
+    scene.open()
+    for _ in range(2):
+        assert {topic: scene.read(topic) for topic in read} == read
+        assert scene.opened.damages == []
+        with suppress(Rejected, OSError):
+            scene.checkpoint()
+        scene.power_loss(Shape.NOTHING)
+        scene.open()
+
+    scene.disk.free = 1 << 20
+    for _ in range(2):
+        scene.checkpoint()
+    assert scene.files(generation=0) == []
+    assert {topic: scene.read(topic) for topic in read} == read

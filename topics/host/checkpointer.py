@@ -266,7 +266,7 @@ class Checkpointer:
         return places
 
     def _keep(self, snapshot: Snapshot) -> None:
-        kept = write_snapshot(self.disk, self._number, snapshot)
+        kept = write_snapshot(self.disk, self._number, snapshot, free_min=self._min_free_bytes)
         self._number += 1
         self.kept = [kept, *self.kept][:KEPT_MAX]
         drop_snapshots(self.disk, self.kept)

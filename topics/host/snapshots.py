@@ -6,6 +6,7 @@ needs is taken away.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -69,13 +70,18 @@ def read_snapshot(disk: Disk, number: int) -> Snapshot:
     return image.decode(body)
 
 
-def write_snapshot(disk: Disk, number: int, snapshot: Snapshot) -> Kept:
+def write_snapshot(disk: Disk, number: int, snapshot: Snapshot, *, free_min: int = 0) -> Kept:
     """Keep a snapshot, atomically and durably. All it refers to is durable already.
+
+    `free_min`: bytes that stay free on the disk, but for a small snapshot, which may take half of them: with it space
+    comes back. A large one holds much of the log that there was no room to copy, and would fill the disk.
 
     Raises:
         OSError: it is not kept, and what was written of it is given back: the disk may be full.
     """
     data = encode_snapshot(number, image.encode(snapshot))
+    if len(data) > free_min // 2 and disk.free_bytes() < free_min + len(data):
+        raise OSError(errno.ENOSPC, f"no room for {len(data)} bytes", _TEMPORARY)
     if not disk.names(META_DIR):
         disk.make_dir(META_DIR)
         disk.sync_dir("")

@@ -73,4 +73,5 @@ def told(error: OSError | Corrupt | Fatal) -> Rejected | Fatal:
     """What a driver raises of an error that has ended a work; if it is Fatal, the next one had better wait longer."""
     if disk_full(error):
         return Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some")
-    return Fatal(f"a checkpoint failed: {error}")
+    going_on = "" if isinstance(error, Fatal) else "; reads and writes go on, it is tried again: see the disk"
+    return Fatal(f"a checkpoint failed: {error}{going_on}")
