@@ -176,6 +176,26 @@ class TestCopies:
         assert whose(disks[0], store) is Whose.TAKEN
         assert whose(scene.disk, store) is Whose.OURS
 
+    def test_each_put_looks_whose_the_tier_is(self):
+        """Another copy adopts it in the middle of a slice."""
+        store = tier()
+        scene = scene_at(store)
+        filled(scene)
+        adopted = []
+        scene.carry(relocator(scene).due())  # claimed
+        steps = relocator(scene).due()
+
+        def seen():
+            for step in steps:
+                yield step
+                if store.list() and not adopted:
+                    adopted.append(copied_files(scene))
+                    adopt(adopted[0], store, SeededEntropy(7), inode=OTHER_INODE)
+
+        scene.carry(seen())
+        assert len(store.list()) == 1
+        assert "another copy of this directory has gone on" in relocator(scene).failed
+
     def test_what_another_copy_has_taken_away_is_no_damage(self):
         store = tier()
         scene = moved(store)
@@ -209,6 +229,7 @@ class TestAdopting:
         copy = scene_at(store, seed=1, disk=disk)
         copy.process_death()
         adopt(disk, store, SeededEntropy(7), inode=1)
+        assert whose(scene.disk, store) is Whose.TAKEN
         copy.open()
         assert copy.opened.warnings == []
         more(copy)
