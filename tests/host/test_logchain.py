@@ -378,7 +378,7 @@ def test_a_turned_bit_in_the_log_behind_a_backup_is_harmless_or_told(record_prop
 @pytest.mark.slow
 @pytest.mark.rule("T7.3")
 def test_more_turned_bits_in_the_log_behind_a_backup(record_property):
-    look_at_bits(1000, record_property)
+    look_at_bits(300, record_property)
 
 
 # Whatever has happened.
