@@ -24,7 +24,7 @@ from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.planting import KINDS, plant
-from topics.testing.sample_store import CLICKS, ORDERS, build, disk_of, files_of
+from topics.testing.sample_store import CLICKS, FLEETING, ORDERS, build, disk_of, files_of
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
@@ -47,10 +47,9 @@ def view(disk):
     for topic in state.topics.values():
         index = topic.index
         live = [at for at in range(index.start, index.stop) if index.flags[at] & LIVE]
-        lost = {seq for one in index.lost for seq in range(one.first, one.last + 1)}
         shown[topic.name] = (
             {index.seq_at(at): record(disk, topic, at) for at in live},
-            lost,
+            merged((one.first, one.last) for one in index.lost),
             (topic.head_seq, topic.evict_floor, topic.delete_below, topic.ceiling, topic.epoch),
             index.past.ranges(),
         )
@@ -66,13 +65,35 @@ def record(disk, topic, at):
     return view.data if (view.topic_id, view.seq) == (topic.topic_id, topic.index.seq_at(at)) else None
 
 
-def expected(before):
-    """The same, in which what cannot be had is lost."""
+def merged(ranges):
+    """The ranges of seqs, ascending, as few as can be."""
+    found = []
+    for first, last in sorted(ranges):
+        if found and found[-1][1] >= first - 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def expected(before, missing=None):
+    """The same, in which what cannot be had is lost, and what may have been behind the head: so many seqs, by topic."""
     after = {}
     for name, (records, lost, floors, past) in before.items():
         gone = {seq for seq, data in records.items() if data is None}
         kept = {seq: data for seq, data in records.items() if seq not in gone}
-        after[name] = (kept, lost | gone, floors, past)
+        (head, *others), count = floors, (missing or {}).get(name, 0)
+        behind = [(head + 1, head + count)] if count and name != FLEETING else []
+        if name == FLEETING and count:
+            others[2] = max(others[2], head) + count  # the ceiling, to which a start goes
+        elif count:
+            head += count
+        after[name] = (
+            kept,
+            merged([*lost, *((seq, seq) for seq in gone), *behind]),
+            (head, *others),
+            past,
+        )
     return after
 
 
@@ -96,10 +117,10 @@ def test_a_repaired_directory_is_the_read_only_view(sample, kind):
         disk = disk_of(files)
         # A lying idx hides a record that is whole: a repair finds it again.
         before = view(disk_of(sample.files) if kind == "segment.idx: it lies" else disk)
-        mended(disk)
+        done = mended(disk)
         after = view(disk)
 
-        assert after == expected(before)
+        assert after == expected(before, done.missing)
         assert not fsck(disk, where="a sample", options=Options(settled=True)).errors
 
 
@@ -117,7 +138,8 @@ def test_a_repaired_store_opens_for_writing_and_tells_readers_what_is_lost(sampl
     lost = {topic.name: list(topic.index.lost) for topic in opened.engine.state.catalog.topics.values()}
 
     assert ticket.result().count == 1
-    assert done.lost[ORDERS] == [planted.seq]
+    assert done.lost == {ORDERS: [(planted.seq, planted.seq)], CLICKS: [(logged.seq, logged.seq)]}
+    assert not done.holes
     assert [(one.first, one.last, one.reason) for one in lost[ORDERS]] == [
         (planted.seq, planted.seq, "corrupt")
     ]
@@ -141,7 +163,7 @@ def test_a_damaged_record_that_had_been_deleted_is_told_as_dropped_and_not_as_lo
     done = mended(scene.disk)
 
     assert done.dropped == {"t": [3]}
-    assert done.lost == {"t": [5]}
+    assert done.lost == {"t": [(5, 5)]}
     assert not fsck(scene.disk, where="it", options=Options(settled=True)).errors
 
 
@@ -359,14 +381,15 @@ def test_whatever_is_damaged_a_repair_keeps_all_that_was_shown(sample, seed):
     files = dict(sample.files)
     edited(files, random.Random(seed))
     disk = disk_of(files)
-    before = expected(view(disk))
-    mended(disk)
+    before = view(disk)
+    done = mended(disk)
+    before = expected(before, done.missing)
     after = view(disk)
 
     assert after.keys() == before.keys()
     for name, (records, lost, floors, past) in before.items():
         assert records.items() <= after[name][0].items()
-        assert after[name][1] <= lost
+        assert merged([*after[name][1], *lost]) == lost
         assert after[name][2:] == (floors, past)
     errors = fsck(disk, where="a sample", options=Options(settled=True)).errors
     assert [one for one in errors if not one.check.endswith(".journal")] == []

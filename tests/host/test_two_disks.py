@@ -90,7 +90,7 @@ def test_a_log_is_archived_a_backup_is_taken_and_what_is_damaged_repaired(tmp_pa
     done = repair_directory(root)
     kept = root / done.aside
 
-    assert done.lost == {"t": [1]}
+    assert done.lost == {"t": [(1, 1)]}
     assert (kept / segment.relative_to(root)).read_bytes() == data
     assert list(kept.glob("wal/*/*/wal-*.log"))
     assert not fsck(ReadOnlyDisk(root), where="here").errors

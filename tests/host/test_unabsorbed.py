@@ -81,7 +81,7 @@ def test_a_repair_keeps_all_but_the_damaged_record(disk):
     store = opened(disk)
     page = store.topic("a").read(from_seq=7)
 
-    assert (done.lost, store.read_only, list(store.damages)) == ({"a": [7]}, False, [])
+    assert (done.lost, store.read_only, list(store.damages)) == ({"a": [(7, 7)]}, False, [])
     assert [record.seq for record in page.records] == list(range(8, COUNT // 2 + 1))
 
 

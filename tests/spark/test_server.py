@@ -102,7 +102,7 @@ def test_a_loss_that_a_repair_told_today_moves_no_time_of_older_records(tmp_path
     content = bytearray(first.read_bytes())
     content[entries.offsets[7] + entries.lengths[7] - CHECKSUM_SIZE - 1] ^= 1
     first.write_bytes(content)
-    assert repair_directory(data).lost == {"t": [8]}
+    assert repair_directory(data).lost == {"t": [(8, 8)]}
 
     with PrivateServer(data, tmp_path) as server:
         for options in ({"path": str(data)}, {"url": server.url}):
@@ -127,7 +127,7 @@ def test_what_is_lost_directly_above_the_floor_is_told_with_what_is_lost_below_i
     content = bytearray(first.read_bytes())
     content[entries.offsets[0] + entries.lengths[0] - CHECKSUM_SIZE - 1] ^= 1
     first.write_bytes(content)
-    assert repair_directory(data).lost == {"t": [3]}
+    assert repair_directory(data).lost == {"t": [(3, 3)]}
 
     with PrivateServer(data, tmp_path) as server:
         for options in ({"path": str(data)}, {"url": server.url}):

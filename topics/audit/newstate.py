@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from topics.audit.salvage import Salvaged
+from topics.kernel.config import Durability
 from topics.log.floors import Reason
 from topics.log.image import TopicImage, take_image
 from topics.log.index import LIVE, Index
@@ -21,17 +22,22 @@ from topics.log.topic import Topic
 _DEAD = int(End.DELETED | End.EXPIRED)
 
 
-def changed_image(topic: Topic, kept: Sequence[Segment], salvaged: Salvaged, ts: int) -> TopicImage:
-    """The image of a topic all of whose records are in segments: those `kept` as they are, and what was salvaged."""
-    image = take_image(topic)
+def changed_image(
+    topic: Topic, kept: Sequence[Segment], salvaged: Salvaged, ts: int, *, missing: int
+) -> TopicImage:
+    """The image of a topic all of whose records are in segments: those `kept` as they are, and what was salvaged.
+    `missing`: how many seqs behind the head may have been given out, and are lost too.
+    """
+    image = moved_on(topic, missing)
     index = topic.index
     gone = frozenset(salvaged.lost)
     segments = sorted([*kept, *salvaged.segments], key=attrgetter("first"))
-    base = _base(index, gone)
+    base = _base(index, gone) or image.head_seq + 1
     dead = _dead(index, gone)
-    image.lost = _merged(image.lost, sorted(gone), ts)
+    behind = [(index.head_seq + 1, image.head_seq)] if missing else []
+    image.lost = _merged(image.lost, [*((seq, seq) for seq in sorted(gone)), *behind], ts)
     image.past = [*image.past, *(one for one in _clipped(dead, topic.evict_floor, base - 1))]
-    image.dead = _clipped(dead, base, index.head_seq)
+    image.dead = _clipped(dead, base, index.head_seq)  # of what is behind there is no slot
     image.base_seq = base
     image.segments = [segment for segment in segments if segment.last >= base]
     image.stored_seq = image.segments[-1].last if image.segments else max(index.head_seq, image.stored_seq)
@@ -39,12 +45,42 @@ def changed_image(topic: Topic, kept: Sequence[Segment], salvaged: Salvaged, ts:
     return image
 
 
+def moved_on(topic: Topic, missing: int) -> TopicImage:
+    """The image of a topic of which so many more seqs may have been given out: none of them is given out again.
+
+    An ephemeral topic goes to its ceiling with every start, and says that what was below is lost.
+    """
+    image = take_image(topic)
+    if topic.config.durability is Durability.EPHEMERAL:
+        image.ceiling = max(image.ceiling, image.head_seq) + missing
+    else:
+        image.head_seq += missing
+    return image
+
+
+def new_losses(image: TopicImage, before: TopicImage | None) -> list[tuple[int, int]]:
+    """The seqs, as ranges, that are lost by damage, and were not in the image `before`."""
+    corrupt = Reason.CORRUPT.value
+    known = [] if before is None else [(one[0], one[1], 0) for one in before.lost if one[2] == corrupt]
+    new: list[tuple[int, int]] = []
+    for first, last, reason, _ in image.lost:
+        if reason == corrupt:
+            at = first
+            for a, b, _ in _clipped(known, first, last):
+                if at < a:
+                    new.append((at, a - 1))
+                at = b + 1
+            if at <= last:
+                new.append((at, last))
+    return new
+
+
 def _base(index: Index, gone: frozenset[int]) -> int:
-    """The first seq that is live and not lost."""
+    """The first seq that is live and not lost; 0 if there is none."""
     for at in range(index.start, index.stop):
         if index.flags[at] & LIVE and (seq := index.seq_at(at)) not in gone:
             return seq
-    return index.head_seq + 1
+    return 0
 
 
 def _dead(index: Index, gone: frozenset[int]) -> list[tuple[int, int, int]]:
@@ -69,11 +105,11 @@ def _clipped(ranges: Sequence[tuple[int, int, int]], first: int, last: int) -> l
 
 
 def _merged(
-    lost: Sequence[tuple[int, int, str, int]], gone: Sequence[int], ts: int
+    lost: Sequence[tuple[int, int, str, int]], gone: Sequence[tuple[int, int]], ts: int
 ) -> list[tuple[int, int, str, int]]:
-    """Lost ranges and lost seqs, ascending."""
+    """Lost ranges and those that are new, ascending."""
     corrupt = Reason.CORRUPT.value
-    ranges = sorted([*lost, *((seq, seq, corrupt, ts) for seq in gone)])
+    ranges = sorted([*lost, *((first, last, corrupt, ts) for first, last in gone)])
     merged: list[tuple[int, int, str, int]] = []
     for one in ranges:
         if merged and merged[-1][1] + 1 == one[0] and merged[-1][2] == one[2] == corrupt:

@@ -4,7 +4,7 @@ Whoever repairs owns the directory. Nothing is deleted: what is taken out of use
 
     1  what nobody counts, and would be in the way, is put aside
     2  from damaged segments and from the log every intact record goes into new segments, synced; those of names that
-       are in use keep temporary ones
+       are in use keep temporary ones. If the disk fails, they are removed again
     3  FORMAT names a generation of the log that has not begun
     4  a snapshot of the view, with what is gone as `corrupt` lost ranges, is renamed into place: the commit
     5  new files take the names that were in use; the old log, snapshots and segments are put aside
@@ -17,7 +17,8 @@ A crash before 4 leaves the damaged directory as it was to all who read it; behi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -27,9 +28,11 @@ import msgspec
 from topics.audit.aside import Aside
 from topics.audit.coldtier import check_cold
 from topics.audit.fsck import Options, examine
-from topics.audit.newstate import changed_image
+from topics.audit.missing import Hole, find_holes, seqs_missing, topics_in_doubt
+from topics.audit.newstate import changed_image, moved_on, new_losses
 from topics.audit.readonly import WithCold
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
+from topics.audit.room import REPLACED, check_room
 from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments
 from topics.audit.scan import scan_all
@@ -37,7 +40,7 @@ from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.engine.recover import ShardKey
 from topics.host.absent import begun_shards
 from topics.host.colddisk import ColdBehind
-from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, whose
+from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, is_foreign, note_of, told_foreign, whose
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME, owner_on
 from topics.host.segments import data_size, load_slots
@@ -47,12 +50,11 @@ from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
-from topics.log.image import TopicImage, take_image
+from topics.log.image import TopicImage
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
-REPLACED: Final = ("data", "idx", "col")
 PARTS: Final = (*REPLACED, "del")
 _REMADE: Final = frozenset(
     {"segment.record", "segment.flag", "segment.idx", "segment.col", "segment.del", "segment.deletes"}
@@ -62,17 +64,23 @@ _ORPHANS: Final = frozenset({"leftover", "segment.overlap"})
 
 @attrs.frozen(kw_only=True)
 class Repair:
-    """What was done. `aside`: the directory with what was taken out of use, "" if nothing had to be done. `lost`: by
-    topic the seqs that a reader was shown before and cannot have. `dropped`: those of damaged records that had been
-    deleted or had expired, so that nobody misses them. `left`: what a repair cannot make good.
+    """What was done. `aside`: the directory with what was taken out of use, "" if nothing had to be done.
+
+    `lost`: by topic the ranges of seqs, both ends included, that were promised and cannot be had. Of `missing` of them,
+    behind the topic's last record, it is known only that no more were given out. `holes`: damage in the log of which
+    nothing says what was there, deletes maybe, of the topics `in_doubt`. `dropped`: the seqs of damaged records that
+    had been deleted or had expired, so that nobody misses them. `left`: what a repair cannot make good.
     """
 
     found: Sequence[Violation]
     aside: str
-    lost: Mapping[str, Sequence[int]]
+    lost: Mapping[str, Sequence[tuple[int, int]]]
     segments: int
     left: Sequence[Violation]
     dropped: Mapping[str, Sequence[int]] = attrs.field(factory=dict)
+    missing: Mapping[str, int] = attrs.field(factory=dict)
+    holes: Sequence[Hole] = ()
+    in_doubt: Sequence[str] = ()
 
 
 def repair(
@@ -100,18 +108,25 @@ def repair(
         return Repair(found=found, aside=aside.directory if moved else "", lost={}, segments=0, left=rest)
     _check_telling(state, where)
     _check_ours(disk, state, rows, where)
+    wanted = _remade(state, rows, found)
+    tiers = Tiers(disk, cold)
+    check_room(disk, tiers.seen, state, wanted, where)
     _put_orphans_aside(found, aside)
     ts = state.read.recovered.catalog.high_ts
-    wanted = _remade(state, rows, found)
+    holes = find_holes(disk, state)
+    missing = seqs_missing(state, holes)
     shards, known = find_shards(disk), _known_shards(disk, state)
-    tiers = Tiers(disk, cold)
-    renewed = [_renewed(tiers, topic, wanted.get(topic.topic_id, ()), ts) for topic in _topics(state)]
-    aside.copy(FORMAT_FILE)
-    write_format(disk, _next_format(state.form, known))
-    snapshot = _snapshot_of(state, [one.image for one in renewed], known, ts)
-    _check_readable(ColdBehind(disk, cold), snapshot)
     older = find_snapshots(disk)
-    write_snapshot(disk, state.read.restored.number, snapshot)
+    with _given_back(disk, snapshot_path(state.read.restored.number)):
+        renewed = [
+            _renewed(tiers, topic, wanted.get(topic.topic_id, ()), ts, missing=missing.get(topic.topic_id, 0))
+            for topic in _topics(state)
+        ]
+        snapshot = _snapshot_of(state, [one.image for one in renewed], known, ts, holes)
+        _check_readable(ColdBehind(disk, cold), snapshot)
+        aside.copy(FORMAT_FILE)
+        write_format(disk, _next_format(state.form, known))
+        write_snapshot(disk, state.read.restored.number, snapshot)
     for one in renewed:
         one.finish(disk, aside)
     aside.take_logs(shards)
@@ -126,11 +141,34 @@ def repair(
     return Repair(
         found=found,
         aside=aside.directory,
-        lost={one.topic.name: one.salvaged.lost for one in renewed if one.salvaged.lost},
+        lost=_losses(state, [one.image for one in renewed]),
         segments=sum(len(one.salvaged.segments) for one in renewed),
         left=left,
         dropped={one.topic.name: one.salvaged.dropped for one in renewed if one.salvaged.dropped},
+        missing={state.name_of(topic_id): count for topic_id, count in missing.items()},
+        holes=[hole for hole in holes if not hole.seq],
+        in_doubt=topics_in_doubt(state, holes),
     )
+
+
+@contextmanager
+def _given_back(disk: Disk, commit: str) -> Iterator[None]:
+    """What is written up to the commit is copies of what is there: if the disk fails before that, they are removed."""
+    before = dict.fromkeys(_segment_files(disk))
+    try:
+        yield
+    except OSError:
+        if disk.size(commit) is None:
+            with suppress(OSError):  # the first error is the one to tell
+                for path in _segment_files(disk):
+                    if path not in before:
+                        disk.unlink(path)
+        raise
+
+
+def _segment_files(disk: Disk) -> list[str]:
+    folders = [f"topics/{name}" for name in disk.names("topics")]
+    return [f"{folder}/{name}" for folder in folders for name in disk.names(folder)]
 
 
 def _look(
@@ -147,25 +185,44 @@ def _look(
 
 def _check_telling(state: State, where: str) -> None:
     """Without a snapshot only the whole log tells which topics there are: the rest would be put aside unnamed."""
-    restored = state.read.restored
-    if restored.wrong and not restored.kept and state.read.recovered.damages:
-        raise CannotOpen(
-            Unusable.FOREIGN,
-            f"{where}: no snapshot is whole ({restored.wrong[0]}), and the log does not reach back to the beginning. "
-            "A repair would keep little; restore the directory from a backup",
-            path=where,
-        )
+    restored, recovered = state.read.restored, state.read.recovered
+    if restored.kept or not recovered.damages or not (restored.wrong or not recovered.catalog.topics):
+        return
+    why = f"no snapshot is whole ({restored.wrong[0]})" if restored.wrong else "there is no snapshot"
+    raise CannotOpen(
+        Unusable.FOREIGN,
+        f"{where}: {why}, and the log does not reach back to the beginning. A repair would keep little; restore the "
+        "directory from a backup",
+        path=where,
+    )
 
 
 def _check_ours(disk: Disk, state: State, rows: Sequence[SegmentRow], where: str) -> None:
-    """What is not in a cold tier that is another's is not lost."""
-    missing = [] if state.cold is None else list(check_cold(disk, state, rows))
-    if state.cold is not None and missing and not whose(disk, state.cold).complete:
-        raise CannotOpen(
-            Unusable.FOREIGN,
-            f"{where}: topic {missing[0].topic!r}: {missing[0].detail}. Nothing is taken for lost before that",
-            path=where,
+    """What is not in a cold tier that is another's is not lost, and nothing that another store has there is taken over:
+    it has topics and seqs of the same numbers.
+    """
+    if state.cold is None:
+        return
+    found, why = whose(disk, state.cold), ""
+    missing = next(check_cold(disk, state, rows), None)
+    if is_foreign(note_of(disk), state.cold.read_owner()):
+        why = told_foreign(state.cold.where)
+    elif missing is not None and not found.complete:
+        why = f"topic {missing.topic!r}: {missing.detail}"
+    elif found is not Whose.OURS and (stranger := next(filter(_is_of_another, rows), None)) is not None:
+        why = (
+            f"{stranger.task.file} in {state.cold.where} does not hold what {stranger.task.part('idx')} says. It may "
+            "be the cold tier of another store: name the right place"
         )
+    if why:
+        raise CannotOpen(
+            Unusable.FOREIGN, f"{where}: {why}. Nothing is taken for lost before that", path=where
+        )  # fmt: skip
+
+
+def _is_of_another(row: SegmentRow) -> bool:
+    """Whether whole records lie in cold data that the idx here does not know."""
+    return row.task.cold and any(flaw.check == "segment.idx" and flaw.seq is not None for flaw in row.flaws)
 
 
 def _topics(state: State) -> list[Topic]:
@@ -240,9 +297,9 @@ class _Renewed:
                 tiers.take_cold(self.topic.topic_id, segment.first, aside)
 
 
-def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int) -> _Renewed:
+def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int, *, missing: int) -> _Renewed:
     if topic.config.durability is Durability.EPHEMERAL:
-        return _Renewed(topic, (), Salvaged((), ()), take_image(topic))
+        return _Renewed(topic, (), Salvaged((), ()), moved_on(topic, missing))
     firsts = frozenset(segment.first for segment in remade)
     in_use = {segment.first: data_size(tiers.seen, topic.topic_id, segment) for segment in remade}
     segments: list[Segment] = []
@@ -262,7 +319,7 @@ def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int) -> 
         if segment.first not in firsts
     ]
     salvaged = Salvaged(segments, lost, dropped)
-    return _Renewed(topic, remade, salvaged, changed_image(topic, kept, salvaged, ts))
+    return _Renewed(topic, remade, salvaged, changed_image(topic, kept, salvaged, ts, missing=missing))
 
 
 # The new state.
@@ -279,12 +336,25 @@ def _next_format(form: Format, shards: Sequence[ShardKey]) -> Format:
     return Format(form.shards, max(form.generation, *(generation for generation, _ in shards), 0) + 1)
 
 
-def _snapshot_of(state: State, topics: Sequence[TopicImage], shards: Sequence[ShardKey], ts: int) -> Snapshot:
+def _losses(state: State, images: Sequence[TopicImage]) -> dict[str, list[tuple[int, int]]]:
+    """By topic what is lost by damage, and that the newest snapshot does not know."""
+    snapshots = dict(state.snapshots)
+    kept = state.read.restored.kept
+    newest = snapshots.get(kept[0].number) if kept else None
+    before = {} if newest is None else {image.topic_id: image for image in newest.state.topics}
+    losses = {image.name: new_losses(image, before.get(image.topic_id)) for image in images}
+    return {name: ranges for name, ranges in losses.items() if ranges}
+
+
+def _snapshot_of(
+    state: State, topics: Sequence[TopicImage], shards: Sequence[ShardKey], ts: int, holes: Sequence[Hole]
+) -> Snapshot:
+    """`holes`: topics may have been made there, and segments of them may lie in a cold tier: no id is used again."""
     catalog = state.read.recovered.catalog
     image = StateImage(
         ts=ts,
         high_ts=catalog.high_ts,
-        next_topic_id=catalog.next_topic_id,
+        next_topic_id=catalog.next_topic_id + sum(hole.frames for hole in holes if not hole.seq),
         epochs=sorted(catalog.epochs.items()),
         topics=list(topics),
     )

@@ -133,7 +133,7 @@ def _damaged(task: SegmentTask, found: DataColumns, data: bytes, flaws: Flaws) -
         if first <= last and (not ranges or ranges[-1] != (first, last)):
             ranges.append((first, last))
         seq = claimed if claimed is not None else first if first == last else None
-        where = "" if seq is not None or first > last else f", of seqs {first} to {last}"
+        where = "" if first >= last else f", of seqs {first} to {last}"
         defect = _whose(data, damage) if damage.defect is Defect.IDS else damage.defect.value
         detail = f"{damage.stop - damage.offset} bytes are no record: {defect}{where}"
         flaws.add("segment.record", seq, damage.offset, detail)

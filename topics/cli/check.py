@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -67,7 +67,7 @@ def fsck(
     try:
         cold, cold_dir = cold_place(invocation)
         if mend:
-            _repair(root, cold, why_unseen(invocation))
+            _repair(root, cold, why_unseen(invocation), as_json=as_json)
         options = Options(
             same_boot=same_boot_at(root),
             jobs=jobs or os.cpu_count() or 1,
@@ -96,8 +96,9 @@ def fsck(
     raise click.exceptions.Exit(report.exit_code)
 
 
-def _repair(root: Path, cold: SegmentStore | None, unseen: str) -> None:
+def _repair(root: Path, cold: SegmentStore | None, unseen: str, *, as_json: bool) -> None:
     from topics.audit.offline import repair_directory
+    from topics.cli.repaired import as_row, tell_repaired
     from topics.host.coldowner import NOTE_FILE
 
     if cold is None and (root / NOTE_FILE).exists():
@@ -105,27 +106,9 @@ def _repair(root: Path, cold: SegmentStore | None, unseen: str) -> None:
             f"{root} has segments in a cold tier, without which it is not repaired: {unseen}", code=COULD_NOT
         )
     done = repair_directory(root, cold=cold)
-    if not done.aside:
-        say(
-            "nothing to repair here: what there is, the next start makes good by itself",
-            "topics: ",
-            colour="cyan",
-        )
-        return
-    for topic, seqs in done.lost.items():
-        what = f"{counted(len(seqs), 'record')} cannot be had any more (seq {_few(seqs)})"
-        say(f"topic {topic!r}: {what}", "LOST: ", colour="red")
-    for topic, seqs in done.dropped.items():
-        what = (
-            f"{counted(len(seqs), 'damaged record')} that had been deleted or had expired (seq {_few(seqs)})"
-        )
-        say(f"topic {topic!r}: {what}: nobody misses them", "dropped: ", colour="cyan")
-    made = counted(done.segments, "segment")
-    say(f"{made} written; what was taken out of use is in {root / done.aside}", "repaired: ", colour="cyan")
-
-
-def _few(seqs: Sequence[int]) -> str:
-    return ", ".join(map(str, seqs[:10])) + (" …" if len(seqs) > 10 else "")
+    tell_repaired(done, root)
+    if as_json:
+        sys.stdout.buffer.write(json_line(as_row(done)))
 
 
 def root_of(invocation: Invocation, directory: Path | None) -> Path:
