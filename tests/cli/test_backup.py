@@ -321,9 +321,45 @@ def test_a_log_that_does_not_go_on_behind_the_backup_is_said(call: Call, data: s
     call("put", "orders", "--data", data, "--set", "wal_archive=1", stdin=lines(1))
     more = call("restore", "b", "r3", "--archive", data)
 
-    assert [answer.code for answer in (alone, nothing, more)] == [0, 0, 0]
-    assert nothing.err == "topics: nothing behind the backup was found in mounted\n"
+    assert [answer.code for answer in (alone, nothing, more)] == [0, 1, 0]
+    assert nothing.err.startswith(
+        "topics: nothing behind the backup was found in mounted: name the data directory"
+    )
     assert (alone.err, more.err) == ("", "")
+
+
+@pytest.mark.rule("T7.3")
+def test_a_moment_that_the_log_does_not_reach_is_told_with_code_1(call: Call, data: str) -> None:
+    call("backup", "b", "--data", data)
+    call("put", "orders", "--data", data, stdin=lines(1))
+    beyond = call("restore", "b", "r1", "--archive", data, "--to-time", "2199-01-01T00:00Z", "--json")
+    (restored,) = beyond.lines
+    at_its_end = call("restore", "b", "r2", "--archive", data, "--to-time", str(restored["log_end_ts"]))
+    alone = call("restore", "b", "r3", "--to-time", "2199-01-01T00:00Z")
+    seq = call("restore", "b", "r4", "--archive", data, "--to-seq", "orders=99")
+
+    assert [answer.code for answer in (beyond, at_its_end, alone, seq)] == [1, 0, 1, 2]
+    assert restored["topics"]["orders"] == 31
+    assert "--to-time: 2199-01-01 00:00:00.000Z is not reached: the log in d ends at 20" in beyond.err
+    assert "the backup, without a log behind it (--archive), ends at 20" in alone.err
+    assert (at_its_end.err, pathlib.Path("r4").exists()) == ("", False)
+
+
+@pytest.mark.rule("T7.3")
+def test_the_last_change_is_that_of_what_is_kept_and_no_mark(call: Call, data: str) -> None:
+    call("backup", "b", "--data", data)
+    for _ in range(3):
+        assert call("put", "orders", "--data", data, stdin=lines(1)).code == 0
+    (last,) = call("ls", "--prefix", "orders", "--data", data, "--json").lines
+    records = call("get", "orders", "--from", "30", "--data", data, "--json").lines
+    for record in records:
+        made = call(
+            "restore", "b", f"r{record['$seq']}", "--archive", data, "--to-time", str(record["$ts"]), "--json"
+        )
+        (restored,) = made.lines
+        assert restored["last_ts"] == record["$ts"]
+    assert len(records) == 3
+    assert restored["topics"]["orders"] == last["head_seq"] == 33
 
 
 @pytest.mark.rule("T7.4")

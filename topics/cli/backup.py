@@ -229,16 +229,16 @@ def restore(
         _print_json(_restored_fields(dest, restored))
     else:
         _print_restored(dest, restored)
-    if logs and _has_nothing_new(restored):
-        places = ", ".join(map(str, logs))
-        say(f"nothing behind the backup was found in {places}", "topics: ", colour="yellow")
+    short = _falls_short(restored, goal, logs)
+    if short:
+        say(short, "topics: ", colour="red")
     for cut in _cuts_of(restored):
         say(cut, "CUT: ", colour="yellow")
     for damage in restored.damages:
         say(f"{damage}", "DAMAGED: ", colour="red")
     for path in restored.changed:
         say(f"{path} is not as the backup was written: topics verify {directory}", "DAMAGED: ", colour="red")
-    raise click.exceptions.Exit(1 if restored.damages or restored.changed else 0)
+    raise click.exceptions.Exit(1 if short or restored.damages or restored.changed else 0)
 
 
 def _cuts_of(restored: Restored) -> list[str]:
@@ -249,10 +249,21 @@ def _cuts_of(restored: Restored) -> list[str]:
     return [*map(str, restored.cuts), *lost]
 
 
-def _has_nothing_new(restored: Restored) -> bool:
-    """True if all of it was in the backup: the log that was given did not go on behind it."""
-    unchanged = restored.heads == _heads_of(restored.manifest)
-    return unchanged and not restored.cut and restored.last_ts <= restored.manifest.ts
+def _falls_short(restored: Restored, goal: Goal, logs: Sequence[Path]) -> str:
+    """Why it is not what was asked for: no log where one was named, or one that ends before the moment. A log that goes
+    on behind the moment, be it by a mark alone, has reached it.
+    """
+    places = ", ".join(map(str, logs))
+    if logs and restored.log_end_ts is None:
+        return (
+            f"nothing behind the backup was found in {places}: name the data directory that it was taken of, or a copy "
+            "of its archive/ or wal/"
+        )
+    end = max(restored.manifest.ts, restored.log_end_ts or 0)
+    if goal.until_ms is None or restored.cut or goal.until_ms <= end:
+        return ""
+    what = f"the log in {places}" if logs else "the backup, without a log behind it (--archive),"
+    return f"--to-time: {moment(goal.until_ms)} is not reached: {what} ends at {moment(end)}"
 
 
 def _goal(to_time: str | None, seqs: Sequence[str]) -> Goal:
@@ -279,6 +290,7 @@ def _restored_fields(dest: Path, restored: Restored) -> dict[str, Any]:
         "store": str(dest),
         "backup_ts": restored.manifest.ts,
         "last_ts": restored.last_ts,
+        "log_end_ts": restored.log_end_ts,
         "cut": restored.cut,
         "tails_cut": _cuts_of(restored),
         "topics": dict(restored.heads),
@@ -290,8 +302,9 @@ def _restored_fields(dest: Path, restored: Restored) -> dict[str, Any]:
 def _print_restored(dest: Path, restored: Restored) -> None:
     _print_heads(restored.heads)
     what = "cut at the goal" if restored.cut else "all that there was"
+    changed = moment(restored.last_ts or None)
     click.echo(
-        f"{dest}: {counted(len(restored.heads), 'topic')}, the last change at {moment(restored.last_ts)} ({what}; "
+        f"{dest}: {counted(len(restored.heads), 'topic')}, the last change at {changed} ({what}; "
         f"the backup was taken at {moment(restored.manifest.ts)})"
     )
 

@@ -23,14 +23,15 @@ from typing import Final
 
 import attrs
 
-from topics.codec.control import CheckpointMark, CommitMark, TopicCreate
+from topics.codec.control import CheckpointMark, CommitMark, EvictWatermark, HeadWatermark, TopicCreate
 from topics.codec.manifest import Manifest
 from topics.codec.writes import WholeWrite
 from topics.engine.recover import ShardKey
-from topics.host.logchain import Broken, Chains
+from topics.host.logchain import Broken, Chain, Chains
 from topics.kernel.errors import Corrupt, invalid
 
 _MARKS: Final = (CheckpointMark, CommitMark)
+_OWN: Final = (*_MARKS, HeadWatermark, EvictWatermark)  # what the store writes without being asked to
 _MOMENT_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 
 
@@ -79,6 +80,26 @@ def keeps_end(key: ShardKey, cuts: Cuts) -> bool:
     return key not in cuts and all(other[0] >= key[0] for other in cuts)
 
 
+def end_of(chains: Chains) -> int:
+    """Until when the log behind the backup tells what was written, by its last write or mark; 0 if there is none."""
+    return max(
+        (write.ts for chain in chains.values() for link in chain.links for write in link.writes()), default=0
+    )
+
+
+def last_change(chains: Chains, cuts: Cuts) -> int:
+    """When the last change was made of those that are kept of the log behind the backup; 0 if none is."""
+    kept = (write for key, chain in chains.items() for write in _kept(chain, cuts.get(key)))
+    return max((write.ts for write in kept if not _holds_only(write, _OWN)), default=0)
+
+
+def _kept(chain: Chain, cut: Cut | None) -> Iterator[WholeWrite]:
+    for index, link in enumerate(chain.links if cut is None else chain.links[: cut.index + 1]):
+        for write in link.writes():
+            if cut is None or index < cut.index or write.start < cut.offset:
+                yield write
+
+
 def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -> Cuts:
     """The cuts before the first write, in the log's order, that goes beyond one of the seqs."""
     ids = _ids_of(chains, manifest, seqs)
@@ -125,8 +146,9 @@ def _cut_at_its_end(chains: Chains, limits: Mapping[int, int], heads: Mapping[in
     its generation: nothing says when that write was, and so which of another shard were before it.
     """
     topic_id, seq = _next_lost(chains, heads) or (0, 0)
-    if topic_id not in limits or seq <= limits[topic_id]:
+    if topic_id not in limits:
         return {}
+    assert seq == limits[topic_id] + 1  # it gets there, and no whole write goes beyond
     key = max(chains)
     return {key: Cut(len(chains[key].links) - 1, chains[key].links[-1].stop)}
 
@@ -200,9 +222,13 @@ def _first_write(chains: Chains, key: ShardKey, leaves_out: _LeavesOut) -> tuple
 
 
 def _is_mark(write: WholeWrite) -> bool:
+    return _holds_only(write, _MARKS)
+
+
+def _holds_only(write: WholeWrite, kinds: tuple[type, ...]) -> bool:
     return (
         bool(write.controls)
-        and all(isinstance(one.payload, _MARKS) for one in write.controls)
+        and all(isinstance(one.payload, kinds) for one in write.controls)
         and not write.reaches
     )
 

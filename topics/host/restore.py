@@ -28,7 +28,7 @@ from topics.engine.judge import State
 from topics.engine.recover import CutReport, DamageReport, cut_report
 from topics.host.backup import make_parents
 from topics.host.contents import PIECE_SIZE, copied_bytes, room_behind
-from topics.host.cutting import Cut, Cuts, Goal, find_cuts, keeps_end
+from topics.host.cutting import Cut, Cuts, Goal, end_of, find_cuts, keeps_end, last_change
 from topics.host.destination import Destination, unwritable
 from topics.host.directory import Directory
 from topics.host.layout import read_format
@@ -49,8 +49,9 @@ Tell = Callable[[int, int], None]
 
 @attrs.frozen(kw_only=True)
 class Restored:
-    """A store that was made of a backup. `heads`: of each topic, before the restart took its share. `last_ts`: the time
-    of the last that is kept. `cut`: whether anything of the log was left out for the goal. `damages`: what a start
+    """A store that was made of a backup. `heads`: of each topic, before the restart took its share. `last_ts`: when
+    the last of what is kept was changed, 0 for never. `log_end_ts`: until when the log behind the backup tells, None if
+    none was found. `cut`: whether anything of the log was left out for the goal. `damages`: what a start
     finds damaged. `cuts`: where the log, or the backup's own, ended in a write that no mark covers and that is not
     whole; `unclosed`: files of it that were archived and have lost their end since. `changed`: files that are not as
     the backup was written; what is damaged in them reads will tell.
@@ -59,6 +60,7 @@ class Restored:
     manifest: Manifest
     heads: Mapping[str, int]
     last_ts: int
+    log_end_ts: int | None
     cut: bool
     damages: Sequence[DamageReport]
     cuts: Sequence[CutReport]
@@ -208,7 +210,7 @@ def _recovered(target: Destination, manifest: Manifest, chains: Chains, cuts: Cu
         raise Corrupt("the backup has no FORMAT")
     found = read_state(target.disk, form, same_boot=False).recovered
     heads = {topic.name: topic.head_seq for topic in found.catalog.topics.values()}
-    last_ts = found.catalog.high_ts
+    last_written = max((topic.last_write_ts for topic in found.catalog.topics.values()), default=0)
     whole = [chain for key, chain in sorted(chains.items()) if keeps_end(key, cuts)]
     verdicts = [chain.verdict for chain in whole if chain.verdict is not None]
     torn = [cut_report(found.catalog, one) for one in verdicts if one.state is State.TORN]
@@ -221,7 +223,8 @@ def _recovered(target: Destination, manifest: Manifest, chains: Chains, cuts: Cu
     return Restored(
         manifest=manifest,
         heads=dict(sorted(heads.items())),
-        last_ts=last_ts,
+        last_ts=max(last_written, last_change(chains, cuts)),
+        log_end_ts=end_of(chains) if any(chain.links for chain in chains.values()) else None,
         cut=bool(cuts),
         damages=opened.damages,
         cuts=[*(one for one in torn if one is not None), *opened.cuts],
