@@ -105,16 +105,42 @@ def test_a_round_leaves_min_free_bytes_free_and_a_refused_one_takes_no_room():
         scene.checkpoint()
     with pytest.raises(Rejected):
         scene.checkpoint()  # two snapshots are kept, and say the same
-    before = scene.disk.free
+    before, number = scene.disk.free, scene.opened.checkpointer.kept[0].number
     assert before >= MIN_FREE - 1024
     for _ in range(3):
         with pytest.raises(Rejected):
             scene.checkpoint()
     assert scene.disk.free == before
+    assert scene.opened.checkpointer.kept[0].number == number  # it would say nothing new
 
     scene.disk.free = 1 << 20
     scene.checkpoint()
     assert scene.engine.state.catalog.find("t").segments.stored_seq == 40
+
+
+def test_as_much_of_a_long_log_is_copied_as_there_is_room_for():
+    scene = Scene(limits=SMALL, segments=SegmentRules(age_ms=0))
+    scene.open()
+    put(scene, 40)
+    scene.disk.free = MIN_FREE + 6000
+    with pytest.raises(Rejected):
+        scene.checkpoint()
+    assert 8 <= scene.engine.state.catalog.find("t").segments.stored_seq <= 14
+
+
+def test_logs_of_deleted_records_go_though_nothing_is_copied_or_written_any_more():
+    scene = scene_with()
+    put(scene, 40)
+    scene.disk.free = MIN_FREE + 100
+    for number in range(4):
+        if number == 2:
+            scene.delete("t", before_seq=38)
+        before = scene.files()
+        with pytest.raises(Rejected):
+            scene.checkpoint()
+    assert len(scene.files()) < len(before)
+    assert scene.engine.state.catalog.find("t").segments.stored_seq == 0
+    assert len(scene.read("t")) == 3
 
 
 @pytest.mark.parametrize("begun", [0, 3, 14], ids=["nothing", "part of a segment", "a segment and a part"])
