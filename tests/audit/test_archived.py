@@ -12,6 +12,9 @@ from topics.audit.fsck import Options, fsck
 from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.rows import Severity, WalTask
 from topics.audit.scan import scan_all
+from topics.engine.judge import look as look_at
+from topics.host.walfile import MARK_SIZE
+from topics.log.regions import WalFileId
 
 
 def look(disk, **options):
@@ -71,11 +74,30 @@ def test_any_byte_of_an_archived_file_that_is_not_as_it_was_is_told(case):
                 case.disk.flip(path, byte * 8)
                 assert {(check, file) for check, file, _, _ in told(case.disk)} == {("archive", path)}, byte
                 case.disk.flip(path, byte * 8)
-        for size in (0, 20, 48, used - 100, used - 1):
+        end = look_at(WalFileId(0, 0, int(path[-24:-4])), data).end
+        for size in (0, 20, 48, end - MARK_SIZE, used - 100, used - 1):
             put_file(case.disk, path, data[:size])
             assert ("archive", path) in {(check, file) for check, file, _, _ in told(case.disk)}, size
         put_file(case.disk, path, data)
     assert told(case.disk) == []
+
+
+@pytest.mark.rule("T1.7", "T4.10")
+@pytest.mark.parametrize("behind", [-1, 5], ids=["closing_mark", "zeros"])
+def test_the_last_file_of_a_generation_that_has_ended_was_whole_to_its_end(case, behind):
+    """Nothing goes on behind it, so by itself it would be a log that was cut short by a crash."""
+    case.change_shards(2)
+    for _ in range(3):
+        case.write(b"1")
+        case.checkpoint()
+    path = [path for path in archive_of(case.disk) if "/gen-0/" in path][-1]
+    assert not [path for path in files_of(case.disk) if path.startswith("wal/gen-0/") and "wal-" in path]
+    assert told(case.disk) == []
+    case.disk.flip(
+        path, (look_at(WalFileId(0, 0, int(path[-24:-4])), whole(case.disk, path)).end + behind) * 8
+    )
+
+    assert {(check, file) for check, file, _, _ in told(case.disk)} == {("archive", path)}
 
 
 def test_a_hole_is_worth_a_note_and_an_older_file_that_is_not_there_nothing(case):

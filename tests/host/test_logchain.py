@@ -129,6 +129,25 @@ def test_a_goal_before_the_damage_is_reached_and_none_behind_it():
             case.head(**goal)
 
 
+@pytest.mark.rule("T7.3")
+def test_right_before_the_damage_nothing_says_how_far_another_shard_goes():
+    """When the damaged write was is not known, so neither is what of the other shard was there by then."""
+    for shard in (0, 1):
+        case = Case(limits=ONE_FILE, shards=2)
+        for name in ("b", "c", "d", "e"):
+            case.scene.create(name, durability="fsync")
+        lanes = case.scene.engine.state.lanes_by_name
+        topic = next(name for name, lane in lanes.items() if lane.shard == shard)
+        head = case.scene.state(topic).head_seq
+        case.write(*names(20), topic=topic)
+        path = f"wal/gen-0/shard-0{shard}/wal-00000000000000000001.log"
+        damage(case.disk, path, b"record 12")
+
+        with pytest.raises(Corrupt, match=r"Give .*, or restore to a time before .* \(--to-time\); what is"):
+            case.head(seqs={topic: head + 12})
+        assert heads(rebuilt(case.base, [case.disk], seqs={topic: head + 11}))[topic] == head + 11
+
+
 @pytest.mark.rule("T7.3", "T4.12")
 def test_what_no_mark_covers_and_is_not_whole_is_cut_and_told():
     case = Case(*names(20), limits=ONE_FILE)
