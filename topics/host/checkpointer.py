@@ -19,6 +19,7 @@ deleted. What a round that was broken off has begun is begun anew by the next: i
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Generator, Sequence
 from functools import partial
 from itertools import accumulate
@@ -81,6 +82,8 @@ class Checkpointer:
         self.pins = Pins()
         self.reclaimer = Reclaimer(engine, disk, self.pins, min_free_bytes=min_free_bytes)
         self.relocator = None if relocation is None else relocation.begin(self)
+        self._turns = deque([self._rewriting, *([self.relocator.due] if self.relocator is not None else [])])
+        self._was_round = False  # what was done last
         self.rounds = 0
         self.segments_removed = 0
         self.removed_bytes = 0
@@ -116,15 +119,25 @@ class Checkpointer:
         return self._grown() >= self._wal_bytes
 
     def due(self) -> Steps | None:
-        """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded."""
+        """What is to be done now, None if nothing is. A driver asks once a second; a slice of its work is bounded.
+
+        Where a round is due at every look, every other one is for what is done between rounds.
+        """
         if any(writer.failed is not None for writer in self.writers):
             return None
-        return self.round() if self.is_due() else self.between()
+        is_due = self.is_due()
+        steps = None if is_due and not self._was_round else self.between()
+        self._was_round = is_due and steps is None
+        return self.round() if self._was_round else steps
 
     def between(self) -> Steps | None:
-        """What is to be done between rounds: a slice of rewriting, else one of relocating."""
-        steps = self.reclaimer.due(self.kept)
-        return self.relocator.due() if steps is None and self.relocator is not None else steps
+        """What is to be done between rounds: a slice of rewriting or of relocating, in turn where there is both."""
+        for _ in range(len(self._turns)):
+            steps = self._turns[0]()
+            self._turns.rotate()
+            if steps is not None:
+                return steps
+        return None
 
     def round(self) -> Steps:
         """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
@@ -183,6 +196,9 @@ class Checkpointer:
             checkpoints.want_cut(wanted=False)
 
     # Steps.
+
+    def _rewriting(self) -> Steps | None:
+        return self.reclaimer.due(self.kept)
 
     def _check_writers(self) -> None:
         """A failed shard stays busy and says no more where its log ends, so there is no cut until a restart."""
