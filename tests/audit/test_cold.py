@@ -17,6 +17,7 @@ from topics.log.regions import SegmentId
 from topics.testing.below import Below
 from topics.testing.coldstore import FaultyStore
 from topics.testing.faults import Landed, SimCrash
+from topics.testing.sample_store import files_of
 from topics.testing.simdisk import MUTATING, SimDisk
 from topics.testing.survival import Shape
 
@@ -27,15 +28,17 @@ BEHIND = 24  # calls behind the commit, each of which is struck in the gate
 STRUCK = {11: 2, 21: 0, 31: 4}  # cold segments, and the record that is damaged in each
 
 
-def tiered(topic="t"):
-    """A store of ten full segments, nine of which are cold, and nobody who has it open."""
+def tiered(topic="t", later=0, seed=0):
+    """A store of ten full segments, nine of which are cold, and nobody who has it open. `later`: ms of its writes."""
     scene = Scene(
+        seed,
         limits=SMALL,
         segments=SegmentRules(records_max=5, bytes_max=2000, age_ms=60_000),
         hot=HotRules(retain_segments=1),
         cold=cold_of,
     )
     scene.open()
+    scene.clock.advance(later)
     scene.put(topic, *range(50))
     scene.sync()
     scene.checkpoint()
@@ -179,6 +182,27 @@ def test_what_is_not_in_the_cold_tier_of_another_store_is_not_lost():
         looked(scene, cold_of(scene.disk)).violations
         == fsck(again, where="a store", options=Options(settled=True, cold=cold_of(again))).violations
     )
+
+
+def test_another_store_s_cold_tier_is_not_taken_over_though_its_segments_have_the_same_names():
+    scene, cold = tiered(), cold_of(tiered(seed=1).disk)
+    before = files_of(scene.disk)
+    with pytest.raises(CannotOpen, match="the cold place is another store's"):
+        mended(scene.disk, cold)
+
+    assert files_of(scene.disk) == before
+
+
+def test_a_copy_does_not_take_over_cold_records_that_its_own_index_does_not_know():
+    """It has no note: what lies there must be what was put there."""
+    scene, other = tiered(), tiered(later=5000)
+    scene.disk.unlink("COLD")
+    scene.disk.sync_dir("")
+    before = files_of(scene.disk)
+    with pytest.raises(CannotOpen, match="It may be the cold tier of another store: name the right place"):
+        mended(scene.disk, cold_of(other.disk))
+
+    assert files_of(scene.disk) == before
 
 
 def test_a_copy_that_reads_the_cold_segments_of_its_original_removes_none_of_them():

@@ -17,12 +17,12 @@ from topics.host.layout import segment_path
 from topics.host.opening import StoreOptions, open_store
 from topics.host.reading import Reader
 from topics.kernel.columns import RecordColumns
-from topics.kernel.errors import CannotOpen, Corrupt
+from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.log.diff import extents_of
 from topics.log.index import LIVE
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
-from topics.testing.faults import Landed, SimCrash
+from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.planting import KINDS, plant
 from topics.testing.sample_store import CLICKS, FLEETING, ORDERS, build, disk_of, files_of
 from topics.testing.simdisk import SimDisk
@@ -356,6 +356,36 @@ def test_a_directory_whose_cold_tier_is_not_named_is_not_repaired(sample):
         mended(disk)
 
     assert files_of(disk) == files
+
+
+def test_a_repair_for_which_there_is_no_room_is_refused_in_words_before_it_begins(sample):
+    files = dict(sample.files)
+    plant(files, "segment.record: a flipped bit")
+    disk = on_simulated_disk(files)
+    disk.set_free(8 << 10)
+    with pytest.raises(
+        CannotOpen, match=r"a sample: a repair takes up to \d+ bytes there and 8192 are free"
+    ) as refused:
+        mended(disk)
+
+    assert refused.value.reason is Unusable.NO_SPACE
+    assert files_of(disk) == files
+
+
+@pytest.mark.parametrize("number", [0, 1, 4, 8])
+def test_a_repair_that_a_full_disk_ends_leaves_nothing_behind_and_is_done_again(sample, number):
+    files = dict(sample.files)
+    plant(files, "segment.record: a flipped bit")
+    disk = on_simulated_disk(files)
+    before = view(disk)
+    full = disk.inject("write", FaultKind.ENOSPC, at=disk.counts["write"] + number, times=None)
+    with pytest.raises(OSError, match="space"):
+        mended(disk)
+    disk.heal(full)
+
+    assert files_of(disk) == files
+    mended(disk)
+    assert view(disk) == expected(before)
 
 
 def edited(files, rng):

@@ -6,9 +6,13 @@ import json
 import os
 from pathlib import Path
 
+import attrs
 import pytest
 
 import topics
+from topics.audit.fsck import Report
+from topics.audit.rows import Severity, Violation
+from topics.cli.check import print_report
 from topics.testing.planting import plant
 from topics.testing.sample_store import build, write_out
 
@@ -188,3 +192,49 @@ def test_a_wrong_call_of_inspect_says_so_in_a_line(call, tmp_path, wrong):
 
     assert answer.code == 2
     assert answer.err.count("\n") == 1
+
+
+def test_what_is_lost_with_the_newest_log_is_told_and_no_seq_of_it_is_given_out_again(call, sample):
+    root, _ = sample()
+    newest = max((root / "wal/gen-0/shard-00").glob("wal-*.log"))
+    acked = max(
+        one["seq"]
+        for one in map(json.loads, (root.parent / "acks.jsonl").read_text().splitlines())
+        if one["topic"] == "orders"
+    )
+    newest.unlink()
+    answer = call("fsck", str(root), "--repair", "--json")
+    row = json.loads(answer.text.splitlines()[0])
+    with topics.open(root) as store:
+        pages = [store.topic("orders").read(from_seq=0, limit=1000, account=True)]
+        while not pages[-1].caught_up:
+            pages.append(
+                store.topic("orders").read(from_seq=pages[-1].next_from_seq, limit=1000, account=True)
+            )
+        again = store.topic("orders").put("on it goes")
+    head = pages[-1].head_seq
+    told = sum(page.account.lost for page in pages)
+
+    assert "LOST: topic 'orders': what was written from seq" in answer.err
+    assert newest.name in answer.err
+    assert "records that were deleted may be back in 'orders'" in answer.err
+    assert row["lost"]["orders"][-1][1] == head
+    assert told == sum(last - first + 1 for first, last in row["lost"]["orders"])
+    assert row["holes"][0]["file"].endswith(newest.name)
+    assert again.first_seq > acked
+    assert sum(sum(attrs.astuple(page.account)) for page in pages) == head
+
+
+def test_many_rows_of_one_cause_are_summed_up_for_people(capsys):
+    rows = [
+        Violation("t", file, "segment.record", Severity.ERROR, seq, None, "gone")
+        for file, count in (("a.data", 400), ("b.data", 11))
+        for seq in range(1, count + 1)
+    ]
+    print_report(Report(where="data", violations=rows, files=2, bytes=0, records=0, passes=1))
+    lines = capsys.readouterr().out.splitlines()
+
+    assert len(lines) == 11 + 11 + 1
+    assert lines[10] == "ERROR       segment.record: 390 more in a.data; --json lists them"
+    assert "seq 11: gone (b.data)" in lines[21]
+    assert "411 errors" in lines[22]

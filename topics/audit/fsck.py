@@ -75,7 +75,8 @@ def same_boot_at(root: Path) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What was found. `records`: in segments; `frames`: those, and all of the log. `unsettled`: the directory changed
+    """What was found. `files`: segments and logs that were looked at, and `bytes` of those, without what lies beside a
+    segment. `records`: in segments; `frames`: those, and all of the log. `unsettled`: the directory changed
     so fast that it could not be read as a whole. `skipped`: the checks that were not made, and why.
     """
 

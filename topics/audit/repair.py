@@ -94,12 +94,7 @@ def repair(
             not named, or is another's and has not what it should have.
         OSError: the disk or the cold tier failed; run it again.
     """
-    if cold is None and disk.size(NOTE_FILE) is not None:
-        raise CannotOpen(
-            Unusable.MISSING,
-            f"{where} has segments in a cold tier: name it (cold_dir) for a repair",
-            path=where,
-        )
+    _check_named(disk, cold, where)
     state, rows, found = _look(disk, where, same_boot=same_boot, cold=cold)
     aside = Aside(disk, f"repaired-{stamp}")
     if not any(one.severity is Severity.ERROR for one in found):  # the rest every start makes good by itself
@@ -183,6 +178,15 @@ def _look(
     return state, rows, [*found, *check_cold(disk, state, rows)]
 
 
+def _check_named(disk: Disk, cold: SegmentStore | None, where: str) -> None:
+    """The cold tier must be named, and not be another store's: that has topics and seqs of the same numbers."""
+    if cold is None and disk.size(NOTE_FILE) is not None:
+        why = f"{where} has segments in a cold tier: name it (cold_dir) for a repair"
+        raise CannotOpen(Unusable.MISSING, why, path=where)
+    if cold is not None and is_foreign(note_of(disk), cold.read_owner()):
+        raise CannotOpen(Unusable.FOREIGN, f"{where}: {told_foreign(cold.where)}", path=where)
+
+
 def _check_telling(state: State, where: str) -> None:
     """Without a snapshot only the whole log tells which topics there are: the rest would be put aside unnamed."""
     restored, recovered = state.read.restored, state.read.recovered
@@ -198,16 +202,14 @@ def _check_telling(state: State, where: str) -> None:
 
 
 def _check_ours(disk: Disk, state: State, rows: Sequence[SegmentRow], where: str) -> None:
-    """What is not in a cold tier that is another's is not lost, and nothing that another store has there is taken over:
-    it has topics and seqs of the same numbers.
+    """What is not in a cold tier that is another's is not lost, and nothing that another store has there is taken over,
+    though a copy has no note that tells.
     """
     if state.cold is None:
         return
     found, why = whose(disk, state.cold), ""
     missing = next(check_cold(disk, state, rows), None)
-    if is_foreign(note_of(disk), state.cold.read_owner()):
-        why = told_foreign(state.cold.where)
-    elif missing is not None and not found.complete:
+    if missing is not None and not found.complete:
         why = f"topic {missing.topic!r}: {missing.detail}"
     elif found is not Whose.OURS and (stranger := next(filter(_is_of_another, rows), None)) is not None:
         why = (

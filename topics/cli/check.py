@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +24,11 @@ from topics.cli.terminal import Pen, is_terminal, json_line, progress, safe
 
 if TYPE_CHECKING:
     from topics.audit.fsck import Report
+    from topics.audit.rows import Violation
     from topics.host.tiers import SegmentStore
 
 COULD_NOT: Final = 2
+ALIKE_MAX: Final = 10  # rows of one check and one file that are printed
 _COLOURS: Final = {"error": "red", "undecidable": "yellow", "note": "cyan"}
 
 
@@ -170,16 +173,31 @@ def tell_unsettled(report: Report) -> None:
         say("it changed too fast to be looked at as a whole; try again", "topics: ", colour="red")
 
 
+def _alike(one: Violation) -> tuple[str, str, str]:
+    """What one cause makes many of."""
+    return one.check, one.file, one.severity.value
+
+
 def print_report(report: Report) -> None:
     from topics.audit.report import line
 
     pen = Pen(sys.stdout)
+    told = Counter(_alike(one) for one in report.violations)
+    shown: Counter[tuple[str, str, str]] = Counter()
     for one in report.violations:
+        shown[_alike(one)] += 1
+        if shown[_alike(one)] > ALIKE_MAX + 1:
+            continue
         severity = one.severity.value
         head = pen.paint(f"{severity.upper():<11}", _COLOURS[severity], bold=True)
-        click.echo(f"{head} {one.check}: {safe(line(one))}")
+        more = told[_alike(one)] - ALIKE_MAX
+        if shown[_alike(one)] <= ALIKE_MAX or more == 1:
+            click.echo(f"{head} {one.check}: {safe(line(one))}")
+        else:
+            click.echo(f"{head} {one.check}: {more:,} more in {safe(one.file)}; --json lists them")
     counts = {name: sum(one.severity.value == name for one in report.violations) for name in _COLOURS}
-    seen = f"{counted(report.files, 'file')}, {size(report.bytes)}, {counted(report.records, 'record')} in segments"
+    looked_at = f"{counted(report.files, 'segment')} and log files, {size(report.bytes)} of records"
+    seen = f"{looked_at}, {counted(report.records, 'record')} in segments"
     found = ", ".join(
         counted(count, name) if name != "undecidable" else f"{count} undecidable"
         for name, count in counts.items()
