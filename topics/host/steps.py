@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from topics.engine.commands import Command
+from topics.host.refusals import told as refusal
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
 LOOK_S: Final = 1.0  # a driver asks so often what is due
@@ -74,4 +75,5 @@ def told(error: OSError | Corrupt | Fatal) -> Rejected | Fatal:
     if disk_full(error):
         return Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some")
     going_on = "" if isinstance(error, Fatal) else "; reads and writes go on, it is tried again: see the disk"
-    return Fatal(f"a checkpoint failed: {error}{going_on}")
+    why = refusal(error) if isinstance(error, OSError) else error
+    return Fatal(f"a checkpoint failed: {why}{going_on}")
