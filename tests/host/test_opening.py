@@ -457,6 +457,7 @@ def test_no_name_given_by_a_user_becomes_part_of_a_path():
     assert paths <= {
         "",
         LOCK_NAME,
+        "COLD",
         "FORMAT",
         "FORMAT.tmp",
         "meta",
