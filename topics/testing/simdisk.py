@@ -20,19 +20,23 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final, NoReturn, TypeVar
 
 import attrs
 
+from topics.kernel.ports import check_path
 from topics.testing.faults import MUTATING, SIZED, Call, Fault, FaultKind, Landed, SimCrash
 from topics.testing.simfile import SimFile
 from topics.testing.simstore import SimStore
+from topics.testing.simtree import PATHS_KEPT
 from topics.testing.survival import Shape
 
 CALLS_KEPT: Final = 1 << 16
 CAPACITY: Final = 1 << 40
 _ON_ROOT: Final = ("sync_dir", "names", "free_bytes")
 
+_check_path = lru_cache(maxsize=PATHS_KEPT)(check_path)
 T = TypeVar("T")
 
 
@@ -347,15 +351,6 @@ class SimDisk:
         self._down = False
         self._trap = None
         self.owner = None
-
-
-def _check_path(path: str) -> None:
-    """Paths are made by the program (storage 1), so a bad one is a bug."""
-    assert path, "an empty path is the data directory itself"
-    assert "\0" not in path
-    assert not any(part in ("", ".", "..") for part in path.split("/")), (
-        f"outside the data directory: {path!r}"
-    )
 
 
 def _error(code: int, path: str) -> OSError:

@@ -15,9 +15,12 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from topics.testing.simfile import SimFile
+
+PATHS_KEPT: Final = 1 << 14  # a simulated disk is asked for the same few paths, hundreds of times a start
 
 
 class SimDir:
@@ -77,11 +80,11 @@ class SimTree:
 
     def find(self, path: str) -> Node | None:
         """What is there now."""
-        return _find(self.root, path, lambda directory: directory.entries)
+        return _find(self.root, path)
 
     def find_durable(self, path: str) -> Node | None:
         """What a crash that keeps nothing unsynced would leave there."""
-        return _find(self.root, path, lambda directory: directory.durable)
+        return _find(self.root, path, durable=True)
 
     def file(self, path: str) -> SimFile:
         """Raises OSError as a kernel would."""
@@ -186,15 +189,20 @@ class SimTree:
         return self.directory(parent), name
 
 
-def _find(root: SimDir, path: str, entries: Callable[[SimDir], dict[str, Node]]) -> Node | None:
+def _find(root: SimDir, path: str, *, durable: bool = False) -> Node | None:
     node: Node | None = root
-    for part in path.split("/"):
+    for part in _parts(path):
         if isinstance(node, SimFile):
             raise _error(errno.ENOTDIR, path)
         if node is None:
             return None
-        node = entries(node).get(part)
+        node = (node.durable if durable else node.entries).get(part)
     return node
+
+
+@lru_cache(maxsize=PATHS_KEPT)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/"))
 
 
 def _settle(change: NameChange, *, source_too: bool) -> None:
