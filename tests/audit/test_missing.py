@@ -7,11 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.audit.test_repair import mended, open_it, view
+from tests.crash.scene import Scene
 from topics.engine.commands import Append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import CannotOpen
+from topics.kernel.limits import Limits
 from topics.testing.planting import plant
-from topics.testing.sample_store import CAPPED, CLICKS, ORDERS, build, disk_of
+from topics.testing.sample_store import CAPPED, CLICKS, ORDERS, build, disk_of, files_of
 
 SAMPLE = build(records=8)
 WHOLE = view(disk_of(SAMPLE.files))
@@ -93,6 +95,49 @@ def test_no_seq_that_was_acknowledged_is_given_out_again_behind_a_repair(hurt, p
     files = dict(SAMPLE.files)
     hurt(files, path, int(share * len(files[path])))
     check_promise(files)
+
+
+def behind_a_checkpoint(count):
+    """A store whose one log file goes on behind a snapshot with so many records of a topic; and that file's path."""
+    scene = Scene()
+    scene.open()
+    scene.put("t", b"1", b"2")
+    scene.sync()
+    scene.checkpoint()
+    scene.put("t", *[b"%d" % n for n in range(count)])
+    scene.sync()
+    scene.process_death()
+    (path,) = [path for path in files_of(scene.disk) if path.endswith(".log")]
+    return files_of(scene.disk), path
+
+
+def test_a_log_that_ends_in_front_of_a_snapshot_s_place_may_have_held_as_many_records_as_fit():
+    files, path = behind_a_checkpoint(20)
+    files[path] = files[path][:60]
+    done = mended(disk_of(files))
+
+    assert done.lost["t"][-1][1] >= 22
+
+
+def test_of_a_file_in_between_the_names_say_how_many_frames_are_missing():
+    scene = Scene(limits=Limits(wal_file_first=1200, wal_file_max=2400, wal_reserve=256))
+    scene.open()
+    for number in range(40):
+        scene.put("t", *[b"%d" % number] * 5)
+    scene.sync()
+    scene.process_death()
+    files = files_of(scene.disk)
+    logs = sorted(path for path in files if path.endswith(".log"))
+    firsts = [int(path[-24:-4]) for path in logs]
+    assert len(logs) > 4
+    for at in range(1, len(logs) - 1):
+        done = mended(disk_of({name: data for name, data in files.items() if name != logs[at]}))
+
+        assert [(hole.path, hole.frames) for hole in done.holes] == [
+            (logs[at + 1], firsts[at + 1] - firsts[at])
+        ]
+        assert done.in_doubt == ["t"]
+        assert not done.missing  # there are records behind, so each that is lost is known
 
 
 def test_what_is_missing_with_the_newest_log_is_told_as_an_upper_bound_and_named_with_the_deletes_in_it():
