@@ -378,11 +378,12 @@ class Scans:
         """What fsck finds, which refuses what a start refuses."""
         cold = cold_store(disk)
         seen = WithCold(disk, cold)
+        touched = {path for path, content in self._contents.items() if disk.content(path) != content}
         anew = self._looks % ROWS_ANEW == 0
         self._looks += 1
 
         def rows(tasks, _tell):
-            return [self._row(disk, seen, task, anew=anew) for task in tasks]
+            return [self._row(seen, task, touched, anew=anew) for task in tasks]
 
         options = Options(same_boot=not restarted(disk), settled=True, cold=cold, scan=rows)
         try:
@@ -390,8 +391,8 @@ class Scans:
         except CannotOpen as error:
             return [Violation("", "FORMAT", "format", Severity.ERROR, None, None, error.message)]
 
-    def _row(self, disk, seen, task, *, anew):
-        if any(self._is_touched(disk, path) for path in files_of(task)):
+    def _row(self, seen, task, touched, *, anew):
+        if not touched.isdisjoint(files_of(task)):
             return scan_file(seen, task)
         if task not in self._rows:
             self._rows[task] = scan_file(seen, task)
@@ -399,13 +400,9 @@ class Scans:
             assert scan_file(seen, task) == self._rows[task]
         return self._rows[task]
 
-    def _is_touched(self, disk, path):
-        there = None if disk.size(path) is None else disk.content(path)
-        return there != self._contents.get(path)
-
 
 def files_of(task):
-    """Every file that the row may depend on, whether it is there or not."""
+    """Every file that the row may depend on."""
     if isinstance(task, WalTask):
         return [task.file]
     hot = [task.part(suffix) for suffix in ("data", "idx", "col", "del")]
