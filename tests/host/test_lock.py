@@ -261,7 +261,7 @@ def no_superuser():
 @pytest.mark.usefixtures("no_superuser")
 def test_an_unwritable_directory_says_so():
     with pytest.raises(
-        CannotOpen, match="^cannot open /: /LOCK cannot be read and written by this user"
+        CannotOpen, match=r"^cannot open /: /LOCK cannot be read and written by this user"
     ) as caught:
         acquire("/")
 
