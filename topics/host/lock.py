@@ -34,6 +34,7 @@ from typing import Final
 
 import attrs
 
+from topics.codec.primitives import checksum
 from topics.host.filetypes import open_file
 from topics.host.layout import Format
 from topics.host.refusals import told
@@ -44,7 +45,7 @@ from topics.kernel.ports import Disk
 LOCK_NAME: Final = "LOCK"
 RECORD_SIZE: Final = 256
 BOOT_ID_CHARS_MAX: Final = 64
-BEGUN_MAX: Final = 4
+BEGUN_MAX: Final = 3
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _REASONS: Final = {
@@ -65,7 +66,8 @@ _REASONS: Final = {
 @attrs.frozen(kw_only=True)
 class OwnerRecord:
     """The line in LOCK. `boot_id` is that of the last completed recovery, None before the first. `begun`: (generation,
-    shards) of logs that have begun, the newest first; none in a line of an earlier version.
+    shards) of logs that have begun, the newest first; none in a line of an earlier version, or if their checksum is
+    wrong.
     """
 
     pid: int
@@ -81,7 +83,7 @@ class OwnerRecord:
 
     def encode(self) -> bytes:
         """RECORD_SIZE bytes: JSON, padded with spaces, one newline at the end."""
-        line = json.dumps(attrs.asdict(self)).encode()
+        line = json.dumps({**attrs.asdict(self), "sum": _sum(self.begun)}).encode()
         assert len(line) < RECORD_SIZE, "numbers and the boot id are bounded"
         return line.ljust(RECORD_SIZE - 1) + b"\n"
 
@@ -103,7 +105,14 @@ class OwnerRecord:
         if not isinstance(begun, list) or len(begun) > BEGUN_MAX or not all(map(_is_begun, begun)):
             return None
         logs = tuple((generation, shards) for generation, shards in begun)
+        if value.get("sum") != _sum(logs):
+            logs = ()  # one wrong bit would name a log that there never was
         return cls(pid=pid, boot_id=boot_id, device=device, inode=inode, begun=logs)
+
+
+def _sum(begun: Sequence[tuple[int, int]]) -> str:
+    """XXH3-64 of the list as JSON, 16 hex digits."""
+    return f"{checksum(json.dumps(begun).encode()):016x}"
 
 
 def _is_boot_id(value: object) -> bool:
