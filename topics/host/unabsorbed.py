@@ -6,7 +6,6 @@ they were synced before the snapshot was kept: one that is not whole is damage i
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -20,27 +19,30 @@ from topics.host.walfile import wal_path
 from topics.kernel.config import Durability
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
-from topics.log.diff import extents_of
 from topics.log.index import LIVE
 from topics.log.regions import WalFileId
 from topics.log.topic import Topic
 
-TOGETHER: Final = 2000  # slots whose frames are read at once
+TOGETHER: Final = 2000  # slots whose frames are verified in one call
 
 
 def unabsorbed_damages(disk: Disk, catalog: Catalog, places: Mapping[ShardKey, Place]) -> list[DamageReport]:
-    """The live records that are not whole there, those that follow one another in one report. Reads each of them.
+    """The live records that are not whole there, those that follow one another in one report. Reads each file once.
 
     Raises:
         OSError: the disk failed.
     """
-    return [
-        report
-        for _, topic in sorted(catalog.topics.items())
-        if topic.config.durability is not Durability.EPHEMERAL
-        for file, start, stop in _spans(topic, places)
-        for report in _reports(topic, file, list(_damaged(disk, topic, file, start, stop)))
-    ]
+    spans: dict[WalFileId, list[tuple[Topic, int, int]]] = {}
+    for _, topic in sorted(catalog.topics.items()):
+        if topic.config.durability is not Durability.EPHEMERAL:
+            for file, start, stop in _spans(topic, places):
+                spans.setdefault(file, []).append((topic, start, stop))
+    found: list[DamageReport] = []
+    for file, held in sorted(spans.items()):
+        buffer = _content(disk, file)
+        for topic, start, stop in held:
+            found += _reports(topic, file, list(_damaged(buffer, topic, start, stop)))
+    return found
 
 
 def _spans(topic: Topic, places: Mapping[ShardKey, Place]) -> Iterator[tuple[WalFileId, int, int]]:
@@ -58,30 +60,32 @@ def _spans(topic: Topic, places: Mapping[ShardKey, Place]) -> Iterator[tuple[Wal
             yield source, start, stop
 
 
-def _damaged(disk: Disk, topic: Topic, file: WalFileId, start: int, stop: int) -> Iterator[int]:
-    """The positions, among these, of live slots whose record is not whole in the file."""
+def _content(disk: Disk, file: WalFileId) -> bytes:
+    """Empty if the file is gone."""
+    path = wal_path(file)
+    try:
+        return disk.read(path, 0, disk.size(path) or 0)
+    except FileNotFoundError:
+        return b""
+
+
+def _damaged(buffer: bytes, topic: Topic, start: int, stop: int) -> Iterator[int]:
+    """The positions, among these, of live slots whose record is not whole in the file's bytes."""
     for begin in range(start, stop, TOGETHER):
-        for extent in extents_of(topic, begin, min(begin + TOGETHER, stop)):
-            first = begin + extent.first
-            try:
-                buffer = disk.read(wal_path(file), extent.offset, extent.size)
-            except FileNotFoundError:
-                buffer = b""
-            if not _are_whole(buffer, extent.offset, topic, first, first + extent.count):
-                for at in range(first, first + extent.count):
-                    if topic.index.flags[at] & LIVE and not _are_whole(
-                        buffer, extent.offset, topic, at, at + 1
-                    ):
-                        yield at
+        end = min(begin + TOGETHER, stop)
+        if not _are_whole(buffer, topic, begin, end):
+            for at in range(begin, end):
+                if topic.index.flags[at] & LIVE and not _are_whole(buffer, topic, at, at + 1):
+                    yield at
 
 
-def _are_whole(buffer: bytes, offset: int, topic: Topic, start: int, stop: int) -> bool:
-    """Whether the buffer, which lies at this offset of the file, has the records of all slots [start, stop)."""
+def _are_whole(buffer: bytes, topic: Topic, start: int, stop: int) -> bool:
+    """Whether the records of all slots [start, stop) are there."""
     index = topic.index
     try:
         append_frames(
             buffer,
-            array("Q", map((-offset).__add__, index.offsets[start:stop])),
+            index.offsets[start:stop],
             index.lengths[start:stop],
             topic_id=topic.topic_id,
             seqs=index.seqs(start, stop),
