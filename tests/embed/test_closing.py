@@ -10,9 +10,10 @@ from pathlib import Path
 
 import topics
 from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk, SystemCalls
+from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.opening import open_store
+from topics.host.systemcalls import SystemCalls
 
 PATIENCE_S = 5
 

@@ -11,9 +11,10 @@ import pytest
 import topics
 from topics.embed.store import Store
 from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk, SystemCalls
+from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.opening import open_store
+from topics.host.systemcalls import SystemCalls
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 

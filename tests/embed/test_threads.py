@@ -15,9 +15,10 @@ from topics.engine.batch import WalPosition
 from topics.engine.commands import Append, PutTopic
 from topics.engine.engine import Engine
 from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk, SystemCalls
+from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.opening import open_store
+from topics.host.systemcalls import SystemCalls
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import PENDING_BYTES_MAX

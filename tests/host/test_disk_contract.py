@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from topics.host.disk import OsDisk, SystemCalls
+from topics.host.disk import OsDisk
 from topics.host.memory import MemoryDisk
+from topics.host.systemcalls import SystemCalls
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Disk
 from topics.testing.simdisk import SimDisk
@@ -468,6 +469,25 @@ class TestOperatingSystem:
             disk.sync_data(f"{n}")
 
         assert open_descriptors() == before + 1
+        disk.close()
+
+    def test_a_directory_whose_sync_has_failed_is_never_called_synced(self, tmp_path):
+        """The kernel tells of it once, and then calls the names clean that it may have lost."""
+        failures = [OSError(errno.EIO, "planted")]
+
+        def fail_once(fd: int) -> None:
+            if failures:
+                raise failures.pop()
+
+        disk = OsDisk(tmp_path, calls=SystemCalls(sync_dir=fail_once))
+        disk.make_dir("a")
+        with pytest.raises(OSError, match="planted"):
+            disk.sync_dir("a")
+        disk.sync_dir("")
+        with pytest.raises(OSError, match="a sync of it has failed before: start again") as caught:
+            disk.sync_dir("a")
+
+        assert (caught.value.errno, caught.value.filename) == (errno.EIO, "a")
         disk.close()
 
     def test_a_rename_hides_the_file_it_replaced(self, tmp_path):

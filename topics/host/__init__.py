@@ -1,11 +1,11 @@
 """A store on this machine: the operating system behind the core's ports, and what a data directory is made of.
 
-    ports           clock, entropy, disk (filetypes, parallel), memory: a disk that is no disk; folder;
+    ports           clock, entropy, disk (filetypes, parallel, systemcalls), memory: a disk that is no disk; folder;
                     refusals: what the system refused, in words
     a directory     lock, layout (all names), moving (between disks); directory: claimed, then recovered;
                     opening, loading, absent, generations, tailend
-    the log         walfile and writer: one shard's; tailcache; archive; logcopies, logchain, cutting: the log behind
-                    a backup
+    the log         walfile and writer: one shard's; unabsorbed; tailcache; archive; logcopies, logchain, cutting:
+                    the log behind a backup
     segments        segments, blocks, belonging: what a start reads of them; appending, rewrite, flags: the files;
                     reading, attempts: records out of them
     snapshots       snapshots, checkpointer: rounds; reclaim, pins, compaction

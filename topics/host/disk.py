@@ -21,17 +21,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-import attrs
-
 from topics.host.filetypes import DIRECTORY_FLAGS, open_directory, open_file, status_of
 from topics.host.parallel import call_all
+from topics.host.systemcalls import SystemCalls
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import check_path
 
@@ -44,37 +42,6 @@ _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0  #
 _NOT_AT_HAND: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 # Without O_NONBLOCK, to open a pipe would wait for its other end.
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-
-
-def _sync_file(fd: int) -> None:
-    if sys.platform == "darwin":  # fsync there stops at the drive's cache
-        import fcntl
-
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    elif hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
-    else:
-        os.fsync(fd)
-
-
-def _reserve(fd: int, offset: int, size: int) -> None:
-    """Ask for the blocks first, where the file system can: a full disk is then known before a byte is written."""
-    if not hasattr(os, "posix_fallocate"):
-        return
-    try:
-        os.posix_fallocate(fd, offset, size)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-            raise
-
-
-@attrs.frozen
-class SystemCalls:
-    """The calls whose errors matter most, each by descriptor."""
-
-    sync_data: Callable[[int], None] = _sync_file
-    sync_dir: Callable[[int], None] = os.fsync
-    reserve: Callable[[int, int, int], None] = _reserve
 
 
 class _Handle:
@@ -119,6 +86,7 @@ class OsDisk:
         self._calls = calls or SystemCalls()
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}  # in order of use, the coldest first
+        self._unsynced: dict[str, int] = {}  # errno by directory, of syncs that have failed
         self._root_fd = os.open(self.root, DIRECTORY_FLAGS)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -183,9 +151,15 @@ class OsDisk:
             handle.leave()
 
     def sync_dir(self, path: str) -> None:
+        """One that has failed fails from then on: names may be lost, and the kernel calls them clean all the same."""
+        if path in self._unsynced:
+            raise OSError(self._unsynced[path], "a sync of it has failed before: start again", path)
         fd = self._open_dir(path)
         try:
             self._calls.sync_dir(fd)
+        except OSError as error:
+            self._unsynced[path] = error.errno or errno.EIO
+            raise
         finally:
             os.close(fd)
 
