@@ -18,13 +18,23 @@ from tests.host.test_relocation import (
     worked,
 )
 from topics.audit.fsck import Options, fsck
+from topics.audit.repair import repair
 from topics.engine.verify import canonical
-from topics.host.coldowner import NOTE_SIZE, Whose, adopt, compare_notes, is_foreign, note_of, whose
+from topics.host.coldowner import (
+    NOTE_SIZE,
+    Whose,
+    adopt,
+    compare_notes,
+    is_foreign,
+    note_of,
+    settle_place,
+    whose,
+)
 from topics.host.layout import segment_path
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.relocation import AGAIN_MS, HotRules
 from topics.host.tiers import LocalSegmentStore
-from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.errors import CannotOpen, Corrupt, Rejected
 from topics.log.regions import SegmentId
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import SimCrash
@@ -102,11 +112,24 @@ class TestCopies:
         more(copy)
         assert files(store) == there
         assert relocator(copy).counts.to_cold == relocator(copy).counts.dropped == 0
-        assert "copied or moved" in relocator(copy).failed
+        assert "another copy of this directory has gone on" in relocator(copy).failed
 
         more(scene)
         assert relocator(scene).failed is None
         assert scene.read("t").items() >= before.items()
+
+    def test_a_repair_of_a_copy_takes_nothing_for_lost_that_its_original_has_let_go_of(self):
+        store = tier()
+        scene = moved(store)
+        disk = copied_files(scene)
+        scene.drop("t")
+        more(scene)
+        more(scene)
+        settle_place(disk, inode=OTHER_INODE, remembered=1)
+
+        assert whose(disk, store) is Whose.TAKEN
+        with pytest.raises(CannotOpen, match="Nothing is taken for lost before that"):
+            repair(disk, where="a copy", same_boot=False, stamp="now", cold=store)
 
     def test_a_copy_remains_one_when_lock_has_learnt_its_place(self):
         store = tier()

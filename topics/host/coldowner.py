@@ -60,7 +60,7 @@ class Whose(Enum):
 
     OURS = "ours"
     BORROWED = "borrowed"  # of the original of a copy, which may read them
-    TAKEN = "taken"  # another copy of this directory has gone on with them
+    TAKEN = "taken"  # another copy of this directory has gone on with them: what is not there may be with that one
     OTHER = "other"
 
     @property
@@ -251,9 +251,9 @@ class OwnedStore(GuardedStore):
 def _compare(own: _Note, there: _Note) -> Whose:
     if own.owner != there.owner:
         return Whose.OTHER
-    if own.copied:
-        return Whose.BORROWED
-    return Whose.OURS if there.token in (own.token, own.before) else Whose.TAKEN
+    if there.token not in (own.token, own.before):
+        return Whose.TAKEN
+    return Whose.BORROWED if own.copied else Whose.OURS
 
 
 def _check(own: _Note, theirs: bytes | None, store: SegmentStore) -> _Note:

@@ -16,7 +16,7 @@ from topics.host.refusals import told as refusal
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
 LOOK_S: Final = 1.0  # a driver asks so often what is due
-AGAIN_S: Final = 30.0  # after a refusal: what had been copied without a mark is copied again
+AGAIN_S: Final = 10.0  # after a refusal: what had been copied without a mark is copied again
 FAILED_S: Final = 60.0  # after a failure; twice as long after each that follows,
 FAILED_MAX_S: Final = 3600.0  # up to this
 

@@ -12,7 +12,7 @@ thing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from topics.host.layout import SEGMENT_PARTS, segment_of, segment_path, topic_dir
@@ -201,7 +201,12 @@ class LocalSegmentStore:
     def _write(self, path: str, data: bytes) -> None:
         aside = path + _TEMPORARY
         self._disk.create(aside, 0)
-        for at in range(0, len(data), CHUNK):
-            self._disk.write(aside, at, [data[at : at + CHUNK]])
-        self._disk.sync_data(aside)
+        try:
+            for at in range(0, len(data), CHUNK):
+                self._disk.write(aside, at, [data[at : at + CHUNK]])
+            self._disk.sync_data(aside)
+        except OSError:
+            with suppress(OSError):
+                self._disk.unlink(aside)  # a full disk wants it back
+            raise
         self._disk.rename(aside, path)
