@@ -265,9 +265,69 @@ def test_a_generation_that_lost_its_end_is_not_gone_on_behind():
     data = whole(case.disk, path)
     put_file(case.disk, path, data[: data.index(b"record 12") + len(b'record 12"') + 8])
 
-    with pytest.raises(Corrupt, match="does not end with the mark that closes it"):
+    with pytest.raises(Corrupt, match="does not end with the mark that ends its generation"):
         case.head()
     assert case.head(seqs={"a": 9}) == 9
+
+
+@pytest.mark.rule("T7.3", "T3.7")
+def test_a_generation_of_which_the_last_files_were_not_kept_is_missed():
+    """The file before them ends with the mark of a rotation, which says that another one follows."""
+    case = Case(*[LARGE] * 30)
+    case.change_shards(2)
+    case.write(b"1", topic="b")
+    for _ in range(3):
+        case.checkpoint()
+    assert case.head() == 33
+    ended = [path for path in files_of(case.disk) if "/gen-0/" in path and "/wal-" in path]
+    assert len(ended) > 2
+
+    for path in sorted(ended, key=lambda path: path[-24:])[:0:-1]:
+        case.disk.unlink(path)
+        with pytest.raises(Corrupt, match="does not end with the mark that ends its generation"):
+            case.head()
+    assert case.head(seqs={"a": 3}) == 3
+
+
+@pytest.mark.rule("T7.3", "T3.7")
+@pytest.mark.parametrize("room", [0, 1, 59, 60, 61])
+def test_the_mark_that_ends_a_generation_fits_whatever_room_is_left(room):
+    case = Case(b"4")
+    case.scene.shut_down()
+    case.disk.truncate(FIRST, len(whole(case.disk, FIRST).rstrip(b"\0")) + room)
+    case.scene.options = attrs.evolve(case.scene.options, shards=2)
+    case.scene.open()
+    case.write(b"5")
+
+    assert case.head() == 5
+
+
+@pytest.mark.rule("T7.3")
+def test_a_newest_log_that_ends_before_a_snapshot_of_its_directory_was_taken_is_damaged():
+    case = Case(*names(20), limits=ONE_FILE)
+    case.checkpoint()
+    data = whole(case.disk, FIRST)
+    stop = data.index(b"record 12") + len(b'record 12"') + 8
+    put_file(case.disk, FIRST, data[:stop])
+
+    with pytest.raises(
+        Corrupt,
+        match=rf"{FIRST}, offset {stop}: a snapshot was taken at offset \d+ of this file, and the log",
+    ):
+        case.head()
+    assert case.head(seqs={"a": 15}) == 15
+    assert case.head(case.copy("wal/", "")) == 16  # nothing there says that it went on
+
+
+@pytest.mark.rule("T7.3")
+def test_a_log_of_which_only_a_snapshot_is_left_is_missed():
+    case = Case(*names(20))
+    case.change_shards(2)
+    case.checkpoint()
+    with pytest.raises(
+        Corrupt, match="is not there, and a snapshot says that shard 0 of generation 1 has gone"
+    ):
+        case.head(case.copy("meta/", "meta/"))
 
 
 @pytest.mark.rule("T7.3")
@@ -403,23 +463,6 @@ def test_more_turned_bits_in_the_log_behind_a_backup(record_property):
 # Whatever has happened.
 
 
-def removable(disk):
-    """Its files of the log but for the last of a generation that others follow: a rotation closes a file, too, so that
-    nothing tells that there was another one.
-    """
-    paths = [path for path in files_of(disk) if "/wal-" in path]
-    by_shard = {}
-    for path in paths:
-        by_shard.setdefault(path.partition("/")[2].rpartition("/")[0], []).append(path)
-    newest = max(by_shard, key=lambda shard: int(shard[4:].partition("/")[0])).partition("/")[0]
-    last = {
-        max(own, key=lambda path: path[-24:])
-        for shard, own in by_shard.items()
-        if not shard.startswith(newest)
-    }
-    return sorted(path for path in paths if path not in last)
-
-
 @pytest.mark.rule("T7.3", "T1.7")
 @settings(max_examples=40)
 @given(
@@ -436,11 +479,10 @@ def test_no_log_that_lacks_a_file_or_has_a_turned_bit_gives_less_without_a_word(
     for step in [*before, ("backup", "", 0), *behind]:
         history.take(*step)
     disk, truth = history.scene.disk, history.heads()
+    paths = sorted(path for path in files_of(disk) if "/wal-" in path)
     if fault < 0.5:
-        paths = removable(disk)
         disk.unlink(paths[int(at * len(paths))])
     else:
-        paths = [path for path in files_of(disk) if "/wal-" in path]
         path = paths[int(at * len(paths))]
         used = len(whole(disk, path).rstrip(b"\0"))
         disk.flip(path, int((fault - 0.5) * 2 * (used + 1) * 8))

@@ -232,7 +232,7 @@ def test_the_old_generation_gets_its_closing_marks_before_format_names_the_new_o
         last = max(i for i, call in enumerate(calls) if call[:2] == ("sync_data", path))
         assert last < renamed
         seen = look(WalFileId(0, shard, 1), scene.disk.content(path))
-        assert seen.items[-1].payload.covered_offset == seen.items[-1].offset
+        assert seen.ended
 
 
 @pytest.mark.rule("T3.2", "T3.3")

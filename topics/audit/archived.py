@@ -98,4 +98,7 @@ def _damages(rows: Sequence[WalRow]) -> Iterator[Damage]:
 
 
 def _is_closed(seen: FileLook) -> bool:
-    return seen.frames == 0 or (seen.file.first_frame, seen.end - MARK_SIZE) in seen.marks
+    """By a mark that covers all before itself, or, as the last file of a generation, itself as well."""
+    return seen.frames == 0 or any(
+        (seen.file.first_frame, seen.end - own) in seen.marks for own in (MARK_SIZE, 0)
+    )

@@ -75,6 +75,14 @@ class FileLook:
             [last], self.file_id
         )
 
+    @property
+    def ended(self) -> bool:
+        """True if its last kept frame is a mark that covers itself: with it, the log of a generation ends."""
+        last = self.items[-1] if self.items else None
+        return isinstance(last, Control) and (self.file.first_frame, last.offset + last.length) in _marks(
+            [last], self.file_id
+        )
+
 
 def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -> FileLook:
     """Read one file. Never raises: what is wrong is a value.

@@ -253,7 +253,7 @@ def _refused(chains: Chains, manifest: Manifest, key: ShardKey, broken: Broken) 
     what = ", ".join(
         f"topic {names.get(topic_id, f'#{topic_id}')!r} {seqs}" for topic_id, seqs in lost.items()
     )
-    ways = ["give a directory that has it whole, too (--archive)"]
+    ways = ["give a directory that has it whole, too (--archive; behind a repair, its repaired-…)"]
     stamps = [write.ts for link in chains[key].links for write in link.writes() if not _is_mark(write)]
     if stamps and stamps[-1] > manifest.ts:
         ways.append(f"restore to a time before {_moment(stamps[-1])} (--to-time)")

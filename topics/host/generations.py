@@ -33,14 +33,19 @@ def choose_generation(
     )
     if shards == form.shards and not behind:
         return form
+    last = max(form.generation, *(generation for generation, _ in (*verdicts, *places)), 0)
     for (generation, shard), verdict in verdicts.items():
-        wal = WalFile(generation, shard, _NoEntropy())
+        tail = verdict.tail
         # A log without a frame gets none: its generation may lack a shard still, which only its emptiness excuses.
-        if verdict.tail is not None and any(seen.intact for seen in verdict.looks):
-            _resume(wal, verdict)
-            if wal.mark_due:
-                run(disk, wal.closing_mark(clock.now_ms()))
-    new = Format(shards, max(form.generation, *(generation for generation, _ in (*verdicts, *places)), 0) + 1)
+        if tail is None or not (tail.file.first_frame > 1 or tail.intact) or tail.ended:
+            continue
+        wal = WalFile(generation, shard, _NoEntropy())
+        _resume(wal, verdict)
+        if generation == last:
+            run(disk, wal.ending_mark(clock.now_ms()))
+        elif wal.mark_due:  # it ended long ago, and what is there now need not be all of it
+            run(disk, wal.closing_mark(clock.now_ms()))
+    new = Format(shards, last + 1)
     write_format(disk, new)
     return new
 

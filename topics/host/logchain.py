@@ -7,7 +7,8 @@ what is damage and what was never known to be durable. A chain ends
     before what is damaged or missing  and known to have been there: `broken` says what. Nothing behind it can be
                                        restored, for it would be a history that never was
 
-Later generations follow only one that is whole to its end: a changed shard count closes each log with a mark.
+Later generations follow only one that is whole to its end: a changed shard count ends each log with a mark that covers
+itself. A file closed by a rotation ends with an ordinary one, so another file has been behind it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,18 @@ from topics.codec.frame import Run
 from topics.codec.manifest import Manifest, Position
 from topics.codec.walheader import HEADER_SIZE
 from topics.codec.writes import WholeWrite, whole_writes
+from topics.engine.image import Place
 from topics.engine.judge import Damage, FileLook, State, Verdict, judge, look
 from topics.engine.recover import ShardKey
-from topics.host.logcopies import Found, Logs, find_logs, found_at, newest_named, shards_begun
+from topics.host.logcopies import (
+    Found,
+    Logs,
+    find_logs,
+    found_at,
+    newest_named,
+    places_reached,
+    shards_begun,
+)
 from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U64_MAX
@@ -80,25 +90,31 @@ def chains_behind(
         Corrupt: the file in which the backup ends is missing, and later ones are there; or one is of another history.
         OSError: a disk failed.
     """
-    named = newest_named(disks)
+    named, places = newest_named(disks), places_reached(disks)
     logs = find_logs(disks, names)
     ends = {(position.generation, position.shard): position for position in manifest.vector}
     present = max((generation for generation, _ in ends), default=0)
-    begun = shards_begun(disks)
-    witness = _goes_on(logs, named, begun, ends)
+    begun = dict(shards_begun(disks))
+    witness = _goes_on(logs, named, begun, ends) or _got_on(places, ends)
+    for generation, shard in places:
+        begun[generation] = max(shard + 1, begun.get(generation, 0))
     if not witness:
         return {key: Chain() for key in sorted(ends)}
     last = max([present, *(generation for generation, _ in logs), *begun])
     chains: dict[ShardKey, Chain] = {}
     for key in sorted(ends):
         files = _with_end(base, ends[key], logs.get(key, {}), witness)
-        chains[key] = _chain(key, files, named.get(key), end=ends[key], followed=present < last)
+        chains[key] = _chain(
+            key, files, named.get(key), places.get(key), end=ends[key], followed=present < last
+        )
     for generation in range(present + 1, last + 1):
         if any(chain.broken is not None for chain in chains.values()):
             break  # nothing of it can be restored
         shards = max([1, begun.get(generation, 0), *(key[1] + 1 for key in logs if key[0] == generation)])
         for key in ((generation, shard) for shard in range(shards)):
-            chains[key] = _chain(key, logs.get(key, {}), named.get(key), followed=generation < last)
+            chains[key] = _chain(
+                key, logs.get(key, {}), named.get(key), places.get(key), followed=generation < last
+            )
     return chains
 
 
@@ -124,6 +140,21 @@ def _goes_on(
     return ""
 
 
+def _got_on(places: Mapping[ShardKey, Place], ends: Mapping[ShardKey, Position]) -> str:
+    """The same, if a snapshot is what says it."""
+    present = max((generation for generation, _ in ends), default=0)
+    for key, place in places.items():
+        if key[0] > present or (
+            key in ends and place.file and _at(place) > (ends[key].file, ends[key].offset)
+        ):
+            return f"a snapshot says that shard {key[1]} of generation {key[0]} has gone on behind it"
+    return ""
+
+
+def _at(place: Place) -> tuple[int, int]:
+    return place.file, place.offset
+
+
 def _with_end(base: Disk, end: Position, files: Mapping[int, Found], witness: str) -> Mapping[int, Found]:
     """The files from the one on in which the backup ends. Its own copy of that is a copy, too."""
     file = WalFileId(end.generation, end.shard, end.file)
@@ -142,11 +173,14 @@ def _chain(
     key: ShardKey,
     files: Mapping[int, Found],
     named: WalFileId | None,
+    place: Place | None,
     *,
     end: Position | None = None,
     followed: bool,
 ) -> Chain:
-    """The chain of one shard. `named`: the file that must be there. `followed`: a later generation has begun."""
+    """The chain of one shard. `named`: the file that must be there. `place`: what it must reach. `followed`: a later
+    generation has begun.
+    """
     if not files:
         why = "its log has begun, or later ones have, and it is not there"
         return Chain(broken=Broken(where=wal_path(WalFileId(*key, 1)), why=why))
@@ -167,13 +201,13 @@ def _chain(
         start = end.offset if end is not None and end.file == number else HEADER_SIZE
         links.append(Link(files[number], start, max(start, seen.end)))
     broken = None if damage is None else _broken(files, looks, damage)
+    broken = broken or _ends_early(files, links, place)
+    if broken is None and followed and not (links and _is_ended(links[-1], verdict)):
+        why = "it does not end with the mark that ends its generation, and a later one has begun: files may be missing"
+        broken = Broken(where=links[-1].found.name if links else files[min(files)].name, why=why)
     unclosed = ""
-    if broken is None and links and not _is_closed(links[-1], verdict):
-        if followed:
-            why = "it does not end with the mark that closes it, and a later generation of the log has begun"
-            broken = Broken(where=links[-1].found.name, why=why)
-        elif links[-1].found.archived and verdict.state is State.CLEAN:
-            unclosed = links[-1].found.name
+    if broken is None and links and links[-1].found.archived and verdict.state is State.CLEAN:
+        unclosed = "" if _is_closed(links[-1]) else links[-1].found.name
     return Chain(links=links, broken=broken, verdict=verdict, unclosed=unclosed)
 
 
@@ -183,12 +217,32 @@ def _last_kept(verdict: Verdict) -> int:
     return dropped - 1
 
 
-def _is_closed(last: Link, verdict: Verdict) -> bool:
-    """Whether a log says by itself that this is all of it, as each does whose file, or generation, is followed by
-    another one.
+def _is_closed(last: Link) -> bool:
+    """Whether a file says by itself that this is all of it, as each does that is followed by another one."""
+    whole = look(last.found.file, last.found.read())
+    return whole.frames == 0 or whole.marked or whole.ended
+
+
+def _is_ended(last: Link, verdict: Verdict) -> bool:
+    """Whether a log says by itself that this is all of it, as each does whose generation is followed by another one. A
+    log in which nothing was ever written says nothing.
     """
     whole = look(last.found.file, last.found.read())
-    return verdict.state is State.CLEAN and (whole.frames == 0 or whole.marked)
+    unused = last.found.file.first_frame == 1 and whole.frames == 0
+    return verdict.state is State.CLEAN and (unused or whole.ended)
+
+
+def _ends_early(files: Mapping[int, Found], links: Sequence[Link], place: Place | None) -> Broken | None:
+    """What a snapshot knows to have been there, and the log that is there does not reach."""
+    last = (links[-1].found.file.first_frame, links[-1].stop) if links else (0, 0)
+    if place is None or last >= _at(place):
+        return None
+    file = WalFileId(place.generation, place.shard, place.file)
+    name = files[place.file].name if place.file in files else wal_path(file)
+    return Broken(
+        where=f"{name}, offset {last[1]}" if place.file == last[0] else name,
+        why=f"a snapshot was taken at offset {place.offset} of this file, and the log that is there ends before that",
+    )
 
 
 def _broken(files: Mapping[int, Found], looks: Sequence[FileLook], damage: Damage) -> Broken:

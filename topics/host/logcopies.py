@@ -13,11 +13,13 @@ from typing import Final
 
 import attrs
 
+from topics.engine.image import Place
 from topics.engine.judge import FileLook, look
 from topics.engine.recover import ShardKey
 from topics.host.archive import ARCHIVE_DIR
 from topics.host.layout import find_wal_files_in, read_hint_in, shards_in, wal_path_in
 from topics.host.lock import owner_on
+from topics.host.snapshots import find_snapshots, read_snapshot
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
@@ -133,6 +135,24 @@ def shards_begun(disks: Sequence[Disk]) -> Mapping[int, int]:
         for generation, count in () if owner is None else owner.begun:
             shards[generation] = max(count, shards.get(generation, 0))
     return shards
+
+
+def places_reached(disks: Sequence[Disk]) -> Mapping[ShardKey, Place]:
+    """How far each shard's log has got by the snapshots that are intact: all before was durable when one was kept. Of
+    a shard of which a snapshot says no more than that it has ended, `file` is 0.
+    """
+    reached: dict[ShardKey, Place] = {}
+    for disk in disks:
+        for number in find_snapshots(disk):
+            try:
+                places = read_snapshot(disk, number).places
+            except Corrupt:
+                continue  # fsck tells
+            for place in places:
+                before = reached.setdefault((place.generation, place.shard), place)
+                if (place.file, place.offset) > (before.file, before.offset):
+                    reached[place.generation, place.shard] = place
+    return reached
 
 
 def _known_behind(seen: FileLook, end: int) -> tuple[int, int]:
