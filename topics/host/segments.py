@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import attrs
+import msgspec
 
 from topics.codec.layout import NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, implied_sizes
@@ -67,6 +68,7 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     unlabelled = blocks.unlabelled
     if blocks.doubted and not found.rebuilt:
         # Either of the two may be wrong. If there is no data that could say what a record is, none of it is there.
+        segment = _where_it_is(disk, topic_id, segment)
         found = _load_entries(disk, topic_id, segment, away=not unlabelled, doubted=True)
         blocks = load_blocks(disk, topic_id, segment, found.idx)
         lost = [(seq, why) for seq, why in unlabelled if not found.idx.lengths[seq - segment.first]]
@@ -175,6 +177,13 @@ class _Entries:
     idx: IdxColumns
     rebuilt: bool
     known: IdxColumns | None
+
+
+def _where_it_is(disk: Disk, topic_id: int, segment: Segment) -> Segment:
+    """A segment that was in the cold tier may have come back, and been rewritten, behind the snapshot that says so."""
+    if not segment.cold or disk.size(segment_path(topic_id, segment.first, "data")) is None:
+        return segment
+    return msgspec.structs.replace(segment, cold=False)
 
 
 def _load_entries(
