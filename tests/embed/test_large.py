@@ -15,6 +15,7 @@ import tempfile
 import pytest
 
 from tests.embed.large import HOT_SEGMENTS, TOPICS
+from topics.host.belonging import WINDOW
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUARTER, WHOLE = 1_250_000, 5_000_000
@@ -56,7 +57,7 @@ def test_five_million_records(scratch):
         assert filled["anonymous"] <= count * RECORD_BYTES_MAX
         for started in starts:
             it_is_all_there(started, count)
-            it_read_the_index_and_nothing_else(started, count)
+            it_read_the_index_and_the_ends_of_the_data(started, count)
         costs[count] = min(started["cpu"] for started in starts)
 
     print(f"starts: {costs} s of CPU; memory of the last: {starts[-1]['anonymous'] / WHOLE:.0f} B a record")
@@ -75,13 +76,25 @@ def it_is_all_there(started, count):
     assert started["anonymous"] <= count * RECORD_BYTES_MAX
 
 
-def it_read_the_index_and_nothing_else(started, count):
-    """The snapshots and the indexes at most once, those of segments that are not sealed once more; one file of log."""
+def it_read_the_index_and_the_ends_of_the_data(started, count):
+    """The snapshots and the indexes at most once, those of segments that are not sealed once more; one file of log; of
+    each segment's data what tells whose it is.
+    """
     read, there = started["read"], started["sizes"]
     open_idx = TOPICS * SEGMENT_RECORDS * 20
 
     assert there[".data"] > count * 200
-    assert set(read) <= {"FORMAT", ".bin", ".idx", ".col", ".log", "wal/gen-0/shard-00/CURRENT"}
+    assert set(read) <= {
+        "FORMAT",
+        "LOCK",
+        ".bin",
+        ".idx",
+        ".col",
+        ".log",
+        ".data",
+        "wal/gen-0/shard-00/CURRENT",
+    }
+    assert read[".data"] <= 2 * WINDOW * (count // SEGMENT_RECORDS + TOPICS)
     assert there[".idx"] <= read[".idx"] <= there[".idx"] + open_idx
     assert read.get(".col", 0) <= there.get(".col", 0)
     assert read[".bin"] <= there[".bin"]
