@@ -18,7 +18,6 @@ deleted. What a round that was broken off has begun is begun anew by the next: i
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -33,32 +32,30 @@ from topics.engine.image import Place, Snapshot, StateImage
 from topics.engine.recover import ShardKey
 from topics.host.appending import append_pieces, space_of
 from topics.host.archive import Archive
-from topics.host.layout import SEGMENT_NAME, TOPIC_NAME, find_shards, find_wal_files, topic_dir
+from topics.host.layout import find_shards, find_wal_files
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
 from topics.host.relocation import Relocation
+from topics.host.removal import Removal, frees_logs, frees_segments
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.steps import Blocking, GoOn, Propose, Step, Steps, Wait
-from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
+from topics.host.walfile import wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
-from topics.log.regions import SegmentId
 
 TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
 PLANS_IN_ROOM: Final = 4  # where there is little room, a plan may take a part of it
 AGAIN_MS: Final = 60_000  # a round that was refused or failed leaves so long to what is done between rounds
 LOW_MS: Final = 10_000  # on a full disk a round that lets something go is due so soon
-_TOPIC: Final = re.compile(TOPIC_NAME, re.ASCII)
-_SEGMENT: Final = re.compile(rf"{SEGMENT_NAME}(?P<temporary>\.tmp)?", re.ASCII)
 
 
 class Checkpointer:
     """The rounds of one store, and the background work between them. It knows when which is due, and drives none.
 
-    `kept`: the snapshots that are there, the newest first. `number`: the least that the next one may have. Since the
-    start: `rounds`, and `segments_removed` with `removed_bytes` of data.
+    `kept`: the snapshots that are there, the newest first. `number`: the least that the next one may have. `rounds`:
+    since the start.
     """
 
     def __init__(
@@ -81,17 +78,15 @@ class Checkpointer:
         self.kept = list(kept)
         self.pins = Pins()
         self.reclaimer = Reclaimer(engine, disk, self.pins, min_free_bytes=min_free_bytes)
+        self.removal = Removal(disk, self.pins, self.reclaimer, archive)
         self.relocator = None if relocation is None else relocation.begin(self)
         self._turns = deque([self._rewriting, *([self.relocator.due] if self.relocator is not None else [])])
         self._was_round = False  # what was done last
         self.rounds = 0
-        self.segments_removed = 0
-        self.removed_bytes = 0
         self._ended = [key for key in find_shards(disk) if writers and key[0] < writers[0].wal.generation]
         self._number = max(number, 1 + max((one.number for one in kept), default=0))
         self._wal_bytes = wal_bytes
         self._interval_ms = interval_ms
-        self._archive = archive
         self._min_free_bytes = min_free_bytes
         self._room = 0
         self._again_ms = 0
@@ -108,7 +103,7 @@ class Checkpointer:
             return True
         rest_ms = now_ms - self._ended_ms
         if rest_ms >= LOW_MS and any(writer.disk_low for writer in self.writers):
-            if self._has_news() or self._would_free() or self._would_free_log():
+            if self._has_news() or self._would_free() or frees_logs(self.kept):
                 return True
         if not self._interval_ms or rest_ms < self._interval_ms:
             return False
@@ -158,11 +153,11 @@ class Checkpointer:
         self._check_writers()
         self._again_ms = self.engine.now_ms() + AGAIN_MS
         is_whole = yield from self._absorb()
-        if is_whole or self._has_news() or self._would_free() or self._would_free_log():
+        if is_whole or self._has_news() or self._would_free() or frees_logs(self.kept):
             yield from self._keep_and_drop(is_whole=is_whole)
         if is_whole:
             self._again_ms = 0
-        elif self._would_free() or self._would_free_log():
+        elif self._would_free() or frees_logs(self.kept):
             self._again_ms = self.engine.now_ms() + LOW_MS  # the next one makes room
         return is_whole
 
@@ -227,7 +222,7 @@ class Checkpointer:
         grown = self._grown()
         image, appended = yield from self._snapshot()
         yield from self.reclaimer.look(image, self.kept[0].number)
-        yield Blocking(self._drop)
+        yield Blocking(partial(self.removal.run, self.kept, self.engine.now_ms()))
         self._appended = appended
         self._behind = 0 if is_whole else grown
         self._ended_ms = self.engine.now_ms()
@@ -287,84 +282,13 @@ class Checkpointer:
         self.kept = [kept, *self.kept][:KEPT_MAX]
         drop_snapshots(self.disk, self.kept)
 
-    # What nobody needs.
-
     def _would_free(self) -> bool:
-        """Whether a round would let something go although nothing was written: it waits for two snapshots to agree."""
-        if len(self.kept) == KEPT_MAX and not self.kept[1].segments <= self.kept[0].segments:
-            return True
-        return self.reclaimer.waits(self.kept)
-
-    def _would_free_log(self) -> bool:
-        """Whether a round would let files of the log go, or the next one, although nothing was written."""
-        if len(self.kept) < KEPT_MAX:
-            return True
-        before = {(one.generation, one.shard): one.needed for one in self.kept[1].places}
-        return any(
-            one.needed > before.get((one.generation, one.shard), U64_MAX) for one in self.kept[0].places
-        )
+        """Whether a round would let segments go, or dead records in them, although nothing was written."""
+        return frees_segments(self.kept) or self.reclaimer.waits(self.kept)
 
     def _has_news(self) -> bool:
         """Whether anything was written since the last cut."""
         return self._appended_now() > self._appended
-
-    def _drop(self) -> None:
-        if len(self.kept) < KEPT_MAX:
-            return
-        self._drop_wal_files()
-        self._drop_segments()
-        if self._archive is not None:
-            self._archive.trim(self.engine.now_ms())
-
-    def _drop_wal_files(self) -> None:
-        for key in find_shards(self.disk):
-            places = [_place_of(one, key) for one in self.kept]
-            if None in places:
-                continue  # a shard that one of them does not know
-            needed = min(place.needed for place in places if place is not None)
-            needed = min(needed, self.pins.first_frame(key))
-            files = find_wal_files(self.disk, *key)
-            gone = [file for file in files if file.first_frame < needed]
-            if self._archive is not None:
-                self._archive.take(gone)
-            for file in gone:
-                self.disk.unlink(wal_path(file))
-            if len(gone) == len(files):
-                for name in (CURRENT_FILE, NEXT_FILE):
-                    self.disk.unlink(f"{shard_dir(*key)}/{name}")
-            if gone:
-                self.disk.sync_dir(shard_dir(*key))
-
-    def _drop_segments(self) -> None:
-        """Files of segments that neither snapshot counts, what a crash left of a rewrite, and topics without a file."""
-        needed = frozenset.union(*(one.segments for one in self.kept))
-        self.reclaimer.forget(needed)
-        emptied = False
-        for name in self.disk.names("topics"):
-            if _TOPIC.fullmatch(name) is None:
-                continue
-            directory = topic_dir(int(name, 16))
-            files = self.disk.names(directory)
-            gone = [file for file in files if self._is_gone(int(name, 16), file, needed)]
-            for file in gone:
-                size = self.disk.size(f"{directory}/{file}") if file.endswith(".data") else 0
-                self.disk.unlink(f"{directory}/{file}")
-                self.removed_bytes += size or 0
-                self.segments_removed += file.endswith(".idx")  # of a cold one, too
-            if len(gone) == len(files):
-                self.disk.remove_dir(directory)
-                emptied = True
-            elif gone:
-                self.disk.sync_dir(directory)
-        if emptied:
-            self.disk.sync_dir("topics")
-
-    def _is_gone(self, topic_id: int, file: str, needed: frozenset[SegmentId]) -> bool:
-        match = _SEGMENT.fullmatch(file)
-        if match is None:
-            return False
-        segment = SegmentId(topic_id, int(match["first_seq"]))
-        return bool(match["temporary"]) or (segment not in needed and not self.pins.holds(segment))
 
     def _grown(self) -> int:
         return self._appended_now() - self._appended + self._behind
@@ -386,10 +310,3 @@ class Checkpointer:
 
     def _appended_now(self) -> int:
         return sum(writer.wal.appended for writer in self.writers)
-
-
-def _place_of(kept: Kept, key: ShardKey) -> Place | None:
-    for place in kept.places:
-        if (place.generation, place.shard) == key:
-            return place
-    return None

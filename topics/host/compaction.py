@@ -40,4 +40,4 @@ class Compaction:
 
     def _counts(self) -> tuple[int, int]:
         one = self._checkpointer
-        return one.segments_removed, one.removed_bytes + one.reclaimer.freed_bytes
+        return one.removal.segments, one.removal.bytes + one.reclaimer.freed_bytes
