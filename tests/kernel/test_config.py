@@ -4,9 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.kernel.config import Compression, Discard, Durability, TopicConfig, TopicType, parse_config
+from topics.kernel.config import (
+    Compression,
+    Discard,
+    Durability,
+    TopicConfig,
+    TopicType,
+    parse_config,
+    stored_config,
+)
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import MIB
+from topics.kernel.limits import MIB, U64_MAX
 
 DEFAULTS = {
     "type": "log",
@@ -198,3 +206,16 @@ def test_an_echo_given_back_is_the_same_config(fields):
 def test_a_config_is_an_object(wrong):
     with pytest.raises(Rejected, match="config"):
         parse_config(wrong)
+
+
+@given(st.integers(min_value=0, max_value=10**30))
+def test_a_stored_config_is_what_parsing_gives_and_topics_share_it(number):
+    given = {"ttl_ms": number, "retry_backoff": {"base_ms": 1, "factor": 1.5, "max_ms": 9}, "durable": True}
+    assert stored_config(given) == parse_config(given, record_bytes_max=U64_MAX)
+    assert stored_config(dict(given)) is stored_config(given)
+
+
+def test_a_stored_config_that_is_none_is_refused_each_time():
+    for _ in range(2):
+        with pytest.raises(Rejected, match="colour"):
+            stored_config({"colour": 1})

@@ -22,7 +22,7 @@ from topics.codec.control import (
     WriteResult,
 )
 from topics.codec.frame import Run
-from topics.kernel.config import parse_config
+from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
 from topics.log import fold
@@ -120,7 +120,7 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
         case ConfigUpdate(config=config, carried=carried):
             if carried is not None:
                 fold.carry(topic, carried)
-            fold.config(topic, parse_config(config, record_bytes_max=U64_MAX), item.ts)
+            fold.config(topic, stored_config(config), item.ts)
         case LossRange(first=first, last=last, reason=reason):
             fold.loss(topic, LostRange(first, last, reason, item.ts))
         case CheckpointMark() as mark:
@@ -133,7 +133,7 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
 
 
 def _create(catalog: Catalog, topic_id: int, created: TopicCreate) -> None:
-    config = parse_config(created.config, record_bytes_max=U64_MAX)
+    config = stored_config(created.config)
     topic = Topic(topic_id, created.name, created.epoch, config)
     topic.ceiling = created.ceiling
     catalog.add(topic)

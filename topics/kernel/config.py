@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from topics.kernel.checks import clamped, flag, whole_number
 from topics.kernel.errors import invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import DEDUP_ENTRIES_MAX, MIB, TTL_MS_MAX, U32_MAX, WINDOW_MS_MAX
+from topics.kernel.limits import DEDUP_ENTRIES_MAX, MIB, TTL_MS_MAX, U32_MAX, U64_MAX, WINDOW_MS_MAX
 
 CAP_MAX: Final = 2**63 - 1
+CONFIGS_KEPT: Final = 1024  # parsed, of those that a log or a snapshot has
 
 
 class TopicType(StrEnum):
@@ -124,6 +127,20 @@ def parse_config(given: Mapping[str, Any], *, record_bytes_max: int = 1 * MIB) -
     values.setdefault("dedup_window_ms", values.get("idempotency_window_ms", 120_000))
     values["max_record_bytes"] = min(values["max_record_bytes"], record_bytes_max)
     return TopicConfig(**values)
+
+
+def stored_config(given: Mapping[str, Any]) -> TopicConfig:
+    """The config that a log or a snapshot has. Most topics have one of a few, so it is parsed once and shared.
+
+    Raises:
+        Rejected: as `parse_config`.
+    """
+    return _stored_config(msgspec.json.encode(given))
+
+
+@lru_cache(maxsize=CONFIGS_KEPT)
+def _stored_config(encoded: bytes) -> TopicConfig:
+    return parse_config(msgspec.json.decode(encoded), record_bytes_max=U64_MAX)
 
 
 def _number(low: int, high: int) -> Callable[[str, object], int]:

@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.kernel.config import Durability, parse_config
+from topics.kernel.config import Durability, stored_config
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import U64_MAX
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
 from topics.log.index import LIVE, Index
@@ -107,7 +106,7 @@ def topic_of(image: TopicImage, stored: Iterable[Slots]) -> Topic:
     Raises:
         Corrupt: image and slots do not fit together.
     """
-    config = parse_config(image.config, record_bytes_max=U64_MAX)
+    config = stored_config(image.config)
     topic = Topic(image.topic_id, image.name, image.epoch, config)
     topic.delete_below, topic.ceiling = image.delete_below, image.ceiling
     topic.retired_ms, topic.watermark_ms = image.retired_ms, image.watermark_ms
