@@ -125,15 +125,24 @@ def knows_more(data: bytes, topic_id: int, segment: Segment, found: IdxColumns, 
 
 
 def columns_belong(
-    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, blocks: Sequence[ColumnsBlock]
+    disk: Disk,
+    topic_id: int,
+    segment: Segment,
+    idx: IdxColumns,
+    blocks: Sequence[ColumnsBlock],
+    *,
+    away: bool = False,
 ) -> bool:
-    """Whether the blocks may be those of these entries, and say of a few records what their frames say."""
+    """Whether the blocks may be those of these entries, and say of a few records what their frames say.
+
+    `away`: the data is in the cold tier, of which a start asks nothing.
+    """
     if not all(_numbers_fit(block, block.first_seq - segment.first, idx) for block in blocks):
         return False
     places = _last_places(idx, idx.flags.translate(NEEDS_BLOCK), LABELS_HELD)
-    path = segment_path(topic_id, segment.first, "data")
-    if not places or disk.size(path) is None:  # in the cold tier, of which a start asks nothing
+    if away or not places:
         return True
+    path = segment_path(topic_id, segment.first, "data")
     try:
         frames = _Frames.read(disk, path, idx, places)
         if not all(frames.say(at, _said(blocks, segment.first + at, idx.lengths[at])) for at in places):

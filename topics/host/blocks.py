@@ -40,16 +40,17 @@ class Blocks:
     unlabelled: Unlabelled = attrs.field(factory=list)
 
 
-def load_blocks(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns) -> Blocks:
+def load_blocks(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *, away: bool) -> Blocks:
     """The blocks of a segment with these entries; made anew from its data if one lacks, or they are not its own.
 
-    Of a record of which nothing says its labels, the entry's flags say from now on that it has none.
+    `away`: the data is in another tier, and is read only if blocks have to be made anew. Of a record of which nothing
+    says its labels, the entry's flags say from now on that it has none.
     """
     path = segment_path(topic_id, segment.first, "col")
     size = disk.size(path)
     blocks = [] if size is None else _blocks_of(segment, disk.read(path, 0, size))
     lacking = _lacking(segment, idx, blocks)
-    if not lacking and columns_belong(disk, topic_id, segment, idx, blocks):
+    if not lacking and columns_belong(disk, topic_id, segment, idx, blocks, away=away):
         return Blocks(blocks=blocks)
     data = read_data(disk, topic_id, segment)
     said = _Labels.of_blocks(segment, idx, blocks)

@@ -6,13 +6,14 @@ from array import array
 from collections.abc import Mapping, Sequence
 
 import attrs
+import msgspec
 
 from topics.engine.apply import Catalog
 from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
 from topics.host.colddisk import ColdBehind
 from topics.host.layout import segment_path
-from topics.host.segments import Loaded, data_end, data_size, load_idx, load_slots, mend_columns, mend_idx
+from topics.host.segments import Loaded, data_end, load_idx, load_slots, mend_columns, mend_idx, size_here
 from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -95,10 +96,11 @@ def settle(disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequen
     damages: list[DamageReport] = []
     unfit: list[tuple[int, Segment]] = []
     for topic in catalog.topics.values():
-        _find_moved(disk, topic)
-        for segment in list(topic.segments):
-            named = SegmentId(topic.topic_id, segment.first)
-            size = data_size(disk, topic.topic_id, segment)
+        for counted in list(topic.segments):
+            named = SegmentId(topic.topic_id, counted.first)
+            here = size_here(disk, topic.topic_id, counted)
+            segment = _moved(disk, topic, counted) if here is None else counted
+            size = here or 0
             if segment.cold:
                 stale = topic.index.places_end(segment.first, segment.last) != segment.size
             else:
@@ -115,17 +117,13 @@ def settle(disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequen
     return Settled(damages=damages, unfit=unfit)
 
 
-def _find_moved(disk: ColdBehind, topic: Topic) -> None:
-    for segment in list(topic.segments):
-        named, path = (
-            SegmentId(topic.topic_id, segment.first),
-            segment_path(topic.topic_id, segment.first, "data"),
-        )
-        if (
-            segment.sealed and not segment.cold and disk.size(path) is None
-        ):  # an empty one is rewritten, not gone
-            if disk.has(named, segment.size):
-                topic.segments.move(segment.first, size=segment.size, cold=True)
+def _moved(disk: ColdBehind, topic: Topic, segment: Segment) -> Segment:
+    """A segment of which no data is here, not even an empty file: it counts as cold if the cold tier has all of it."""
+    named = SegmentId(topic.topic_id, segment.first)
+    if segment.cold or not segment.sealed or not disk.has(named, segment.size):
+        return segment
+    topic.segments.move(segment.first, size=segment.size, cold=True)
+    return msgspec.structs.replace(segment, cold=True)
 
 
 def mend(

@@ -64,18 +64,17 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     first = max(segment.first, base_seq)
     assert first <= segment.last
     found = _load_entries(disk, topic_id, segment, away=True)  # a later mark may say where the data is
-    blocks = load_blocks(disk, topic_id, segment, found.idx)
+    blocks = load_blocks(disk, topic_id, segment, found.idx, away=found.here is None)
     unlabelled = blocks.unlabelled
     if blocks.doubted and not found.rebuilt:
         # Either of the two may be wrong. If there is no data that could say what a record is, none of it is there.
-        segment = _where_it_is(disk, topic_id, segment)
+        if segment.cold and found.here is not None:  # it has come back, behind the snapshot that says so
+            segment = msgspec.structs.replace(segment, cold=False)
         found = _load_entries(disk, topic_id, segment, away=not unlabelled, doubted=True)
-        blocks = load_blocks(disk, topic_id, segment, found.idx)
+        blocks = load_blocks(disk, topic_id, segment, found.idx, away=found.here is None)
+        # A mark may say that a lost one is in another tier: that gives no labels.
         lost = [(seq, why) for seq, why in unlabelled if not found.idx.lengths[seq - segment.first]]
-        unlabelled = [
-            *lost,
-            *blocks.unlabelled,
-        ]  # a mark may say that it is in another tier: that gives no labels
+        unlabelled = [*lost, *blocks.unlabelled]
     slots = _slots_of(segment, found.idx, blocks.blocks, first)
     # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
     holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
@@ -96,7 +95,7 @@ def slots_of(
     disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first: int
 ) -> tuple[Slots, Unlabelled]:
     """The slots from `first` on that these entries and the columns say, and of which records they do not say all."""
-    blocks = load_blocks(disk, topic_id, segment, idx)
+    blocks = load_blocks(disk, topic_id, segment, idx, away=size_here(disk, topic_id, segment) is None)
     return _slots_of(segment, idx, blocks.blocks, first), blocks.unlabelled
 
 
@@ -116,7 +115,12 @@ def data_end(idx: IdxColumns) -> int:
 
 def data_size(disk: Disk, topic_id: int, segment: Segment) -> int:
     """Bytes of data that are there."""
-    return disk.size(segment_path(topic_id, segment.first, "data")) or 0
+    return size_here(disk, topic_id, segment) or 0
+
+
+def size_here(disk: Disk, topic_id: int, segment: Segment) -> int | None:
+    """Bytes of data that are here, None if there is no file."""
+    return disk.size(segment_path(topic_id, segment.first, "data"))
 
 
 def whole_idx(disk: Disk, topic_id: int, segment: Segment) -> bytes:
@@ -136,10 +140,11 @@ def mend_idx(disk: Disk, topic_id: int, segment: Segment, *, held: bool = False)
     `held`: it was held against the data already.
     """
     idx = _read_idx(disk, topic_id, segment)
-    if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx, held=held):
+    size = data_size(disk, topic_id, segment)
+    if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx, size, held=held):
         return False
     path = segment_path(topic_id, segment.first, "idx")
-    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx).idx))
+    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx)[0]))
     disk.rename(path + TEMPORARY, path)
     disk.sync_dir(topic_dir(topic_id))
     return True
@@ -149,7 +154,7 @@ def mend_columns(disk: Disk, topic_id: int, segment: Segment) -> None:
     """Write the columns anew from the data unless they are whole and the segment's own."""
     path = segment_path(topic_id, segment.first, "col")
     idx, _ = load_idx(disk, topic_id, segment)
-    blocks = load_blocks(disk, topic_id, segment, idx)
+    blocks = load_blocks(disk, topic_id, segment, idx, away=size_here(disk, topic_id, segment) is None)
     if blocks.anew is None or blocks.unlabelled:
         return
     if blocks.anew:
@@ -172,18 +177,14 @@ def write_temporary(disk: Disk, path: str, data: bytes) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Entries:
-    """`idx`: the entries that count. `known`: what the file says of them, None if it is not to be believed of any."""
+    """`idx`: the entries that count. `known`: what the file says of them, None if it is not to be believed of any.
+    `here`: bytes of data that are here, None if there is no file.
+    """
 
     idx: IdxColumns
+    here: int | None
     rebuilt: bool
     known: IdxColumns | None
-
-
-def _where_it_is(disk: Disk, topic_id: int, segment: Segment) -> Segment:
-    """A segment that was in the cold tier may have come back, and been rewritten, behind the snapshot that says so."""
-    if not segment.cold or disk.size(segment_path(topic_id, segment.first, "data")) is None:
-        return segment
-    return msgspec.structs.replace(segment, cold=False)
 
 
 def _load_entries(
@@ -191,11 +192,14 @@ def _load_entries(
 ) -> _Entries:
     """`away`: the data may be in another tier. `doubted`: something speaks against the file."""
     idx = _read_idx(disk, topic_id, segment)
-    if idx is None or not _fits(disk, topic_id, segment, idx, away=away, doubted=doubted):
-        return _rebuilt_idx(disk, topic_id, segment, idx)
+    here = size_here(disk, topic_id, segment)  # behind the idx: whoever writes meanwhile has the data first
+    size = here if away else here or 0
+    if idx is None or not _fits(disk, topic_id, segment, idx, size, doubted=doubted):
+        rebuilt, known = _rebuilt_idx(disk, topic_id, segment, idx)
+        return _Entries(idx=rebuilt, here=here, rebuilt=True, known=known)
     counted = _counted(idx, segment)  # a later mark may count more
     assert counted is not None
-    return _Entries(idx=counted, rebuilt=False, known=counted)
+    return _Entries(idx=counted, here=here, rebuilt=False, known=counted)
 
 
 def _fits(
@@ -203,8 +207,8 @@ def _fits(
     topic_id: int,
     segment: Segment,
     idx: IdxColumns,
+    size: int | None,
     *,
-    away: bool = False,
     doubted: bool = False,
     held: bool = False,
 ) -> bool:
@@ -214,9 +218,8 @@ def _fits(
     """
     if len(idx) < segment.count:
         return False
-    if segment.cold or (away and disk.size(segment_path(topic_id, segment.first, "data")) is None):
+    if segment.cold or size is None:
         return True
-    size = data_size(disk, topic_id, segment)
     end = data_end(idx)
     if end != size and not (len(idx) == segment.count and end == segment.size <= size):
         return False
@@ -234,9 +237,11 @@ def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
         return None
 
 
-def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None) -> _Entries:
-    """The idx as the data says it must be. One that does not fit knows the times of what a rewrite has dropped, and the
-    times and flags of what is lost; unless it is of another segment.
+def _rebuilt_idx(
+    disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None
+) -> tuple[IdxColumns, IdxColumns | None]:
+    """The idx as the data says it must be, and the one before if it is to be believed of what is not there: it knows
+    the times of what a rewrite has dropped, and the times and flags of what is lost, unless it is of another segment.
     """
     data = read_data(disk, topic_id, segment)
     found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
@@ -251,7 +256,7 @@ def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns
                 flags if length else flags_known
                 for flags, length, flags_known in zip(idx.flags, idx.lengths, known.flags, strict=True)
             )
-    return _Entries(idx=idx, rebuilt=True, known=known)
+    return idx, known
 
 
 def _counted(idx: IdxColumns | None, segment: Segment) -> IdxColumns | None:
