@@ -16,8 +16,6 @@ from topics.audit.readonly import Hiding
 from topics.audit.recovery import State, segment_tasks
 from topics.audit.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
-from topics.codec.snapshot import decode_snapshot
-from topics.engine import image
 from topics.engine.recover import Recovered
 from topics.engine.verify import canonical
 from topics.host.archive import ARCHIVE_DIR
@@ -38,7 +36,6 @@ from topics.host.opening import read_state
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability
-from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
@@ -61,7 +58,7 @@ def check_metafiles(disk: Disk, state: State) -> Iterator[Violation]:
     yield from _check_lock(disk)
     for generation, shard in find_shards(disk):
         yield from _check_shard(disk, generation, shard)
-    yield from _check_snapshots(disk, state)
+    yield from _check_snapshots(state)
     for one in _check_leftovers(disk, state):
         if one.file.rpartition("/")[2] not in OF_A_NEW_DISK:
             yield one
@@ -96,22 +93,13 @@ def _check_shard(disk: Disk, generation: int, shard: int) -> Iterator[Violation]
             return
 
 
-def _check_snapshots(disk: Disk, state: State) -> Iterator[Violation]:
+def _check_snapshots(state: State) -> Iterator[Violation]:
     """Each by itself, for a start looks no further than it must."""
-    told = set()
-    for number in find_snapshots(disk):
-        path = snapshot_path(number)
-        try:
-            found, body = decode_snapshot(disk.read(path, 0, disk.size(path) or 0))
-            if found != number:
-                raise Corrupt(f"snapshot: it is number {found}", field="number")
-            image.decode(body)
-        except Corrupt as damage:
-            told.add(path)
-            yield _told("snapshot", path, Severity.ERROR, damage.message)
+    for path, why in state.damaged_snapshots.items():
+        yield _told("snapshot", path, Severity.ERROR, why)
     for wrong in state.read.restored.wrong:
         path, _, why = wrong.partition(": ")
-        if path not in told:
+        if path not in state.damaged_snapshots:
             yield _told("snapshot", path, Severity.ERROR, why)
 
 

@@ -7,7 +7,6 @@ cannot disagree on what is a torn tail, what is damage and what a reader would b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
 import attrs
 
@@ -15,7 +14,7 @@ from topics.audit.rows import SegmentRow, SegmentTask, Severity, Violation, WalR
 from topics.engine.image import Snapshot
 from topics.host.layout import Format, find_shards, find_wal_files, read_format
 from topics.host.opening import ReadState, read_state
-from topics.host.snapshots import find_snapshots, read_snapshot
+from topics.host.snapshots import find_snapshots, read_snapshot, snapshot_path
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import wal_path
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
@@ -28,7 +27,7 @@ from topics.log.topic import Topic
 @attrs.frozen(kw_only=True)
 class State:
     """What was read. `wrong`: what is the matter with FORMAT, None if nothing. `snapshots`: the intact ones, the newest
-    first.
+    first; `damaged_snapshots`: of the others, what is the matter, by path.
     """
 
     form: Format
@@ -37,6 +36,7 @@ class State:
     cold: SegmentStore | None
     read: ReadState
     snapshots: Sequence[tuple[int, Snapshot]]
+    damaged_snapshots: Mapping[str, str]
 
     @property
     def topics(self) -> Mapping[int, Topic]:
@@ -62,12 +62,22 @@ def read(disk: Disk, where: str, *, same_boot: bool, cold: SegmentStore | None =
         OSError: the disk failed, or a file went away.
     """
     form, wrong = read_format_or_guess(disk, where)
-    snapshots = []
+    snapshots, damaged = [], {}
     for number in reversed(find_snapshots(disk)):
-        with suppress(Corrupt):  # told when snapshots are checked
+        try:
             snapshots.append((number, read_snapshot(disk, number)))
+        except Corrupt as damage:
+            damaged[snapshot_path(number)] = damage.message
     state = read_state(disk, form, same_boot=same_boot, cold=cold)
-    return State(form=form, wrong=wrong, same_boot=same_boot, cold=cold, read=state, snapshots=snapshots)
+    return State(
+        form=form,
+        wrong=wrong,
+        same_boot=same_boot,
+        cold=cold,
+        read=state,
+        snapshots=snapshots,
+        damaged_snapshots=damaged,
+    )
 
 
 def read_format_or_guess(disk: Disk, where: str) -> tuple[Format, str | None]:
