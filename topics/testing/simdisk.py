@@ -285,40 +285,30 @@ class SimDisk:
 
     def _do(self, call: Call, act: Callable[[Call], T]) -> T:
         """Count, then crash, fail or act; tell the monitor what took effect."""
-        if call.op not in _ON_ROOT or call.path:
+        op = call.op
+        if call.path or op not in _ON_ROOT:
             _check_path(call.path)
         with self._lock:
             if self._down:
-                raise SimCrash(f"{call.op} after a crash: restart the disk first")
-            fault = self._count(call)
-            if self._springs(call):
-                self._crash(call, act)
-            if fault is not None:
-                call = self._strike(fault, call, act)
+                raise SimCrash(f"{op} after a crash: restart the disk first")
+            op_index, index = self.counts[op], self._calls_made
+            self.counts[op] = op_index + 1
+            self._calls_made = index + 1
+            self.calls.append(call)
+            if op in MUTATING:
+                self.mutations += 1
+                if self._trap is not None and self._trap[0] == self.mutations - 1:
+                    self._crash(call, act, self._trap[1])
+            for fault in self._faults:
+                if fault.strikes(op, op_index=op_index, index=index):
+                    call = self._strike(fault, call, act)
+                    break
             result = act(call)
         if self.monitor is not None:
             self.monitor(call)
         return result
 
-    def _count(self, call: Call) -> Fault | None:
-        """Log the call and say which fault strikes it."""
-        op_index, index = self.counts[call.op], self._calls_made
-        self.calls.append(call)
-        self.counts[call.op] += 1
-        self._calls_made += 1
-        if call.op in MUTATING:
-            self.mutations += 1
-        for fault in self._faults:
-            if fault.strikes(call.op, op_index=op_index, index=index):
-                return fault
-        return None
-
-    def _springs(self, call: Call) -> bool:
-        return self._trap is not None and call.op in MUTATING and self._trap[0] == self.mutations - 1
-
-    def _crash(self, call: Call, act: Callable[[Call], object]) -> NoReturn:
-        assert self._trap is not None
-        landed = self._trap[1]
+    def _crash(self, call: Call, act: Callable[[Call], object], landed: Landed) -> NoReturn:
         self._down = True
         with suppress(OSError):  # the caller will never know
             if landed is Landed.ALL:
