@@ -137,6 +137,18 @@ def test_machines_get_json(call: Call, data: str) -> None:
     assert verified
 
 
+@pytest.mark.rule("T7.4")
+def test_a_restore_says_that_what_is_cold_is_still_needed_and_where_to_name_it(call: Call, data: str) -> None:
+    with_cold("d2")
+    call("backup", "all", "--data", "d2", "--cold-dir", "cold", "--with-cold")
+    call("backup", "hot", "--data", data)
+    told = "in the cold tier of its original: 4 segments of it; keep that, and name it with --cold-dir"
+
+    assert told in call("restore", "b", "r1").text
+    for backup in ("all", "hot"):
+        assert "cold" not in call("restore", backup, f"r-{backup}").text
+
+
 def with_damage(root: str) -> pathlib.Path:
     """A store that lacks the data of a segment of `orders`. Returns where it was."""
     with topics.open(root) as store:
@@ -258,15 +270,18 @@ def test_verify_names_what_is_wrong_and_ends_with_one_and_with_two_if_it_could_n
         (["backup", "nowhere/b", "--data", "nothing"], 1, "nothing does not exist"),
         (["backup", "/proc/b", "--data", "d"], 1, "cannot be written"),
         (["backup", "b", "--url", "http://127.0.0.1:1"], 1, "127.0.0.1:1"),
-        (["restore", "nothing", "r"], 1, "nothing is no directory"),
+        (["verify", "nothing"], 2, "topics: BACKUP: nothing is no directory: name what topics backup has written"),
+        (["restore", "nothing", "r"], 1, "topics: BACKUP: nothing is no directory: name what topics backup has"),
+        (["restore", "d", "r", "--archive", "gone"], 1, "topics: --archive: gone is no directory: name the data"),
         (["restore", "d", "r"], 1, "this is no backup"),
         (["restore", "d", "r", "--to-seq", "orders"], 2, "takes TOPIC=SEQ"),
+        (["restore", "d", "r", "--to-seq", "o=1", "--to-seq", "o=2"], 2, "'o' is given twice, as 1 and 2: give one"),
         (["restore", "d", "r", "--to-seq", "o=1", "--to-time", "5"], 2, "not both"),
         (["restore", "d", "r", "--to-time", "yesterday"], 2, "is not milliseconds since 1970"),
     ],
     ids=[
         "inside", "itself", "nothing there", "unwritable", "no server",
-        "no directory", "no backup", "no seq", "two goals", "no time",
+        "nothing to verify", "no directory", "no log", "no backup", "no seq", "two seqs", "two goals", "no time",
     ],
 )  # fmt: skip
 @pytest.mark.rule("O2.13")
@@ -323,7 +338,7 @@ def test_a_log_that_does_not_go_on_behind_the_backup_is_said(call: Call, data: s
 
     assert [answer.code for answer in (alone, nothing, more)] == [0, 1, 0]
     assert nothing.err.startswith(
-        "topics: nothing behind the backup was found in mounted: name the data directory"
+        "topics: --archive: nothing behind the backup was found in mounted: name the data directory"
     )
     assert (alone.err, more.err) == ("", "")
 

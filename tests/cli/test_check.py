@@ -138,7 +138,10 @@ def test_what_cannot_be_looked_at_ends_with_2(call, tmp_path):
     (tmp_path / "newer").mkdir()
     (tmp_path / "newer" / "FORMAT").write_text('{"format": 9}')
 
-    assert call("fsck", str(tmp_path / "nowhere")).code == 2
+    for arguments, field in (("fsck", "DIRECTORY"), ("fsck --data", "--data")):
+        nowhere = call(*arguments.split(), str(tmp_path / "nowhere"))
+        assert nowhere.code == 2
+        assert nowhere.err.startswith(f"topics: {field}: {tmp_path / 'nowhere'} is no directory: name a data")
     assert call("fsck", str(tmp_path / "empty")).code == 2
     newer = call("fsck", str(tmp_path / "newer"))
     assert newer.code == 2

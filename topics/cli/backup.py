@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _TOPICS_SHOWN: Final = 20
 _SPANS_SHOWN: Final = 10
+_NAME_BACKUP: Final = "name what topics backup has written"
+_NAME_LOG: Final = "name the data directory that the backup was taken of, or a copy of its archive/ or wal/"
 
 
 @click.command()
@@ -140,7 +142,7 @@ def _look_at(invocation: Invocation, directory: Path, *, as_json: bool) -> int:
     from topics.kernel.errors import TopicsError
 
     if not directory.is_dir():
-        raise Failed(f"{directory} is no directory", code=COULD_NOT)
+        raise Failed(f"BACKUP: {directory} is no directory: {_NAME_BACKUP}", code=COULD_NOT)
     disk, where = ReadOnlyDisk(directory), str(directory)
     try:
         with bytes_bar(directory.name) as tell:
@@ -174,7 +176,8 @@ def _look_at(invocation: Invocation, directory: Path, *, as_json: bool) -> int:
 @click.argument("dest", type=PathName())
 @click.option(
     "--archive", "logs", type=PathName(), multiple=True, metavar="DIR",
-    help="The log behind the backup: a data directory, or a copy of its archive/ or wal/. May be given again.",
+    help="The log behind the backup: a data directory, whose archive/ and wal/ are read, or a copy of either. "
+    "May be given again.",
 )  # fmt: skip
 @click.option("--to-time", metavar="TIME", help="Up to this moment: ms since 1970, or as 2026-11-21T14:30.")
 @click.option(
@@ -204,7 +207,7 @@ def restore(
 
     \b
       topics restore nightly data --archive old-data
-      topics restore nightly data --archive old-data/archive --to-time 2026-11-21T14:30
+      topics restore nightly data --archive old-data --to-time 2026-11-21T14:30
       topics restore nightly data --archive old-data --to-seq orders=18250
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     from topics.audit.readonly import ReadOnlyDisk
@@ -213,9 +216,12 @@ def restore(
     from topics.kernel.errors import Corrupt
 
     goal = _goal(to_time, seqs)
-    for place in (directory, *logs):
+    for field, place, what in (
+        ("BACKUP", directory, _NAME_BACKUP),
+        *(("--archive", log, _NAME_LOG) for log in logs),
+    ):
         if not place.is_dir():
-            raise Failed(f"{place} is no directory")
+            raise Failed(f"{field}: {place} is no directory: {what}")
     try:
         with bytes_bar(dest.name) as tell:
             disks = [ReadOnlyDisk(log) for log in logs]
@@ -255,10 +261,7 @@ def _falls_short(restored: Restored, goal: Goal, logs: Sequence[Path]) -> str:
     """
     places = ", ".join(map(str, logs))
     if logs and restored.log_end_ts is None:
-        return (
-            f"nothing behind the backup was found in {places}: name the data directory that it was taken of, or a copy "
-            "of its archive/ or wal/"
-        )
+        return f"--archive: nothing behind the backup was found in {places}: {_NAME_LOG}"
     end = max(restored.manifest.ts, restored.log_end_ts or 0)
     if goal.until_ms is None or restored.cut or goal.until_ms <= end:
         return ""
@@ -281,6 +284,10 @@ def _goal(to_time: str | None, seqs: Sequence[str]) -> Goal:
         topic, _, seq = text.rpartition("=")
         if not topic or not (seq.isascii() and seq.isdigit()) or len(seq) > 20:
             raise Failed(f"--to-seq takes TOPIC=SEQ, not {text!r}", code=USAGE)
+        if topic in wanted:
+            raise Failed(
+                f"--to-seq: {topic!r} is given twice, as {wanted[topic]} and {int(seq)}: give one", code=USAGE
+            )
         wanted[topic] = int(seq)
     return Goal(seqs=wanted)
 
@@ -307,6 +314,11 @@ def _print_restored(dest: Path, restored: Restored) -> None:
         f"{dest}: {counted(len(restored.heads), 'topic')}, the last change at {changed} ({what}; "
         f"the backup was taken at {moment(restored.manifest.ts)})"
     )
+    if restored.manifest.cold:
+        click.echo(
+            f"in the cold tier of its original: {counted(len(restored.manifest.cold), 'segment')} of it; "
+            "keep that, and name it with --cold-dir: it is only read"
+        )
 
 
 def _heads_of(manifest: Manifest) -> dict[str, int]:

@@ -119,7 +119,8 @@ def root_of(invocation: Invocation, directory: Path | None) -> Path:
         raise Failed("this works on a directory, not on a server: give --data DIR", code=USAGE)
     root = directory or invocation.settings.data
     if not root.is_dir():
-        raise Failed(f"{root} is no directory", code=COULD_NOT)
+        field = invocation.typed("data") if directory is None else "DIRECTORY"
+        raise Failed(f"{field}: {root} is no directory: name a data directory", code=COULD_NOT)
     return root
 
 
@@ -196,7 +197,7 @@ def print_report(report: Report) -> None:
         else:
             click.echo(f"{head} {one.check}: {more:,} more in {safe(one.file)}; --json lists them")
     counts = {name: sum(one.severity.value == name for one in report.violations) for name in _COLOURS}
-    looked_at = f"{counted(report.files, 'segment')} and log files, {size(report.bytes)} of records"
+    looked_at = f"{counted(report.files, 'segment')} and log files, {size(report.bytes)}"
     seen = f"{looked_at}, {counted(report.records, 'record')} in segments"
     found = ", ".join(
         counted(count, name) if name != "undecidable" else f"{count} undecidable"
