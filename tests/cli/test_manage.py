@@ -147,3 +147,18 @@ def test_compact_tells_the_damage_that_it_finds_and_fails(call: Call) -> None:
     assert len(result.lines[0]["damages"]) == 1
     assert "topic 't' seqs 1-10" in result.err
     assert "topics fsck" in result.err
+
+
+def test_compact_fails_for_damage_that_its_start_has_told(call: Call) -> None:
+    """Else the second night's run ends with 0 over a segment that the first one's named."""
+    call("put", "t", stdin=b'"gone"\n' * 10)
+    call("compact")
+    min(Path("topics-data/topics").rglob("*.data")).unlink()
+    answers = [call("compact", "--json") for _ in range(2)]
+
+    for answer in answers:
+        assert answer.code == 1
+        assert [damage.partition(":")[0] for damage in answer.lines[0]["damages"]] == ["topic 't' seqs 1-10"]
+        assert answer.err.count("DAMAGED: ") == 1
+    call("delete", "t", "--before", "11")
+    assert call("compact").code == 0

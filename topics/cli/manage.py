@@ -183,8 +183,9 @@ def compact(invocation: Invocation, as_json: bool) -> None:
     """Give back now the space of deleted, expired and evicted records of a directory.
 
     A server does that by itself, and so does a store that stays open; one that is only used by commands does not. A
-    segment that is found damaged stays as it is, and the exit code is 1.
+    segment that is damaged stays as it is, and the exit code is 1.
     """
+    from topics.cli.known import known_damages
     from topics.embed.store import Store
 
     with invocation.reading() as store:
@@ -192,17 +193,18 @@ def compact(invocation: Invocation, as_json: bool) -> None:
             raise Failed(
                 f"{store.where} gives space back by itself; compact is for a directory (--data)", code=USAGE
             )
-        known = len(store.damages)
+        told = len(store.damages)
         result = store.compact()
-        found = [str(damage) for damage in store.damages[known:]]
+        found = [str(damage) for damage in store.damages[told:]]
+        known = known_damages(store)
     if as_json:
-        _print_json({**attrs.asdict(result), "damages": found})
+        _print_json({**attrs.asdict(result), "damages": [one.text for one in known]})
     else:
         removed = counted(result.segments_removed, "segment")
         click.echo(f"{store.where}: {size(result.bytes_freed)} of segments given back, {removed} removed")
     for damage in found:
         say(f"{damage}; it stays as it is, see topics fsck {store.where}", "DAMAGED: ", colour="red")
-    if found:
+    if known:
         raise click.exceptions.Exit(1)
 
 
