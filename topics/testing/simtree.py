@@ -192,10 +192,10 @@ class SimTree:
 def _find(root: SimDir, path: str, *, durable: bool = False) -> Node | None:
     node: Node | None = root
     for part in _parts(path):
-        if isinstance(node, SimFile):
+        if not isinstance(node, SimDir):
+            if node is None:
+                return None
             raise _error(errno.ENOTDIR, path)
-        if node is None:
-            return None
         node = (node.durable if durable else node.entries).get(part)
     return node
 
