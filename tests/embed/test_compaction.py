@@ -12,9 +12,10 @@ from topics.embed.lock import Reentered
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.disk import OsDisk
+from topics.host.layout import path_of
 from topics.host.opening import StoreOptions
 from topics.host.verifying import read_manifest, verify_backup
-from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
 from topics.testing.clock import ManualClock
@@ -381,3 +382,23 @@ def test_readers_and_writers_go_on_beside_rewrites(tmp_path):
         assert [record.seq for record in topic.read(limit=1000).records] == list(range(4, 2001, 4))
     with topics.open(tmp_path, options=SMALL) as store:
         assert [record.seq for record in store.topic("t").read(limit=1000).records] == list(range(4, 2001, 4))
+
+
+@pytest.mark.rule("T5.14")
+def test_a_checkpoint_says_what_it_has_left_out_and_does_all_else():
+    store, disk = simulated(options=attrs.evolve(SMALL, checkpoint_wal_bytes=1))
+    for name in ("bad", "good"):
+        store.create(name, durability="fsync").put_many([{"data": n} for n in range(5)])
+    found = store._opened.engine.state.catalog.find("bad")
+    disk.flip(path_of(found.regions.source_until(3)[0]), (found.index.offsets[2] + 40) * 8)
+    with pytest.raises(Corrupt, match=r"topic 'bad' has from seq 3 on.*topics fsck"):
+        store.checkpoint()
+
+    assert [(one.topic, one.first_seq, one.last_seq) for one in store.damages] == [("bad", 3, 3)]
+    assert store._compactor.failures == 0
+    assert not store.failures
+    assert found.segments.stored_seq == 2
+    assert store._opened.engine.state.catalog.find("good").segments.stored_seq == 5
+    assert store.topic("bad").put(5).first_seq == 6
+    assert store._compactor.carry_out(store._opened.checkpointer.due)  # nobody has asked for this one
+    store.close()

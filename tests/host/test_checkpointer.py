@@ -574,7 +574,7 @@ def test_a_topic_with_nothing_left_is_not_looked_at_again():
     checkpoints = scene.engine.checkpoints
     goals = checkpoints.goals()
     pieces = checkpoints.plan(goals)
-    append_pieces(scene.disk, pieces)
+    append_pieces(scene.disk, pieces, {})
     for piece in pieces:
         scene.run(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
     (piece,) = checkpoints.plan(goals)

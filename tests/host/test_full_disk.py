@@ -156,7 +156,7 @@ def test_what_a_copy_has_written_is_given_back_wherever_the_disk_is_full(begun, 
     for number in range(20):
         fault = scene.disk.inject(op, FaultKind.ENOSPC, at=scene.disk.counts[op] + number)
         try:
-            append_pieces(scene.disk, pieces)
+            append_pieces(scene.disk, pieces, {})
         except OSError:
             assert contents(scene.disk) == before
         else:

@@ -121,7 +121,7 @@ def test_what_a_plan_copies_stays_where_it_is_until_it_is_copied(end):
     named, copied = scene.files(), 0
     for step in scene.opened.checkpointer.round():
         match step:
-            case Blocking(partial(func=call, args=(_, pieces))) if call is append_pieces:
+            case Blocking(partial(func=call, args=(_, pieces, _))) if call is append_pieces:
                 if not copied:
                     ends[end]()
                 copied += len(pieces)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
 from topics.host.checkpointer import Checkpointer
+from topics.host.heldup import LeftOut
 from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, rest_after, told
 from topics.kernel.errors import Corrupt, Fatal, Rejected, TopicsError
 
@@ -65,6 +66,7 @@ class Compactor:
 
         Raises:
             Rejected: no room in the log, or it is read-only, or the store is closing.
+            LeftOut: a topic is held up by damage in the log; everything else is done.
             Fatal: the disk failed. Nothing is lost; another call tries again at once, the thread later.
         """
         if self.is_inside or self._local.is_inside:
@@ -77,6 +79,8 @@ class Compactor:
             rounds = self._checkpointer.rounds
             try:
                 self._run_steps(steps)
+            except LeftOut:
+                raise  # the round has done all else
             except (OSError, Corrupt, Fatal) as error:
                 raised = told(error)
                 self.failures += isinstance(raised, Fatal)

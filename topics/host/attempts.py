@@ -14,23 +14,17 @@ from __future__ import annotations
 import errno
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final
 
 import attrs
 
 from topics.host.layout import path_of
+from topics.host.medium import MEDIUM_ERRNOS
 from topics.host.reading import Unread
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import REPLANS_MAX
 from topics.log.diff import DiffPlan, DiffQuery, Extent
 from topics.log.regions import Source
 
-# The medium says so. Other errors (too many open files, a server away) may be over the next time.
-_MEDIUM: Final = frozenset(
-    getattr(errno, name)
-    for name in ("EIO", "EBADMSG", "EILSEQ", "ENODATA", "EREMOTEIO", "EUCLEAN")
-    if hasattr(errno, name)
-)
 _Located = tuple[int, Source, int, int]  # seq, and where a plan has its record: source, offset, length
 
 
@@ -80,7 +74,7 @@ class Attempts:
         extent = error.extent
         if error.errno == errno.ENOENT:
             return extent.first
-        if error.errno not in _MEDIUM:
+        if error.errno not in MEDIUM_ERRNOS:  # it may be over the next time
             raise _unreadable(plan, f"{error.strerror}; try again") from error
         return extent.first + extent.count // 2
 

@@ -25,13 +25,14 @@ from itertools import accumulate
 from typing import Final
 
 from topics.codec.walheader import HEADER_SIZE
-from topics.engine.checkpoint import PLAN_BYTES_MAX
+from topics.engine.checkpoint import PLAN_BYTES_MAX, Piece
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import Place, Snapshot, StateImage
-from topics.engine.recover import ShardKey
+from topics.engine.recover import DamageReport, ShardKey
 from topics.host.appending import append_pieces, space_of
 from topics.host.archive import Archive
+from topics.host.heldup import HeldUp, left_out
 from topics.host.layout import find_shards, find_wal_files
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
@@ -44,6 +45,7 @@ from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
 
 TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
 PLANS_IN_ROOM: Final = 4  # where there is little room, a plan may take a part of it
@@ -79,6 +81,7 @@ class Checkpointer:
         self.pins = Pins()
         self.reclaimer = Reclaimer(engine, disk, self.pins, min_free_bytes=min_free_bytes)
         self.removal = Removal(disk, self.pins, self.reclaimer, archive)
+        self.held_up = HeldUp(engine)
         self.relocator = None if relocation is None else relocation.begin(self)
         self._turns = deque([self._rewriting, *([self.relocator.due] if self.relocator is not None else [])])
         self._was_round = False  # what was done last
@@ -107,7 +110,8 @@ class Checkpointer:
                 return True
         if not self._interval_ms or rest_ms < self._interval_ms:
             return False
-        return bool(self._grown()) or self._would_free() or self.engine.checkpoints.would_seal()
+        is_news = bool(self._grown()) or self.held_up.is_due()
+        return is_news or self._would_free() or self.engine.checkpoints.would_seal()
 
     def is_full(self) -> bool:
         """True if a round is due by what was written."""
@@ -123,7 +127,7 @@ class Checkpointer:
         is_due = self.is_due()
         steps = None if is_due and not self._was_round else self.between()
         self._was_round = is_due and steps is None
-        return self.round() if self._was_round else steps
+        return self._round(asked=False) if self._was_round else steps
 
     def between(self) -> Steps | None:
         """What is to be done between rounds: a slice of rewriting or of relocating, in turn where there is both."""
@@ -135,24 +139,24 @@ class Checkpointer:
         return None
 
     def round(self) -> Steps:
-        """The steps of one round. Closing it early leaves a store that is whole; the next round goes on.
+        """The steps of a round that somebody asks for. Closing it early leaves a store that is whole; the next goes on.
 
         Raises:
+            LeftOut: at its end: a topic is held up by a record in the log; everything else is done.
             Rejected: there was no room for all records, or none in the log for a mark, or a shard has failed.
-            OSError, Corrupt, Fatal: the disk failed, or holds what it should not. Nothing is lost: the log has it all.
+            OSError, Fatal: the disk failed. Nothing is lost: the log has it all.
         """
-        if not (yield from self.round_with_room()):
-            raise Rejected(
-                Code.DISK_LOW,
-                "no space for a checkpoint of all records above min_free_bytes "
-                f"({self._min_free_bytes}): free some, or delete records",
-            )
+        yield from self._round(asked=True)
+        if reports := self.held_up.reports():
+            raise left_out(reports)
 
-    def round_with_room(self) -> Generator[Step, None, bool]:
-        """As `round`, as far as there is room: false if records are left in the log for want of it."""
+    def round_with_room(self, *, asked: bool = True) -> Generator[Step, None, bool]:
+        """As `round`, as far as there is room: false if records are left in the log for want of it. What is held up is
+        for the next rounds to try again after a while, and in `held_up`; `asked`: to be tried now.
+        """
         self._check_writers()
         self._again_ms = self.engine.now_ms() + AGAIN_MS
-        is_whole = yield from self._absorb()
+        is_whole = yield from self._absorb(asked=asked)
         if is_whole or self._has_news() or self._would_free() or frees_logs(self.kept):
             yield from self._keep_and_drop(is_whole=is_whole)
         if is_whole:
@@ -192,6 +196,14 @@ class Checkpointer:
 
     # Steps.
 
+    def _round(self, *, asked: bool) -> Steps:
+        if not (yield from self.round_with_room(asked=asked)):
+            raise Rejected(
+                Code.DISK_LOW,
+                "no space for a checkpoint of all records above min_free_bytes "
+                f"({self._min_free_bytes}): free some, or delete records",
+            )
+
     def _rewriting(self) -> Steps | None:
         return self.reclaimer.due(self.kept)
 
@@ -228,9 +240,10 @@ class Checkpointer:
         self._ended_ms = self.engine.now_ms()
         self.rounds += 1
 
-    def _absorb(self) -> Generator[Step, None, bool]:
+    def _absorb(self, *, asked: bool) -> Generator[Step, None, bool]:
         """Copy what is durable. False if there is no room for all of it: then the rest stays in the log."""
         goals = self.engine.checkpoints.goals()
+        self.held_up.limit(goals, asked=asked)
         while True:
             yield Blocking(self._look_for_room)
             pieces = self.engine.checkpoints.plan(
@@ -247,12 +260,29 @@ class Checkpointer:
                     for piece, needed in zip(some, accumulate(map(space_of, some)), strict=True)
                     if needed <= self._room or piece.slots is None
                 ]
-                if fitting:
-                    yield Blocking(partial(append_pieces, self.disk, fitting))
-                for piece in fitting:
-                    yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
+                yield from self._append(fitting, goals)
                 if len(fitting) < len(some):
                     return False
+
+    def _append(self, pieces: Sequence[Piece], goals: dict[int, int]) -> Steps:
+        """Copy them and log their marks. Those that are left out change the goals, or what is planned for them."""
+        left: dict[int, DamageReport] = {}
+        if pieces:
+            yield Blocking(partial(append_pieces, self.disk, pieces, left))
+        for piece in pieces:
+            if (report := left.get(piece.topic_id)) is None:
+                yield Propose(Checkpointed(topic_id=piece.topic_id, mark=piece.mark))
+            elif report.in_log:
+                self.held_up.add(piece.topic_id, report, goals)
+            else:
+                self._give_up(SegmentId(piece.topic_id, piece.mark.segment), report.why)
+
+    def _give_up(self, segment: SegmentId, why: str) -> None:
+        """Nothing more goes into this one: the next plan seals it, and a new one takes what follows."""
+        self.reclaimer.give_up(segment, why)
+        topic = self.engine.state.catalog.topics.get(segment.topic_id)
+        if topic is not None:
+            topic.segments.damaged |= {segment.first_seq}
 
     def _look_for_room(self) -> None:
         """How much may be written: so much more is kept free."""

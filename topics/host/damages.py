@@ -1,7 +1,8 @@
 """What is known to be damaged in an open store: what its start found, and what background work has found since.
 
-A rewrite and a move to the cold tier read whole segments. One that finds damage gives the segment up: it stays as it
-is, and where it is. Reads of its intact records go on; what is told here is for who runs the store (storage 5).
+Checkpoints, rewrites and moves to the cold tier read much of it. A segment in which one of them finds damage is given
+up: it stays as it is, and where it is. A record in the log that cannot be copied into a segment holds its topic up,
+until a later round has it. Reads of intact records go on; this is for who runs the store (storage 5).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ def known_damages(opened: Opened) -> list[DamageReport]:
 
 
 def found_since(opened: Opened) -> list[DamageReport]:
-    """What no start has told, in segments that are still there."""
+    """What no start has told, in segments that are still there, and in the log as long as it holds a topic up."""
     if opened.checkpointer is None:
         return []
     told = {damage.file for damage in opened.damages}
-    return [damage for damage in _given_up(opened.checkpointer) if damage.file not in told]
+    given_up = [damage for damage in _given_up(opened.checkpointer) if damage.file not in told]
+    return [*given_up, *opened.checkpointer.held_up.reports()]
 
 
 def _given_up(checkpointer: Checkpointer) -> list[DamageReport]:

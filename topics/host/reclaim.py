@@ -141,6 +141,11 @@ class Reclaimer:
             if candidate.id in self._candidates and self._may_begin(candidate):
                 yield from self._rewrite(candidate)
 
+    def give_up(self, segment: SegmentId, why: str) -> None:
+        """It is damaged: it stays as it is, until the next start."""
+        self.damaged = {**self.damaged, segment: why}
+        self._candidates.pop(segment, None)
+
     def half_dead(self) -> frozenset[SegmentId]:
         """What is going to be rewritten: it had better not go to the cold tier before."""
         return frozenset(self._candidates)
@@ -159,7 +164,7 @@ class Reclaimer:
     def _look_at(self, looks: Sequence[_Look], number: int) -> None:
         """Flag what is dead in these segments, and make candidates of those of which half is."""
         for look in looks:
-            if self._pins.holds(look.id):
+            if self._pins.holds(look.id) or look.id in self.damaged:
                 continue
             idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
             mask = look.mask
@@ -223,7 +228,7 @@ class Reclaimer:
         yield Swap(partial(rewrite.swap, self._engine.state.catalog))
         del self._candidates[candidate.id]
         if rewrite.damaged is not None:
-            self.damaged[candidate.id] = rewrite.damaged
+            self.give_up(candidate.id, rewrite.damaged)
         if rewrite.swapped:
             yield Blocking(rewrite.finish)
             self.rewrites += 1

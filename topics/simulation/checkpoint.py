@@ -8,6 +8,7 @@ from collections.abc import Callable
 from topics.engine.commands import Command
 from topics.engine.tickets import Ticket
 from topics.host.checkpointer import Checkpointer
+from topics.host.heldup import LeftOut
 from topics.host.inline import carry_out
 from topics.host.opening import Opened
 from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
@@ -46,7 +47,11 @@ class Walk:
                 return "waits for a batch"
             ticket, self._ticket = self._ticket, None
             ticket.result()
-        step = next(self._steps, None)
+        try:
+            step = next(self._steps, None)
+        except LeftOut as left:
+            self.done = True
+            return f"leaves something out: {left.message}"
         match step:
             case None:
                 self.done = True

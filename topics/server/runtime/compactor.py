@@ -10,6 +10,7 @@ import trio
 from topics.engine.commands import Command
 from topics.engine.recover import DamageReport
 from topics.host.checkpointer import Checkpointer
+from topics.host.heldup import LeftOut
 from topics.host.reclaim import Reclaimer
 from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, rest_after, told
 from topics.kernel.errors import Corrupt, Fatal, Rejected
@@ -88,11 +89,12 @@ class Compactor:
         return rest_s
 
     def _tell_of_damage(self) -> None:
-        """Each once. Its segment stays as it is."""
-        for damage in self._damages():
-            if damage.file not in self._told:
-                self._told.add(damage.file)
-                log.error("segment.damaged", damage=str(damage))
+        """Each once; again if it comes back."""
+        found = {(damage.file, damage.offset): damage for damage in self._damages()}
+        for place, damage in found.items():
+            if place not in self._told:
+                log.error("log.damaged" if damage.in_log else "segment.damaged", damage=str(damage))
+        self._told = set(found)
 
     def _tell_of_cold(self) -> None:
         """Once when the cold store begins to fail, and once when it is well again. What cannot move stays hot."""
@@ -115,6 +117,7 @@ class Compactor:
 
         Raises:
             Rejected: no room in the log, or it is read-only.
+            LeftOut: a topic is held up by damage in the log; everything else is done.
             Fatal: the disk failed. The log has everything; another call tries again at once.
         """
         async with self._turn:
@@ -124,6 +127,8 @@ class Compactor:
             started, rounds = time.monotonic(), self.rounds
             try:
                 await self._run_steps(steps)
+            except LeftOut:
+                raise  # the round has done all else
             except (OSError, Corrupt, Fatal) as error:
                 raised = told(error)
                 self.failures += isinstance(raised, Fatal)
