@@ -13,14 +13,14 @@ from topics.host.opening import StoreOptions
 from topics.host.relocation import HotRules
 
 
-def settings():
+def settings(cold_dir="cold"):
     rules = SegmentRules(records_max=8, bytes_max=100_000, age_ms=0)
-    return StoreOptions(cold_dir="cold", segments=rules, hot=HotRules(retain_segments=1), min_free_bytes=0)
+    return StoreOptions(cold_dir=cold_dir, segments=rules, hot=HotRules(retain_segments=1), min_free_bytes=0)
 
 
-def go_on(root, numbers):
+def go_on(root, numbers, *, cold_dir="cold"):
     """Put these, and do whatever is due in the background. Says what is the matter with the cold tier."""
-    with topics.open(root, options=settings()) as store:
+    with topics.open(root, options=settings(cold_dir)) as store:
         store.topic("t").put_many([{"data": number} for number in numbers])
         for _ in range(2):
             store.sync()
@@ -75,7 +75,10 @@ def test_adopting_says_what_is_in_its_way(call):
     assert "no cold tier to adopt: name their place with --cold-dir" in unnamed.err
     assert "no cold tier to adopt: elsewhere is not there: mount it" in absent.err
     Path("other").mkdir()
-    assert "do not say the same owner" in call("adopt-cold", "a", "--cold-dir", "other").err
+    empty = call("adopt-cold", "a", "--cold-dir", "other")
+    assert "no segment there is one that this directory has in a cold tier (it has 4)" in empty.err
+    go_on("another", range(40), cold_dir="its")
+    assert "do not say the same owner" in call("adopt-cold", "a", "--cold-dir", "its").err
     with topics.open("a", options=settings()):
         assert "is in use by this process" in call("adopt-cold", "a", "--cold-dir", "cold").err
 
@@ -91,3 +94,37 @@ def test_a_repair_takes_lock_away_and_makes_no_copy_of_the_directory(call):
     assert call("fsck", "b", "--repair", "--cold-dir", "cold").code == 0
 
     assert "copied or moved" in go_on("b", range(40))
+
+
+@pytest.mark.rule("T6.3")
+@pytest.mark.parametrize("note", ["a/COLD", "cold/OWNER"])
+@pytest.mark.parametrize("damage", ["flipped", "removed"])
+def test_a_note_that_is_damaged_or_gone_is_told_and_adopting_makes_it_anew(call, note, damage):
+    """The whole way, as it is told: fsck, adopt-cold, a start."""
+    go_on("a", range(40))
+    path = Path(note)
+    if damage == "flipped":
+        path.write_bytes(b"[" + path.read_bytes()[1:])
+    else:
+        path.unlink()
+    checked = call("fsck", "a", "--cold-dir", "cold")
+    (row, _) = checked.text.splitlines()
+    assert checked.code == 0
+    assert row.startswith("NOTE        cold: ")
+    assert row.endswith(f"({path.name})")
+    assert "run `topics adopt-cold`" in row
+    listed = call("ls", "--data", "a", "--cold-dir", "cold")
+    assert ("run `topics adopt-cold`" in listed.err) == (
+        note == "a/COLD"
+    )  # a start does not ask the cold tier
+    assert "run `topics adopt-cold`" in go_on("a", range(100, 140))
+
+    adopted = call("adopt-cold", "a", "--cold-dir", "cold")
+    assert (adopted.code, adopted.err) == (
+        0,
+        "topics: a goes on with the cold tier in cold; other copies of it only read there\n",
+    )
+    assert call("ls", "--data", "a", "--cold-dir", "cold").err == ""
+    assert go_on("a", range(200, 240)) is None
+    assert numbers_in("a") == [*range(40), *range(100, 140), *range(200, 240)]
+    assert "nothing is wrong" in call("fsck", "a", "--cold-dir", "cold").text

@@ -57,10 +57,8 @@ HARMLESS = {
     "LOCK": "says whose the directory is and whether the machine has restarted; anything unexpected means that it has",
     "CURRENT": "a hint with a checksum of its own; a wrong one is no hint",
     "next.tmp": "the reserve of a log: no frame is in it, and a start makes it anew",
-    "COLD": "whose the cold directory is; if it does not say ours, nothing is moved or removed there",
     "FORMAT": "another number of the newest generation: all that are there are read, and one above them is begun",
     "cold idx and columns": "copies for whoever has lost the data directory; a store has its own",
-    "OWNER": "as COLD, of which it is the copy in the cold tier",
     "idx end": "the bit that says that a record has ended: the snapshot and the log are the truth",
 }
 
@@ -235,7 +233,7 @@ class Flips:
             return name if re.fullmatch(rb'{"format":1,"shards":2,"generation":\d}', turned) else ""
         if name in HARMLESS:
             return name
-        if path.startswith(f"{COLD}/") and not name.endswith(".data"):
+        if path.startswith(f"{COLD}/topics/") and not name.endswith(".data"):
             return "cold idx and columns"
         in_entry = name.endswith(".idx") and at < self.files[path] - TRAILER_SIZE
         return "idx end" if in_entry and at % ENTRY_SIZE == FLAGS_AT and 1 << bit % 8 & ENDS else ""

@@ -24,6 +24,7 @@ from topics.host.coldowner import (
     NOTE_SIZE,
     Whose,
     adopt,
+    claim,
     compare_notes,
     is_foreign,
     note_of,
@@ -343,9 +344,11 @@ class TestTokens:
         half_dead(scene)
         more(scene)
 
-        assert "OWNER in the cold place cannot be read" in relocator(scene).failed
+        assert "OWNER in the cold place is damaged" in relocator(scene).failed
         assert files(store) == there
-        store.write_owner(scene.disk.read("COLD", 0, NOTE_SIZE))  # as it is told
+        adopt(scene.disk, store, SeededEntropy(7), inode=1, proved=True)  # as it is told
+        scene.process_death()
+        scene.open()
         more(scene)
         assert relocator(scene).failed is None
 
@@ -378,8 +381,59 @@ class TestTokens:
         worked(scene)
 
         assert "does not say whose" in relocator(scene).failed
-        with pytest.raises(Corrupt):
+        assert "topics adopt-cold" in relocator(scene).failed
+        with pytest.raises(Rejected):
             adopt(scene.disk, store, SeededEntropy(7), inode=1)
+
+    def test_a_damaged_note_of_a_directory_with_nothing_cold_is_made_anew_for_an_empty_place(self):
+        store = tier()
+        scene = scene_at(store)
+        scene.relocate()
+        scene.process_death()
+        scene.flip("COLD", 0)
+        scene.cold = own = tier()
+        scene.open()
+        assert "COLD of this directory is damaged" in scene.opened.warnings[0]
+        filled(scene)
+
+        assert scene.relocate() == 5
+        assert whose(scene.disk, own) is Whose.OURS
+
+    def test_a_damaged_note_is_not_made_anew_where_anybody_has_something(self):
+        store = tier()
+        scene = scene_at(store)
+        scene.relocate()
+        scene.process_death()
+        scene.flip("COLD", 0)
+        for place in (store, moved(tier(), seed=3).cold):
+            with pytest.raises(Corrupt, match="does not say whose"):
+                claim(scene.disk, place, SeededEntropy(7))
+
+    def test_every_start_tells_of_a_note_that_is_damaged_or_gone(self):
+        store = tier()
+        scene = moved(store)
+        scene.process_death()
+        scene.flip("COLD", 0)
+        for what in ("COLD of this directory is damaged", "this directory has no COLD"):
+            for _ in range(2):
+                scene.open()
+                (told,) = scene.opened.warnings
+                assert told.startswith(f"{what}")
+                assert "in the cold place are read, and nothing is put there or removed" in told
+                assert "stop it, run `topics adopt-cold`, start it again" in told
+                assert len(scene.read("t")) == 50
+                scene.process_death()
+            scene.disk.unlink("COLD")
+
+    def test_a_note_of_the_tier_that_is_taken_away_while_the_store_runs_is_told(self):
+        disk = SimDisk()
+        store = LocalSegmentStore(disk, "the cold place")
+        scene = moved(store)
+        disk.unlink("OWNER")
+        half_dead(scene)
+        more(scene)
+
+        assert "OWNER in the cold place is not there" in relocator(scene).failed
 
 
 @pytest.mark.rule("T6.3", "T6.4")

@@ -26,6 +26,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "format": "FORMAT is whole",
     "lock": "LOCK is the line of an owner",
     "hint": "CURRENT names a file of its shard, with the checksum of its name",
+    "cold": "COLD, and OWNER in the cold tier, say whose the cold segments are",
     "reserve": "a file that is reserved for the log holds zeros",
     "leftover": "every file is one that topics made and still needs",
     "snapshot": "every snapshot is whole and fits its segments",

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from topics.audit.recovery import State
-from topics.audit.rows import Row, SegmentRow, SegmentTask, Violation
-from topics.host.coldowner import NOTE_FILE, is_foreign, note_of, told_foreign, whose
-from topics.host.tiers import SegmentStore
+from topics.audit.rows import Row, SegmentRow, SegmentTask, Severity, Violation
+from topics.codec.manifest import MANIFEST_FILE
+from topics.host.coldowner import NOTE_FILE, is_copy, is_foreign, note_of, told_own, told_theirs, whose
+from topics.host.coldwords import told_foreign
+from topics.host.tiers import OWNER_FILE, SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
@@ -33,6 +35,18 @@ def reach(
     if is_foreign(note_of(disk), theirs):
         return None, told_foreign(store.where)
     return store, unseen
+
+
+def check_notes(disk: Disk, state: State) -> Iterator[Violation]:
+    """The notes of whose the cold segments are. Without one of them nothing is lost, and nothing moves any more."""
+    expected = sum(segment.cold for topic in state.topics.values() for segment in topic.segments)
+    place = "the cold tier" if state.cold is None else state.cold.where
+    ours = note_of(disk)
+    is_backup = disk.size(MANIFEST_FILE) is not None  # one of an earlier version has none
+    if not is_copy(ours) and (why := told_own(ours, place, 0 if is_backup else expected)):
+        yield Violation("", NOTE_FILE, "cold", Severity.NOTE, None, None, why)
+    if state.cold is not None and (why := told_theirs(state.cold.read_owner(), place, expected)):
+        yield Violation("", OWNER_FILE, "cold", Severity.NOTE, None, None, why)
 
 
 def check_cold(disk: Disk, state: State, rows: Sequence[Row], unseen: str = HOW) -> Iterator[Violation]:

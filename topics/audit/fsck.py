@@ -21,7 +21,7 @@ from topics.audit.acknowledged import check_acknowledged
 from topics.audit.acks import Acks
 from topics.audit.archived import archive_tasks, check_archive
 from topics.audit.checks import CHECKS, check_rows
-from topics.audit.coldtier import HOW, check_cold, reach
+from topics.audit.coldtier import HOW, check_cold, check_notes, reach
 from topics.audit.journals import check_journals
 from topics.audit.metafiles import check_agreement, check_metafiles
 from topics.audit.readonly import Hiding, WithCold
@@ -232,6 +232,7 @@ def examine(
     segment_rows = [row for row in rows if isinstance(row, SegmentRow)]
     return [
         *check_metafiles(disk, state),
+        *check_notes(disk, state),
         *(check_agreement(disk, state) if options.agreement else ()),
         *check_rows(state, wal_rows, segment_rows),
         *check_archive(state, every),

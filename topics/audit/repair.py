@@ -40,7 +40,8 @@ from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.engine.recover import ShardKey
 from topics.host.absent import begun_shards
 from topics.host.colddisk import ColdBehind
-from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, is_foreign, note_of, told_foreign, whose
+from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, is_foreign, note_of, whose
+from topics.host.coldwords import told_foreign
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME, owner_on
 from topics.host.segments import data_size, load_slots

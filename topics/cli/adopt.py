@@ -10,6 +10,7 @@ from topics.cli.check import cold_place, root_of, why_unseen
 from topics.cli.failure import Failed, say
 from topics.cli.invocation import Invocation, common_options, pass_invocation
 from topics.cli.paths import PathName
+from topics.cli.quantities import counted
 
 
 @click.command("adopt-cold")
@@ -23,10 +24,13 @@ def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
     copy their owner: it moves segments there, and removes what it does not need. Every other copy only reads from then
     on, and what it had moved there since they parted is removed. Nobody may have the directory open.
 
+    Where COLD in the directory or OWNER in the cold tier is damaged or gone, it looks into the segments there, and
+    makes both notes anew if they are what the directory's index says. Those of another store are refused.
+
     \b
       topics adopt-cold ./data --cold-dir /mnt/cold
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
-    from topics.host.coldowner import adopt
+    from topics.host.adopting import adopt_tier
     from topics.host.directory import Directory
     from topics.host.entropy import SystemEntropy
 
@@ -37,9 +41,16 @@ def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
     try:
         held = Directory.claim(root, create=False)
         try:
-            adopt(held.disk, store, SystemEntropy(), inode=held.lock.inode)
+            lock = held.lock
+            wrong = adopt_tier(
+                held.disk, store, SystemEntropy(),
+                where=str(root), inode=lock.inode, same_boot=not lock.machine_restarted,
+            )  # fmt: skip
         finally:
             held.release()
     finally:
         store.close()
     say(f"{root} goes on with the cold tier in {store.where}; other copies of it only read there", "topics: ")
+    if wrong:
+        are, them = ("is", "it") if wrong == 1 else ("are", "them")
+        say(f"{counted(wrong, 'cold segment')} {are} damaged or gone: topics fsck names {them}", "topics: ")

@@ -11,8 +11,8 @@
     snapshots       snapshots, checkpointer: rounds; reclaim, pins, compaction
     steps           steps: what background work asks of its driver; inline: a driver without a thread
     the cold tier   tiers: what a store of segments is; fsspec_files, fsspec_store, coldplace: which there are;
-                    coldowner, cold, coldframes, colddisk: whose it is, reading there; carrying, relocation:
-                    moving segments
+                    coldowner, coldwords, adopting: whose it is; cold, coldframes, colddisk: reading there;
+                    carrying, relocation: moving segments
     backups         contents, backup, tarstream; destination, nesting: where to; unpacking, verifying, restore
     payloads        compress
 

@@ -22,11 +22,10 @@ from topics.host.coldframes import without_foreign
 from topics.host.coldowner import (
     Whose,
     compare_notes,
-    is_copy,
     is_foreign,
-    told_copy,
-    told_foreign,
+    told_own,
 )
+from topics.host.coldwords import told_foreign
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
@@ -111,10 +110,13 @@ class ColdTier:
         return sum(segment.cold for topic in self._catalog.topics.values() for segment in topic.segments)
 
     def missing(self) -> list[str]:
-        """What the operator should do about the tier: it is not given, and needed; or it is given to a copy."""
-        if self.store is not None:
-            return [told_copy(self.where)] if is_copy(self.owner) else []
+        """What the operator should do about the tier: it is not given, and needed; or it is given to a copy, or to a
+        directory that cannot tell whose it is.
+        """
         count = self.segments()
+        if self.store is not None:
+            why = told_own(self.owner, self.where, count)
+            return [why] if why else []
         which = "1 segment is" if count == 1 else f"{count} segments are"
         what = f"{which} in the cold tier, and no cold directory is given: their records cannot be read"
         return [f"{what}; name it with --cold-dir or TOPICS_COLD_DIR"] if count else []

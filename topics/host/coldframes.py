@@ -12,7 +12,7 @@ from itertools import compress
 from typing import Final
 
 from topics.codec.segidx import ENDS, ENTRY, ENTRY_SIZE, IdxColumns, decode_idx
-from topics.codec.segment import LIVE, walk
+from topics.codec.segment import LIVE, DataColumns, walk
 from topics.host.layout import segment_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -32,14 +32,7 @@ def without_foreign(disk: Disk, segment: SegmentId, found: Segment, offset: int,
     Raises:
         OSError: the data directory failed.
     """
-    frames = walk(
-        data + _MISSING_END,
-        0,
-        len(data) + 1,
-        topic_id=segment.topic_id,
-        first_seq=found.first,
-        seq_stop=found.last + 1,
-    )
+    frames = _frames_in(segment, found, data)
     if not len(frames):
         return data
     said = [
@@ -49,14 +42,36 @@ def without_foreign(disk: Disk, segment: SegmentId, found: Segment, offset: int,
     numbers = [seq - found.first for seq in frames.seqs]
     if said == _entries(disk, segment, numbers):
         return data
-    idx = _whole_idx(disk, segment)
-    if idx is None or len(idx) != found.count:
+    idx = whole_idx(disk, segment, found)
+    if idx is None:
         return data
     strange = [_entry(idx, number) != one for number, one in zip(numbers, said, strict=True)]
     mended = bytearray(data)
     for at, length in compress(zip(frames.offsets, frames.lengths, strict=True), strange):
         mended[at + length - 1] ^= _WRONG
     return bytes(mended)
+
+
+def is_ours(disk: Disk, segment: SegmentId, found: Segment, offset: int, data: bytes) -> bool | None:
+    """Whether all whole frames there are those of the index; None if there is no whole one, or no index.
+
+    Raises:
+        OSError: the data directory failed.
+    """
+    if not len(_frames_in(segment, found, data)) or whole_idx(disk, segment, found) is None:
+        return None
+    return without_foreign(disk, segment, found, offset, data) == data
+
+
+def _frames_in(segment: SegmentId, found: Segment, data: bytes) -> DataColumns:
+    return walk(
+        data + _MISSING_END,
+        0,
+        len(data) + 1,
+        topic_id=segment.topic_id,
+        first_seq=found.first,
+        seq_stop=found.last + 1,
+    )
 
 
 def _entries(disk: Disk, segment: SegmentId, numbers: list[int]) -> list[_Entry]:
@@ -72,12 +87,14 @@ def _entries(disk: Disk, segment: SegmentId, numbers: list[int]) -> list[_Entry]
     return [(offset, length, ts, flags & ~ENDS) for offset, length, ts, flags in entries]
 
 
-def _whole_idx(disk: Disk, segment: SegmentId) -> IdxColumns | None:
+def whole_idx(disk: Disk, segment: SegmentId, found: Segment) -> IdxColumns | None:
+    """The index of a segment; None if it cannot be read, or is not about all of its records. Raises OSError."""
     path = segment_path(*segment, "idx")
     try:
-        return decode_idx(disk.read(path, 0, disk.size(path) or 0))
+        idx = decode_idx(disk.read(path, 0, disk.size(path) or 0))
     except (Corrupt, FileNotFoundError):
         return None
+    return idx if len(idx) == found.count else None
 
 
 def _entry(idx: IdxColumns, number: int) -> _Entry:

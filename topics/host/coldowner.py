@@ -17,26 +17,35 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
 from typing import Final
 
 import msgspec
 
 from topics.codec.primitives import checksum
+from topics.host.coldwords import (
+    CHOICE,
+    OWN_NOTE,
+    told_copy,
+    told_elsewhere,
+    told_no_note,
+    told_occupied,
+    told_owner,
+    told_taken,
+)
 from topics.host.tiers import OWNER_FILE, GuardedStore, SegmentStore
-from topics.kernel.errors import Corrupt, Rejected, invalid
+from topics.kernel.errors import Corrupt, invalid
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import SegmentId
 
-NOTE_FILE: Final = "COLD"
+NOTE_FILE: Final = OWN_NOTE
 NOTE_FORMAT: Final = 1
 NOTE_SIZE: Final = 256  # all of the same size: one can be replaced in place
 _TEMPORARY: Final = f"{NOTE_FILE}.tmp"
 _NOTE_SIZE_MAX: Final = 4096
 _TOKEN_SIZE: Final = 16
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-ADOPT: Final = "topics adopt-cold"
+_DAMAGED: Final = b""  # stands for a note that cannot be read
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -74,8 +83,26 @@ def note_of(disk: Disk) -> bytes | None:
     try:
         note = _own_note(disk)
     except Corrupt:
-        return b""
+        return _DAMAGED
     return None if note is None else msgspec.json.encode(note)
+
+
+def told_own(note: bytes | None, where: str, expected: int) -> str:
+    """What is the matter with the note of a data directory, for its operator; "" if nothing is. `where`: the cold tier;
+    `expected`: how many segments the state says are there.
+    """
+    if note == _DAMAGED:
+        return told_no_note(where, damaged=True)
+    if note is None:
+        return told_no_note(where) if expected else ""
+    return told_copy(where) if is_copy(note) else ""
+
+
+def told_theirs(note: bytes | None, where: str, expected: int) -> str:
+    """As `told_own`, of the note in the cold tier."""
+    if note is None:
+        return told_owner(where, damaged=False) if expected else ""
+    return "" if _decoded(note) is not None else told_owner(where, damaged=True)
 
 
 def whose(disk: Disk, store: SegmentStore) -> Whose:
@@ -113,10 +140,7 @@ def settle_place(disk: Disk, *, inode: int, remembered: int) -> None:
     Raises:
         OSError: the disk failed.
     """
-    try:
-        note = _own_note(disk)
-    except Corrupt:
-        return  # it is that of no cold tier
+    note = _readable_note(disk)  # a damaged one is that of no cold tier
     if note is None or note.copied or inode in (remembered, note.inode):
         return
     if note.unlocked and not remembered:
@@ -128,10 +152,9 @@ def settle_place(disk: Disk, *, inode: int, remembered: int) -> None:
 
 def forget_lock(disk: Disk) -> None:
     """LOCK is going to be removed, by us: that it is not there makes no copy of this directory. Raises OSError."""
-    with suppress(Corrupt):
-        note = _own_note(disk)
-        if note is not None and not note.copied:
-            _write_note(disk, msgspec.structs.replace(note, unlocked=True))
+    note = _readable_note(disk)
+    if note is not None and not note.copied:
+        _write_note(disk, msgspec.structs.replace(note, unlocked=True))
 
 
 def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 0) -> bytes:
@@ -143,44 +166,62 @@ def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 
     Raises:
         Rejected: the cold directory is another store's, or not where the segments are, or this is a copy.
         OSError: either fails.
-        Corrupt: the note of the data directory is damaged.
+        Corrupt: the note of the data directory is damaged, and there are segments that it may be about.
     """
-    note, theirs = _own_note(disk), store.read_owner()
+    theirs = store.read_owner()
+    empty = theirs is None and not expected and not store.list()
+    try:
+        note = _own_note(disk)
+    except Corrupt as damage:
+        if not empty:
+            raise Corrupt(f"{damage.message}. {CHOICE}") from damage
+        note = None  # it is about nothing that anybody has
     if theirs is None:
         if expected:
-            raise _elsewhere(store, expected)
-        if store.list():
-            raise _foreign(store)
+            raise invalid("cold_dir", told_elsewhere(store.where, expected))
+        if not empty:
+            raise invalid("cold_dir", told_occupied(store.where))
         if note is None or note.copied:  # a copy that has nothing cold begins a tier of its own
             note = _Note(NOTE_FORMAT, entropy.token(_TOKEN_SIZE).hex())
             _write_note(disk, note)
         store.write_owner(_of_tier(note))
     elif note is None:
-        raise _foreign(store)
+        why = told_no_note(store.where) if expected else told_occupied(store.where)
+        raise invalid("cold_dir", why)
     else:
         _check(note, theirs, store)
     return msgspec.json.encode(note)
 
 
-def adopt(disk: Disk, store: SegmentStore, entropy: Entropy, *, inode: int) -> None:
+def are_notes_readable(disk: Disk, store: SegmentStore) -> bool:
+    """Whether both notes can be read, so that they tell whose the tier is. Raises OSError."""
+    theirs = store.read_owner()
+    return theirs is not None and _decoded(theirs) is not None and _readable_note(disk) is not None
+
+
+def adopt(
+    disk: Disk, store: SegmentStore, entropy: Entropy, *, inode: int, proved: bool = False
+) -> None:  # fmt: skip
     """From now on this directory changes the tier, and every other copy of it only reads. The operator says so.
+
+    `proved`: what lies there is this directory's, by its index (`adopting`). Else both notes must say so.
 
     Raises:
         Rejected: the tier is not that of the directory's original.
         OSError: either fails; do it again.
-        Corrupt: the note of the data directory is damaged.
     """
-    note, theirs = _own_note(disk), store.read_owner()
+    note, theirs = _readable_note(disk), store.read_owner()
     there = None if theirs is None else _decoded(theirs)
-    if note is None or there is None or there.owner != note.owner:
+    if not proved if note is None or there is None else note.owner != there.owner:
         raise invalid(
             "cold_dir",
             f"{NOTE_FILE} in the directory and {OWNER_FILE} in {store.where} do not say the same owner: "
             "only the cold tier of a directory's own original can be adopted",
         )
+    known = note or there or _Note(NOTE_FORMAT, entropy.token(_TOKEN_SIZE).hex())
     token = entropy.token(_TOKEN_SIZE).hex()
     note = msgspec.structs.replace(
-        note, token=token, before=there.token, copied=False, inode=inode, unlocked=False
+        known, token=token, before=(there or known).token, copied=False, inode=inode, unlocked=False
     )
     _write_note(disk, note)
     store.write_owner(_of_tier(note))
@@ -259,38 +300,16 @@ def _compare(own: _Note, there: _Note) -> Whose:
 def _check(own: _Note, theirs: bytes | None, store: SegmentStore) -> _Note:
     """The note of a tier that is ours. Raises Rejected if it is not."""
     there = None if theirs is None else _decoded(theirs)
-    if theirs is not None and there is None:
-        raise invalid(
-            "cold_dir",
-            f"{OWNER_FILE} in {store.where} cannot be read: if the segments there are this store's, "
-            f"put a copy of the directory's {NOTE_FILE} in its place",
-        )
-    found = Whose.OTHER if there is None else _compare(own, there)
+    if there is None:
+        raise invalid("cold_dir", told_owner(store.where, damaged=theirs is not None))
+    found = _compare(own, there)
     if found is Whose.BORROWED:
         raise invalid("cold_dir", told_copy(store.where))
     if found is Whose.TAKEN:
-        raise invalid(
-            "cold_dir",
-            f"another copy of this directory has gone on with the cold segments in {store.where}: they are read, and "
-            f"nothing is put there or removed. {_CHOICE}",
-        )
-    if there is None or found is not Whose.OURS:
-        raise _foreign(store)
+        raise invalid("cold_dir", told_taken(store.where))
+    if found is not Whose.OURS:
+        raise invalid("cold_dir", told_occupied(store.where))
     return there
-
-
-_CHOICE: Final = (
-    f"Only one copy may: if this is the one that goes on, stop it, run `{ADOPT}`, start it again; else run it without "
-    "cold_dir, or make a backup of it with --with-cold, and restore that"
-)
-
-
-def told_copy(where: str) -> str:
-    """What the operator of a copy is told."""
-    return (
-        f"this directory was copied or moved (its LOCK is another file, or gone), so the cold segments in {where} are "
-        f"read, and nothing is put there or removed. {_CHOICE}"
-    )
 
 
 def _of_tier(note: _Note) -> bytes:
@@ -315,6 +334,13 @@ def _decoded(data: bytes) -> _Note | None:
 def _own_note(disk: Disk) -> _Note | None:
     size = disk.size(NOTE_FILE)
     return None if size is None else _read(disk.read(NOTE_FILE, 0, min(size, _NOTE_SIZE_MAX)), NOTE_FILE)
+
+
+def _readable_note(disk: Disk) -> _Note | None:
+    try:
+        return _own_note(disk)
+    except Corrupt:
+        return None
 
 
 def _read(data: bytes, name: str) -> _Note:
@@ -347,30 +373,3 @@ def _write_note(disk: Disk, note: _Note) -> None:
         return
     disk.rename(_TEMPORARY, NOTE_FILE)
     disk.sync_dir("")
-
-
-def told_foreign(where: str) -> str:
-    """What whoever named the place is told."""
-    return (
-        f"{where} is another store's ({OWNER_FILE} there and {NOTE_FILE} in the directory differ): "
-        "name the cold directory of this one with --cold-dir or TOPICS_COLD_DIR"
-    )
-
-
-def _elsewhere(store: SegmentStore, expected: int) -> Rejected:
-    what = (
-        f"{expected} segments of this store are in a cold tier"
-        if expected > 1
-        else "a segment of this store is in a cold tier"
-    )
-    return invalid(
-        "cold_dir",
-        f"{what}, and {store.where} has no {OWNER_FILE}: it is not mounted, or not the place: see to it, start again",
-    )
-
-
-def _foreign(store: SegmentStore) -> Rejected:
-    return invalid(
-        "cold_dir",
-        f"{store.where} holds the cold segments of another store; give each store a cold directory of its own",
-    )

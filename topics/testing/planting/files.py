@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from topics.host.coldowner import NOTE_FILE, NOTE_SIZE
 from topics.host.layout import FORMAT_FILE, segment_path, topic_dir
 from topics.host.lock import LOCK_NAME
 from topics.host.snapshots import META_DIR, snapshot_path
@@ -137,6 +138,12 @@ def lock_garbled(ground: Ground) -> Planted:
     return Planted(kind="", file=LOCK_NAME, check="lock")
 
 
+def cold_note_garbled(ground: Ground) -> Planted:
+    """A note of a directory that has nothing in a cold tier, even."""
+    ground.files[NOTE_FILE] = b"[" * NOTE_SIZE
+    return Planted(kind="", file=NOTE_FILE, check="cold")
+
+
 def hint_flipped(ground: Ground) -> Planted:
     path = f"{shard_dir(0, 0)}/{CURRENT_FILE}"
     ground.flip(path, 0, len(ground.files[path]))
@@ -164,6 +171,7 @@ KINDS: Final[dict[str, Kind]] = {
     "leftover: a stranger's file": stranger,
     "format: garbled": format_garbled,
     "lock: garbled": lock_garbled,
+    "cold: garbled": cold_note_garbled,
     "hint: a flipped bit": hint_flipped,
     "reserve: a bit that is set": reserve_dirty,
 }
