@@ -24,6 +24,7 @@ import stat
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
@@ -295,8 +296,8 @@ class OsDisk:
         surplus = len(self._handles) - count
         if surplus <= 0:
             return
-        idle = [path for path, handle in self._handles.items() if handle.users == 0 and not handle.dirty]
-        for path in idle[:surplus]:
+        idle = (path for path, handle in self._handles.items() if handle.users == 0 and not handle.dirty)
+        for path in list(islice(idle, surplus)):
             self._doom(path)
 
     def _doom(self, path: str) -> None:
