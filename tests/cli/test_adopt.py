@@ -128,3 +128,20 @@ def test_a_note_that_is_damaged_or_gone_is_told_and_adopting_makes_it_anew(call,
     assert go_on("a", range(200, 240)) is None
     assert numbers_in("a") == [*range(40), *range(100, 140), *range(200, 240)]
     assert "nothing is wrong" in call("fsck", "a", "--cold-dir", "cold").text
+
+
+@pytest.mark.rule("T6.3", "T7.1")
+def test_what_a_backup_gives_reads_the_cold_segments_of_its_original_until_it_adopts_them(call):
+    go_on("a", range(40))
+    assert call("backup", "b", "--data", "a").code == 0
+    assert call("verify", "b", "--cold-dir", "cold").code == 0
+    assert call("restore", "b", "r").code == 0
+    there = cold_files()
+    assert "or restored from a backup" in go_on("r", range(100, 140))
+    assert "or restored from a backup" in call("ls", "--data", "r", "--cold-dir", "cold").err
+    assert cold_files() == there
+
+    assert call("adopt-cold", "r", "--cold-dir", "cold").code == 0
+    assert go_on("r", range(200, 240)) is None
+    assert numbers_in("r") == [*range(40), *range(100, 140), *range(200, 240)]
+    assert "another copy of this directory has gone on" in go_on("a", range(300, 340))

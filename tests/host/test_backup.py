@@ -10,10 +10,13 @@ import pytest
 
 import topics
 from tests.crash.scene import SMALL, Scene
+from topics.audit.fsck import Options, fsck
+from topics.codec.manifest import MANIFEST_FILE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.engine.verify import canonical
 from topics.host.backup import Backup, write_backup
+from topics.host.coldowner import NOTE_FILE, Whose, adopt, settle_place, whose
 from topics.host.disk import OsDisk
 from topics.host.inline import carry_out
 from topics.host.layout import read_format
@@ -24,6 +27,7 @@ from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected
 from topics.simulation.checkpoint import Walk
 from topics.simulation.machine import cold_folder
+from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
@@ -577,3 +581,62 @@ def test_cold_segments_are_copied_if_that_is_asked_for_and_the_copy_needs_no_col
     assert not again.opened.warnings
     assert not any(segment.cold for segment in again.engine.state.catalog.find("a").segments)
     assert again.read("a") == {i + 1: b"%d" % i for i in range(40)}
+
+
+@pytest.mark.rule("T7.1", "T6.3")
+def test_a_backup_knows_whose_the_cold_tier_is_and_that_it_is_a_copy():
+    """Whatever its original's note says of LOCK: a file that is made anew may get any inode."""
+    scene = cold_scene()
+    adopt(scene.disk, scene.cold, SeededEntropy(7), inode=1)
+    target = SimDisk(5)
+    with taken(scene) as backup:
+        manifest = write_backup(backup.contents(), target).manifest
+
+    assert [file.path for file in manifest.files][-2:] == [NOTE_FILE, "FORMAT"]
+    settle_place(target, inode=1, remembered=1)
+    assert whose(target, scene.cold) is Whose.BORROWED
+    scene.process_death()
+    scene.open()
+    scene.put("a", *[b"%d" % i for i in range(40)])
+    scene.sync()
+    scene.checkpoint()
+    assert scene.relocate() > 2
+    assert not whose(target, scene.cold).complete  # what is not there any more is not lost
+    target.flip(NOTE_FILE, 0)
+    (finding,) = verify_backup(target, "x").findings
+    assert (finding.file, finding.what) == (NOTE_FILE, "is not as it was written (checksum)")
+
+
+@pytest.mark.rule("T7.1", "T6.3")
+def test_a_backup_of_which_nothing_is_cold_or_whose_note_is_damaged_has_none():
+    scene = cold_scene()
+    whole = Backup(scene.opened.checkpointer, cold=scene.cold)
+    carry_out(scene.engine, whole.steps(), scene.drain)
+    with whole:
+        assert NOTE_FILE not in [part.path for part in whole.contents().parts]
+    scene.disk.flip(NOTE_FILE, 0)
+    with taken(scene) as backup:
+        assert NOTE_FILE not in [part.path for part in backup.contents().parts]
+
+
+@pytest.mark.rule("T7.1", "T6.3")
+def test_a_backup_of_before_it_had_a_note_is_whole_and_what_it_gives_reads_the_cold_segments():
+    scene = cold_scene()
+    target = SimDisk(5)
+    with taken(scene) as backup:
+        contents = backup.contents()
+        for part in list(contents.parts):
+            if part.path == NOTE_FILE:
+                contents.parts.remove(part)
+        write_backup(contents, target)
+    there = scene.cold.list()
+
+    assert verify_backup(target, "x").findings == []
+    assert not fsck(target, where="x", options=Options(settled=True, cold=scene.cold)).violations
+    target.unlink(MANIFEST_FILE)  # as a restore leaves it
+    again = Scene(6, disk=target, limits=SMALL, segments=TINY, cold=lambda _: scene.cold)
+    again.open()
+    assert "an older backup was restored" in again.opened.warnings[0]
+    assert again.read("a") == scene.read("a")
+    again.relocate()
+    assert scene.cold.list() == there

@@ -1,9 +1,9 @@
 """Who may change a cold directory: one store, by a note that lies in it and in the data directory (storage 6).
 
 `owner`, in both, says whose segments these are: two stores that were given one cold directory would each take the
-other's for rubbish. A copy made by a backup has no note. It reads the cold segments of its original and touches none.
+other's for rubbish. A copy reads the cold segments of its original and touches none.
 
-A copy made by other means brings the note along, and would pass for the original. Two things tell it:
+In a copy made by a backup the note says so. One made by other means would pass for the original. Two things tell it:
 
   LOCK remembers its own inode, and a copied file has another one. Then the note is marked `copied`, for good: nobody
   can know which of the two goes on, so the operator says it (`adopt`). Not by the device: its number changes when a
@@ -103,6 +103,14 @@ def told_theirs(note: bytes | None, where: str, expected: int) -> str:
     if note is None:
         return told_owner(where, damaged=False) if expected else ""
     return "" if _decoded(note) is not None else told_owner(where, damaged=True)
+
+
+def note_for_copy(disk: Disk) -> bytes | None:
+    """The note that a backup of the data directory gets, None if this one has none that can be read. Raises OSError."""
+    note = _readable_note(disk)
+    if note is None:
+        return None
+    return _padded(msgspec.structs.replace(note, copied=True, inode=0, unlocked=False))
 
 
 def whose(disk: Disk, store: SegmentStore) -> Whose:
@@ -357,9 +365,14 @@ def _read(data: bytes, name: str) -> _Note:
     return note
 
 
-def _write_note(disk: Disk, note: _Note) -> None:
+def _padded(note: _Note) -> bytes:
     data = _encoded(note).ljust(NOTE_SIZE - 1) + b"\n"
     assert len(data) == NOTE_SIZE, "owner, tokens and inode are bounded"
+    return data
+
+
+def _write_note(disk: Disk, note: _Note) -> None:
+    data = _padded(note)
     try:
         disk.create(_TEMPORARY, 0)
         disk.write(_TEMPORARY, 0, [data])

@@ -30,6 +30,7 @@ from topics.codec.snapshot import encode_snapshot
 from topics.engine import image
 from topics.engine.image import Place, Snapshot
 from topics.host.colddisk import ColdBehind
+from topics.host.coldowner import NOTE_FILE, note_for_copy
 from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path
 from topics.host.segments import whole_idx
 from topics.host.snapshots import snapshot_path
@@ -90,6 +91,10 @@ def contents_of(
             topic.segments = [msgspec.structs.replace(segment, cold=False) for segment in topic.segments]
     state = encode_snapshot(_SNAPSHOT_NUMBER, image.encode(snapshot))
     parts.insert(0, _made(snapshot_path(_SNAPSHOT_NUMBER), state))
+    if any(segment.cold for topic in topics for segment in topic.segments):
+        note = note_for_copy(disk)
+        if note is not None:
+            parts.append(_made(NOTE_FILE, note))
     parts.append(_made(FORMAT_FILE, form.encode()))  # last: what is broken off before is no store
     manifest = Manifest(
         backup=MANIFEST_VERSION,
