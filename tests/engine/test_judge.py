@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 
 from tests.crash.scene import SMALL, Scene
-from topics.codec.control import CommitMark, Control
+from topics.codec.control import MARK_FRAME, CommitMark, Control, encode_mark
 from topics.codec.frame import Run
 from topics.codec.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.primitives import U16, U32, U64, checksum
@@ -241,6 +241,23 @@ def test_past_damage_scanning_resumes_at_the_next_whole_frame_not_inside_a_paylo
     found = verdict(data)
     assert State.CORRUPT is found.state
     assert seqs_of(found) == [1, 3, 4]
+
+
+@pytest.mark.rule("T4.23", "T3.7")
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_mark_that_covers_itself_does_not_say_that_it_was_synced(torn):
+    """It can be read from memory before its own sync has returned. What is before it was synced when it was made."""
+    data = log_of()
+    seen = look(FILE, bytes(data))
+    mark = encode_mark(CommitMark(seen.file_id, 1, seen.end + MARK_FRAME.size), ts=1)
+    data[seen.end : seen.end + len(mark)] = mark
+    if torn:
+        data[seen.end + len(mark) + 9] = 1
+
+    found = verdict(data)
+    assert found.state is (State.TORN if torn else State.CLEAN)
+    assert found.tail.ended
+    assert found.rewrite() == [(FILE, seen.end, seen.end + len(mark))]
 
 
 # More than one file.

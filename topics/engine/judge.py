@@ -182,6 +182,8 @@ class Verdict:
             if i and kept[-i].intact:
                 break
             covered = max((o for k in kept for n, o in k.marks if n == seen.file.first_frame), default=0)
+            if seen.ended:
+                covered = seen.items[-1].offset  # it can be read before its own sync has returned, or failed
             if max(covered, HEADER_SIZE) < seen.end:
                 spans.append((seen.file, max(covered, HEADER_SIZE), seen.end))
         return spans
