@@ -171,6 +171,20 @@ async def test_a_bad_cursor_or_number_is_refused(query):
         assert code(await said(site, "GET", f"/v0/topics?{query}")) == (400, "invalid_request")
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("page_size=x", "page_size: must be a whole number, not 'x'"),
+        ("touch=maybe", "touch: must be true or false, not 'maybe'"),
+        ("page_size=%ff", "page_size: must be a whole number, not '\ufffd'"),
+    ],
+)
+async def test_what_a_query_may_not_say_is_told_as_it_was_written(query, message):
+    async with open_site() as site:
+        _, answer = await said(site, "GET", f"/v0/topics?{query}")
+    assert answer["error"]["message"] == message
+
+
 @pytest.mark.rule("H3.7", "H3.8")
 async def test_delete_takes_everything_and_an_absent_one_is_fine():
     async with open_site() as site:

@@ -75,7 +75,7 @@ class Call:
         if value is None:
             return default
         if value not in _BOOLEANS:
-            raise invalid(name, f"must be true or false, not {value[:40]!r}")
+            raise invalid(name, f"must be true or false, not {_shown(value)}")
         return _BOOLEANS[value]
 
     def number(self, name: str, *, default: int, most: int) -> int:
@@ -84,7 +84,7 @@ class Call:
         if value is None:
             return default
         if not value.isdigit():
-            raise invalid(name, f"must be a whole number, not {value[:40]!r}")
+            raise invalid(name, f"must be a whole number, not {_shown(value)}")
         digits = value.lstrip(b"0")
         return min(int(digits or b"0"), most) or default if len(digits) < 20 else most
 
@@ -111,6 +111,11 @@ def parse_query(query: bytes) -> dict[bytes, bytes]:
             name, _, value = part.partition(b"=")
             found[_decoded(name)] = _decoded(value)
     return found
+
+
+def _shown(value: bytes) -> str:
+    """A part of the query for a message."""
+    return repr(value[:40].decode("utf-8", "replace"))
 
 
 def text_of(field: str, value: bytes) -> str:
