@@ -11,6 +11,7 @@ frame of the one behind it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -29,6 +30,7 @@ from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
 
 ARCHIVE_DIR: Final = "archive"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _WAL_DIR: Final = "wal"
 
 
@@ -44,6 +46,20 @@ class ArchiveRules:
         whole_number("archive.age_ms", self.age_ms)
 
 
+class ArchiveFull(OSError):
+    """There is no room for a log file in the archive. It stays in the log, and the next round tries again."""
+
+    def __init__(self, directory: str, full: OSError) -> None:
+        super().__init__(full.errno, full.strerror, directory)
+
+    def __str__(self) -> str:
+        return (
+            f"no space for the log in {self.filename}/ of the data directory: free some on its disk (the oldest files "
+            "first), bound it with wal_archive_bytes or wal_archive_age_ms, or give it a larger disk; meanwhile reads, "
+            "writes and checkpoints go on, and the log that belongs there stays in wal/ and grows"
+        )
+
+
 def archive_path(file: WalFileId) -> str:
     return ARCHIVE_DIR + wal_path(file).removeprefix(_WAL_DIR)
 
@@ -56,10 +72,23 @@ class Archive:
         self._rules = rules
 
     def take(self, files: Sequence[WalFileId]) -> None:
-        """Move WAL files of one shard here, durably. The caller syncs the directory they leave."""
+        """Move WAL files of one shard here, durably. The caller syncs the directory they leave.
+
+        Raises:
+            ArchiveFull: those for which there was no room are where they were.
+            OSError: the disk failed.
+        """
         if not files:
             return
         directory = archive_path(files[0]).rpartition("/")[0]
+        try:
+            self._take(files, directory)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise ArchiveFull(directory, error) from error
+
+    def _take(self, files: Sequence[WalFileId], directory: str) -> None:
         if not self._disk.names(directory):
             self._disk.make_dir(directory)
             for parent in (directory.rpartition("/")[0], ARCHIVE_DIR, ""):

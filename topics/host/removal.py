@@ -11,7 +11,7 @@ from typing import Final
 
 from topics.engine.image import Place
 from topics.engine.recover import ShardKey
-from topics.host.archive import Archive
+from topics.host.archive import Archive, ArchiveFull
 from topics.host.layout import SEGMENT_NAME, TOPIC_NAME, find_shards, find_wal_files, topic_dir
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
@@ -37,10 +37,17 @@ class Removal:
         self._archive = archive
 
     def run(self, kept: Sequence[Kept], now_ms: int) -> None:
-        """Remove it. Every call blocks. Raises OSError."""
+        """Remove it. Every call blocks. Raises OSError, and ArchiveFull when all else is done."""
         if len(kept) < KEPT_MAX:
             return
-        self._drop_wal_files(kept)
+        try:
+            self._drop_wal_files(kept)
+        except ArchiveFull:  # it holds up nothing else, and what is trimmed there makes room
+            self._drop_rest(kept, now_ms)
+            raise
+        self._drop_rest(kept, now_ms)
+
+    def _drop_rest(self, kept: Sequence[Kept], now_ms: int) -> None:
         self._drop_segments(kept)
         if self._archive is not None:
             self._archive.trim(now_ms)

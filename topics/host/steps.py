@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from topics.engine.commands import Command
+from topics.host.archive import ArchiveFull
 from topics.host.refusals import told as refusal
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
@@ -72,6 +73,8 @@ def rest_after(failures: int) -> float:
 
 def told(error: OSError | Corrupt | Fatal) -> Rejected | Fatal:
     """What a driver raises of an error that has ended a work; if it is Fatal, the next one had better wait longer."""
+    if isinstance(error, ArchiveFull):
+        return Rejected(Code.DISK_LOW, str(error))
     if disk_full(error):
         return Rejected(Code.DISK_LOW, f"no space for a checkpoint: {error}; free some")
     going_on = "" if isinstance(error, Fatal) else "; reads and writes go on, it is tried again: see the disk"
