@@ -87,7 +87,7 @@ class OsDisk:
         self._calls = calls or SystemCalls()
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}  # in order of use, the coldest first
-        self._unsynced: dict[str, int] = {}  # errno by directory, of syncs that have failed
+        self._unsynced: set[str] = set()  # directories of which a sync has failed
         self._root_fd = os.open(self.root, DIRECTORY_FLAGS)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -152,14 +152,19 @@ class OsDisk:
             handle.leave()
 
     def sync_dir(self, path: str) -> None:
-        """One that has failed fails from then on: names may be lost, and the kernel calls them clean all the same."""
+        """One that has failed fails from then on: names may be lost, and the kernel calls them clean all the same.
+
+        So it is for want of space, too: what had no room when it was written back is dropped. Only the first error
+        says so: freeing some makes a later sync no truer.
+        """
         if path in self._unsynced:
-            raise OSError(self._unsynced[path], "a sync of it has failed before: start again", path)
+            why = "a sync of it has failed before, and it may have lost names: restart the process"
+            raise OSError(errno.EIO, why, path)
         fd = self._open_dir(path)
         try:
             self._calls.sync_dir(fd)
-        except OSError as error:
-            self._unsynced[path] = error.errno or errno.EIO
+        except OSError:
+            self._unsynced.add(path)
             raise
         finally:
             os.close(fd)
