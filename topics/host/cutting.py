@@ -126,7 +126,11 @@ def _cuts_at_seqs(chains: Chains, manifest: Manifest, seqs: Mapping[str, int]) -
             for key, chain in sorted(chains.items()):
                 if chain.broken is not None:
                     raise _refused(chains, manifest, key, chain.broken)
-            raise invalid("to-seq", f"{name}={seq}: the log ends at seq {heads.get(topic_id, 0)} of it")
+            end = heads.get(topic_id, 0)
+            raise invalid(
+                "to-seq",
+                f"{name}={seq}: the log ends at seq {end} of it: ask for no more, or name the rest (--archive)",
+            )
     if not found:
         return _cut_at_its_end(chains, limits, heads)
     generation, ts, shard = min(found)
