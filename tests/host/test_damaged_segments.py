@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.scene import SMALL, Scene
+from tests.host.badsectors import BadSectors
 from topics.codec.segidx import ENTRY_SIZE
 from topics.engine.checkpoint import SegmentRules
+from topics.engine.verify import digest
 from topics.host.attempts import Attempts
 from topics.host.layout import segment_path
 from topics.host.reading import Unread
@@ -253,3 +255,29 @@ def test_what_is_dead_may_be_lost():
     assert (damage.first_seq, damage.last_seq) == (9, 15)
     assert "4 of 8" in damage.why
     assert walk(scene, from_seq=8) == ([17, 19], list(range(9, 16)))
+
+
+@pytest.mark.parametrize("part", ["idx", "col"])
+def test_an_idx_or_columns_that_the_medium_does_not_give_are_made_anew_from_the_data(part):
+    """A start needs neither: a bad sector there is no reason not to open, and a new file has other sectors."""
+    scene = filled(scene_with(port=BadSectors))
+    before, state = walk(scene), digest(scene.engine.state.catalog)
+    content = scene.disk.content(path(1, part))
+    scene.port.spoil(path(1, part))
+    reopened(scene)
+    assert not scene.opened.damages
+    scene.port.bad.clear()
+    assert (walk(scene), digest(scene.engine.state.catalog)) == (before, state)
+    assert scene.disk.content(path(1, part)) == content
+
+
+def test_data_that_the_medium_does_not_give_is_not_taken_for_missing():
+    """Nothing follows from a read that failed: a start that needs the data itself says so, and changes nothing."""
+    scene = filled(scene_with(port=BadSectors))
+    scene.port.spoil(path(1, "data"))
+    scene.port.spoil(path(1, "idx"))
+    scene.process_death()
+    before = {name: scene.disk.content(name) for name in (path(1, "data"), path(1, "idx"))}
+    with pytest.raises(OSError, match="Input/output error"):
+        scene.open()
+    assert before == {name: scene.disk.content(name) for name in before}

@@ -46,9 +46,7 @@ def load_blocks(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *,
     `away`: the data is in another tier, and is read only if blocks have to be made anew. Of a record of which nothing
     says its labels, the entry's flags say from now on that it has none.
     """
-    path = segment_path(topic_id, segment.first, "col")
-    size = disk.size(path)
-    blocks = [] if size is None else _blocks_of(segment, disk.read(path, 0, size))
+    blocks = _blocks_of(segment, _read_columns(disk, topic_id, segment))
     lacking = _lacking(segment, idx, blocks)
     if not lacking and columns_belong(disk, topic_id, segment, idx, blocks, away=away):
         return Blocks(blocks=blocks)
@@ -69,6 +67,16 @@ def read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:
     """What is there of a segment's data, up to the bytes that the marks count."""
     try:
         return disk.read(segment_path(topic_id, segment.first, "data"), 0, segment.size)
+    except FileNotFoundError:
+        return b""
+
+
+def _read_columns(disk: Disk, topic_id: int, segment: Segment) -> bytes:
+    """The `.col` file, empty if there is none: most segments need none."""
+    path = segment_path(topic_id, segment.first, "col")
+    size = disk.size(path)
+    try:
+        return disk.read(path, 0, size) if size else b""
     except FileNotFoundError:
         return b""
 

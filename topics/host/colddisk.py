@@ -1,15 +1,18 @@
 """A data directory whose cold segments can be read, for a start that has to make an idx or columns anew (storage 4).
 
 A start reads idx and columns, which are in the data directory, so as a rule it asks nothing of the cold tier. Only what
-is damaged or missing of them is made from the data, and that may be cold.
+is damaged or missing of them is made from the data, and that may be cold. One that the medium does not give is as good
+as missing: a new one gets other sectors.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 from topics.host.coldowner import is_foreign, note_of
 from topics.host.layout import segment_of
+from topics.host.medium import Unreadable, reading
 from topics.host.tiers import SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -39,7 +42,12 @@ class ColdBehind:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         try:
-            return self._disk.read(path, offset, size)
+            with reading():
+                return self._disk.read(path, offset, size)
+        except Unreadable as error:
+            if not path.endswith((".idx", ".col")):
+                raise
+            raise FileNotFoundError(errno.ENOENT, str(error), path) from error
         except FileNotFoundError:
             segment = segment_of(path) if path.endswith(".data") else None
             store = None if segment is None else self._own_store()
