@@ -1,7 +1,8 @@
 """One segment between the tiers: its copies, compared before either goes, and its `.del` there (storage 5 and 6).
 
 Every call blocks. Errors of the cold store are `StoreFailed`, those of the data directory OSError: a store that fails
-holds up relocation, a disk that fails ends all background work.
+holds up relocation, a disk that fails ends all background work. What a disk does not give of one segment is damage of
+that segment.
 
 What it must never know: when a segment is to be moved, or what is logged.
 """
@@ -15,6 +16,7 @@ from topics.codec.segdel import decode_del
 from topics.codec.segidx import IdxColumns, decode_idx
 from topics.codec.segment import DEAD, walk
 from topics.host.layout import segment_path, topic_dir
+from topics.host.medium import Unreadable, reading
 from topics.host.segments import TEMPORARY, data_end, encode_idx, write_temporary
 from topics.host.tiers import CHUNK, GuardedStore
 from topics.kernel.errors import Corrupt
@@ -69,12 +71,12 @@ class Carrier:
             Unmovable: a record of it is damaged, or its idx does not say what its data is.
             StoreFailed, OSError: see above.
         """
-        data = self._disk.read(self._path("data"), 0, self.found.size)
-        idx = self._whole(self._disk.read(self._path("idx"), 0, self._size("idx")))
+        data = self._read("data", self.found.size)
+        idx = self._whole(self._read("idx", self._size("idx")))
         self._check(data, idx)
         parts = {"data": data, "idx": encode_idx(idx)}
         if (size := self._disk.size(self._path("col"))) is not None:
-            parts["col"] = self._disk.read(self._path("col"), 0, size)
+            parts["col"] = self._read("col", size)
         self._store.put(self.segment, parts)
         for part, expected in parts.items():
             self._compare(part, expected)
@@ -86,7 +88,7 @@ class Carrier:
             Unmovable: it is not in the cold tier, or damaged there.
             StoreFailed, OSError: see above.
         """
-        idx = self._whole(self._disk.read(self._path("idx"), 0, self._size("idx")))
+        idx = self._whole(self._read("idx", self._size("idx")))
         if not self._store.exists(self.segment, "data"):
             raise self._unmovable(f"it is not in {self._store.where}")
         data = bytearray()
@@ -125,10 +127,13 @@ class Carrier:
         self._disk.sync_dir(self.directory)
 
     def read_ends(self) -> bytes:
-        """The .del file beside the idx; empty if there is none."""
-        path = self._path("del")
-        size = self._disk.size(path)
-        return b"" if size is None else self._disk.read(path, 0, size)
+        """The .del file beside the idx; empty if there is none.
+
+        Raises:
+            Unmovable: it cannot be read.
+        """
+        size = self._disk.size(self._path("del"))
+        return b"" if size is None else self._read("del", size)
 
     def put_ends(self, data: bytes) -> None:
         """Put that file into the cold tier."""
@@ -141,6 +146,13 @@ class Carrier:
 
     def _size(self, part: str) -> int:
         return self._disk.size(self._path(part)) or 0
+
+    def _read(self, part: str, size: int) -> bytes:
+        try:
+            with reading():
+                return self._disk.read(self._path(part), 0, size)
+        except Unreadable as failed:
+            raise self._unmovable(str(failed)) from failed
 
     def _whole(self, data: bytes) -> IdxColumns:
         try:

@@ -19,6 +19,7 @@ from topics.codec.segdel import Ended, encode_del
 from topics.codec.segidx import DELETED, ENDS, ENTRY_FLAGS_AT, ENTRY_SIZE, EXPIRED, IdxColumns
 from topics.codec.segment import DEAD
 from topics.host.layout import segment_path, topic_dir
+from topics.host.medium import Unreadable, reading
 from topics.host.segments import ENDS_OF, TEMPORARY, write_temporary
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
@@ -38,7 +39,7 @@ def flag_ends(
     """Flag what has ended and is not flagged yet in a hot segment, durably. `ends`: the bits of `End` of each slot.
 
     `free_min`: bytes of the disk that others need more. False if there is no room for the copy of a shared file: then
-    flags are missing. Raises OSError.
+    flags are missing. Raises OSError; Unreadable: the medium does not give what is to be flagged.
     """
     assert len(ends) == len(idx) == segment.count
     new = [at for at, end in enumerate(ends) if end and idx.lengths[at] and not idx.flags[at] & ENDS]
@@ -70,12 +71,21 @@ def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> None:
         return
     of = SegmentId(topic_id, segment.first)
     path, data = segment_path(*of, "del"), encode_del(Ended(*of, ends.translate(ENDS_OF)))
-    size = disk.size(path)
-    if size == len(data) and disk.read(path, 0, size) == data:
+    if _has(disk, path, data):
         return
     write_temporary(disk, path, data)
     disk.rename(path + TEMPORARY, path)
     disk.sync_dir(topic_dir(topic_id))
+
+
+def _has(disk: Disk, path: str, data: bytes) -> bool:
+    """Whether these are the bytes of the file. One that cannot be read is replaced."""
+    size = disk.size(path)
+    try:
+        with reading():
+            return size == len(data) and disk.read(path, 0, size) == data
+    except Unreadable:
+        return False
 
 
 def _bit(end: int) -> int:
@@ -96,7 +106,8 @@ def _flip(disk: Disk, path: str, flips: Sequence[_Flip]) -> None:
 
 def _flip_span(disk: Disk, path: str, flips: Sequence[_Flip]) -> None:
     first, last = flips[0][0], flips[-1][0]
-    span = bytearray(disk.read(path, first, last + 1 - first))
+    with reading():
+        span = bytearray(disk.read(path, first, last + 1 - first))
     for at, value in flips:
         if at - first < len(span):  # a file that was cut short is for a read to tell
             span[at - first] = value
@@ -109,7 +120,8 @@ def _copied(disk: Disk, path: str) -> str:
     disk.create(target, 0)
     at, size = 0, disk.size(path) or 0
     while at < size:
-        chunk = disk.read(path, at, min(_SPAN_MAX, size - at))
+        with reading():
+            chunk = disk.read(path, at, min(_SPAN_MAX, size - at))
         disk.write(target, at, [chunk])
         at += len(chunk)
     return target

@@ -11,8 +11,8 @@ Rewriting goes in slices: each look of a driver gives it `SLICE_BYTES` to write,
 taken from the looks that follow, so that it keeps behind writes and reads. Nothing of all this outlives the process:
 after a start the next rounds find the candidates again.
 
-On a full disk flags are left out, for they are hints, and rewriting rests: other work may make room. A segment in which
-a rewrite finds damage stays as it is, and is told (`damaged`).
+On a full disk flags are left out, for they are hints, and rewriting rests: other work may make room. A segment that is
+damaged, or of which the medium does not give something, stays as it is until the next start, and is told (`damaged`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from topics.codec.segment import END_SIZE
 from topics.engine.engine import Engine
 from topics.engine.image import StateImage
 from topics.host.flags import flag_ends, note_ends
+from topics.host.medium import Unreadable, reading
 from topics.host.pins import Pins
 from topics.host.rewrite import Rewrite
 from topics.host.segments import load_idx
@@ -166,10 +167,17 @@ class Reclaimer:
         for look in looks:
             if self._pins.holds(look.id) or look.id in self.damaged:
                 continue
-            idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
+            try:
+                with reading():
+                    idx, rebuilt = load_idx(self._disk, look.id.topic_id, look.segment)
+            except Unreadable as failed:
+                self.give_up(look.id, str(failed))
+                continue
             mask = look.mask
             unfit = rebuilt and not look.segment.cold  # the next start mends it, or tells that it is damaged
             flagged = unfit or self._flag(look, idx, mask.translate(_FLAGGED))
+            if look.id in self.damaged:
+                continue
             dead = sum(length + END_SIZE for length in compress(idx.lengths, mask) if length)
             if look.segment.sealed and look.segment.size <= 2 * dead > 0 and look.id not in self._candidates:
                 if sum(len(one.dead) for one in self._candidates.values()) + len(mask) > MASKS_MAX:
@@ -179,12 +187,14 @@ class Reclaimer:
                 self._seen[look.id] = look.count
 
     def _flag(self, look: _Look, idx: IdxColumns, ends: bytes) -> bool:
-        """False if there is no room for it: a later round does it."""
+        """False if there is no room for it: a later round does it. One that cannot be read is given up."""
         topic_id, segment = look.id.topic_id, look.segment
         try:
             if not segment.cold:
                 return flag_ends(self._disk, topic_id, segment, idx, ends, free_min=self._min_free_bytes)
             note_ends(self._disk, topic_id, segment, ends)
+        except Unreadable as failed:
+            self.give_up(look.id, str(failed))
         except OSError as error:
             if not disk_full(error):
                 raise

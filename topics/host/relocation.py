@@ -168,7 +168,7 @@ class Relocator:
             SegmentId(topic_id, segment.first)
             for topic_id, topic in topics.items()
             for segment in topic.segments
-            if segment.cold
+            if segment.cold and SegmentId(topic_id, segment.first) not in self.unmovable
         ]
         for start in range(0, len(noted), TOGETHER):
             self._works.append(partial(self._note_ends, noted[start : start + TOGETHER]))
@@ -286,7 +286,11 @@ class Relocator:
 
     def _put_ends(self, carriers: Sequence[Carrier]) -> None:
         for carrier in carriers:
-            ends = carrier.read_ends()
+            try:
+                ends = carrier.read_ends()
+            except Unmovable as damage:
+                self.unmovable[carrier.segment] = damage.message
+                continue
             if ends and self._noted.get(carrier.segment) != (digest := checksum(ends)):
                 carrier.put_ends(ends)
                 self._noted[carrier.segment] = digest

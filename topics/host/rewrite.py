@@ -28,6 +28,7 @@ from topics.codec.segidx import DELETED, ENDS, ENTRY_SIZE, TRAILER_SIZE, IdxColu
 from topics.codec.segment import END_SIZE, append_frames
 from topics.engine.apply import Catalog
 from topics.host.layout import segment_path, topic_dir
+from topics.host.medium import Unreadable, reading
 from topics.host.segments import TEMPORARY, encode_idx, load_idx, slots_of, write_temporary
 from topics.host.steps import disk_full
 from topics.kernel.errors import Corrupt
@@ -52,7 +53,8 @@ class Rewrite:
     """One rewrite: `begin`, `copy` of each of the `chunks`, `end`, `swap`, and `finish` if it was swapped.
 
     `dead`: for each slot of the segment, nonzero if its record is dropped. `damaged`: why it was given up, for a record
-    that is to be kept is not there. `postponed`: there is no room for it now. In either case nothing is swapped.
+    that is to be kept is not there, or the medium does not give it. `postponed`: there is no room for it now. In either
+    case nothing is swapped.
     """
 
     def __init__(self, disk: Disk, topic_id: int, segment: Segment, dead: bytes) -> None:
@@ -77,13 +79,14 @@ class Rewrite:
         OSError.
         """
         try:
-            idx, _ = load_idx(self.disk, self.topic_id, self.segment)
-            slots, unlabelled = slots_of(self.disk, self.topic_id, self.segment, idx, self.segment.first)
+            with reading():
+                idx, _ = load_idx(self.disk, self.topic_id, self.segment)
+                slots, unlabelled = slots_of(self.disk, self.topic_id, self.segment, idx, self.segment.first)
             if unlabelled:
                 raise Corrupt("seq {}: {}".format(*unlabelled[0]))
             self._decide(idx, slots)
-        except Corrupt as damage:
-            self.damaged = damage.message
+        except (Corrupt, Unreadable) as damage:
+            self.damaged = str(damage)
             return
         self.postponed = self.disk.free_bytes(topic_dir(self.topic_id)) < self._needed() + free_min
         if not self.postponed:
@@ -109,8 +112,9 @@ class Rewrite:
         assert self._old is not None
         old, kept = self._old, self._kept[chunk.start : chunk.stop]
         first, last = old.offsets[kept[0]], old.offsets[kept[-1]] + old.lengths[kept[-1]]
-        buffer = self.disk.read(self._paths["data"], first, last - first)
         try:
+            with reading():
+                buffer = self.disk.read(self._paths["data"], first, last - first)
             data = append_frames(
                 buffer,
                 [old.offsets[at] - first for at in kept],
@@ -119,8 +123,8 @@ class Rewrite:
                 seqs=[self.segment.first + at for at in kept],
                 dead=bytes(old.flags[at] & ENDS for at in kept),
             )
-        except Corrupt as damage:
-            self.damaged = damage.message
+        except (Corrupt, Unreadable) as damage:
+            self.damaged = str(damage)
             return
         self._write(partial(self.disk.write, self._paths["data"] + TEMPORARY, chunk.at, [data]))
 

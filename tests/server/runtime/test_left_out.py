@@ -39,7 +39,8 @@ async def test_a_damaged_record_in_the_log_is_told_until_a_round_has_it():
         failures, rounds = compactor.failures, compactor.rounds
         await ask(site, "POST", "/v0/topics/good", {"records": [{"data": 5}]})
         checkpointer = runtime.opened.checkpointer
-        rest_s = await compactor.attempt(lambda: checkpointer.round_with_room(asked=False))
+        for _ in range(2):
+            rest_s = await compactor.attempt(lambda: checkpointer.round_with_room(asked=False))
         stored = [topics.find(topic).segments.stored_seq for topic in ("bad", "good")]
         disk.flip(WAL, (offset + 40) * 8)
         taken = await ask(site, "POST", "/v0/admin/checkpoint")
