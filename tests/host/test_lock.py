@@ -1,5 +1,6 @@
 """One owner per directory; a restart of the machine is noticed, and forgotten only after recovery is complete."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -7,6 +8,8 @@ import sys
 
 import attrs
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from topics.host.layout import Format
 from topics.host.lock import (
@@ -20,7 +23,7 @@ from topics.host.lock import (
     same_boot,
 )
 from topics.kernel.errors import CannotOpen, Unusable
-from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
+from topics.kernel.limits import U32_MAX, U64_MAX, WAL_SHARDS_MAX
 from topics.testing.simdisk import SimDisk
 
 LOGS = [Format(1, 0)]
@@ -270,7 +273,7 @@ def test_an_unwritable_directory_says_so():
 
 def test_a_record_has_one_size_and_comes_back():
     long = attrs.evolve(
-        RECORD, boot_id="x" * BOOT_ID_CHARS_MAX, pid=2**31, device=2**64, inode=2**64,
+        RECORD, boot_id="x" * BOOT_ID_CHARS_MAX, pid=U32_MAX, device=U64_MAX, inode=U64_MAX,
         begun=((U32_MAX, WAL_SHARDS_MAX),) * BEGUN_MAX,
     )  # fmt: skip
     for record in (RECORD, long, attrs.evolve(RECORD, boot_id=None)):
@@ -279,7 +282,9 @@ def test_a_record_has_one_size_and_comes_back():
 
 
 @pytest.mark.parametrize("name", ["pid", "boot_id", "device", "inode"])
-@pytest.mark.parametrize("value", ["true", "1.5", '"x' + "y" * 200 + '"', "[]", "{}"])
+@pytest.mark.parametrize(
+    "value", ["true", "1.5", "-1", "1" + "0" * 20, r'"\\"', r'"\""', '""', '"x' + "y" * 200 + '"', "[]", "{}"]
+)
 def test_a_record_with_a_wrong_value_is_none(name, value):
     good = RECORD.encode().decode()
     fields = {"pid": "4711", "boot_id": '"5e4f8a1c-boot"', "device": "66", "inode": "1234567"}
@@ -287,6 +292,40 @@ def test_a_record_with_a_wrong_value_is_none(name, value):
 
     assert bad != good
     assert OwnerRecord.decode(bad.encode()) is None
+
+
+_NUMBERS = st.sampled_from([0, 1, U32_MAX, U64_MAX]) | st.integers() | st.integers(0, 10**180)
+_TEXTS = st.none() | st.text(max_size=BOOT_ID_CHARS_MAX + 1) | st.text('x"\\', max_size=BOOT_ID_CHARS_MAX)
+_LOGS = st.lists(
+    st.lists(st.sampled_from([1, U32_MAX, WAL_SHARDS_MAX]) | st.integers(), max_size=3), max_size=4
+)
+_LINES = st.fixed_dictionaries(
+    {"pid": _NUMBERS, "boot_id": _TEXTS, "device": _NUMBERS, "inode": _NUMBERS}, optional={"begun": _LOGS}
+).map(lambda line: json.dumps(line).encode())
+
+
+@given(_LINES | st.binary(max_size=RECORD_SIZE))
+@example(b'{"pid": 1, "boot_id": null, "device": 1' + b"0" * 179 + b', "inode": 1}')
+@example(b'{"pid": 1, "boot_id": "' + rb"\"" * BOOT_ID_CHARS_MAX + b'", "device": 1, "inode": 1}')
+def test_whatever_is_in_lock_is_no_record_or_one_that_fits_its_line_again(data):
+    """The next owner writes the line anew with its own pid."""
+    found = OwnerRecord.decode(data)
+    if found is not None:
+        anew = attrs.evolve(found, pid=U32_MAX).begin([Format(WAL_SHARDS_MAX, U32_MAX - n) for n in range(3)])
+        assert len(anew.encode()) == RECORD_SIZE
+        assert OwnerRecord.decode(anew.encode()) == anew
+
+
+@pytest.mark.rule("T4.24")
+@pytest.mark.parametrize("number", ["1" + "0" * 179, "-1"])
+def test_a_lock_whose_numbers_cannot_be_counts_as_a_restart(tmp_path, number):
+    line = f'{{"pid": 1, "boot_id": "boot-1", "device": {number}, "inode": 1}}'
+    (tmp_path / "LOCK").write_bytes(line.encode())
+    lock = acquire(tmp_path)
+
+    assert lock.previous is None
+    assert lock.machine_restarted
+    lock.release()
 
 
 @pytest.mark.parametrize(

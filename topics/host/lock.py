@@ -30,7 +30,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 import attrs
 
@@ -39,7 +39,7 @@ from topics.host.filetypes import open_file
 from topics.host.layout import Format
 from topics.host.refusals import told
 from topics.kernel.errors import CannotOpen, Unusable
-from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
+from topics.kernel.limits import U32_MAX, U64_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
 
 LOCK_NAME: Final = "LOCK"
@@ -97,7 +97,7 @@ class OwnerRecord:
         if not isinstance(value, dict):
             return None
         pid, device, inode, boot_id = (value.get(name) for name in ("pid", "device", "inode", "boot_id"))
-        if type(pid) is not int or type(device) is not int or type(inode) is not int:
+        if not (_is_number(pid, U32_MAX) and _is_number(device, U64_MAX) and _is_number(inode, U64_MAX)):
             return None
         if boot_id is not None and not _is_boot_id(boot_id):
             return None
@@ -115,11 +115,16 @@ def _sum(begun: Sequence[tuple[int, int]]) -> str:
     return f"{checksum(json.dumps(begun).encode()):016x}"
 
 
+def _is_number(value: object, maximum: int) -> TypeGuard[int]:
+    """From 0 on. Without a bound it might not fit the line, which the next owner writes again."""
+    return type(value) is int and 0 <= value <= maximum
+
+
 def _is_boot_id(value: object) -> bool:
-    """ASCII, or its JSON might not fit the line."""
-    return (
-        isinstance(value, str) and value.isascii() and value.isprintable() and len(value) <= BOOT_ID_CHARS_MAX
-    )
+    """One that JSON writes as it is, or it might not fit the line."""
+    if not isinstance(value, str) or not 0 < len(value) <= BOOT_ID_CHARS_MAX:
+        return False
+    return value.isascii() and value.isprintable() and not set(value) & {'"', "\\"}
 
 
 def _is_begun(value: object) -> bool:
@@ -127,9 +132,7 @@ def _is_begun(value: object) -> bool:
     if not isinstance(value, list) or len(value) != 2:
         return False
     generation, shards = value
-    if type(generation) is not int or type(shards) is not int:
-        return False
-    return 0 <= generation <= U32_MAX and 1 <= shards <= WAL_SHARDS_MAX
+    return _is_number(generation, U32_MAX) and _is_number(shards, WAL_SHARDS_MAX) and shards >= 1
 
 
 def same_boot(previous: OwnerRecord | None, *, boot_id: str | None, device: int, inode: int) -> bool:
@@ -147,7 +150,7 @@ def machine_boot_id() -> str | None:
         text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
-    return text if 0 < len(text) <= BOOT_ID_CHARS_MAX else None
+    return text if _is_boot_id(text) else None
 
 
 class DirectoryLock:
@@ -320,4 +323,4 @@ def _boot_session_uuid() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     text = answer.stdout.strip()
-    return text if 0 < len(text) <= BOOT_ID_CHARS_MAX else None
+    return text if _is_boot_id(text) else None
