@@ -185,6 +185,7 @@ class Client:
 
         Raises:
             Rejected: its storage is read-only, or its disk is full.
+            Corrupt: records that are in its log alone are damaged; everything else was done.
         """
         self.call(Request(method="POST", path="/v0/admin/checkpoint", repeatable=True), messages.read_object)
 

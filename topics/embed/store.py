@@ -105,8 +105,8 @@ class Store:
 
     @property
     def damages(self) -> Sequence[DamageReport]:
-        """Acknowledged data found damaged when the store was opened, or since by compaction or a move to the cold tier:
-        file, offset, topic and seqs.
+        """Acknowledged data found damaged when the store was opened, or since by a checkpoint, by compaction or by a
+        move to the cold tier: file, offset, topic and seqs.
         """
         return known_damages(self._opened)
 
@@ -166,6 +166,7 @@ class Store:
 
         Raises:
             Rejected: the store is read-only, or there is no room for all records: what could be done was done.
+            Corrupt: records that are in the log alone are damaged; everything else was done. See `damages`.
             Fatal: the disk failed while it was copied; nothing is lost, and it is tried again.
         """
         self._writable_compactor()[0].checkpoint()
