@@ -5,7 +5,13 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.host.test_logchain import FIRST, ONE_FILE, Case, names, whole
+from tests.host.test_absent import without_room
+from tests.host.test_logchain import FIRST, LARGE, ONE_FILE, Case, damage, names, whole
+from topics.audit.repair import repair
+from topics.host.archive import archive_path
+from topics.host.layout import Format, write_format
+from topics.kernel.limits import Limits
+from topics.log.regions import WalFileId
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.survival import PAGE_SIZE, Shape
 
@@ -22,7 +28,7 @@ def tail_of(case):
 
 
 @pytest.mark.rule("T3.7", "T4.23", "T7.3")
-@pytest.mark.parametrize("back", [2])
+@pytest.mark.parametrize("back", [1, 2, 3])
 def test_wherever_a_change_of_shards_breaks_off_the_next_start_makes_it_durable(back):
     """A process that dies leaves its writes where the next one reads them, and a power cut behind that takes them."""
     case, n = Case(*names(5), limits=ONE_FILE), 0
@@ -74,3 +80,74 @@ def test_an_ending_mark_whose_sync_failed_is_written_again_before_anything_is_bu
     assert not scene.opened.damages
     assert len(scene.read("a")) == 7
     assert case.head() == 7
+
+
+@pytest.mark.rule("T3.6", "T3.7", "T7.3")
+def test_a_change_of_shards_for_which_there_was_no_room_may_be_taken_back():
+    """A generation with a shard that never got its first file is one whose log is missed."""
+    limits = Limits(wal_file_first=1 << 16, wal_file_max=1 << 16, wal_reserve=256)
+    case = Case(*names(20), limits=limits)
+    scene, free = case.scene.shut_down(), case.disk.free
+    case.disk.free = 150_000
+    with_shards(case, 4)
+    with pytest.raises(OSError, match="No space left"):
+        scene.open()
+    assert [len(scene.files(shard, generation=1)) for shard in range(4)] == [1, 1, 1, 0]
+    case.disk.free = 75_000  # one first file more, and little besides
+    scene.process_death()
+    with_shards(case, 1).open()
+    case.disk.free = free
+    scene.drain()
+    case.write(b"1")
+
+    assert scene.opened.generation == 2
+    assert case.head() == 24
+    for _ in range(2):
+        case.checkpoint()
+        scene.shut_down().open()
+        assert not scene.opened.damages
+        assert case.head() == 24
+
+
+@pytest.mark.rule("T3.6", "T1.7", "T7.3")
+@pytest.mark.parametrize("room", [True, False])
+def test_a_format_that_was_put_back_begins_no_log_anew_that_was_absorbed(room):
+    """Its first file would go to the archive in the place of the true one. Without room no snapshot is of the newest
+    generation.
+    """
+    case = Case(*names(5))
+    case.change_shards(2)
+    case.write(b"1")
+    for _ in range(3):
+        case.checkpoint()
+    case.write(b"2", topic="b")
+    case.scene.port = case.disk if room else without_room(case.disk)
+    case.change_shards(1)
+    assert not case.scene.files(generation=0)
+    archived = whole(case.disk, archive_path(WalFileId(0, 0, 1)))
+    case.scene.shut_down()
+    write_format(case.disk, Format(1, 0))
+    with_shards(case, None).open()
+
+    assert case.scene.opened.generation == 3
+    assert whole(case.disk, archive_path(WalFileId(0, 0, 1))) == archived
+    assert case.head() == 9
+
+
+@pytest.mark.rule("T3.6", "T4.11", "T1.7")
+def test_nor_one_that_a_repair_has_ended():
+    case = Case(*[LARGE] * 30)
+    case.checkpoint()
+    case.checkpoint()
+    archived = whole(case.disk, archive_path(WalFileId(0, 0, 1)))
+    case.write(*names(20))
+    case.scene.shut_down()
+    damage(case.disk, case.scene.files()[-1], b"record 19")
+    assert case.scene.open().read_only
+    case.scene.process_death()
+    repair(case.disk, where="here", same_boot=False, stamp="now")
+    write_format(case.disk, Format(1, 0))
+
+    assert not case.scene.open().read_only
+    assert case.scene.opened.generation == 1
+    assert whole(case.disk, archive_path(WalFileId(0, 0, 1))) == archived

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from topics.engine.image import Place
 from topics.engine.judge import Verdict
@@ -12,6 +13,8 @@ from topics.host.walfile import WalFile, run
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 
+_SMALLEST: Final = Limits(wal_file_first=0, wal_file_max=0)  # of files for nothing; the disk may be full
+
 
 def choose_generation(
     disk: Disk,
@@ -19,6 +22,7 @@ def choose_generation(
     verdicts: Mapping[ShardKey, Verdict],
     shards: int | None,
     clock: Clock,
+    entropy: Entropy,
     places: Mapping[ShardKey, Place],
 ) -> Format:
     """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3).
@@ -34,6 +38,8 @@ def choose_generation(
     if shards == form.shards and not behind:
         return form
     last = max(form.generation, *(generation for generation, _ in (*verdicts, *places)), 0)
+    if form.generation == last and all(generation < last for generation, _ in places):
+        _begin_all(disk, entropy, form, verdicts)
     for (generation, shard), verdict in verdicts.items():
         tail = verdict.tail
         # A log without a frame gets none: its generation may lack a shard still, which only its emptiness excuses.
@@ -48,6 +54,16 @@ def choose_generation(
     new = Format(shards, last + 1)
     write_format(disk, new)
     return new
+
+
+def _begin_all(disk: Disk, entropy: Entropy, form: Format, verdicts: Mapping[ShardKey, Verdict]) -> None:
+    """Give each shard of a generation its first file. If the change of shards that began it broke off behind FORMAT,
+    some have none; a restore misses a log of each, and cannot know that it never began.
+    """
+    for shard in range(form.shards):
+        verdict = verdicts.get((form.generation, shard))
+        if verdict is None or verdict.tail is None:
+            go_on(disk, entropy, form.generation, shard, {}, _SMALLEST)
 
 
 def begun_logs(disk: Disk, form: Format, places: Mapping[ShardKey, Place]) -> list[Format]:

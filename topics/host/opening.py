@@ -183,7 +183,8 @@ def _open_with(
     for verdict in verdicts.values():
         repair_tail(disk, verdict)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
-    before, form = form, choose_generation(disk, form, verdicts, options.shards, clock, restored.places)
+    before = form
+    form = choose_generation(disk, form, verdicts, options.shards, clock, entropy, restored.places)
     for generation, shard in find_shards(disk):  # those that a snapshot has absorbed, too
         if generation != form.generation:
             disk.unlink(f"{shard_dir(generation, shard)}/{NEXT_FILE}")  # nothing will be written there again
