@@ -22,7 +22,8 @@ from topics.codec.segidx import IdxColumns
 from topics.codec.segment import DEAD, END_SIZE, LIVE, walk
 from topics.host.layout import segment_path, topic_dir
 from topics.host.reading import Reader
-from topics.host.segments import ENDS_OF, TEMPORARY, encode_idx, write_temporary
+from topics.host.segments import ENDS_OF, encode_idx
+from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk

@@ -17,7 +17,8 @@ from topics.codec.segidx import IdxColumns, decode_idx
 from topics.codec.segment import DEAD, walk
 from topics.host.layout import segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
-from topics.host.segments import TEMPORARY, data_end, encode_idx, write_temporary
+from topics.host.segments import data_end, encode_idx
+from topics.host.temporary import TEMPORARY, write_temporary
 from topics.host.tiers import CHUNK, GuardedStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk

@@ -20,7 +20,8 @@ from topics.codec.segidx import DELETED, ENDS, ENTRY_FLAGS_AT, ENTRY_SIZE, EXPIR
 from topics.codec.segment import DEAD
 from topics.host.layout import segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
-from topics.host.segments import ENDS_OF, TEMPORARY, write_temporary
+from topics.host.segments import ENDS_OF
+from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.past import End

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
-from topics.host.segments import TEMPORARY
-from topics.kernel.limits import ZERO_FILL_CHUNK
+from topics.host.temporary import TEMPORARY, write_from
 from topics.kernel.ports import Disk
 
 
@@ -38,14 +36,5 @@ def move(disk: Disk, source: str, target: str, settle: Callable[[], None]) -> No
 
 def write_copy(disk: Disk, path: str, size: int, read: Callable[[int, int], bytes]) -> None:
     """A file of these bytes, synced. Its name is not durable yet. Raises OSError, and then it is not there."""
-    temporary = path + TEMPORARY
-    try:
-        disk.create(temporary, 0)
-        for at in range(0, size, ZERO_FILL_CHUNK):
-            disk.write(temporary, at, [read(at, min(ZERO_FILL_CHUNK, size - at))])
-        disk.sync_data(temporary)
-    except OSError:
-        with suppress(OSError):  # the first error is the one to tell; this only gives the space back
-            disk.unlink(temporary)
-        raise
-    disk.rename(temporary, path)
+    write_from(disk, path + TEMPORARY, size, read)
+    disk.rename(path + TEMPORARY, path)

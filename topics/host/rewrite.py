@@ -29,8 +29,9 @@ from topics.codec.segment import END_SIZE, append_frames
 from topics.engine.apply import Catalog
 from topics.host.layout import segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
-from topics.host.segments import TEMPORARY, encode_idx, load_idx, slots_of, write_temporary
+from topics.host.segments import encode_idx, load_idx, slots_of
 from topics.host.steps import disk_full
+from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk

@@ -25,6 +25,7 @@ from topics.codec.segment import END_SIZE, walk
 from topics.host.belonging import idx_belongs, knows_more
 from topics.host.blocks import Unlabelled, load_blocks, read_data
 from topics.host.layout import segment_path, topic_dir
+from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE, NODED, TAGGED, TIMED
@@ -32,7 +33,6 @@ from topics.log.past import End
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 
-TEMPORARY: Final = ".tmp"
 _SLOT_FLAGS: Final = bytes(
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
@@ -163,13 +163,6 @@ def mend_columns(disk: Disk, topic_id: int, segment: Segment) -> None:
     else:
         disk.unlink(path)
     disk.sync_dir(topic_dir(topic_id))
-
-
-def write_temporary(disk: Disk, path: str, data: bytes) -> None:
-    """Write the bytes beside the file, synced, for a rename to put them in its place."""
-    disk.create(path + TEMPORARY, 0)
-    disk.write(path + TEMPORARY, 0, [data])
-    disk.sync_data(path + TEMPORARY)
 
 
 # Below.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -17,6 +16,7 @@ import attrs
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
 from topics.engine.image import Place, Snapshot
+from topics.host.temporary import write_file
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -85,14 +85,7 @@ def write_snapshot(disk: Disk, number: int, snapshot: Snapshot, *, free_min: int
     if not disk.names(META_DIR):
         disk.make_dir(META_DIR)
         disk.sync_dir("")
-    try:
-        disk.create(_TEMPORARY, 0)
-        disk.write(_TEMPORARY, 0, [data])
-        disk.sync_data(_TEMPORARY)
-    except OSError:
-        with suppress(OSError):
-            disk.unlink(_TEMPORARY)
-        raise
+    write_file(disk, _TEMPORARY, data)
     disk.rename(_TEMPORARY, snapshot_path(number))
     disk.sync_dir(META_DIR)
     return Kept.of(number, snapshot)
