@@ -15,7 +15,8 @@ from topics.host.layout import segment_of, segment_path
 from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
-from topics.testing.faults import SimCrash
+from topics.testing.below import Below
+from topics.testing.faults import FaultKind, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
@@ -169,6 +170,44 @@ def test_a_folder_has_a_part_whole_or_as_it_was(shape):
         calls += 1
 
     assert calls >= 8
+
+
+@pytest.mark.parametrize(
+    ("op", "kind", "at"),
+    [(op, kind, at)
+     for op, kind in (("create", FaultKind.ENOSPC), ("write", FaultKind.SHORT), ("write", FaultKind.ENOSPC),
+                      ("sync_data", FaultKind.EIO), ("rename", FaultKind.EIO))
+     for at in range(3)],
+)  # fmt: skip
+def test_a_put_that_fails_gives_all_its_room_back(op, kind, at):
+    """Whichever part has no room: on a full disk the next try would need as much again."""
+    disk = SimDisk(mounts=("cold",))
+    store = LocalSegmentStore(Below(disk, "cold"), "simulated")
+    store.put(TWO, {"idx": b"x"})  # the topic's folder
+    before = disk.free_bytes("cold")
+    disk.inject(op, kind, at=disk.counts[op] + at)
+    with pytest.raises(OSError, match=r"No space|Input/output|[Ss]hort"):
+        store.put(ONE, {"data": b"new" * 3000, "idx": b"other" * 1000, "col": b"c" * 10})
+    left = sum(store.len(ONE, part) for part in PARTS if store.exists(ONE, part))
+
+    assert disk.free_bytes("cold") == before - left
+    assert left == 0 or op == "rename"
+
+
+def test_what_did_not_fit_needs_no_more_room_the_next_time():
+    disk = SimDisk(mounts=("cold",))
+    store = LocalSegmentStore(Below(disk, "cold"), "simulated")
+    parts = {"data": b"d" * 16_384, "idx": b"i" * 6000}
+    disk.set_free(20_000, "cold")
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            store.put(ONE, parts)
+        assert disk.free_bytes("cold") == 20_000
+    disk.set_free(22_384, "cold")
+    store.put(ONE, parts)
+
+    assert {part: store.read_range(ONE, part, 0, 20_000) for part in parts} == parts
+    assert disk.free_bytes("cold") == 0
 
 
 @pytest.mark.rule("T6.2")

@@ -16,13 +16,13 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from topics.host.layout import SEGMENT_PARTS, segment_of, segment_path, topic_dir
+from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
 OWNER_FILE: Final = "OWNER"
 CHUNK: Final = 4 * MIB
-_TEMPORARY: Final = ".tmp"
 
 
 class SegmentStore(Protocol):
@@ -131,7 +131,9 @@ class GuardedStore:
 
 
 class LocalSegmentStore:
-    """A folder. Written aside, synced and renamed, so that a crash leaves a part as it was or as it should be."""
+    """A folder. Written aside, synced and renamed, so that a crash leaves a part as it was or as it should be. A `put`
+    that finds no room leaves as much as there was.
+    """
 
     def __init__(self, disk: Disk, where: str, *, close: Callable[[], None] | None = None) -> None:
         self._disk = disk
@@ -148,9 +150,7 @@ class LocalSegmentStore:
             self._disk.make_dir(directory)
             self._disk.sync_dir("topics")
             self._disk.sync_dir("")
-        for part in SEGMENT_PARTS:
-            if part in parts:
-                self._write(segment_path(*segment, part), parts[part])
+        self._replace({segment_path(*segment, part): parts[part] for part in SEGMENT_PARTS if part in parts})
         self._disk.sync_dir(directory)
 
     def read_range(self, segment: SegmentId, part: str, offset: int, size: int) -> bytes:
@@ -160,7 +160,7 @@ class LocalSegmentStore:
         directory = topic_dir(segment.topic_id)
         names = set(self._disk.names(directory))
         paths = [
-            segment_path(*segment, part) + suffix for part in SEGMENT_PARTS for suffix in ("", _TEMPORARY)
+            segment_path(*segment, part) + suffix for part in SEGMENT_PARTS for suffix in ("", TEMPORARY)
         ]
         found = [path for path in paths if path.rpartition("/")[2] in names]
         for path in found:
@@ -191,22 +191,22 @@ class LocalSegmentStore:
         return None if size is None else self._disk.read(OWNER_FILE, 0, size)
 
     def write_owner(self, note: bytes) -> None:
-        self._write(OWNER_FILE, note)
+        self._replace({OWNER_FILE: note})
         self._disk.sync_dir("")
 
     def close(self) -> None:
         if self._close is not None:
             self._close()
 
-    def _write(self, path: str, data: bytes) -> None:
-        aside = path + _TEMPORARY
-        self._disk.create(aside, 0)
+    def _replace(self, files: Mapping[str, bytes]) -> None:
+        """All are written before the first has its name: if one has no room, the others need not have taken theirs."""
         try:
-            for at in range(0, len(data), CHUNK):
-                self._disk.write(aside, at, [data[at : at + CHUNK]])
-            self._disk.sync_data(aside)
+            for path, data in files.items():
+                write_temporary(self._disk, path, data)
+            for path in files:
+                self._disk.rename(path + TEMPORARY, path)
         except OSError:
-            with suppress(OSError):
-                self._disk.unlink(aside)  # a full disk wants it back
+            for path in files:
+                with suppress(OSError):  # the first error is the one to tell
+                    self._disk.unlink(path + TEMPORARY)
             raise
-        self._disk.rename(aside, path)
