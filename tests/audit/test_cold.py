@@ -10,12 +10,14 @@ from tests.crash.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.engine.checkpoint import SegmentRules
+from topics.host.coldowner import Whose, adopt, whose
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
 from topics.testing.coldstore import FaultyStore
+from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.sample_store import files_of
 from topics.testing.simdisk import MUTATING, SimDisk
@@ -217,6 +219,67 @@ def test_a_copy_that_reads_the_cold_segments_of_its_original_removes_none_of_the
     assert done.lost == {"t": [(13, 13)]}
     assert cold.list() == there
     assert looked(scene, cold).exit_code == 0
+
+
+def copied_blocks(disk):
+    """Another disk with the same bytes, LOCK's inode and the note of the cold tier too."""
+    copy = SimDisk(3)
+    copy.restore(disk.snapshot())
+    copy.process_death()
+    return copy
+
+
+@pytest.mark.rule("T4.11", "T6.3")
+def test_a_repair_that_removes_cold_segments_draws_a_token_so_that_of_two_copies_one_has_the_tier():
+    """As a server does: whoever was copied before it only reads from then on."""
+    scene = tiered()
+    disk, cold = scene.disk, cold_of(scene.disk)
+    damage_record(disk, 11, 2)
+    damage_record(disk, 21, 0)
+    copy = copied_blocks(disk)
+    assert whose(copy, cold) is Whose.OURS  # there is one tier, that of the original
+    mended(disk, cold)
+
+    assert whose(disk, cold) is Whose.OURS
+    assert whose(copy, cold) is Whose.TAKEN
+    there = cold.list()
+    with pytest.raises(CannotOpen, match="Nothing is taken for lost before that"):
+        mended(copy, cold)
+    assert cold.list() == there
+
+
+@pytest.mark.rule("T4.11", "T6.3")
+def test_a_copy_that_takes_the_tier_in_the_middle_of_a_repair_keeps_what_is_there():
+    scene = tiered()
+    disk = scene.disk
+    damage_record(disk, 11, 2)
+    damage_record(disk, 21, 0)
+    copy = copied_blocks(disk)
+
+    class Adopted(FaultyStore):
+        """The other copy adopts the tier when the first segment has gone."""
+
+        def delete(self, segment):
+            super().delete(segment)
+            adopt(copy, self, SeededEntropy(7), inode=1)
+
+    cold = Adopted(cold_of(disk))
+    done = mended(disk, cold)
+
+    assert done.lost == {"t": [(13, 13), (21, 21)]}
+    assert SegmentId(1, 11) not in cold.list()
+    assert SegmentId(1, 21) in cold.list()
+    assert whose(disk, cold) is Whose.TAKEN
+
+
+@pytest.mark.rule("T4.11", "T6.3")
+def test_a_repair_that_removes_nothing_draws_no_token():
+    scene = tiered()
+    cold = cold_of(scene.disk)
+    note = cold.read_owner()
+    mended(scene.disk, cold)
+
+    assert cold.read_owner() == note
 
 
 def view(disk):

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Final
 
 import attrs
@@ -36,12 +35,14 @@ from topics.audit.room import REPLACED, check_room
 from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.salvage import Salvaged, of_log, of_segment, put_in_place, write_segments
 from topics.audit.scan import scan_all
+from topics.audit.twotiers import TwoTiers
 from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.engine.recover import ShardKey
 from topics.host.absent import begun_shards
 from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, is_foreign, note_of, whose
 from topics.host.coldwords import told_foreign
+from topics.host.entropy import SystemEntropy
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME, owner_on
 from topics.host.segments import data_size, load_slots
@@ -50,9 +51,8 @@ from topics.host.tiers import SegmentStore
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U64_MAX
-from topics.kernel.ports import Disk
+from topics.kernel.ports import Disk, Entropy
 from topics.log.image import TopicImage
-from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
@@ -85,10 +85,11 @@ class Repair:
 
 
 def repair(
-    disk: Disk, *, where: str, same_boot: bool, stamp: str, cold: SegmentStore | None = None
+    disk: Disk, *, where: str, same_boot: bool, stamp: str, cold: SegmentStore | None = None,
+    entropy: Entropy | None = None,
 ) -> Repair:  # fmt: skip
     """Repair a directory that the caller owns, and that nobody has open. `stamp` names where old files go. `cold`: its
-    cold tier, whose damaged segments become hot ones of what is intact of them.
+    cold tier, whose damaged segments become hot ones of what is intact of them. `entropy`: the system's by default.
 
     Raises:
         CannotOpen: no data directory, a newer one, one that no snapshot tells the topics of, or whose cold tier is
@@ -105,7 +106,7 @@ def repair(
     _check_telling(state, where)
     _check_ours(disk, state, rows, where)
     wanted = _remade(state, rows, found)
-    tiers = Tiers(disk, cold)
+    tiers = TwoTiers(disk, cold, entropy or SystemEntropy())
     check_room(disk, tiers.seen, state, wanted, where)
     _put_orphans_aside(found, aside)
     ts = state.read.recovered.catalog.high_ts
@@ -133,6 +134,7 @@ def repair(
     aside.sync()
     for one in renewed:
         one.leave_cold(tiers, aside)
+    tiers.end_changes()
     left = _look(disk, where, same_boot=False, cold=cold)[2]
     return Repair(
         found=found,
@@ -172,7 +174,7 @@ def _look(
 ) -> tuple[State, Sequence[SegmentRow], Sequence[Violation]]:
     """The read-only view, what its files hold, and what is wrong with them."""
     state = read(disk, where, same_boot=same_boot, cold=cold)
-    seen = Tiers(disk, cold).seen
+    seen = disk if cold is None else WithCold(disk, cold)
     wal_rows = [row for row in scan_all(seen, wal_tasks(disk)) if isinstance(row, WalRow)]
     rows = [row for row in scan_all(seen, segment_tasks(state, wal_rows)) if isinstance(row, SegmentRow)]
     found = examine(seen, state, [*wal_rows, *rows], Options(settled=True))
@@ -251,26 +253,6 @@ def _remade(
     return remade
 
 
-class Tiers:
-    """Both places that data may be in. `hot`: the directory, which is changed; `seen`: it, with what is cold."""
-
-    def __init__(self, hot: Disk, store: SegmentStore | None) -> None:
-        self.hot = hot
-        self.seen: Disk = hot if store is None else WithCold(hot, store)
-        self._store = store
-
-    def take_cold(self, topic_id: int, first: int, aside: Aside) -> None:
-        """A cold segment that nothing needs any more is put aside, here, and goes from there. Another's stays there."""
-        if self._store is None or whose(self.hot, self._store) is not Whose.OURS:
-            return
-        segment = SegmentId(topic_id, first)
-        if self._store.exists(segment, "data"):
-            pieces = partial(self._store.read_range, segment, "data")
-            aside.keep(segment_path(topic_id, first, "data"), self._store.len(segment, "data"), pieces)
-            aside.sync()
-        self._store.delete(segment)
-
-
 @attrs.frozen
 class _Renewed:
     """A topic whose records are all in whole segments. `remade`: its old segments that were not."""
@@ -293,14 +275,14 @@ class _Renewed:
             if segment.first in new:
                 put_in_place(disk, self.topic.topic_id, segment.first)
 
-    def leave_cold(self, tiers: Tiers, aside: Aside) -> None:
+    def leave_cold(self, tiers: TwoTiers, aside: Aside) -> None:
         """Nothing needs what was damaged in the cold tier any more."""
         for segment in self.remade:
             if segment.cold:
                 tiers.take_cold(self.topic.topic_id, segment.first, aside)
 
 
-def _renewed(tiers: Tiers, topic: Topic, remade: Sequence[Segment], ts: int, *, missing: int) -> _Renewed:
+def _renewed(tiers: TwoTiers, topic: Topic, remade: Sequence[Segment], ts: int, *, missing: int) -> _Renewed:
     if topic.config.durability is Durability.EPHEMERAL:
         return _Renewed(topic, (), Salvaged((), ()), moved_on(topic, missing))
     firsts = frozenset(segment.first for segment in remade)

@@ -238,16 +238,24 @@ def adopt(
 class OwnedStore(GuardedStore):
     """A store that is changed only as long as its note says that it is ours. `claim` comes first.
 
-    `tell`: is given the note of the data directory whenever there is a new one.
+    `tell`: is given the note of the data directory whenever there is a new one. `unlocked`: a repair has taken LOCK
+    away, which the note goes on to say.
     """
 
     def __init__(
-        self, store: SegmentStore, disk: Disk, entropy: Entropy, tell: Callable[[bytes], None]
+        self,
+        store: SegmentStore,
+        disk: Disk,
+        entropy: Entropy,
+        tell: Callable[[bytes], None],
+        *,
+        unlocked: bool = False,
     ) -> None:
         super().__init__(store)
         self._disk = disk
         self._entropy = entropy
         self._tell = tell
+        self._unlocked = unlocked
         self._note: _Note | None = None
         self._changing = False
 
@@ -290,7 +298,7 @@ class OwnedStore(GuardedStore):
         assert note is not None, "claim comes first"
         there = _check(note, theirs, self)
         token = self._entropy.token(_TOKEN_SIZE).hex()
-        note = msgspec.structs.replace(note, token=token, before=there.token, unlocked=False)
+        note = msgspec.structs.replace(note, token=token, before=there.token, unlocked=self._unlocked)
         self._note = note
         self._tell(msgspec.json.encode(note))  # first: it goes with the token of before, too
         _write_note(self._disk, note)
