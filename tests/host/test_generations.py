@@ -6,10 +6,12 @@ import attrs
 import pytest
 
 from tests.host.test_absent import without_room
-from tests.host.test_logchain import FIRST, LARGE, ONE_FILE, Case, damage, names, whole
+from tests.host.test_logchain import FIRST, LARGE, ONE_FILE, Case, damage, files_of, names, whole
 from topics.audit.repair import repair
 from topics.host.archive import archive_path
 from topics.host.layout import Format, write_format
+from topics.host.walfile import MARK_SIZE
+from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
 from topics.testing.faults import FaultKind, Landed, SimCrash
@@ -151,3 +153,64 @@ def test_nor_one_that_a_repair_has_ended():
     assert not case.scene.open().read_only
     assert case.scene.opened.generation == 1
     assert whole(case.disk, archive_path(WalFileId(0, 0, 1))) == archived
+
+
+# Behind an ending mark.
+
+ROOMS = [0, 1, *(MARK_SIZE + n for n in (-1, 0, 1)), *(2 * MARK_SIZE + n for n in (-1, 0, 1))]
+
+
+def broken_off(case):
+    """The process dies in a change of shards, right behind the ending mark."""
+    before, n, broke_off = case.disk.snapshot(), 0, ""
+    while "create 'FORMAT.tmp'" not in broke_off:
+        case.disk.restore(before)
+        case.disk.crash_at(n, Landed.NONE)
+        with pytest.raises(SimCrash) as crash:
+            with_shards(case, 2).open()
+        broke_off = str(crash.value)
+        n += 1
+    case.scene.process_death()
+
+
+def taken_back(room):
+    """A change of shards broke off behind the ending mark of a file with so much room behind its last frame."""
+    case = Case(b"4")
+    case.scene.shut_down()
+    case.disk.truncate(FIRST, tail_of(case) + room)
+    broken_off(case)
+    with_shards(case, 1).open()
+    return case
+
+
+@pytest.mark.rule("T3.7", "T3.16", "T7.3")
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("topic", ["a", "b"])
+def test_a_file_that_rotates_right_behind_an_ending_mark_does_not_pass_for_the_last(room, topic):
+    """It is closed by another mark. Whether the topic goes on behind the files that are gone does not matter."""
+    case = taken_back(room)
+    case.write(*names(20))
+    case.change_shards(2)
+    case.write(b"1", topic=topic)
+    for _ in range(3):
+        case.checkpoint()
+    kept, *gone = sorted(path for path in files_of(case.disk) if "/gen-0/" in path and "/wal-" in path)
+    for path in gone:
+        case.disk.unlink(path)
+
+    assert gone
+    with pytest.raises(Corrupt, match=f"{kept}: it does not end with the mark that ends its generation"):
+        case.head()
+
+
+@pytest.mark.rule("T3.7")
+def test_starts_that_break_off_behind_it_add_no_ending_mark_to_another():
+    """On a full disk there would be no room for it one day."""
+    case = Case(b"4")
+    case.scene.shut_down()
+    broken_off(case)
+    before = whole(case.disk, FIRST)
+    for _ in range(3):
+        broken_off(case)
+
+    assert whole(case.disk, FIRST) == before

@@ -17,6 +17,7 @@ from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
 from topics.host.opening import read_state
 from topics.host.verifying import read_manifest
+from topics.host.walfile import MARK_SIZE
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
 from topics.testing.simdisk import SimDisk
@@ -290,7 +291,7 @@ def test_a_generation_of_which_the_last_files_were_not_kept_is_missed():
 
 
 @pytest.mark.rule("T7.3", "T3.7")
-@pytest.mark.parametrize("room", [0, 1, 59, 60, 61])
+@pytest.mark.parametrize("room", [0, 1, MARK_SIZE - 1, MARK_SIZE, MARK_SIZE + 1, 2 * MARK_SIZE])
 def test_the_mark_that_ends_a_generation_fits_whatever_room_is_left(room):
     case = Case(b"4")
     case.scene.shut_down()

@@ -305,13 +305,14 @@ class WalFile:
     def ending_mark(self, ts: int) -> Sequence[DiskOp]:
         """Write and sync the last mark of a generation, of a file that was just gone on with. It covers itself, as no
         other mark does: rotations close files as well, so a log that lost its last files would pass for a whole one.
+        Room for a mark is left behind it, as behind every batch: should the generation go on, it closes this file.
         """
         assert self.file is not None
         assert not self._busy
         assert self._synced == (self.file.first_frame, self._tail)
         stop = self._tail + MARK_SIZE
         mark = encode_mark(CommitMark(self.file_id, self.file.first_frame, stop), ts=ts)
-        grown = [Extend(self._path, stop)] if stop > self._size else []
+        grown = [Extend(self._path, stop + MARK_SIZE)] if stop + MARK_SIZE > self._size else []
         return [*grown, Write(self._path, self._tail, [mark]), SyncData(self._path)]
 
     def _due_mark(self, ts: int) -> bytes:
