@@ -50,6 +50,7 @@ TOGETHER: Final = 64  # small works that are one
 AGAIN_MS: Final = 30_000  # after the store has failed, while a backup is in the way, or a full disk
 NEVER_MS: Final = U64_MAX
 _Work = Generator[Step, None, int]  # says how many bytes it has moved
+_WorkKey = tuple[Callable[..., _Work], tuple[object, ...]]
 
 
 @attrs.frozen(kw_only=True)
@@ -129,7 +130,8 @@ class Relocator:
         self._pins = checkpointer.pins
         self._present: set[SegmentId] = set()
         self._noted: dict[SegmentId, int] = {}  # digests of the .del files that the store has
-        self._works: deque[Callable[[], _Work]] = deque()
+        self._works: deque[partial[_Work]] = deque()
+        self._put_off: dict[_WorkKey, int] = {}  # those in which the store has failed, ascending by when
         self._planned = -1  # the round after which the works were planned
         self._settled = False
         self._again_ms = 0
@@ -171,10 +173,19 @@ class Relocator:
             if segment.cold and SegmentId(topic_id, segment.first) not in self.unmovable
         ]
         for start in range(0, len(noted), TOGETHER):
-            self._works.append(partial(self._note_ends, noted[start : start + TOGETHER]))
+            self._works.append(partial(self._note_ends, tuple(noted[start : start + TOGETHER])))
         orphans = self._orphans()
         for start in range(0, len(orphans), TOGETHER):
-            self._works.append(partial(self._drop, orphans[start : start + TOGETHER]))
+            self._works.append(partial(self._drop, tuple(orphans[start : start + TOGETHER])))
+        self._order()
+
+    def _order(self) -> None:
+        """What the store has refused goes behind all others, for it may refuse that for ever: the last one last."""
+        keys = {(work.func, work.args) for work in self._works}
+        self._put_off = {key: order for key, order in self._put_off.items() if key in keys}
+        self._works = deque(
+            sorted(self._works, key=lambda work: self._put_off.get((work.func, work.args), 0))
+        )
 
     def _orphans(self) -> list[SegmentId]:
         """Segments of the store that neither the state nor a snapshot that may be started from needs."""
@@ -194,8 +205,11 @@ class Relocator:
         moved = done = 0
         planned, self._planned = self._planned, -1  # one that is broken off is planned anew
         while self._works and moved < SLICE_BYTES and done < SLICE_WORKS and not self._is_failing():
-            moved += yield from self._works.popleft()()
+            work = self._works.popleft()
+            moved += yield from work()
             done += 1
+            if self._is_failing():
+                self._put_off[work.func, work.args] = 1 + max(self._put_off.values(), default=0)
         if self._store is not None:
             yield Blocking(partial(self._ask, self._store.end_changes))
         if not self._is_failing():
