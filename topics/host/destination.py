@@ -22,6 +22,7 @@ from typing import Final
 from topics.host.disk import DIRECTORY_MODE, OsDisk
 from topics.host.folder import make_folder, sync_names
 from topics.host.nesting import enclosing
+from topics.host.refusals import FULL
 from topics.kernel.errors import CannotOpen, Unusable, invalid
 
 PARTIAL: Final = ".partial"
@@ -112,7 +113,7 @@ class Destination:
 
 def unwritable(path: str | os.PathLike[str], error: OSError) -> CannotOpen:
     """What went wrong there, in one line."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL:
         return CannotOpen(
             Unusable.NO_SPACE, f"{path}: no space left on the device; free some", path=str(path)
         )

@@ -7,7 +7,6 @@ either does what it says or leaves nothing held.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from topics.host.folder import make_folder
 from topics.host.layout import read_format
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions, open_store
-from topics.host.refusals import told
+from topics.host.refusals import FULL, told
 from topics.kernel.errors import CannotOpen, Fatal, Unusable
 from topics.kernel.ports import Clock
 
@@ -110,6 +109,5 @@ def _prepare(root: Path, *, create: bool) -> None:
 
 
 def _cannot_open(root: Path, error: OSError) -> CannotOpen:
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    reason = Unusable.NO_SPACE if is_full else Unusable.UNWRITABLE
+    reason = Unusable.NO_SPACE if error.errno in FULL else Unusable.UNWRITABLE
     return CannotOpen(reason, told(error, root), path=str(root))

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _MANY: Final = (errno.EMFILE, errno.ENFILE)
 
 
@@ -27,7 +27,7 @@ def told(error: OSError, root: Path | None = None) -> str:
         if root is None or not os.path.lexists(root):
             return f"{what}, or choose another place"
         return f"{what}, or open a copy of {root}; topics fsck and topics inspect work as it is"
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return f"{path}: no space left on the device; free some"
     if error.errno in _MANY:
         return f"{path}: too many files are open: allow more (ulimit -n)"

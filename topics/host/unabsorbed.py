@@ -16,7 +16,6 @@ from topics.engine.apply import Catalog
 from topics.engine.image import Place
 from topics.engine.recover import DamageReport, ShardKey
 from topics.host.walfile import wal_path
-from topics.kernel.config import Durability
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE
@@ -34,9 +33,8 @@ def unabsorbed_damages(disk: Disk, catalog: Catalog, places: Mapping[ShardKey, P
     """
     spans: dict[WalFileId, list[tuple[Topic, int, int]]] = {}
     for _, topic in sorted(catalog.topics.items()):
-        if topic.config.durability is not Durability.EPHEMERAL:
-            for file, start, stop in _spans(topic, places):
-                spans.setdefault(file, []).append((topic, start, stop))
+        for file, start, stop in _spans(topic, places):
+            spans.setdefault(file, []).append((topic, start, stop))
     found: list[DamageReport] = []
     for file, held in sorted(spans.items()):
         buffer = _content(disk, file)
