@@ -159,16 +159,6 @@ def test_the_directories_of_one_behind_a_url_are_none_of_these():
     assert report.records
 
 
-@pytest.fixture
-def no_superuser():
-    """Root may read anything, so a test of permissions runs as nobody."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    yield
-    os.seteuid(before)
-
-
 @pytest.mark.usefixtures("filled", "no_superuser")
 @pytest.mark.parametrize("name", ["FORMAT", "wal/gen-0/shard-00/CURRENT"])
 def test_a_file_that_this_user_may_not_read_is_named(name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pathlib
 import signal
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -242,21 +241,12 @@ def open_place(tmp_path: pathlib.Path) -> Iterator[None]:
         os.chdir(tmp_path)
 
 
-@contextmanager
-def no_superuser() -> Iterator[None]:
-    """Root may read anything, so a test of permissions runs as nobody, who may not read our modules either."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    yield
-    os.seteuid(before)
-    importlib.invalidate_caches()
-
-
 @pytest.mark.rule("O2.24")
 @pytest.mark.usefixtures("open_place")
 @pytest.mark.parametrize("name", ["LOCK", "FORMAT", "wal/gen-0/shard-00", "wal"])
-def test_what_this_user_may_not_read_is_named_by_every_command(call: Call, name: str) -> None:
+def test_what_this_user_may_not_read_is_named_by_every_command(
+    call: Call, as_nobody: Callable[[], AbstractContextManager[None]], name: str
+) -> None:
     commands = ((("ls",), 1), (("fsck", "--jobs", "1"), 2), (("fsck", "--repair"), 2), (("backup", "b"), 1))
     with topics.open("d") as store:
         store.topic("t").put(1)
@@ -267,7 +257,7 @@ def test_what_this_user_may_not_read_is_named_by_every_command(call: Call, name:
         for path in (pathlib.Path("d"), *pathlib.Path("d").rglob("*")):
             os.chown(path, 65534, 65534)
     pathlib.Path("d", name).chmod(0)
-    with no_superuser():
+    with as_nobody():
         answers = [call(*command, "--data", "d") for command, _ in commands]
 
     for answer, (_, code) in zip(answers, commands, strict=True):

@@ -251,16 +251,6 @@ def test_a_directory_that_cannot_be_locked_says_why(tmp_path, prepare, reason):
     assert caught.value.reason is reason
 
 
-@pytest.fixture
-def no_superuser():
-    """Root may write anywhere, so a test of permissions runs as nobody."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    yield
-    os.seteuid(before)
-
-
 @pytest.mark.usefixtures("no_superuser")
 def test_an_unwritable_directory_says_so():
     with pytest.raises(
