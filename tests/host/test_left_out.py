@@ -15,6 +15,8 @@ from topics.host.heldup import AGAIN_MS, LeftOut
 from topics.host.layout import path_of, segment_path
 from topics.kernel.errors import Corrupt
 from topics.log.regions import SegmentId, WalFileId
+from topics.testing.faults import SimCrash
+from topics.testing.survival import Shape
 
 
 def place_of(scene, topic, seq):
@@ -344,3 +346,25 @@ def test_each_topic_is_absorbed_up_to_its_first_damaged_record(hit, run, again):
             else:
                 (record,) = scene.page(name, seq - 1, limit=1)[1]
                 assert (record.seq, record.data) == (seq, b"%d" % (seq - 1))
+
+
+def test_a_crash_anywhere_in_such_a_round_loses_nothing():
+    for calls in range(300):
+        scene = written(scene_with())
+        before = scene.read("good")
+        path, _ = damage(scene, "bad", 4)
+        scene.disk.crash_at(calls)
+        try:
+            scene.checkpoint()
+        except SimCrash:
+            scene.power_loss(Shape.NOTHING)
+        except LeftOut:
+            break
+        scene.open()
+        assert scene.opened.read_only
+        assert set(told(scene)) == {("bad", 4, 4, path)}
+        assert scene.read("good") == before
+        assert [record.seq for record in scene.page("bad")[1]] == [1, 2, 3]
+        assert [record.seq for record in scene.page("bad", 4)[1]] == [5, 6]
+
+    assert calls > 10
