@@ -24,7 +24,6 @@ import msgspec
 
 from topics.codec.primitives import checksum
 from topics.host.coldwords import (
-    CHOICE,
     OWN_NOTE,
     told_copy,
     told_elsewhere,
@@ -182,7 +181,7 @@ def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 
         note = _own_note(disk)
     except Corrupt as damage:
         if not empty:
-            raise Corrupt(f"{damage.message}. {CHOICE}") from damage
+            raise Corrupt(f"{damage.message}. {told_no_note(store.where, damaged=True)}") from damage
         note = None  # it is about nothing that anybody has
     if theirs is None:
         if expected:
