@@ -15,6 +15,7 @@ from topics.host.backup import Backup, write_backup
 from topics.host.cold import COLD_WAITING_BYTES_MAX, ColdTier
 from topics.host.layout import segment_path
 from topics.host.relocation import AGAIN_MS, HotRules
+from topics.host.snapshots import find_snapshots, read_snapshot
 from topics.host.steps import Blocking, Propose
 from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import Code, Corrupt, Rejected
@@ -237,6 +238,42 @@ class TestEnds:
         reopened(scene)
         assert state_of(scene) == state
         assert scene.read("t") == found
+
+
+@pytest.mark.rule("T5.14", "T6.3", "T4.4")
+@pytest.mark.parametrize("part", ["idx", "col"])
+def test_of_a_segment_that_came_back_behind_the_snapshot_one_file_may_be_from_before_it_was_rewritten(part):
+    """As a power cut between the renames leaves them. The snapshot says that its data is in the cold tier."""
+    scene = scene_with()
+    for start in range(0, 50, 10):
+        tags = [b"gone" if i % 5 else b"kept" for i in range(10)]
+        scene.put("t", *[b"%d" % i for i in range(start, start + 10)], tag=tags)
+    scene.sync()
+    scene.checkpoint()
+    scene.relocate()
+    scene.delete("t", match="gone")
+    path = segment_path(1, 1, part)
+    old = scene.disk.content(path)
+    for _ in range(2):
+        worked(scene)
+    assert 1 in cold_in_snapshot(scene)
+    assert 1 not in cold_firsts(scene)
+    assert scene.disk.content(path) != old
+    state, found = state_of(scene), scene.read("t")
+    scene.process_death()
+    scene.disk.truncate(path, 0)
+    scene.disk.write(path, 0, [old])
+    scene.disk.sync_data(path)
+
+    assert not scene.open().damages
+    assert scene.read("t") == found
+    assert state_of(scene) == state
+
+
+def cold_in_snapshot(scene):
+    """The segments that the newest snapshot says are in the cold tier."""
+    (topic,) = read_snapshot(scene.disk, max(find_snapshots(scene.disk))).state.topics
+    return [segment.first for segment in topic.segments if segment.cold]
 
 
 def returning(scene):
