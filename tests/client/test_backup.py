@@ -10,7 +10,9 @@ import pytest
 
 import topics
 from tests.crash.scene import Scene
+from tests.host.test_backup import cold_scene, taken
 from topics.host.backup import Backup
+from topics.host.coldowner import Whose, whose
 from topics.host.disk import OsDisk
 from topics.host.inline import carry_out
 from topics.host.tarstream import tar_pieces
@@ -86,6 +88,17 @@ def test_an_archive_is_taken_in_pieces_of_any_size():
         unpack_backup((archive[at : at + size] for at in range(0, len(archive), size)), target)
 
         assert verify_backup(target, "b").findings == []
+
+
+@pytest.mark.rule("T7.2", "H11.8")
+def test_an_archive_of_a_store_with_cold_segments_has_the_note_of_whose_they_are():
+    scene = cold_scene()
+    target = SimDisk(2)
+    with taken(scene) as backup:
+        unpack_backup(tar_pieces(backup.contents()), target)
+
+    assert verify_backup(target, "b").findings == []
+    assert whose(target, scene.cold) is Whose.BORROWED
 
 
 def test_an_archive_with_a_wrong_byte_in_a_file_is_refused():

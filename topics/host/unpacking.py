@@ -17,6 +17,7 @@ import xxhash
 
 from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, decode_manifest
 from topics.host.backup import Written, finish_backup, make_parents
+from topics.host.coldowner import NOTE_FILE
 from topics.host.destination import Destination, unwritable
 from topics.host.layout import (
     FORMAT_FILE,
@@ -35,7 +36,7 @@ from topics.kernel.ports import Disk
 MANIFEST_BYTES_MAX: Final = 256 * MIB
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PATH: Final = re.compile(
-    rf"{FORMAT_FILE}|{META_DIR}/{SNAPSHOT_NAME}|wal/{GENERATION_NAME}/{SHARD_NAME}/({CURRENT_FILE}|{WAL_NAME})"
+    rf"{FORMAT_FILE}|{NOTE_FILE}|{META_DIR}/{SNAPSHOT_NAME}|wal/{GENERATION_NAME}/{SHARD_NAME}/({CURRENT_FILE}|{WAL_NAME})"
     rf"|topics/{TOPIC_NAME}/{SEGMENT_NAME}",
     re.ASCII,
 )
