@@ -245,6 +245,14 @@ class Ranges(RuleBasedStateMachine):
 TestRanges = pytest.mark.rule("S2.22", "S1.7")(Ranges.TestCase)
 
 
+def test_many_ranges_are_added_at_the_cost_of_each():
+    """A repair of a topic with scattered deletes leaves thousands, and each start adds them all: 60 s are for that."""
+    ranges, count = LostRanges(), 200_000
+    for number in range(count):
+        ranges.add(LostRange(2 * number + 1, 2 * number + 1, "corrupt", 0))
+    assert (len(ranges), ranges.count_below(2 * count)) == (count, count)
+
+
 def test_the_past_counts_ends_within_any_bounds():
     past, ends = Past(), {}
     for first, last, end in (

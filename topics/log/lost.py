@@ -51,7 +51,11 @@ class LostRanges:
             and self._ranges[-1].reason == lost.reason
         ):
             lost = LostRange(self._ranges.pop().first, lost.last, lost.reason, lost.ts)
-        self._replace([*self._ranges, lost])
+            self._firsts.pop()
+            self._before.pop()
+        self._ranges.append(lost)
+        self._firsts.append(lost.first)
+        self._before.append(self._before[-1] + lost.size)
 
     def drop_below(self, seq: int) -> list[LostRange]:
         """Take out the ranges that end below `seq`: the floor has passed them."""
