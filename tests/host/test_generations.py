@@ -214,3 +214,39 @@ def test_starts_that_break_off_behind_it_add_no_ending_mark_to_another():
         broken_off(case)
 
     assert whole(case.disk, FIRST) == before
+
+
+@pytest.mark.rule("T3.7", "T7.3")
+def test_an_older_generation_gets_no_ending_mark_that_would_hide_what_it_has_lost():
+    """A start cannot know that something is missing where no topic goes on, and no snapshot was taken."""
+    case = Case(*[LARGE] * 10)
+    scene = case.scene
+    scene.port = without_room(case.disk)
+    case.change_shards(2)
+    case.write(b"1", topic="b")
+    *_, last = scene.files()
+    case.disk.unlink(last)
+    case.disk.unlink("wal/gen-0/shard-00/CURRENT")
+    case.change_shards(3)
+
+    assert not scene.opened.damages
+    assert not case.disk.names("meta")
+    with pytest.raises(Corrupt, match="it does not end with the mark that ends its generation"):
+        case.head()
+
+
+@pytest.mark.rule("T3.7", "T7.3")
+def test_a_log_that_was_gone_on_with_and_cut_right_behind_an_ending_mark_does_not_end_there():
+    case = Case(b"4", limits=ONE_FILE)
+    case.scene.shut_down()
+    broken_off(case)
+    ending = tail_of(case)
+    with_shards(case, 1).open()
+    case.write(*names(3))
+    case.change_shards(2)
+    case.write(b"1", topic="b")
+    (path,) = [path for path in files_of(case.disk) if "/gen-0/" in path and "/wal-" in path]
+    case.disk.truncate(path, ending + 10)
+
+    with pytest.raises(Corrupt, match="it does not end with the mark that ends its generation"):
+        case.head()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 
 import attrs
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.crash.scene import SMALL, Scene
 from tests.host.test_restore import TINY, History, archiving, backed_up, contents, heads, rebuilt, steps
+from topics.codec.walheader import HEADER_SIZE
 from topics.host.archive import ArchiveRules
 from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
@@ -187,6 +189,7 @@ def test_an_archived_file_that_has_lost_its_end_is_told():
     archived = case.copy("archive/", "archive/")
     path = list(files_of(archived))[-1]
     reached = case.head(archived)
+    assert not chains_behind(case.base, read_manifest(case.base), [archived])[0, 0].unclosed
     archived.truncate(path, whole(archived, path).rindex(LARGE) + len(LARGE) + 8)
     chains = chains_behind(case.base, read_manifest(case.base), [archived])
 
@@ -329,6 +332,99 @@ def test_a_log_of_which_only_a_snapshot_is_left_is_missed():
         Corrupt, match="is not there, and a snapshot says that shard 0 of generation 1 has gone"
     ):
         case.head(case.copy("meta/", "meta/"))
+
+
+@pytest.mark.rule("T7.3")
+def test_a_log_that_only_a_snapshot_says_has_begun_is_missed_behind_one_that_is_there():
+    case = Case(*names(5))
+    case.change_shards(2)
+    case.write(b"1")
+    case.checkpoint()
+    some = case.copy("meta/", "meta/")
+    for path in files_of(case.disk):
+        if "/gen-0/" in path:
+            put_file(some, path, whole(case.disk, path))
+
+    assert case.head() == 9
+    with pytest.raises(Corrupt, match=r"wal/gen-1/shard-00/.*: its log has begun, or later ones have"):
+        case.head(some)
+
+
+@pytest.mark.rule("T7.3")
+def test_of_two_snapshots_the_one_that_has_seen_more_says_how_far_the_log_has_got():
+    case = Case(*names(5), limits=ONE_FILE)
+    case.checkpoint()
+    case.write(*names(10)[5:])
+    case.checkpoint()
+    data = whole(case.disk, FIRST)
+    stop = data.index(b"record 7") + len(b'record 7"') + 8
+    put_file(case.disk, FIRST, data[:stop])
+
+    assert len(case.disk.names("meta")) == 2
+    with pytest.raises(Corrupt, match="a snapshot was taken at offset"):
+        case.head()
+    for path in case.disk.names("meta"):  # the older one alone knows of less than is there
+        case.disk.rename(f"meta/{path}", f"meta/{path}.kept")
+    case.disk.rename("meta/snapshot.0001.bin.kept", "meta/snapshot.0001.bin")
+    assert case.head() == 11
+
+
+@pytest.mark.rule("T7.3")
+def test_a_damaged_snapshot_says_nothing_and_is_in_nobody_s_way():
+    case = Case(*names(5), limits=ONE_FILE)
+    case.checkpoint()
+    case.write(*names(3))
+    (name,) = case.disk.names("meta")
+    case.disk.flip(f"meta/{name}", 800)
+
+    assert case.head() == 11
+
+
+@pytest.mark.rule("T7.3", "T1.7")
+def test_logs_in_which_nothing_was_written_end_without_a_mark():
+    """Their files are headers, and are archived as they are."""
+    case = Case(b"4")
+    case.scene.shut_down()
+    for shards in (3, 1, 2):
+        case.scene.options = attrs.evolve(case.scene.options, shards=shards)
+        case.scene.open()
+        case.scene.process_death()
+    ended = [path for path in files_of(case.disk) if re.search("/gen-[12]/.*/wal-", path)]
+    unused = [path for path in ended if len(whole(case.disk, path).rstrip(b"\0")) <= HEADER_SIZE]
+    chains = chains_behind(case.base, read_manifest(case.base), [case.copy("archive/", "archive/")])
+
+    assert (len(ended), len(unused)) == (4, 3)  # one has the mark of a checkpoint
+    assert case.head() == 4
+    assert list(chains) == [(0, 0), (1, 0), (1, 1), (1, 2)]
+    assert not [chain.unclosed for chain in chains.values() if chain.unclosed]
+
+
+@pytest.mark.rule("T7.3", "T3.7")
+def test_a_last_file_that_was_cut_behind_its_header_does_not_pass_for_one_in_which_nothing_was_written():
+    case = Case(*[LARGE] * 10)
+    case.change_shards(2)
+    case.write(b"1", topic="b")
+    last = max(path for path in files_of(case.disk) if "/gen-0/" in path and "/wal-" in path)
+    put_file(case.disk, last, whole(case.disk, last)[:HEADER_SIZE])
+
+    assert last != FIRST
+    with pytest.raises(Corrupt, match=f"{last}: it does not end with the mark that ends its generation"):
+        case.head()
+
+
+@pytest.mark.rule("T7.3", "T1.7")
+def test_the_end_of_a_generation_is_a_whole_end_of_an_archive():
+    """It is closed by the mark that ends it, so nothing is told as lost behind it."""
+    case = Case(*[LARGE] * 10)
+    case.change_shards(2)
+    for _ in range(2):
+        case.checkpoint()
+    archived = case.copy("archive/gen-0/", "archive/gen-0/")
+    chains = chains_behind(case.base, read_manifest(case.base), [archived])
+
+    assert case.head(archived) == 13
+    assert list(chains) == [(0, 0)]
+    assert not chains[0, 0].unclosed
 
 
 @pytest.mark.rule("T7.3")

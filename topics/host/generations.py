@@ -25,7 +25,8 @@ def choose_generation(
     entropy: Entropy,
     places: Mapping[ShardKey, Place],
 ) -> Format:
-    """A changed shard count begins a new generation: the old logs get their closing marks first (storage 3).
+    """A changed shard count begins a new generation: the logs of the one before get their ending marks first
+    (storage 3).
 
     So does a FORMAT that names less than there is, as one copied back does: to go on before the newest log would put
     new frames in front of its, and a log that has ended by the snapshot's `places` is not read any more.
@@ -42,15 +43,13 @@ def choose_generation(
         _begin_all(disk, entropy, form, verdicts)
     for (generation, shard), verdict in verdicts.items():
         tail = verdict.tail
-        # A log without a frame gets none: its generation may lack a shard still, which only its emptiness excuses.
-        if tail is None or not (tail.file.first_frame > 1 or tail.intact) or tail.ended:
+        # An older one ended long ago, and what is there now need not be all of it. A log without a frame needs no mark:
+        # its emptiness says that it is all there.
+        if generation < last or tail is None or not (tail.file.first_frame > 1 or tail.intact) or tail.ended:
             continue
         wal = WalFile(generation, shard, _NoEntropy())
         _resume(wal, verdict)
-        if generation == last:
-            run(disk, wal.ending_mark(clock.now_ms()))
-        elif wal.mark_due:  # it ended long ago, and what is there now need not be all of it
-            run(disk, wal.closing_mark(clock.now_ms()))
+        run(disk, wal.ending_mark(clock.now_ms()))
     new = Format(shards, last + 1)
     write_format(disk, new)
     return new
