@@ -14,11 +14,10 @@ from typing import Final
 from topics.audit.recovery import State
 from topics.audit.rows import Severity, Violation, WalRow, WalTask
 from topics.audit.walscan import look_of
-from topics.engine.judge import Damage, FileLook, judge
+from topics.engine.judge import Damage, judge
 from topics.engine.judge import State as Judged
 from topics.host.archive import ARCHIVE_DIR, archive_path
 from topics.host.layout import find_wal_files_in, shards_in
-from topics.host.walfile import MARK_SIZE
 from topics.kernel.ports import Disk
 
 CHECK: Final = "archive"
@@ -86,7 +85,7 @@ def _damages(rows: Sequence[WalRow]) -> Iterator[Damage]:
     for seen in looks:
         if seen.header_defect:
             yield Damage(seen.file, 0, 0, seen.header_defect, None)
-        elif seen.clean and not _is_closed(seen):
+        elif seen.clean and not seen.closed:
             yield Damage(seen.file, seen.end, 0, "it does not end with the mark that closes it", None)
     since = looks[0].file if looks and looks[0].begun else None
     verdict = judge(looks, same_boot=False, since=since)
@@ -95,10 +94,3 @@ def _damages(rows: Sequence[WalRow]) -> Iterator[Damage]:
         seen = verdict.tail
         broken = seen.broken or [(seen.end, 0, None)]
         yield from (Damage(seen.file, at, size, seen.defect, head) for at, size, head in broken)
-
-
-def _is_closed(seen: FileLook) -> bool:
-    """By a mark that covers all before itself, or, as the last file of a generation, itself as well."""
-    return seen.frames == 0 or any(
-        (seen.file.first_frame, seen.end - own) in seen.marks for own in (MARK_SIZE, 0)
-    )

@@ -121,7 +121,7 @@ class LossRange(_Payload, frozen=True):
 
 class CommitMark(_Payload, frozen=True):
     """An fdatasync had returned for everything before (covered_file, covered_offset). `file_id` is of the file that
-    holds the mark.
+    holds the mark. The one that ends the log of a generation covers its own end, too, which its own sync makes true.
     """
 
     file_id: bytes

@@ -5,6 +5,9 @@ first place that is not whole: known durable means acknowledged data is damaged;
 the un-synced tail, intact later frames included. With the boot id unchanged a tail can only be short, so a bad frame
 followed by an intact one is damage too.
 
+The mark that ends a generation covers itself as well. That it can be read is no sign that it was synced, so `rewrite`
+does not count it.
+
 `look` reads one file; `judge` compares the files of a shard. Neither changes anything.
 """
 
@@ -16,7 +19,7 @@ from typing import Final
 
 import attrs
 
-from topics.codec.control import CommitMark, Control
+from topics.codec.control import MARK_FRAME, CommitMark, Control
 from topics.codec.frame import Run
 from topics.codec.resync import find_frames, find_marks, plausible_head
 from topics.codec.scan import scan, scan_frame
@@ -82,6 +85,15 @@ class FileLook:
         return isinstance(last, Control) and (self.file.first_frame, last.offset + last.length) in _marks(
             [last], self.file_id
         )
+
+    @property
+    def closed(self) -> bool:
+        """True if a clean file, seen from its beginning, says that this is all of it, as each does that another one
+        follows: by a mark that covers all before itself, or, as the last of a generation, itself as well. One without a
+        frame does.
+        """
+        ends = (self.end - MARK_FRAME.size, self.end)
+        return self.frames == 0 or any((self.file.first_frame, end) in self.marks for end in ends)
 
 
 def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -> FileLook:
@@ -183,7 +195,7 @@ class Verdict:
                 break
             covered = max((o for k in kept for n, o in k.marks if n == seen.file.first_frame), default=0)
             if seen.ended:
-                covered = seen.items[-1].offset  # it can be read before its own sync has returned, or failed
+                covered = seen.items[-1].offset  # its own sync may have failed, or never returned
             if max(covered, HEADER_SIZE) < seen.end:
                 spans.append((seen.file, max(covered, HEADER_SIZE), seen.end))
         return spans

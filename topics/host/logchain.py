@@ -144,9 +144,7 @@ def _got_on(places: Mapping[ShardKey, Place], ends: Mapping[ShardKey, Position])
     """The same, if a snapshot is what says it."""
     present = max((generation for generation, _ in ends), default=0)
     for key, place in places.items():
-        if key[0] > present or (
-            key in ends and place.file and _at(place) > (ends[key].file, ends[key].offset)
-        ):
+        if key[0] > present or (key in ends and _at(place) > (ends[key].file, ends[key].offset)):
             return f"a snapshot says that shard {key[1]} of generation {key[0]} has gone on behind it"
     return ""
 
@@ -207,7 +205,8 @@ def _chain(
         broken = Broken(where=links[-1].found.name if links else files[min(files)].name, why=why)
     unclosed = ""
     if broken is None and links and links[-1].found.archived and verdict.state is State.CLEAN:
-        unclosed = "" if _is_closed(links[-1]) else links[-1].found.name
+        last = links[-1].found
+        unclosed = "" if look(last.file, last.read()).closed else last.name
     return Chain(links=links, broken=broken, verdict=verdict, unclosed=unclosed)
 
 
@@ -215,12 +214,6 @@ def _last_kept(verdict: Verdict) -> int:
     """The first frame of the last file that is kept."""
     dropped = min((seen.file.first_frame for seen in verdict.drop), default=U64_MAX)
     return dropped - 1
-
-
-def _is_closed(last: Link) -> bool:
-    """Whether a file says by itself that this is all of it, as each does that is followed by another one."""
-    whole = look(last.found.file, last.found.read())
-    return whole.frames == 0 or whole.marked or whole.ended
 
 
 def _is_ended(last: Link, verdict: Verdict) -> bool:
