@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.crash.scene import SMALL, Scene
+from topics.audit.repair import repair
 from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed, DeleteTopic
@@ -562,6 +563,29 @@ def test_seqs_lost_behind_the_last_record_keep_no_log():
     reopened(scene)
     assert state_of(scene) == state
     assert scene.read("t") == {1: b"1"}
+
+
+def test_two_lost_ranges_side_by_side_are_no_more_than_one_to_a_round():
+    """A repair leaves them where the last record before a power loss was damaged: no round went past them."""
+    scene = scene_with()
+    scene.create("t", durability="disk")
+    for data in (b"1", b"2"):
+        scene.put("t", data)
+    scene.put("u", b"1")
+    scene.sync()
+    scene.put("u", b"2")
+    damaged = scene.engine.state.catalog.find("t").index.offsets[1]
+    scene.flip(scene.files()[0], damaged + 40)
+    repair(scene.process_death().disk, where="a scene", same_boot=True, stamp="20261121T120000Z")
+    scene.open()
+    assert scene.lost("t") == [(2, 2, "corrupt"), (3, 64, "crash")]
+
+    scene.put("t", b"3")
+    scene.sync()
+    scene.checkpoint()
+
+    assert scene.read("t") == {1: b"1", 65: b"3"}
+    assert scene.engine.state.catalog.find("t").segments.stored_seq == 65
 
 
 def test_a_topic_with_nothing_left_is_not_looked_at_again():

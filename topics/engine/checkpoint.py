@@ -157,7 +157,7 @@ class Checkpoints:
             return None
         index, active = topic.index, topic.segments.active
         first = max(topic.segments.stored_seq + 1, index.base_seq)
-        if (lost := index.lost.at(first)) is not None:
+        while (lost := index.lost.at(first)) is not None:  # another may adjoin it, for another reason
             first = lost.last + 1
         damaged = active is not None and active.first in topic.segments.damaged
         if active is not None and (damaged or self._is_done(active, first, goal, now_ms)):
