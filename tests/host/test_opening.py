@@ -71,6 +71,19 @@ def test_a_directory_that_holds_something_else_is_refused():
 
 
 @pytest.mark.rule("T1.3")
+def test_a_store_that_has_lost_its_format_hears_how_it_comes_back():
+    scene = Scene()
+    scene.open()
+    scene.process_death()
+    scene.disk.unlink("FORMAT")
+
+    with pytest.raises(
+        CannotOpen, match="lost its FORMAT: put it back from a backup, or topics fsck --repair"
+    ):
+        scene.open()
+
+
+@pytest.mark.rule("T1.3")
 @pytest.mark.parametrize("folder", ["wal", "topics"])
 def test_a_directory_in_which_a_disk_is_mounted_becomes_a_store_if_the_disk_is_empty(folder):
     new, used = Scene(disk=SimDisk(mounts=(folder,))), Scene(disk=SimDisk(mounts=(folder,)))

@@ -42,7 +42,7 @@ def page(report: Report) -> bytes:
     by_topic = Counter(one.topic or "–" for one in report.violations)
     checks = results(report)
     by_check = {one.check: one.metric for one in checks if one.metric}
-    seen = f"{report.files:,} segments and log files, {report.bytes:,} bytes of records"
+    seen = f"{report.files:,} segments and log files of {report.bytes:,} bytes"
     body = [
         f"<h1>{escape(report.where)}: {verdict}</h1>",
         f"<p>{seen}, {report.records:,} records in segments.</p>",

@@ -56,17 +56,27 @@ def check_place(place: str, data: Path) -> None:
         open_cold(place).close()
         return
     real, root = Path(os.path.realpath(folder)), Path(os.path.realpath(data))
+    if real.exists() and not real.is_dir():
+        raise invalid("cold_dir", f"{place} is no folder: give one, or a URL of an object store")
     if root in (real, *real.parents):
         raise _nested(place, data, "the data directory")
     _check_nesting(Path(os.path.abspath(folder)), place)
 
 
 def folder_of(place: str) -> str | None:
-    """The folder that a cold directory is, also one that is named by a URL; None for an object store."""
-    if not is_url(place):
-        return place
-    scheme, _, path = place.partition("://")
-    return path if scheme.lower() in _FOLDERS else None
+    """The folder that a cold directory is, also one that is named by a URL; None for an object store.
+
+    Raises:
+        Rejected: the URL names no absolute path.
+    """
+    scheme, _, path = place.partition(":")
+    if scheme.lower() in _FOLDERS and path:
+        if not path.startswith("///"):
+            raise invalid(
+                "cold_dir", f"{place} is no URL of a folder: write {scheme}:///absolute/path, or the folder"
+            )
+        return path.removeprefix("//")
+    return None if is_url(place) else place
 
 
 def _open_folder(path: str, place: str) -> SegmentStore:

@@ -7,6 +7,7 @@ gave it uses the patterns, so that a start, fsck and a restore agree on which fi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -78,7 +79,8 @@ def read_format(disk: Disk, where: str) -> Format | None:
         if others:
             raise CannotOpen(
                 Unusable.FOREIGN,
-                f"{where} is no topics directory: it has no FORMAT, but holds {', '.join(others[:3])}; choose another",
+                f"{where} is no topics directory: it has no FORMAT, but holds {', '.join(others[:3])}; "
+                f"{_way_out(others)}",
                 path=where,
             )
         return None
@@ -100,8 +102,19 @@ def read_format(disk: Disk, where: str) -> Format | None:
         or not 1 <= form.shards <= WAL_SHARDS_MAX
         or not 0 <= form.generation <= U32_MAX
     ):
-        raise CannotOpen(Unusable.FOREIGN, f"{where}/FORMAT is not a FORMAT file of topics", path=where)
+        raise CannotOpen(
+            Unusable.FOREIGN,
+            f"{where}/FORMAT is not a FORMAT file of topics; if it is damaged: topics fsck {where} --repair",
+            path=where,
+        )
     return form
+
+
+def _way_out(names: Sequence[str]) -> str:
+    """What to do with a directory that has no FORMAT and holds these."""
+    if "wal" in names:
+        return "if it has lost its FORMAT: put it back from a backup, or topics fsck --repair"
+    return "choose another"
 
 
 def _awaits_a_store(disk: Disk, name: str) -> bool:

@@ -366,7 +366,7 @@ def _wal_families(shards: Sequence[ShardFigures]) -> Iterator[Metric]:
     for name, what, field in (
         (
             "topics_wal_shard_read_only",
-            "1 if a write or sync of the shard failed: reopening recovers it",
+            "1 if a write or sync of the shard failed, which a restart recovers, or its log is damaged",
             "read_only",
         ),
         ("topics_wal_shard_disk_low", "1 if the shard refuses appends for want of space", "disk_low"),
