@@ -132,6 +132,22 @@ class TestCopies:
         with pytest.raises(CannotOpen, match="Nothing is taken for lost before that"):
             repair(disk, where="a copy", same_boot=False, stamp="now", cold=store)
 
+    def test_without_a_note_nobody_knows_who_has_let_go_of_what_is_not_there(self):
+        """As what an older backup gives: its original goes on, and removes what it needs no more."""
+        store = tier()
+        scene = moved(store)
+        disk = copied_files(scene)
+        disk.unlink("COLD")
+        scene.drop("t")
+        more(scene)
+        more(scene)
+
+        assert whose(disk, store) is Whose.UNKNOWN
+        with pytest.raises(Rejected, match="as this directory has no COLD, another copy of it may have"):
+            scene_at(store, seed=1, disk=disk).read("t")
+        with pytest.raises(CannotOpen, match="Nothing is taken for lost before that"):
+            repair(disk, where="a copy", same_boot=False, stamp="now", cold=store)
+
     def test_a_copy_remains_one_when_lock_has_learnt_its_place(self):
         store = tier()
         disk = copied_files(moved(store))

@@ -13,8 +13,8 @@ from typing import Final
 from topics.audit.recovery import State
 from topics.audit.rows import Row, SegmentRow, SegmentTask, Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
-from topics.host.coldowner import NOTE_FILE, is_copy, is_foreign, note_of, told_own, told_theirs, whose
-from topics.host.coldwords import told_foreign
+from topics.host.coldowner import NOTE_FILE, Whose, is_copy, is_foreign, note_of, told_own, told_theirs, whose
+from topics.host.coldwords import ADOPT, told_foreign
 from topics.host.tiers import OWNER_FILE, SegmentStore
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -68,6 +68,9 @@ def _why(disk: Disk, store: SegmentStore | None, task: SegmentTask, unseen: str)
     if store.exists(SegmentId(task.topic_id, task.first), "data"):
         return ""
     gone = f"their data is not in the cold tier {store.where}"
-    if not whose(disk, store).complete:
+    found = whose(disk, store)
+    if found is Whose.UNKNOWN:
+        return f"{gone}: as this directory has no {NOTE_FILE}, another copy may have removed them; `{ADOPT}` first"
+    if not found.complete:
         return f"{gone}, which is not that of this directory ({NOTE_FILE} and its OWNER differ): {HOW}"
     return gone

@@ -25,7 +25,7 @@ from topics.host.coldowner import (
     is_foreign,
     told_own,
 )
-from topics.host.coldwords import told_foreign
+from topics.host.coldwords import ADOPT, OWN_NOTE, told_foreign
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
@@ -218,6 +218,12 @@ class ColdTier:
             raise self._refused(
                 source,
                 f"it is not in {store.where} any more: another copy of the data directory has changed it",
+            )
+        if found is Whose.UNKNOWN:
+            raise self._refused(
+                source,
+                f"it is not in {store.where}: as this directory has no {OWN_NOTE}, another copy of it may have removed "
+                f"it there. If this is the one that goes on, stop it, run `{ADOPT}`, start it again",
             )
         if not found.complete:
             raise self._refused(source, f"it is not in {store.where}, which holds no segments of this store")

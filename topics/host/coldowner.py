@@ -32,6 +32,7 @@ from topics.host.coldwords import (
     told_owner,
     told_taken,
 )
+from topics.host.temporary import write_file
 from topics.host.tiers import OWNER_FILE, GuardedStore, SegmentStore
 from topics.kernel.errors import Corrupt, invalid
 from topics.kernel.ports import Disk, Entropy
@@ -68,6 +69,7 @@ class Whose(Enum):
 
     OURS = "ours"
     BORROWED = "borrowed"  # of the original of a copy, which may read them
+    UNKNOWN = "unknown"  # this directory has no note: it may be a copy, of which another one has gone on
     TAKEN = "taken"  # another copy of this directory has gone on with them: what is not there may be with that one
     OTHER = "other"
 
@@ -123,7 +125,7 @@ def compare_notes(ours: bytes | None, theirs: bytes | None) -> Whose:
     if theirs is None:
         return Whose.OTHER
     if ours is None:
-        return Whose.BORROWED
+        return Whose.UNKNOWN
     own, there = _decoded(ours), _decoded(theirs)
     return Whose.OTHER if own is None or there is None else _compare(own, there)
 
@@ -381,11 +383,8 @@ def _padded(note: _Note) -> bytes:
 def _write_note(disk: Disk, note: _Note) -> None:
     data = _padded(note)
     try:
-        disk.create(_TEMPORARY, 0)
-        disk.write(_TEMPORARY, 0, [data])
-        disk.sync_data(_TEMPORARY)
+        write_file(disk, _TEMPORARY, data)
     except OSError as error:
-        disk.unlink(_TEMPORARY)
         if error.errno not in _FULL or disk.size(NOTE_FILE) != NOTE_SIZE:
             raise
         disk.write(NOTE_FILE, 0, [data])  # within one sector, as LOCK is: a full disk is to become less full
