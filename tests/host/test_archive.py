@@ -11,7 +11,7 @@ from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.archive import ArchiveRules
 from topics.host.opening import StoreOptions
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
 from topics.testing.clock import ManualClock
@@ -20,11 +20,12 @@ from topics.testing.simdisk import SimDisk
 
 
 class SmallArchive:
-    """A disk whose `archive/` is another one, with room for so many bytes."""
+    """A disk whose `archive/` is another one, with room for so many bytes. `bad`: a file that cannot be read."""
 
     def __init__(self, disk, room):
         self._disk = disk
         self.room = room
+        self.bad = ""
 
     def __getattr__(self, name):
         return getattr(self._disk, name)
@@ -41,6 +42,11 @@ class SmallArchive:
                 raise OSError(errno.ENOSPC, "No space left on device")
             self.room -= size
         self._disk.write(path, offset, chunks)
+
+    def read(self, path, offset, size):
+        if path == self.bad:
+            raise OSError(errno.EIO, "Input/output error", path)
+        return self._disk.read(path, offset, size)
 
     def unlink(self, path):
         if path.startswith("archive/"):
@@ -124,3 +130,26 @@ def test_what_the_archive_no_longer_keeps_makes_room_for_what_is_to_go_there():
     store.checkpoint()
 
     assert not set(kept[:-1]) & set(names(disk, "archive"))
+
+
+@pytest.mark.rule("T1.7", "T5.11")
+def test_a_log_file_that_cannot_be_read_is_not_archived_and_holds_up_nothing_else():
+    store, disk, port = store_with(1 << 20)
+    put(store)
+    store.checkpoint()
+    put(store)
+    stays = names(disk, "wal")[1]
+    port.bad = f"wal/gen-0/shard-00/{stays}"
+    store.topic("t").delete(before_seq=40)
+    for _ in range(3):
+        with pytest.raises(Fatal, match=f"{port.bad}: Input/output error"):
+            store.checkpoint()
+
+    segments = [name for name in disk.names("topics/0000000000000001") if name.endswith(".data")]
+    assert min(segments) == "seg-00000000000000000033.data"
+    assert stays in names(disk, "wal")
+    assert stays not in names(disk, "archive")
+    port.bad = ""
+    store.checkpoint()
+    assert stays in names(disk, "archive")
+    assert stays not in names(disk, "wal")

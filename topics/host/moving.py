@@ -13,6 +13,7 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
+from topics.host.medium import reading
 from topics.host.temporary import TEMPORARY, write_from
 from topics.kernel.ports import Disk
 
@@ -23,15 +24,21 @@ def move(disk: Disk, source: str, target: str, settle: Callable[[], None]) -> No
 
     Raises:
         OSError: the file is where it was, or in both places; nothing half is left of a copy, unless its disk failed.
+            Unreadable: it is where it was, and cannot be copied.
     """
     try:
         disk.rename(source, target)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        write_copy(disk, target, disk.size(source) or 0, partial(disk.read, source))
+        write_copy(disk, target, disk.size(source) or 0, partial(_read, disk, source))
         settle()
         disk.unlink(source)
+
+
+def _read(disk: Disk, path: str, offset: int, size: int) -> bytes:
+    with reading():
+        return disk.read(path, offset, size)
 
 
 def write_copy(disk: Disk, path: str, size: int, read: Callable[[int, int], bytes]) -> None:

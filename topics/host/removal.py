@@ -13,6 +13,7 @@ from topics.engine.image import Place
 from topics.engine.recover import ShardKey
 from topics.host.archive import Archive, ArchiveFull
 from topics.host.layout import SEGMENT_NAME, TOPIC_NAME, find_shards, find_wal_files, topic_dir
+from topics.host.medium import Unreadable
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
 from topics.host.snapshots import KEPT_MAX, Kept
@@ -37,22 +38,23 @@ class Removal:
         self._archive = archive
 
     def run(self, kept: Sequence[Kept], now_ms: int) -> None:
-        """Remove it. Every call blocks. Raises OSError, and ArchiveFull when all else is done."""
+        """Remove it. Every call blocks.
+
+        Raises:
+            OSError: the disk failed. Of log files that cannot be archived it is raised when all else is done.
+        """
         if len(kept) < KEPT_MAX:
             return
-        try:
-            self._drop_wal_files(kept)
-        except ArchiveFull:  # it holds up nothing else, and what is trimmed there makes room
-            self._drop_rest(kept, now_ms)
-            raise
-        self._drop_rest(kept, now_ms)
-
-    def _drop_rest(self, kept: Sequence[Kept], now_ms: int) -> None:
+        failed = self._drop_wal_files(kept)
         self._drop_segments(kept)
         if self._archive is not None:
-            self._archive.trim(now_ms)
+            self._archive.trim(now_ms)  # which makes room there
+        if failed is not None:
+            raise failed
 
-    def _drop_wal_files(self, kept: Sequence[Kept]) -> None:
+    def _drop_wal_files(self, kept: Sequence[Kept]) -> OSError | None:
+        """Returns why some are still there: what cannot be archived holds up nothing but its own shard."""
+        failed: OSError | None = None
         for key in find_shards(self._disk):
             places = [_place_of(one, key) for one in kept]
             if None in places:
@@ -61,8 +63,12 @@ class Removal:
             needed = min(needed, self._pins.first_frame(key))
             files = find_wal_files(self._disk, *key)
             gone = [file for file in files if file.first_frame < needed]
-            if self._archive is not None:
-                self._archive.take(gone)
+            try:
+                if self._archive is not None:
+                    self._archive.take(gone)
+            except (ArchiveFull, Unreadable) as error:
+                failed = failed or error
+                continue
             for file in gone:
                 self._disk.unlink(wal_path(file))
             if len(gone) == len(files):
@@ -70,6 +76,7 @@ class Removal:
                     self._disk.unlink(f"{shard_dir(*key)}/{name}")
             if gone:
                 self._disk.sync_dir(shard_dir(*key))
+        return failed
 
     def _drop_segments(self, kept: Sequence[Kept]) -> None:
         """Files of segments that neither snapshot counts, what a crash left of a rewrite, and topics without a file."""
