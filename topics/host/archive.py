@@ -11,7 +11,6 @@ frame of the one behind it.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -23,6 +22,7 @@ from topics.codec.layout import FRAME_HEAD
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.layout import find_wal_files_in, shards_in
 from topics.host.moving import move
+from topics.host.refusals import FULL
 from topics.host.walfile import wal_path
 from topics.kernel.checks import whole_number
 from topics.kernel.limits import U64_MAX
@@ -30,7 +30,6 @@ from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
 
 ARCHIVE_DIR: Final = "archive"
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _WAL_DIR: Final = "wal"
 
 
@@ -84,7 +83,7 @@ class Archive:
         try:
             self._take(files, directory)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
             raise ArchiveFull(directory, error) from error
 

@@ -9,9 +9,6 @@ What it must never know: when a segment is to be moved, or what is logged.
 
 from __future__ import annotations
 
-import errno
-from typing import Final
-
 from topics.codec.segdel import decode_del
 from topics.codec.segidx import IdxColumns, decode_idx
 from topics.codec.segment import DEAD, walk
@@ -24,8 +21,6 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
-
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Unmovable(Corrupt):

@@ -15,7 +15,6 @@ In a copy made by a backup the note says so. One made by other means would pass 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
@@ -32,6 +31,7 @@ from topics.host.coldwords import (
     told_owner,
     told_taken,
 )
+from topics.host.refusals import FULL
 from topics.host.temporary import write_file
 from topics.host.tiers import OWNER_FILE, GuardedStore, SegmentStore
 from topics.kernel.errors import Corrupt, invalid
@@ -44,7 +44,6 @@ NOTE_SIZE: Final = 256  # all of the same size: one can be replaced in place
 _TEMPORARY: Final = f"{NOTE_FILE}.tmp"
 _NOTE_SIZE_MAX: Final = 4096
 _TOKEN_SIZE: Final = 16
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DAMAGED: Final = b""  # stands for a note that cannot be read
 
 
@@ -385,7 +384,7 @@ def _write_note(disk: Disk, note: _Note) -> None:
     try:
         write_file(disk, _TEMPORARY, data)
     except OSError as error:
-        if error.errno not in _FULL or disk.size(NOTE_FILE) != NOTE_SIZE:
+        if error.errno not in FULL or disk.size(NOTE_FILE) != NOTE_SIZE:
             raise
         disk.write(NOTE_FILE, 0, [data])  # within one sector, as LOCK is: a full disk is to become less full
         disk.sync_data(NOTE_FILE)

@@ -28,11 +28,12 @@ from topics.codec.control import CheckpointMark
 from topics.codec.primitives import checksum
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
-from topics.host.carrying import FULL, Carrier, Unmovable
+from topics.host.carrying import Carrier, Unmovable
 from topics.host.cold import ColdTier
 from topics.host.coldowner import OwnedStore
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
+from topics.host.refusals import FULL
 from topics.host.snapshots import KEPT_MAX, Kept
 from topics.host.steps import Blocking, Propose, Step, Steps
 from topics.host.tiers import StoreFailed

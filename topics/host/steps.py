@@ -5,7 +5,6 @@ A generator touches the engine only between its steps, so a driver holds its loc
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Generator
 from typing import Final
 
@@ -13,6 +12,7 @@ import attrs
 
 from topics.engine.commands import Command
 from topics.host.archive import ArchiveFull
+from topics.host.refusals import FULL
 from topics.host.refusals import told as refusal
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
@@ -62,7 +62,7 @@ Steps = Generator[Step, None, None]
 
 def disk_full(error: Exception) -> bool:
     """True if a work failed for want of space only: the next one writes the same bytes again."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, OSError) and error.errno in FULL
 
 
 def rest_after(failures: int) -> float:
