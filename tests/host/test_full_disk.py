@@ -12,6 +12,7 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
 from topics.host.checkpointer import AGAIN_MS, LOW_MS
+from topics.host.coldowner import Whose, whose
 from topics.host.reclaim import ROOM_AGAIN_MS
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
@@ -334,3 +335,28 @@ def test_a_change_of_shards_without_room_for_all_records_keeps_them_in_the_logs_
         scene.checkpoint()
     assert scene.files(generation=0) == []
     assert {topic: scene.read(topic) for topic in read} == read
+
+
+def test_a_cold_folder_without_any_room_lets_go_of_what_nobody_needs():
+    """Its note is written anew before a change, and had no room beside its place: nothing ever went."""
+    folder = SimDisk(2)
+    scene = scene_with(
+        hot=HotRules(retain_segments=0), cold=lambda _: LocalSegmentStore(folder, "the folder")
+    )
+    scene.create("t", durability="fsync")
+    put(scene, 80)
+    for _ in range(2):
+        scene.checkpoint()
+    assert scene.relocate() > 1
+    store, before = scene.cold, len(scene.cold.list())
+    folder.free = 0
+    scene.delete("t", before_seq=79)
+    for _ in range(2):
+        scene.put("t", b"1", sync=True)
+        scene.checkpoint()
+    scene.relocate()
+
+    assert scene.opened.checkpointer.relocator.failed is None
+    assert len(store.list()) < before
+    folder.power_loss(Shape.NOTHING)
+    assert whose(scene.disk, store) is Whose.OURS

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from topics.host.layout import SEGMENT_PARTS, segment_of, segment_path, topic_dir
+from topics.host.refusals import FULL
 from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
@@ -191,7 +192,14 @@ class LocalSegmentStore:
         return None if size is None else self._disk.read(OWNER_FILE, 0, size)
 
     def write_owner(self, note: bytes) -> None:
-        self._replace({OWNER_FILE: note})
+        try:
+            self._replace({OWNER_FILE: note})
+        except OSError as error:
+            if error.errno not in FULL or self._disk.size(OWNER_FILE) != len(note):
+                raise
+            self._disk.write(OWNER_FILE, 0, [note])  # within one sector: a full folder is to become less full
+            self._disk.sync_data(OWNER_FILE)
+            return
         self._disk.sync_dir("")
 
     def close(self) -> None:
