@@ -39,7 +39,7 @@ def bootstrap(tmp_path):
     """Run a copy of ci/env in a checkout of its own, with nothing of this machine but a few tools."""
     checkout, tools = tmp_path / "a checkout", tmp_path / "bin"
     (checkout / "ci").mkdir(parents=True)
-    for name in ("ci/env", "ci/lock.txt", "pyproject.toml"):
+    for name in ("ci/env", "ci/lock.txt", "pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, checkout / name)
     tools.mkdir()
     for tool in TOOLS:

@@ -234,7 +234,7 @@ except Rejected as refused:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.startswith("cold_dir: s3://bucket/x cannot be used: ")
-    assert done.stdout.endswith("; install the extra s3 of topics\n")
+    assert done.stdout.endswith("; pip install 'topics-log[s3]'\n")
     assert done.stdout.count("\n") == 1
 
 

@@ -54,7 +54,7 @@ def test_where_there_is_none_one_line_says_what_to_install(tmp_path):
     with pytest.raises(CannotRun) as told:
         find_java({"JAVA_HOME": str(old.parent.parent), **NOWHERE}, package=None)
 
-    line = f"Spark needs Java 17 or newer ({old} is Java 11): pip install 'topics[spark-jre]'"
+    line = f"Spark needs Java 17 or newer ({old} is Java 11): pip install 'topics-log[spark-jre]'"
     assert str(told.value).startswith(line)
     assert "\n" not in str(told.value)
 
@@ -84,7 +84,7 @@ def test_a_session_without_pyspark_says_so_in_one_line(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
     )
 
-    assert done.stdout.startswith("Spark is not installed: pip install 'topics[spark]'")
+    assert done.stdout.startswith("Spark is not installed: pip install 'topics-log[spark]'")
 
 
 @pytest.mark.rule("P1.4")

@@ -1,6 +1,6 @@
 """`topics spark`: validate, report and export by Spark, for data that one machine is too slow for.
 
-It needs the packages of `topics[spark]` and a Java; without them it says which to install. Exit codes of `validate`: 0
+It needs the packages of `topics-log[spark]` and a Java; without them it says which to install. Exit codes of `validate`: 0
 nothing is wrong · 1 something is · 2 it could not be looked at.
 """
 

@@ -86,7 +86,7 @@ def open_files(url: str, field: str, options: Mapping[str, Any] | None = None) -
         files, root = core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True, **given)
     except (ImportError, ValueError, TypeError) as unfit:
         why = _hidden(str(unfit), _secrets_of(url))
-        how = "; install the extra s3 of topics" if scheme == "s3" and isinstance(unfit, ImportError) else ""
+        how = "; pip install 'topics-log[s3]'" if scheme == "s3" and isinstance(unfit, ImportError) else ""
         raise invalid(field, f"{where} cannot be used: {why}{how}") from None
     return FsspecFiles(files, str(root), where, flat=scheme in _FLAT, secrets=_secrets_of(url))
 

@@ -164,7 +164,7 @@ def check_pyspark() -> None:
     """Raises `CannotRun` if pyspark is not installed."""
     if not (_is_installed("pyspark") and _is_installed("pyarrow")):
         raise CannotRun(
-            "Spark is not installed: pip install 'topics[spark]', and topics[spark-jre] where there is no Java"
+            "Spark is not installed: pip install 'topics-log[spark]', and topics-log[spark-jre] where there is no Java"
         )
 
 
@@ -192,7 +192,7 @@ def find_java(environ: Mapping[str, str], package: str | None = PACKAGE) -> Java
         else:
             return java
     found = f" ({'; '.join(unfit)})" if unfit else ""
-    how = "pip install 'topics[spark-jre]', or install a Java and set JAVA_HOME"
+    how = "pip install 'topics-log[spark-jre]', or install a Java and set JAVA_HOME"
     raise CannotRun(f"Spark needs Java {JAVA_MIN} or newer{found}: {how}")
 
 

@@ -1,0 +1,57 @@
+"""What is published: its name, its licence, and the words that tell somebody to install it."""
+
+import pathlib
+import re
+import shutil
+import tomllib
+import zipfile
+from email.parser import BytesParser
+
+import pytest
+from flit_core import buildapi
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HINTS = re.compile(r"\btopics\[(?:spark|s3|otel|dev)|pip install '?topics(?!-log)\b")
+EXTRAS = re.compile(r"topics-log\[([a-z0-9-]+)\]")
+LATER = {"otel"}  # operations 6: named in docs/rules.md as what comes later
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel built from a copy of what is published."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(ROOT / "topics", checkout / "topics", ignore=shutil.ignore_patterns("__pycache__"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(checkout)
+        name = buildapi.build_wheel(str(checkout))
+    with zipfile.ZipFile(checkout / name) as archive:
+        yield archive
+
+
+def test_the_distribution_is_topics_log_and_what_is_imported_and_typed_is_topics(wheel):
+    names = wheel.namelist()
+    metadata = BytesParser().parsebytes(wheel.read(next(n for n in names if n.endswith("/METADATA"))))
+    scripts = wheel.read(next(n for n in names if n.endswith("/entry_points.txt"))).decode()
+
+    assert metadata["Name"] == "topics-log"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert "topics/__init__.py" in names
+    assert "topics/py.typed" in names
+    assert "topics=topics.cli.main:main" in scripts
+    assert any(re.fullmatch(r"topics_log-[0-9.]+\.dist-info/licenses/LICENSE", name) for name in names)
+
+
+def test_every_hint_names_the_distribution_that_is_ours():
+    wrong, extras = [], set()
+    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "topics").rglob("*.py")]
+    for path in paths:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            extras.update(EXTRAS.findall(line))
+            if HINTS.search(line):
+                wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    there = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert not wrong
+    assert {"spark", "s3"} <= extras <= there.keys() | LATER
