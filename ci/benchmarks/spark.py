@@ -18,7 +18,6 @@ import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.payload import PAYLOAD_BYTES
 from topics.audit.fsck import Options, fsck
-from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import wal_tasks
 from topics.audit.rows import WalRow
 from topics.audit.scan import scan_all
@@ -26,6 +25,7 @@ from topics.cli.private import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.primitives import U64, checksum
 from topics.codec.segidx import decode_idx
+from topics.host.readonly import ReadOnlyDisk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

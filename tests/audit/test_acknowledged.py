@@ -12,10 +12,10 @@ from tests.crash.scene import SMALL, Scene
 from topics.audit.acknowledged import LISTED_MAX, check_acknowledged
 from topics.audit.acks import ANY_EPOCH, Acks
 from topics.audit.fsck import Options, fsck
-from topics.audit.readonly import Hiding
 from topics.audit.recovery import read
 from topics.audit.rows import Severity
 from topics.codec.primitives import checksum
+from topics.host.readonly import Hiding
 
 pytestmark = pytest.mark.rule("P4.10")
 MANY = 100_000

@@ -9,10 +9,10 @@ import pytest
 import topics
 from tests.host.test_logchain import LARGE, Case, damage, files_of, log_of_everything, names, put_file, whole
 from topics.audit.fsck import Options, fsck
-from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.rows import Severity, WalTask
 from topics.audit.scan import scan_all
 from topics.engine.judge import look as look_at
+from topics.host.readonly import ReadOnlyDisk
 from topics.host.walfile import MARK_SIZE
 from topics.log.regions import WalFileId
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from topics.audit.fsck import Options, fsck
-from topics.audit.readonly import ReadOnlyDisk, WithCold
 from topics.audit.report import Status, results
 from topics.audit.rows import Severity
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
+from topics.host.readonly import ReadOnlyDisk, WithCold
 from topics.host.snapshots import snapshot_path
 from topics.host.tiers import LocalSegmentStore
 from topics.testing.planting import KINDS, Survey, plant, plant_together

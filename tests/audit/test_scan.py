@@ -9,10 +9,10 @@ import pytest
 
 from topics.audit import scan
 from topics.audit.fsck import Options, examine, fsck
-from topics.audit.readonly import Hiding, ReadOnlyDisk
 from topics.audit.recovery import read, segment_tasks, wal_tasks
 from topics.audit.rows import SegmentTask
 from topics.audit.scan import scan_all
+from topics.host.readonly import Hiding, ReadOnlyDisk
 from topics.testing.planting import plant
 from topics.testing.sample_store import build, disk_of, write_out
 

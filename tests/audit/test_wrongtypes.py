@@ -13,10 +13,10 @@ import pytest
 import topics
 from topics.audit.fsck import Options, fsck, same_boot_at
 from topics.audit.offline import repair_directory
-from topics.audit.readonly import ReadOnlyDisk
 from topics.engine.checkpoint import SegmentRules
 from topics.host.fsspec_files import open_files
 from topics.host.opening import StoreOptions
+from topics.host.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.spark.files import FsspecDisk
 from topics.testing.sample_store import build

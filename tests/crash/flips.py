@@ -23,7 +23,6 @@ from bisect import bisect_right
 import attrs
 
 from topics.audit.fsck import Options, fsck
-from topics.audit.readonly import WithCold
 from topics.audit.rows import Severity, Violation, WalTask
 from topics.audit.scan import scan as scan_file
 from topics.codec.run import Run
@@ -35,6 +34,7 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.verify import digest
 from topics.host.opening import StoreOptions
+from topics.host.readonly import WithCold
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt

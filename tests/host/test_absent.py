@@ -13,10 +13,10 @@ import pytest
 import topics
 from tests.crash.scene import Scene
 from topics.audit.fsck import fsck
-from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.repair import repair
 from topics.host.layout import Format, write_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, owner_on
+from topics.host.readonly import ReadOnlyDisk
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
 

@@ -12,9 +12,9 @@ import pytest
 import topics
 from tests.crash.scene import SMALL, Scene
 from topics.audit.fsck import fsck
-from topics.audit.readonly import ReadOnlyDisk
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.lock import read_owner
+from topics.host.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape

@@ -13,11 +13,11 @@ import pytest
 import topics
 from topics.audit.fsck import fsck
 from topics.audit.offline import repair_directory
-from topics.audit.readonly import ReadOnlyDisk
 from topics.engine.checkpoint import SegmentRules
 from topics.host.archive import ArchiveRules
 from topics.host.disk import OsDisk
 from topics.host.opening import StoreOptions
+from topics.host.readonly import ReadOnlyDisk
 from topics.host.verifying import verify_backup
 from topics.kernel.limits import Limits
 

@@ -14,9 +14,9 @@ from tests.spark.processes import python
 from tests.spark.stores import fill, fill_cold, records, rows
 from topics.audit.fsck import Options, fsck
 from topics.audit.htmlpage import page
-from topics.audit.readonly import ReadOnlyDisk
 from topics.cli.main import main
 from topics.host.coldplace import open_cold
+from topics.host.readonly import ReadOnlyDisk
 from topics.spark.audits import validate
 from topics.testing.planting import plant
 from topics.testing.sample_store import build, write_out

@@ -13,8 +13,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, Les
 import topics
 from tests.spark.stores import START_MS, fill, fill_cold, opened, own, records, unmark
 from topics.audit.arrow import Verify
-from topics.audit.readonly import ReadOnlyDisk
 from topics.host.layout import FORMAT_FILE
+from topics.host.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected
 from topics.spark.datasource import PushdownSource, schema_of
 from topics.spark.directory import GONE_MAX, _read, open_disk

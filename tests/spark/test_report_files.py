@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from topics.audit.fsck import Options, fsck
-from topics.audit.readonly import ReadOnlyDisk
 from topics.cli.main import main
+from topics.host.readonly import ReadOnlyDisk
 from topics.spark.audits import write_report
 from topics.testing.planting import plant
 from topics.testing.sample_store import build, write_out

@@ -24,12 +24,12 @@ from topics.audit.checks import CHECKS, check_rows
 from topics.audit.coldtier import HOW, check_cold, check_notes, reach
 from topics.audit.journals import check_journals
 from topics.audit.metafiles import check_agreement, check_metafiles
-from topics.audit.readonly import Hiding, WithCold
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
 from topics.audit.scan import Progress, bytes_of, scan_all
 from topics.audit.wrongtypes import find_wrong_types, wrong_type_violations
 from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
+from topics.host.readonly import Hiding, WithCold
 from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt

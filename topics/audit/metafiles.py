@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from topics.audit.readonly import Hiding
 from topics.audit.recovery import State, segment_tasks
 from topics.audit.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
@@ -33,6 +32,7 @@ from topics.host.layout import (
 )
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import read_state
+from topics.host.readonly import Hiding
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability

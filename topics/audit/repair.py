@@ -29,7 +29,6 @@ from topics.audit.coldtier import check_cold
 from topics.audit.fsck import Options, examine
 from topics.audit.missing import Hole, find_holes, seqs_missing, topics_in_doubt
 from topics.audit.newstate import changed_image, moved_on, new_losses
-from topics.audit.readonly import WithCold
 from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.room import REPLACED, check_room
 from topics.audit.rows import SegmentRow, Severity, Violation, WalRow
@@ -45,6 +44,7 @@ from topics.host.coldwords import told_foreign
 from topics.host.entropy import SystemEntropy
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
 from topics.host.lock import LOCK_NAME, owner_on
+from topics.host.readonly import WithCold
 from topics.host.segments import data_size, load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
 from topics.host.tiers import SegmentStore

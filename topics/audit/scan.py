@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from topics.audit.readonly import ReadOnlyDisk, WithCold
 from topics.audit.rows import Row, SegmentTask, Task
 from topics.audit.segmentscan import scan_segment
 from topics.audit.walscan import scan_wal
 from topics.host.coldplace import open_cold
+from topics.host.readonly import ReadOnlyDisk, WithCold
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from topics.audit.aside import Aside
-from topics.audit.readonly import WithCold
 from topics.host.coldowner import OwnedStore, Whose, whose
 from topics.host.layout import segment_path
+from topics.host.readonly import WithCold
 from topics.host.tiers import SegmentStore, StoreFailed
 from topics.kernel.errors import Rejected
 from topics.kernel.ports import Disk, Entropy

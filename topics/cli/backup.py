@@ -134,10 +134,10 @@ def _look_at(invocation: Invocation, directory: Path, *, as_json: bool) -> int:
         Failed: it is no backup, or could not be looked at.
     """
     from topics.audit.fsck import Options, fsck_of_backup
-    from topics.audit.readonly import ReadOnlyDisk
     from topics.audit.report import json_lines
     from topics.audit.rows import Severity, Violation
     from topics.codec.manifest import MANIFEST_FILE
+    from topics.host.readonly import ReadOnlyDisk
     from topics.host.verifying import verify_backup
     from topics.kernel.errors import TopicsError
 
@@ -210,8 +210,8 @@ def restore(
       topics restore nightly data --archive old-data --to-time 2026-11-21T14:30
       topics restore nightly data --archive old-data --to-seq orders=18250
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
-    from topics.audit.readonly import ReadOnlyDisk
     from topics.codec.manifest import MANIFEST_FILE
+    from topics.host.readonly import ReadOnlyDisk
     from topics.host.restore import restore as rebuild
     from topics.kernel.errors import Corrupt
 

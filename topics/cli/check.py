@@ -61,9 +61,9 @@ def fsck(
     """
     from topics.audit.fsck import Options, same_boot_at
     from topics.audit.fsck import fsck as look
-    from topics.audit.readonly import ReadOnlyDisk
     from topics.audit.report import document, json_lines
     from topics.host.coldowner import NOTE_FILE
+    from topics.host.readonly import ReadOnlyDisk
     from topics.kernel.errors import CannotOpen, TopicsError
 
     root = root_of(invocation, directory)

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 
 from topics.audit.heads import Longs
-from topics.audit.readonly import ReadOnlyDisk, WithCold
 from topics.codec.control import TopicDelete
 from topics.codec.run import Run
 from topics.engine.judge import Verdict
@@ -29,6 +28,7 @@ from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.layout import read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, machine_boot_id
 from topics.host.opening import ReadState, read_state
+from topics.host.readonly import ReadOnlyDisk, WithCold
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable, invalid

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from topics.audit.readonly import Unchanging
 from topics.host.fsspec_files import FsspecFiles
+from topics.host.readonly import Unchanging
 
 
 class FsspecDisk(Unchanging):
