@@ -378,21 +378,30 @@ def test_the_last_change_is_that_of_what_is_kept_and_no_mark(call: Call, data: s
     assert restored["topics"]["orders"] == last["head_seq"] == 33
 
 
-@pytest.mark.rule("T7.4")
-def test_a_backup_is_not_opened_as_a_store(call: Call, data: str) -> None:
-    """A start writes: after a look at it, a backup would not be as it was written any more."""
+@pytest.mark.rule("T7.4", "O2.27")
+def test_a_backup_is_read_and_never_written(call: Call, data: str) -> None:
+    """A start writes: after one, a backup would not be as it was written any more. So commands only look at it."""
     call("backup", "b", "--data", data)
     for command in (
-        ("ls",),
-        ("get", "orders"),
         ("put", "orders"),
+        ("create", "other"),
+        ("configure", "orders", "ttl_ms=1"),
+        ("delete", "orders", "--before", "3"),
+        ("rm", "orders", "--yes"),
+        ("compact",),
         ("backup", "b2"),
         ("serve", "--port", "0"),
     ):
         answer = call(*command, "--data", "b")
         assert answer.code == 1
-        assert "b is a backup, and whatever opens it writes in it" in answer.err
+        assert "b is a backup" in answer.err
         assert "topics restore b DIR" in answer.err
+    for reading in (("ls",), ("get", "orders"), ("state", "users"), ("tail", "orders", "--no-follow")):
+        of_backup, of_store = (call(*reading, "--data", root, "--json") for root in ("b", data))
+        assert of_backup.code == 0
+        assert [row | {"last_read_ts": None} for row in of_backup.lines] == [
+            row | {"last_read_ts": None} for row in of_store.lines
+        ]
     assert call("verify", "b").code == 0
     assert call("fsck", "b").code == 0
     pathlib.Path("b/BACKUP.json").unlink()

@@ -164,7 +164,7 @@ def test_a_damaged_log_is_read_only_from_the_start():
     driver.put()
     driver.append(1)
     driver.begin(driver.replay())
-    driver.engine.make_read_only("the log is damaged")
+    driver.engine.make_read_only("the log is damaged", how="repair it")
 
     assert driver.datas() == [b"1"]
     with pytest.raises(Rejected, match="damaged"):

@@ -82,27 +82,36 @@ class Directory:
             raise Failed(f"{root} does not exist, so nothing is stored there; {self._elsewhere()}")
         if root.is_dir() and not (root / "FORMAT").exists() and not any(root.iterdir()):
             raise Failed(f"{root} is empty, nothing is stored there; {self._elsewhere()}")
-        with self._open(create=False) as store:
+        with self._open(create=False, read_only=is_backup(root)) as store:
             yield store
 
     @contextmanager
     def writing(self) -> Iterator[StorePort]:
         is_new = not self.root.exists()
+        check_no_backup(self.root)
         with self._open(create=True) as store:
             if is_new:
                 say(f"made the data directory {self.root}", "topics: ", colour="cyan")
             yield store
 
     @contextmanager
-    def _open(self, *, create: bool) -> Iterator[StorePort]:
+    def _open(self, *, create: bool, read_only: bool = False) -> Iterator[StorePort]:
         import topics
+        from topics.kernel.errors import Code, Unusable
 
         options = self.settings.options()
-        check_no_backup(self.root)
         check_cold_dir(options, self.root)
-        with topics.open(self.root, create=create, options=options) as store:
+        why_not = f"{self.root} is a backup: make a store of it with topics restore {self.root} DIR"
+        try:
+            opened = topics.open(self.root, create=create, read_only=read_only, options=options)
+        except topics.CannotOpen as refused:
+            if create or refused.reason is not Unusable.UNWRITABLE:
+                raise
+            read_only, why_not = True, refused.message  # it may be read all the same
+            opened = topics.open(self.root, read_only=True, options=options)
+        with opened as store:
             for cut in store.cuts:
-                say(f"{cut} ({_UNTOLD})", "recovered: ", colour="yellow")
+                say(f"{cut} ({_UNTOLD})", "left out: " if read_only else "recovered: ", colour="yellow")
             for warning in store.warnings:
                 say(f"{warning}; nothing is lost", "topics: ", colour="yellow")
             for damage in store.damages[:_DAMAGES_SHOWN_MAX]:
@@ -110,12 +119,14 @@ class Directory:
             if len(store.damages) > _DAMAGES_SHOWN_MAX:
                 more = len(store.damages) - _DAMAGES_SHOWN_MAX
                 say(f"and {more} more; topics fsck lists them all", "DAMAGED: ", colour="red")
-            if store.read_only:
+            if any(damage.in_log for damage in store.damages):
                 what = f"{self.root} is read-only until it is repaired; what is intact can be read"
                 say(f"{what}; see topics fsck {self.root}", "DAMAGED: ", colour="red")
             try:
                 yield store
             except topics.Rejected as refused:
+                if read_only and refused.code is Code.STORAGE_READ_ONLY:
+                    raise Failed(f"this writes, and {why_not}") from refused
                 raise meant(refused, store) from refused
 
     def _elsewhere(self) -> str:
@@ -126,16 +137,18 @@ class Directory:
         return f"{how}, or store something first: topics put TOPIC FILE"
 
 
-def check_no_backup(root: Path) -> None:
-    """Raises `Failed` if a backup is about to be opened: recovery alone, for a read, would make it differ from what
-    was written, and `topics verify` would call it damaged.
-    """
+def is_backup(root: Path) -> bool:
+    """A backup is only read: whatever opened it for writing would make it differ from what `topics verify` expects."""
     from topics.codec.manifest import MANIFEST_FILE
 
-    if (root / MANIFEST_FILE).exists():
+    return (root / MANIFEST_FILE).exists()
+
+
+def check_no_backup(root: Path) -> None:
+    """Raises `Failed` if a backup is about to be written."""
+    if is_backup(root):
         raise Failed(
-            f"{root} is a backup, and whatever opens it writes in it: make a store of it with topics restore {root} "
-            f"DIR; or remove its {MANIFEST_FILE}, and it is a store and no backup any more"
+            f"{root} is a backup, which is read and not written: make a store of it with topics restore {root} DIR"
         )
 
 

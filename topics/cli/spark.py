@@ -1,7 +1,7 @@
 """`topics spark`: validate, report and export by Spark, for data that one machine is too slow for.
 
-It needs the packages of `topics-log[spark]` and a Java; without them it says which to install. Exit codes of `validate`: 0
-nothing is wrong · 1 something is · 2 it could not be looked at.
+It needs the packages of `topics-log[spark]` and a Java; without them it says which to install. The exit codes of
+`validate`: 0 nothing is wrong · 1 something is · 2 it could not be looked at.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def validate(
     With --cold-dir its cold tier is checked, too.
     """
     from topics.audit.acks import load_acks
-    from topics.audit.fsck import same_boot_at
     from topics.audit.report import json_lines
     from topics.host.coldowner import NOTE_FILE
     from topics.host.fsspec_store import is_url
+    from topics.host.lock import same_boot_at
     from topics.kernel.errors import TopicsError
     from topics.spark.options import located
 

@@ -30,7 +30,7 @@ from topics.host.checkpointer import Checkpointer
 from topics.host.compaction import Compaction, CompactionResult
 from topics.host.compress import compress_records, decompress_fitting
 from topics.host.damages import known_damages
-from topics.host.directory import Directory
+from topics.host.directory import Directory, view
 from topics.host.disk import OsDisk
 from topics.host.fsspec_store import is_url
 from topics.host.lock import DirectoryLock
@@ -49,6 +49,7 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
     path: str | os.PathLike[str],
     *,
     create: bool = True,
+    read_only: bool = False,
     clock: Clock | None = None,
     options: StoreOptions | None = None,
 ) -> Store:
@@ -56,9 +57,15 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
 
     One process owns a directory at a time. A damaged log opens read-only: see `Store.damages`.
 
+    With `read_only` nothing is made, changed or owned: it is for a backup, and for a directory on a read-only mount.
+    Reads give what a start would find there; writes are refused (`storage_read_only`).
+
     Raises:
         CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
     """
+    if flag("read_only", read_only):
+        opened, disk = view(path, clock=clock, options=options)
+        return Store(opened, disk, where=str(path))
     directory = Directory.claim(path, create=create)
     opened = directory.recover(clock=clock, options=options)
     return Store(opened, directory.disk, lock=directory.lock, where=str(directory.root))
@@ -208,9 +215,7 @@ class Store:
         self._local.check_open()
         checkpointer = self._opened.checkpointer
         if self._compactor is None or checkpointer is None:
-            raise Rejected(
-                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup: repair it first"
-            )
+            raise self._read_only_refusal()
         tier = self._opened.cold
         return back_up(
             self._local,
@@ -262,8 +267,14 @@ class Store:
         self._local.check_open()
         checkpointer = self._opened.checkpointer
         if self._compactor is None or checkpointer is None:
-            raise Rejected(Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed; see `damages`")
+            raise self._read_only_refusal()
         return self._compactor, checkpointer
+
+    def _read_only_refusal(self) -> Rejected:
+        why = "it was opened for reading only: open it without read_only"
+        if any(damage.in_log for damage in self._opened.damages):
+            why = "its log is damaged, see `damages`: repair it (topics fsck --repair), or restore a backup"
+        return Rejected(Code.STORAGE_READ_ONLY, f"{self.where} is read-only: {why}")
 
     # For Topic.
 

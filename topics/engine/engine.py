@@ -75,15 +75,16 @@ class Engine:
                 self._state.touch(lane)  # it rests, so its exact head is due
         self._settle()
 
-    def make_read_only(self, why: str) -> None:
-        """Refuse every write on every shard: the log is damaged and not repaired (storage 4).
+    def make_read_only(self, why: str, *, how: str) -> None:
+        """Refuse every write on every shard. `why`: the log is damaged and not repaired (storage 4), or nobody asked to
+        write; `how`: what to do to write again.
 
         What ephemeral topics had is gone with the process all the same. No frame can say so, so it is folded without.
         """
         now_ms = self._state.time.read()
         for shard in self._state.shards:
             assert shard.quiet
-            shard.read_only = Fatal(why, damaged=True)
+            shard.read_only = Fatal(why, how=how)
         for lane in self._state.lanes.values():
             lost = lost_by_restart(lane, machine_restarted=False)
             if lost is not None:

@@ -133,9 +133,8 @@ class EngineState:
     def check_writable(self, shard: int, lane: Lane | None = None) -> None:
         fatal = self.shards[shard].read_only or (lane.read_only if lane is not None else None)
         if fatal is not None:
-            since, how = "a write failed", "restart to recover"
-            if fatal.detail.get("damaged"):
-                since, how = "it was opened", "repair it (topics fsck --repair), or restore a backup"
+            how = fatal.detail.get("how", "restart to recover")
+            since = "it was opened" if "how" in fatal.detail else "a write failed"
             raise Rejected(
                 Code.STORAGE_READ_ONLY,
                 f"shard {shard} is read-only since {since} ({fatal.message}); reads go on; {how}",

@@ -18,11 +18,12 @@ from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.folder import make_folder
 from topics.host.layout import read_format
-from topics.host.lock import DirectoryLock
-from topics.host.opening import Opened, StoreOptions, open_store
+from topics.host.lock import DirectoryLock, check_unowned, same_boot_at
+from topics.host.opening import Opened, StoreOptions, open_store, view_store
+from topics.host.readonly import ReadOnlyDisk
 from topics.host.refusals import FULL, told
 from topics.kernel.errors import CannotOpen, Fatal, Unusable
-from topics.kernel.ports import Clock
+from topics.kernel.ports import Clock, Disk
 
 
 class Directory:
@@ -90,6 +91,27 @@ class Directory:
         """Give it free. Twice is fine."""
         self.disk.close()
         self.lock.release()
+
+
+def view(
+    path: str | os.PathLike[str], *, clock: Clock | None = None, options: StoreOptions | None = None
+) -> tuple[Opened, Disk]:
+    """A directory as it is, read without owning it: a backup, one on a read-only mount. Nothing in it is changed.
+
+    Raises:
+        CannotOpen: in use, foreign, newer, missing, unreadable; the message says what to do.
+    """
+    root = Path(path)
+    _prepare(root, create=False)
+    check_unowned(root)
+    disk = ReadOnlyDisk(root)
+    try:
+        opened = view_store(
+            disk, clock or SystemClock(), where=str(root), same_boot=same_boot_at(root), options=options
+        )
+    except OSError as error:
+        raise _cannot_open(root, error) from error
+    return opened, disk
 
 
 def _prepare(root: Path, *, create: bool) -> None:

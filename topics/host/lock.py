@@ -48,6 +48,11 @@ BOOT_ID_CHARS_MAX: Final = 64
 BEGUN_MAX: Final = 3
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_UNLOCKABLE: Final = (
+    errno.ENOLCK,
+    errno.EOPNOTSUPP,
+    errno.EBADF,
+)  # of file systems where nobody can own a directory
 _REASONS: Final = {
     errno.ENOENT: (Unusable.MISSING, "the directory does not exist"),
     errno.ENOTDIR: (Unusable.NOT_A_DIRECTORY, "not a directory"),
@@ -151,6 +156,17 @@ def machine_boot_id() -> str | None:
     except (OSError, ValueError):
         return None
     return text if _is_boot_id(text) else None
+
+
+def same_boot_at(root: str | os.PathLike[str]) -> bool:
+    """Whether LOCK says that this machine has not restarted since the directory was last recovered."""
+    try:
+        found = (Path(root) / LOCK_NAME).stat()
+    except OSError:
+        return False
+    return same_boot(
+        read_owner(root), boot_id=machine_boot_id(), device=found.st_dev, inode=found.st_ino
+    )  # fmt: skip
 
 
 class DirectoryLock:
@@ -271,6 +287,25 @@ def owner_on(disk: Disk) -> OwnerRecord | None:
     """
     size = disk.size(LOCK_NAME)
     return None if size is None else OwnerRecord.decode(disk.read(LOCK_NAME, 0, min(size, RECORD_SIZE)))
+
+
+def check_unowned(root: str | os.PathLike[str]) -> None:
+    """Nobody owns the directory now. Writes nothing, so it does for a directory that cannot be written.
+
+    Raises:
+        CannotOpen: IN_USE with the owner's pid.
+        OSError: the directory cannot be read.
+    """
+    fd = os.open(root, _ROOT_FLAGS)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _in_use(Path(root) / LOCK_NAME, read_owner(root)) from None
+    except OSError as error:
+        if error.errno not in _UNLOCKABLE:
+            raise
+    finally:
+        os.close(fd)
 
 
 def _disown_in_child() -> None:

@@ -47,7 +47,7 @@ from topics.host.unabsorbed import unabsorbed_damages
 from topics.host.walfile import NEXT_FILE, WalFile, shard_dir, wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
-from topics.kernel.errors import invalid
+from topics.kernel.errors import CannotOpen, Unusable, invalid
 from topics.kernel.limits import (
     CHECKPOINT_INTERVAL_MS,
     CHECKPOINT_WAL_BYTES,
@@ -91,7 +91,8 @@ class StoreOptions:
 
 @attrs.frozen(kw_only=True)
 class Opened:
-    """A recovered store ready to be driven. One whose log is damaged has no writers: `damages` says what is wrong.
+    """A recovered store ready to be driven. One whose log is damaged has no writers: `damages` says what is wrong; nor
+    has one that was opened for reading only.
     Damage in segments is among them too, and stands in nobody's way but that of who reads the records it took.
     """
 
@@ -109,7 +110,7 @@ class Opened:
 
     @property
     def read_only(self) -> bool:
-        return any(damage.in_log for damage in self.damages)
+        return not self.writers
 
 
 def open_store(
@@ -175,9 +176,7 @@ def _open_with(
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
-        engine = _engine(clock, form, recovered, options)
-        opened = _damaged(engine, disk, form, recovered, _cold_tier(engine, disk, cold))
-        return attrs.evolve(opened, warnings=restored.wrong)
+        return _unwritable(disk, clock, form, read, options, cold)
     if restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
         disk.sync_dir(META_DIR)
     for verdict in verdicts.values():
@@ -222,6 +221,32 @@ def _open_with(
         reader=Reader(disk, {(form.generation, writer.shard): writer.tail for writer in writers}, tier),
         warnings=[*restored.wrong, *tier.missing(), *_told(refused)],
     )
+
+
+def view_store(
+    disk: Disk, clock: Clock, *, where: str, same_boot: bool, options: StoreOptions | None = None
+) -> Opened:
+    """What a start would make of the directory, to be read only; nothing on the disk is changed.
+
+    Raises:
+        CannotOpen: foreign or newer directory, or nothing was ever stored there.
+        Rejected: the cold directory cannot be used.
+        OSError: the disk failed.
+    """
+    options = options or StoreOptions()
+    form = read_format(disk, where)
+    if form is None:
+        raise CannotOpen(
+            Unusable.MISSING, f"{where} holds no data directory of topics: it has no FORMAT", path=where
+        )
+    cold = None if options.cold_dir is None else open_cold(options.cold_dir)
+    try:
+        read = read_state(disk, form, same_boot=same_boot, cold=cold)
+        return _unwritable(disk, clock, form, read, options, cold)
+    except BaseException:
+        if cold is not None:
+            cold.close()
+        raise
 
 
 def _told(refused: str) -> list[str]:
@@ -333,12 +358,21 @@ def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOpti
     )
 
 
-def _damaged(engine: Engine, disk: Disk, form: Format, recovered: Recovered, tier: ColdTier) -> Opened:
-    engine.make_read_only(
-        f"the log is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
-    )
-    for lane in engine.state.lanes.values():
-        lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
+def _unwritable(
+    disk: Disk, clock: Clock, form: Format, read: ReadState, options: StoreOptions, cold: SegmentStore | None
+) -> Opened:
+    """What can be read of a directory that is not written: its log is damaged, or nobody asked to write."""
+    recovered = read.recovered
+    engine = _engine(clock, form, recovered, options)
+    why, how = "it was opened for reading only", "open it without read_only to write"
+    if recovered.read_only:
+        why = f"the log is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
+        how = "repair it (topics fsck --repair), or restore a backup"
+    engine.make_read_only(why, how=how)
+    if recovered.read_only:
+        for lane in engine.state.lanes.values():
+            lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
+    tier = _cold_tier(engine, disk, cold)
     return Opened(
         engine=engine,
         writers=[],
@@ -347,6 +381,7 @@ def _damaged(engine: Engine, disk: Disk, form: Format, recovered: Recovered, tie
         cuts=recovered.cuts,
         reader=Reader(disk, cold=tier),
         cold=tier,
+        warnings=read.restored.wrong,
     )
 
 

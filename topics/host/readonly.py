@@ -88,7 +88,7 @@ class ReadOnlyDisk(Unchanging):
 
     def names(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self.root / path))  # noqa: PTH208 -- names are wanted, not paths
+            return sorted(os.listdir(self.root / path))
         except FileNotFoundError:
             with suppress(FileNotFoundError):  # a link to nothing is no directory that is not there
                 check_directory((self.root / path).lstat().st_mode, path)
