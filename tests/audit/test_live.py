@@ -10,11 +10,12 @@ import sys
 import pytest
 
 from topics.audit.acks import Acks
-from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.audit.fsck import Options, fsck
 from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import read
 from topics.audit.repair import repair
 from topics.host.layout import read_format
+from topics.host.lock import same_boot_at
 
 WRITER = """
 import sys

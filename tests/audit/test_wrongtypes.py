@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import topics
-from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.audit.fsck import Options, fsck
 from topics.audit.offline import repair_directory
 from topics.audit.readonly import ReadOnlyDisk
 from topics.engine.checkpoint import SegmentRules
 from topics.host.fsspec_files import open_files
+from topics.host.lock import same_boot_at
 from topics.host.opening import StoreOptions
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.spark.files import FsspecDisk

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from topics.audit.acks import NO_DIGEST, Acks
-from topics.audit.fsck import Options, fsck, same_boot_at
+from topics.audit.fsck import Options, fsck
 from topics.audit.readonly import ReadOnlyDisk
 from topics.audit.recovery import read
 from topics.audit.rows import Severity
@@ -19,6 +19,7 @@ from topics.cli.private import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.segidx import decode_idx
 from topics.host.layout import segment_path
+from topics.host.lock import same_boot_at
 from topics.spark.audits import validate
 from topics.testing.planting import KINDS, TOGETHER, Survey, plant_together
 from topics.testing.planting.journals import ACKS

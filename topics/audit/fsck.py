@@ -12,7 +12,6 @@ is told. Damage stays; a write that was under way has moved on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -29,7 +28,6 @@ from topics.audit.recovery import State, read, segment_tasks, wal_tasks
 from topics.audit.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
 from topics.audit.scan import Progress, bytes_of, scan_all
 from topics.audit.wrongtypes import find_wrong_types, wrong_type_violations
-from topics.host.lock import LOCK_NAME, machine_boot_id, read_owner, same_boot
 from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt
@@ -60,17 +58,6 @@ class Options:
     cold: SegmentStore | None = None
     cold_dir: str | None = None
     unseen: str = HOW
-
-
-def same_boot_at(root: Path) -> bool:
-    """Whether LOCK says that this machine has not restarted since the directory was last recovered."""
-    try:
-        found = (root / LOCK_NAME).stat()
-    except OSError:
-        return False
-    return same_boot(
-        read_owner(root), boot_id=machine_boot_id(), device=found.st_dev, inode=found.st_ino
-    )  # fmt: skip
 
 
 @attrs.frozen(kw_only=True)

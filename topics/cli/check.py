@@ -59,11 +59,12 @@ def fsck(
 
     Exit code 0: nothing is wrong; 1: something is; 2: it could not be looked at.
     """
-    from topics.audit.fsck import Options, same_boot_at
+    from topics.audit.fsck import Options
     from topics.audit.fsck import fsck as look
     from topics.audit.readonly import ReadOnlyDisk
     from topics.audit.report import document, json_lines
     from topics.host.coldowner import NOTE_FILE
+    from topics.host.lock import same_boot_at
     from topics.kernel.errors import CannotOpen, TopicsError
 
     root = root_of(invocation, directory)

@@ -79,10 +79,10 @@ def validate(
     With --cold-dir its cold tier is checked, too.
     """
     from topics.audit.acks import load_acks
-    from topics.audit.fsck import same_boot_at
     from topics.audit.report import json_lines
     from topics.host.coldowner import NOTE_FILE
     from topics.host.fsspec_store import is_url
+    from topics.host.lock import same_boot_at
     from topics.kernel.errors import TopicsError
     from topics.spark.options import located
 
