@@ -16,6 +16,8 @@ from topics.host.lock import (
     BEGUN_MAX,
     BOOT_ID_CHARS_MAX,
     RECORD_SIZE,
+    RECORD_SIZE_BEFORE,
+    URL_CHARS_MAX,
     DirectoryLock,
     OwnerRecord,
     machine_boot_id,
@@ -83,8 +85,8 @@ def python(code, root):
     return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def acquire(root, boot_id="boot-1"):
-    return DirectoryLock.acquire(root, find_boot_id=lambda: boot_id)
+def acquire(root, boot_id="boot-1", mount=7):
+    return DirectoryLock.acquire(root, find_boot_id=lambda: boot_id, find_mount=lambda _: mount)
 
 
 @pytest.mark.rule("T1.2")
@@ -139,7 +141,7 @@ def test_lock_names_owner_and_machine(tmp_path):
     lock.confirm(LOGS)
     status = (tmp_path / "LOCK").stat()
     expected = OwnerRecord(
-        pid=os.getpid(), boot_id="boot-1", device=status.st_dev, inode=status.st_ino, begun=((0, 1),)
+        pid=os.getpid(), boot_id="boot-1", device=status.st_dev, inode=status.st_ino, begun=((0, 1),), mount=7
     )
 
     assert read_owner(tmp_path) == expected
@@ -176,6 +178,82 @@ def test_a_changed_or_unknown_boot_id_counts_as_a_restart(tmp_path, before, now,
     assert second.previous.boot_id == before
     assert second.machine_restarted == restarted
     second.release()
+
+
+@pytest.mark.rule("T4.26")
+@pytest.mark.parametrize(
+    ("before", "now", "restarted"),
+    [(7, 7, False), (7, 8, True), (7, None, True), (None, 7, True), (None, None, True)],
+)
+def test_another_mount_or_an_unknown_one_counts_as_a_restart(tmp_path, before, now, restarted):
+    """A file system that was taken away, repaired and mounted again keeps boot id, device and inode."""
+    first = acquire(tmp_path, mount=before)
+    first.confirm(LOGS)
+    first.release()
+    second = acquire(tmp_path, mount=now)
+
+    assert second.machine_restarted == restarted
+    second.release()
+
+
+@pytest.mark.rule("T4.26")
+def test_a_line_of_an_earlier_version_names_no_mount_so_it_counts_as_a_restart_once(tmp_path):
+    status = tmp_path.stat()
+    path = tmp_path / "LOCK"
+    path.touch()
+    line = (
+        f'{{"pid": 1, "boot_id": "boot-1", "device": {status.st_dev}, "inode": {path.stat().st_ino}, "begun": [[0, 2]],'
+        ' "sum": "8ac872488a445bc5"}'
+    )
+    path.write_bytes(line.encode().ljust(RECORD_SIZE_BEFORE - 1) + b"\n")
+    lock = acquire(tmp_path)
+    assert (lock.previous.boot_id, lock.previous.begun, lock.previous.mount) == ("boot-1", ((0, 2),), None)
+    assert lock.machine_restarted
+    lock.confirm(LOGS)
+    lock.release()
+    again = acquire(tmp_path)
+
+    assert not again.machine_restarted
+    again.release()
+
+
+def test_a_line_of_an_earlier_version_over_one_of_this_is_read():
+    """It writes its 256 bytes and leaves what is behind them."""
+    line = json.dumps({"pid": 3, "boot_id": "boot-1", "device": 1, "inode": 2}).encode()
+    data = line.ljust(RECORD_SIZE_BEFORE - 1) + b"\n" + RECORD.encode()[RECORD_SIZE_BEFORE:]
+
+    assert OwnerRecord.decode(data) == OwnerRecord(pid=3, boot_id="boot-1", device=1, inode=2)
+
+
+@pytest.mark.rule("T1.1")
+def test_a_server_notes_its_url_and_who_is_refused_is_told(tmp_path):
+    lock = acquire(tmp_path)
+    lock.note_url("http://127.0.0.1:4000")
+    lock.confirm(LOGS)
+    assert (read_owner(tmp_path).pid, read_owner(tmp_path).url) == (os.getpid(), "http://127.0.0.1:4000")
+    with python(TRY, tmp_path) as other:
+        assert (
+            f"in use by process {os.getpid()}, a server at http://127.0.0.1:4000: " in other.stdout.readline()
+        )
+    with pytest.raises(CannotOpen) as refused:
+        acquire(tmp_path)
+    assert refused.value.detail["owner_url"] == "http://127.0.0.1:4000"
+    lock.release()
+    lock = acquire(tmp_path)  # of one that has not said where it listens
+
+    assert read_owner(tmp_path).url is None
+    lock.release()
+
+
+@pytest.mark.parametrize("url", ["http://" + "h" * URL_CHARS_MAX + ":1", 'http://"quoted":1', ""])
+def test_a_url_that_does_not_fit_the_line_is_left_out(tmp_path, url):
+    lock = acquire(tmp_path)
+    lock.note_url(url)
+    lock.confirm(LOGS)
+
+    assert read_owner(tmp_path) is not None
+    assert read_owner(tmp_path).url is None
+    lock.release()
 
 
 def test_the_boot_id_changes_only_when_recovery_is_confirmed(tmp_path):
@@ -264,20 +342,22 @@ def test_an_unwritable_directory_says_so():
 def test_a_record_has_one_size_and_comes_back():
     long = attrs.evolve(
         RECORD, boot_id="x" * BOOT_ID_CHARS_MAX, pid=U32_MAX, device=U64_MAX, inode=U64_MAX,
-        begun=((U32_MAX, WAL_SHARDS_MAX),) * BEGUN_MAX,
+        begun=((U32_MAX, WAL_SHARDS_MAX),) * BEGUN_MAX, mount=U64_MAX, url="u" * URL_CHARS_MAX,
     )  # fmt: skip
     for record in (RECORD, long, attrs.evolve(RECORD, boot_id=None)):
         assert len(record.encode()) == RECORD_SIZE
         assert OwnerRecord.decode(record.encode()) == record
 
 
-@pytest.mark.parametrize("name", ["pid", "boot_id", "device", "inode"])
+@pytest.mark.parametrize("name", ["pid", "boot_id", "device", "inode", "mount", "url"])
 @pytest.mark.parametrize(
     "value", ["true", "1.5", "-1", "1" + "0" * 20, r'"\\"', r'"\""', '""', '"x' + "y" * 200 + '"', "[]", "{}"]
 )
 def test_a_record_with_a_wrong_value_is_none(name, value):
-    good = RECORD.encode().decode()
-    fields = {"pid": "4711", "boot_id": '"5e4f8a1c-boot"', "device": "66", "inode": "1234567"}
+    good = attrs.evolve(RECORD, mount=77, url="http://h:1").encode().decode()
+    fields = {
+        "pid": "4711", "boot_id": '"5e4f8a1c-boot"', "device": "66", "inode": "1234567", "mount": "77", "url": '"http://h:1"',
+    }  # fmt: skip
     bad = good.replace(f'"{name}": {fields[name]}', f'"{name}": {value}')
 
     assert bad != good
@@ -290,7 +370,8 @@ _LOGS = st.lists(
     st.lists(st.sampled_from([1, U32_MAX, WAL_SHARDS_MAX]) | st.integers(), max_size=3), max_size=4
 )
 _LINES = st.fixed_dictionaries(
-    {"pid": _NUMBERS, "boot_id": _TEXTS, "device": _NUMBERS, "inode": _NUMBERS}, optional={"begun": _LOGS}
+    {"pid": _NUMBERS, "boot_id": _TEXTS, "device": _NUMBERS, "inode": _NUMBERS},
+    optional={"begun": _LOGS, "mount": _NUMBERS, "url": _TEXTS},
 ).map(lambda line: json.dumps(line).encode())
 
 
@@ -344,39 +425,54 @@ def test_the_logs_that_have_begun_are_named_the_newest_first_and_stay_until_othe
     assert read_owner(tmp_path).begun == ((5, 6), (4, 5), (3, 4))
 
 
-def test_one_wrong_bit_names_no_log_that_there_never_was():
-    """It would be missed: the store would be read-only, and a repair would take its records for lost."""
-    line, logs = RECORD.begin([Format(2, 3)]).encode(), RECORD.begin([Format(2, 3)]).begun
+def test_one_wrong_bit_names_no_log_that_there_never_was_and_no_other_server():
+    """The log would be missed: the store would be read-only, and a repair would take its records for lost."""
+    record = attrs.evolve(RECORD, url="http://[::1]:4000").begin([Format(2, 3)])
+    line, logs = record.encode(), record.begun
     for bit in range(len(line) * 8):
         turned = bytearray(line)
         turned[bit // 8] ^= 1 << bit % 8
         found = OwnerRecord.decode(bytes(turned))
 
         assert found is None or found.begun in ((), logs)
+        assert found is None or found.url in (None, record.url)
 
 
 @pytest.mark.rule("T4.26")
-def test_only_the_same_boot_device_and_inode_are_the_same():
-    same = {"boot_id": RECORD.boot_id, "device": RECORD.device, "inode": RECORD.inode}
+def test_only_the_same_boot_mount_device_and_inode_are_the_same():
+    record = attrs.evolve(RECORD, mount=77)
+    same = {"boot_id": RECORD.boot_id, "device": RECORD.device, "inode": RECORD.inode, "mount": 77}
 
-    assert same_boot(RECORD, **same)
-    for change in ({"boot_id": "other"}, {"boot_id": None}, {"device": 1}, {"inode": 1}):
-        assert not same_boot(RECORD, **{**same, **change})
+    assert same_boot(record, **same)
+    for change in (
+        {"boot_id": "other"},
+        {"boot_id": None},
+        {"device": 1},
+        {"inode": 1},
+        {"mount": 78},
+        {"mount": None},
+    ):
+        assert not same_boot(record, **{**same, **change})
     assert not same_boot(None, **same)
-    assert not same_boot(attrs.evolve(RECORD, boot_id=None), **{**same, "boot_id": None})
+    assert not same_boot(attrs.evolve(record, boot_id=None), **{**same, "boot_id": None})
+    assert not same_boot(attrs.evolve(record, mount=None), **{**same, "mount": None})
 
 
 def test_the_simulated_disk_can_run_the_same_logic():
     disk = SimDisk()
     disk.create("LOCK", RECORD_SIZE)
-    record = OwnerRecord(pid=1, boot_id=disk.boot_id, device=disk.device, inode=disk.inode("LOCK"))
+    record = OwnerRecord(
+        pid=1, boot_id=disk.boot_id, device=disk.device, inode=disk.inode("LOCK"), mount=disk.mount
+    )
     disk.write("LOCK", 0, [record.encode()])
     disk.sync_data("LOCK")
     disk.sync_dir("")
 
     def restarted() -> bool:
         found = OwnerRecord.decode(disk.read("LOCK", 0, RECORD_SIZE))
-        return not same_boot(found, boot_id=disk.boot_id, device=disk.device, inode=disk.inode("LOCK"))
+        return not same_boot(
+            found, boot_id=disk.boot_id, device=disk.device, inode=disk.inode("LOCK"), mount=disk.mount
+        )
 
     disk.process_death()
     assert not restarted()

@@ -18,6 +18,8 @@ import pytest
 
 import topics
 from tests.server.process import CERTIFICATES, Process, trusting
+from topics.host.lock import read_owner
+from topics.kernel.errors import CannotOpen
 
 DRAIN_S = 2.0
 PLANTED = str(pathlib.Path(__file__).parent / "planted.py")
@@ -52,6 +54,29 @@ class TestBeginning:
             ["dashboard", f"http://127.0.0.1:{port}/"],
             ["data", "data"],
         ]
+
+    @pytest.mark.parametrize(
+        ("arguments", "url"),
+        [
+            ((), "http://127.0.0.1"),
+            (("--host", "0.0.0.0", "--set", "allow_insecure_no_auth=1"), "http://127.0.0.1"),
+            (
+                ("--certfile", CERTIFICATES / "one.pem", "--keyfile", CERTIFICATES / "one.key"),
+                "https://127.0.0.1",
+            ),
+        ],
+    )
+    def test_its_url_is_in_lock_for_who_finds_the_directory_in_use(self, start, tmp_path, arguments, url):
+        server = start("--data", "data", *arguments).ready()
+        with pytest.raises(
+            CannotOpen, match=f"in use by process {server.pid}, a server at {url}:"
+        ) as refused:
+            topics.open(tmp_path / "data")
+        owner = read_owner(tmp_path / "data")
+
+        assert (owner.pid, owner.url) == (server.pid, f"{url}:{server.port}")
+        assert refused.value.detail["owner_url"] == owner.url
+        server.stop()
 
     @pytest.mark.rule("O2.2")
     def test_in_memory_it_leaves_no_file(self, start, tmp_path):

@@ -105,6 +105,7 @@ def _lock(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as ev
     yield {
         "what": "owner", "pid": owner.pid, "boot_id": owner.boot_id, "device": owner.device, "inode": owner.inode,
         "begun": [{"generation": generation, "shards": shards} for generation, shards in owner.begun],
+        "mount": owner.mount, "url": owner.url,
     }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from topics.host.layout import (
     find_shards,
     read_hint,
 )
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, RECORD_SIZE_BEFORE, OwnerRecord
 from topics.host.opening import read_state
 from topics.host.readonly import Hiding
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
@@ -70,8 +70,11 @@ def _told(check: str, file: str, severity: Severity, detail: str, offset: int | 
 
 def _check_lock(disk: Disk) -> Iterator[Violation]:
     size = disk.size(LOCK_NAME)
-    if size is None or (
-        size == RECORD_SIZE and OwnerRecord.decode(disk.read(LOCK_NAME, 0, size)) is not None
+    if size is None:
+        return
+    if (
+        size in (RECORD_SIZE, RECORD_SIZE_BEFORE)
+        and OwnerRecord.decode(disk.read(LOCK_NAME, 0, size)) is not None
     ):
         return
     detail = "it is no owner's line, so the next start takes the machine as restarted"

@@ -87,6 +87,10 @@ class Directory:
                 raise _cannot_open(self.root, cause) from error
             raise
 
+    def note_url(self, url: str) -> None:
+        """Whoever finds it in use is told that a server has it, and where. Raises OSError; nothing depends on it."""
+        self.lock.note_url(url)
+
     def release(self) -> None:
         """Give it free. Twice is fine."""
         self.disk.close()

@@ -1,14 +1,14 @@
 """One owner per data directory, and whether the machine restarted since its last recovery (storage 1 and 4).
 
 Theory. `LOCK` is held by flock for as long as its owner lives; the kernel lets go when the process ends, however it
-ends. Its one line also remembers: the owner's pid, and the boot id under which a recovery was last *completed*, with
-the device and inode of LOCK itself. Boot id unknown or another, LOCK copied or on another mount, new or unreadable: in
-each case un-synced bytes may be gone, so it counts as a restart. Wrong in that direction is slow, in the other it
-loses data.
+ends. Its one line also remembers: the owner's pid and the URL at which it serves, if it is a server, and the boot id
+under which a recovery was last *completed*, with the device and inode of LOCK itself and the mount that the log lies
+on. Boot id or mount unknown or another, LOCK copied, new or unreadable: in each case un-synced bytes may be gone, so it
+counts as a restart. Wrong in that direction is slow, in the other it loses data.
 
 So the boot id changes late: `acquire` writes the new pid beside the old boot id, and only `confirm`, called when
 recovery's cuts are synced, writes the new one. The line has a fixed size and is written in place by one call, within
-one sector: a crash leaves the old line or the new one.
+one sector: a crash leaves the old line or the new one. An earlier version wrote 256 bytes, which are read as well.
 
 `confirm` says as well which logs have begun: each shard of the generation has its first file by then, durably, and
 nothing was acknowledged before. Of a log that is gone with its directory nothing else tells, until a snapshot was taken
@@ -26,6 +26,7 @@ import fcntl
 import json
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -37,14 +38,17 @@ import attrs
 from topics.codec.primitives import checksum
 from topics.host.filetypes import open_file
 from topics.host.layout import Format
+from topics.host.mounts import log_mount
 from topics.host.refusals import told
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U32_MAX, U64_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
 
 LOCK_NAME: Final = "LOCK"
-RECORD_SIZE: Final = 256
+RECORD_SIZE: Final = 512
+RECORD_SIZE_BEFORE: Final = 256  # of an earlier version
 BOOT_ID_CHARS_MAX: Final = 64
+URL_CHARS_MAX: Final = 200
 BEGUN_MAX: Final = 3
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -71,8 +75,9 @@ _REASONS: Final = {
 @attrs.frozen(kw_only=True)
 class OwnerRecord:
     """The line in LOCK. `boot_id` is that of the last completed recovery, None before the first. `begun`: (generation,
-    shards) of logs that have begun, the newest first; none in a line of an earlier version, or if their checksum is
-    wrong.
+    shards) of logs that have begun, the newest first; none in a line of an earlier version, or if the checksum is
+    wrong. `mount`: that of the log, None if unknown. `url`: where its owner serves it, None if it is no server, or does
+    not listen yet.
     """
 
     pid: int
@@ -80,6 +85,8 @@ class OwnerRecord:
     device: int
     inode: int
     begun: tuple[tuple[int, int], ...] = ()
+    mount: int | None = None
+    url: str | None = None
 
     def begin(self, logs: Sequence[Format]) -> OwnerRecord:
         """These logs have begun, too."""
@@ -88,36 +95,42 @@ class OwnerRecord:
 
     def encode(self) -> bytes:
         """RECORD_SIZE bytes: JSON, padded with spaces, one newline at the end."""
-        line = json.dumps({**attrs.asdict(self), "sum": _sum(self.begun)}).encode()
-        assert len(line) < RECORD_SIZE, "numbers and the boot id are bounded"
+        line = json.dumps({**attrs.asdict(self), "sum": _sum(self.begun, self.url)}).encode()
+        assert len(line) < RECORD_SIZE, "numbers, boot id and URL are bounded"
         return line.ljust(RECORD_SIZE - 1) + b"\n"
 
     @classmethod
     def decode(cls, data: bytes) -> OwnerRecord | None:
         """None for anything that is not such a line: an unreadable owner is no owner."""
         try:
-            value = json.loads(data)
+            value = json.loads(data.partition(b"\n")[0])
         except (ValueError, RecursionError):
             return None
         if not isinstance(value, dict):
             return None
-        pid, device, inode, boot_id = (value.get(name) for name in ("pid", "device", "inode", "boot_id"))
+        pid, device, inode = (value.get(name) for name in ("pid", "device", "inode"))
+        boot_id, mount, url = (value.get(name) for name in ("boot_id", "mount", "url"))
         if not (_is_number(pid, U32_MAX) and _is_number(device, U64_MAX) and _is_number(inode, U64_MAX)):
             return None
-        if boot_id is not None and not _is_boot_id(boot_id):
+        if boot_id is not None and not _is_plain(boot_id, BOOT_ID_CHARS_MAX):
+            return None
+        if not (mount is None or _is_number(mount, U64_MAX)) or not (
+            url is None or _is_plain(url, URL_CHARS_MAX)
+        ):
             return None
         begun = value.get("begun", [])
         if not isinstance(begun, list) or len(begun) > BEGUN_MAX or not all(map(_is_begun, begun)):
             return None
         logs = tuple((generation, shards) for generation, shards in begun)
-        if value.get("sum") != _sum(logs):
-            logs = ()  # one wrong bit would name a log that there never was
-        return cls(pid=pid, boot_id=boot_id, device=device, inode=inode, begun=logs)
+        if value.get("sum") != _sum(logs, url):
+            logs, url = (), None  # one wrong bit would name a log that there never was, or another server
+        return cls(pid=pid, boot_id=boot_id, device=device, inode=inode, begun=logs, mount=mount, url=url)
 
 
-def _sum(begun: Sequence[tuple[int, int]]) -> str:
-    """XXH3-64 of the list as JSON, 16 hex digits."""
-    return f"{checksum(json.dumps(begun).encode()):016x}"
+def _sum(begun: Sequence[tuple[int, int]], url: str | None) -> str:
+    """XXH3-64 of the list, or of list and URL, as JSON: 16 hex digits."""
+    summed = begun if url is None else (begun, url)
+    return f"{checksum(json.dumps(summed).encode()):016x}"
 
 
 def _is_number(value: object, maximum: int) -> TypeGuard[int]:
@@ -125,9 +138,9 @@ def _is_number(value: object, maximum: int) -> TypeGuard[int]:
     return type(value) is int and 0 <= value <= maximum
 
 
-def _is_boot_id(value: object) -> bool:
-    """One that JSON writes as it is, or it might not fit the line."""
-    if not isinstance(value, str) or not 0 < len(value) <= BOOT_ID_CHARS_MAX:
+def _is_plain(value: object, chars_max: int) -> TypeGuard[str]:
+    """Text that JSON writes as it is, or it might not fit the line."""
+    if not isinstance(value, str) or not 0 < len(value) <= chars_max:
         return False
     return value.isascii() and value.isprintable() and not set(value) & {'"', "\\"}
 
@@ -140,11 +153,30 @@ def _is_begun(value: object) -> bool:
     return _is_number(generation, U32_MAX) and _is_number(shards, WAL_SHARDS_MAX) and shards >= 1
 
 
-def same_boot(previous: OwnerRecord | None, *, boot_id: str | None, device: int, inode: int) -> bool:
+def same_boot(
+    previous: OwnerRecord | None, *, boot_id: str | None, device: int, inode: int, mount: int | None
+) -> bool:
     """Whether all that was written since `previous` is surely still there, synced or not."""
-    if previous is None or previous.boot_id is None or boot_id is None:
+    if previous is None or boot_id is None or mount is None:
         return False
-    return (previous.boot_id, previous.device, previous.inode) == (boot_id, device, inode)
+    found = (boot_id, device, inode, mount)
+    return (previous.boot_id, previous.device, previous.inode, previous.mount) == found
+
+
+def same_boot_at(root: Path) -> bool:
+    """The same of a directory as it lies there. Takes no lock."""
+    try:
+        found = (root / LOCK_NAME).stat()
+        root_fd = os.open(root, _ROOT_FLAGS)
+    except OSError:
+        return False
+    try:
+        mount = log_mount(root_fd)
+    finally:
+        os.close(root_fd)
+    return same_boot(
+        read_owner(root), boot_id=machine_boot_id(), device=found.st_dev, inode=found.st_ino, mount=mount
+    )
 
 
 def machine_boot_id() -> str | None:
@@ -155,53 +187,60 @@ def machine_boot_id() -> str | None:
         text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
-    return text if _is_boot_id(text) else None
-
-
-def same_boot_at(root: str | os.PathLike[str]) -> bool:
-    """Whether LOCK says that this machine has not restarted since the directory was last recovered."""
-    try:
-        found = (Path(root) / LOCK_NAME).stat()
-    except OSError:
-        return False
-    return same_boot(
-        read_owner(root), boot_id=machine_boot_id(), device=found.st_dev, inode=found.st_ino
-    )  # fmt: skip
+    return text if _is_plain(text, BOOT_ID_CHARS_MAX) else None
 
 
 class DirectoryLock:
     """Held from `acquire` to `release` or the end of the process."""
 
-    def __init__(self, fd: int, previous: OwnerRecord | None, boot_id: str | None, *, root_fd: int) -> None:
+    def __init__(
+        self,
+        fd: int,
+        previous: OwnerRecord | None,
+        boot_id: str | None,
+        *,
+        root_fd: int,
+        find_mount: Callable[[int], int | None],
+    ) -> None:
         status = os.fstat(fd)
         self.previous = previous
+        self.inode = status.st_ino
         self.machine_restarted = not same_boot(
-            previous, boot_id=boot_id, device=status.st_dev, inode=status.st_ino
-        )
-        self._fd = fd
-        self._root_fd = root_fd
-        self._confirmed = OwnerRecord(
-            pid=os.getpid(),
+            previous,
             boot_id=boot_id,
             device=status.st_dev,
             inode=status.st_ino,
-            begun=() if previous is None else previous.begun,
+            mount=find_mount(root_fd),
         )
+        self._fd = fd
+        self._root_fd = root_fd
+        self._device = status.st_dev
+        self._boot_id = boot_id
+        self._find_mount = find_mount
+        self._line = attrs.evolve(previous or _NOBODY, pid=os.getpid(), url=None)
+        self._writing = threading.Lock()
 
     @classmethod
     def acquire(
-        cls, root: str | os.PathLike[str], *, find_boot_id: Callable[[], str | None] = machine_boot_id
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        find_boot_id: Callable[[], str | None] = machine_boot_id,
+        find_mount: Callable[[int], int | None] = log_mount,
     ) -> DirectoryLock:
         """Become the owner. The old boot id stays in LOCK until `confirm`.
 
-        Raises CannotOpen: IN_USE with the owner's pid, or why the directory cannot be locked.
+        Raises CannotOpen: IN_USE with the owner's pid, and its URL if it is a server (`owner_pid`, `owner_url`), or why
+        the directory cannot be locked.
         """
         path = Path(root) / LOCK_NAME
         held: list[int] = []
         try:
             held.append(os.open(root, _ROOT_FLAGS))
             held.append(open_file(str(path), _OPEN_FLAGS, 0o600))
-            lock = cls._take(held[1], held[0], path, find_boot_id())
+            previous = _take(held[1], held[0], path)
+            lock = cls(held[1], previous, find_boot_id(), root_fd=held[0], find_mount=find_mount)
+            lock._change(lambda line: line)  # the old boot id, this pid
         except BaseException as error:
             for fd in held:
                 os.close(fd)
@@ -211,28 +250,10 @@ class DirectoryLock:
         _held.add(lock)
         return lock
 
-    @classmethod
-    def _take(cls, fd: int, root_fd: int, path: Path, boot_id: str | None) -> DirectoryLock:
-        try:
-            fcntl.flock(root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a LOCK that somebody removes frees nothing
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            previous = _read(fd)
-            _write(fd, attrs.evolve(previous or _NOBODY, pid=os.getpid()))
-        except BlockingIOError:
-            raise _in_use(path, _read(fd)) from None
-        except OSError as error:
-            raise _cannot_open(path, error) from error
-        return cls(fd, previous, boot_id, root_fd=root_fd)
-
     @property
     def held(self) -> bool:
         """False after `release`, and in a forked child."""
         return self._fd >= 0
-
-    @property
-    def inode(self) -> int:
-        """That of LOCK."""
-        return self._confirmed.inode
 
     @property
     def remembered(self) -> int:
@@ -245,9 +266,30 @@ class DirectoryLock:
 
         Raises OSError; the next opener then sees a restart, which is safe.
         """
-        assert self.held, "confirm after release, or in a forked child"
-        _write(self._fd, self._confirmed.begin(logs))
+        mount = self._find_mount(self._root_fd)  # there is a log now
+        self._change(
+            lambda line: attrs.evolve(
+                line, boot_id=self._boot_id, device=self._device, inode=self.inode, mount=mount
+            ).begin(logs)
+        )
         sync(self._fd)
+
+    def note_url(self, url: str) -> None:
+        """The owner is a server and listens: who finds the directory in use can go there. A URL that does not fit the
+        line is left out.
+
+        Raises OSError; nothing depends on it.
+        """
+        if _is_plain(url, URL_CHARS_MAX):
+            self._change(lambda line: attrs.evolve(line, url=url))
+
+    def _change(self, change: Callable[[OwnerRecord], OwnerRecord]) -> None:
+        """Write the line anew. Any thread may; nothing is synced."""
+        assert self.held, "LOCK is written after release, or in a forked child"
+        with self._writing:
+            line = change(self._line)
+            _write(self._fd, line)
+            self._line = line
 
     def release(self) -> None:
         """Let go. Twice is fine; in a forked child it does nothing."""
@@ -269,7 +311,9 @@ _held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
 
 def read_owner(root: str | os.PathLike[str]) -> OwnerRecord | None:
-    """Who owns the directory, or did last; None if LOCK cannot tell. Takes no lock."""
+    """Who owns the directory, or did last; None if LOCK cannot tell. Takes no lock: whether it is owned now, only
+    `acquire` says.
+    """
     with suppress(OSError):
         fd = open_file(str(Path(root) / LOCK_NAME), os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -326,11 +370,23 @@ def _write(fd: int, record: OwnerRecord) -> None:
         raise OSError(errno.ENOSPC, f"short write of {LOCK_NAME}: {written} of {RECORD_SIZE} bytes")
 
 
+def _take(fd: int, root_fd: int, path: Path) -> OwnerRecord | None:
+    """The locks, and what LOCK says. Raises CannotOpen, OSError."""
+    try:
+        fcntl.flock(root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a LOCK that somebody removes frees nothing
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _in_use(path, _read(fd)) from None
+    return _read(fd)
+
+
 def _in_use(path: Path, owner: OwnerRecord | None) -> CannotOpen:
     if owner is None:
         who = "another process"
     elif owner.pid == os.getpid():
         who = f"this process ({owner.pid})"
+    elif owner.url is not None:
+        who = f"process {owner.pid}, a server at {owner.url}"
     else:
         who = f"process {owner.pid}"
     return CannotOpen(
@@ -338,6 +394,7 @@ def _in_use(path: Path, owner: OwnerRecord | None) -> CannotOpen:
         f"{path.parent} is in use by {who}: close it there first, or open another directory",
         path=str(path.parent),
         owner_pid=owner.pid if owner else None,
+        owner_url=owner.url if owner else None,
     )
 
 
@@ -358,4 +415,4 @@ def _boot_session_uuid() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     text = answer.stdout.strip()
-    return text if _is_boot_id(text) else None
+    return text if _is_plain(text, BOOT_ID_CHARS_MAX) else None

@@ -228,6 +228,9 @@ class MemoryDirectory:
             progress=progress,
         )
 
+    def note_url(self, url: str) -> None:
+        """Nobody else finds it."""
+
     def release(self) -> None:
         self.disk.close()
 

@@ -58,6 +58,7 @@ class Home(Protocol):
     def recover(
         self, *, options: StoreOptions | None = None, progress: Callable[[float], None] | None = None
     ) -> Opened: ...
+    def note_url(self, url: str) -> None: ...
     def release(self) -> None: ...
 
 
@@ -188,6 +189,12 @@ class Server:
     def _tell_listening(self) -> None:
         settings = self.settings
         url = settings.url(port_of(self.listener.listeners[0]))
+        try:
+            self._home.note_url(url)
+        except OSError as error:
+            log.warning(
+                "lock.without_url", why="commands on the directory cannot find this server", error=str(error)
+            )
         self._told.listening(url)
         log.info(
             "server.listening",

@@ -32,7 +32,9 @@ _INODE = 1
 
 def restarted(disk: SimDisk) -> bool:
     """What LOCK says: has the machine restarted since the last completed recovery?"""
-    return not same_boot(_owner(disk), boot_id=disk.boot_id, device=disk.device, inode=_INODE)
+    return not same_boot(
+        _owner(disk), boot_id=disk.boot_id, device=disk.device, inode=_INODE, mount=disk.mount
+    )
 
 
 def open_simulated(
@@ -61,7 +63,9 @@ def open_simulated(
 
     def confirm(logs: Sequence[Format]) -> None:
         begun = () if owner is None else owner.begun
-        record = OwnerRecord(pid=_PID, boot_id=disk.boot_id, device=disk.device, inode=_INODE, begun=begun)
+        record = OwnerRecord(
+            pid=_PID, boot_id=disk.boot_id, device=disk.device, inode=_INODE, begun=begun, mount=disk.mount
+        )
         port.write(LOCK_NAME, 0, [record.begin(logs).encode()])
         port.sync_data(LOCK_NAME)
 

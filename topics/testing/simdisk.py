@@ -47,6 +47,7 @@ class SimSnapshot:
     store: SimStore
     boots: int
     device: int
+    mount: int
     owner: int | None
     random_state: tuple[object, ...]  # as random.Random gives it
 
@@ -69,6 +70,7 @@ class SimDisk:
         self.monitor = monitor
         self.owner: int | None = None  # stands for flock: who holds the directory; a crash lets go of it
         self.device = 1
+        self.mount = 1
         self._seed = seed
         self._random = random.Random(seed)
         self._lock = threading.RLock()
@@ -266,6 +268,7 @@ class SimDisk:
                 store=self._store.copy(),
                 boots=self._boots,
                 device=self.device,
+                mount=self.mount,
                 owner=self.owner,
                 random_state=self._random.getstate(),
             )
@@ -276,6 +279,7 @@ class SimDisk:
             self._store = snapshot.store.copy()
             self._boots = snapshot.boots
             self.device = snapshot.device
+            self.mount = snapshot.mount
             self._random.setstate(snapshot.random_state)
             self._faults = []
             self._restart()
