@@ -307,13 +307,6 @@ def test_a_place_that_is_taken_is_refused_by_both(call: Call, data: str) -> None
     assert call("verify", "b").code == 0
 
 
-def test_a_directory_that_somebody_owns_names_the_owner(call: Call, server: PrivateServer) -> None:
-    answer = call("backup", "b", "--data", str(server.data))
-
-    assert answer.code == 1
-    assert "is in use by process" in answer.err
-
-
 @pytest.mark.rule("T7.3")
 def test_a_moment_is_written_as_people_write_it(call: Call, data: str) -> None:
     (taken,) = call("backup", "b", "--data", data, "--json").lines

@@ -1,8 +1,9 @@
 """Where the topics are: a directory, or a server at a URL; and what is said when that cannot be used.
 
-A read makes nothing: where there is no directory, or nothing in it yet, it says so. What recovery had to cut, and
-damages it found, are told on stderr before anything else is printed. A server that is being started is waited for, as
-long as the client's patience lasts.
+A directory that a server owns is reached through that server, whose URL is in LOCK; a backup, or one that cannot
+be written, is read as it is. A read makes nothing: where there is no directory, or nothing in it yet, it says so. What
+recovery had to cut, and damages it found, are told on stderr before anything else is printed. A server that is being
+started is waited for, as long as the client's patience lasts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from topics.cli.port import StorePort
     from topics.cli.settings import Settings, Value
+    from topics.embed.store import Store
     from topics.host.opening import StoreOptions
 
 _DAMAGES_SHOWN_MAX: Final = 20
@@ -55,7 +57,7 @@ def choose(settings: Settings) -> Place:
             f"{url.source} names the server {url.value} and {data.source} the directory {data.value}; give one of them",
             code=USAGE,
         )
-    return Server(settings)
+    return Server(settings, str(url.value))
 
 
 def _rank(value: Value) -> int:
@@ -105,29 +107,57 @@ class Directory:
         try:
             opened = topics.open(self.root, create=create, read_only=read_only, options=options)
         except topics.CannotOpen as refused:
-            if create or refused.reason is not Unusable.UNWRITABLE:
+            opened = None
+            if refused.reason is Unusable.UNWRITABLE and not create:  # it may be read all the same
+                read_only, why_not = True, refused.message
+                opened = topics.open(self.root, read_only=True, options=options)
+            elif refused.reason is not Unusable.IN_USE:
                 raise
-            read_only, why_not = True, refused.message  # it may be read all the same
-            opened = topics.open(self.root, read_only=True, options=options)
+        if opened is None:
+            with self._its_server().writing() as served:
+                yield served
+            return
         with opened as store:
-            for cut in store.cuts:
-                say(f"{cut} ({_UNTOLD})", "left out: " if read_only else "recovered: ", colour="yellow")
-            for warning in store.warnings:
-                say(f"{warning}; nothing is lost", "topics: ", colour="yellow")
-            for damage in store.damages[:_DAMAGES_SHOWN_MAX]:
-                say(f"{damage}", "DAMAGED: ", colour="red")
-            if len(store.damages) > _DAMAGES_SHOWN_MAX:
-                more = len(store.damages) - _DAMAGES_SHOWN_MAX
-                say(f"and {more} more; topics fsck lists them all", "DAMAGED: ", colour="red")
-            if any(damage.in_log for damage in store.damages):
-                what = f"{self.root} is read-only until it is repaired; what is intact can be read"
-                say(f"{what}; see topics fsck {self.root}", "DAMAGED: ", colour="red")
+            self._tell(store, "left out: " if read_only else "recovered: ")
             try:
                 yield store
             except topics.Rejected as refused:
                 if read_only and refused.code is Code.STORAGE_READ_ONLY:
                     raise Failed(f"this writes, and {why_not}") from refused
                 raise meant(refused, store) from refused
+
+    def _tell(self, store: Store, cut_word: str) -> None:
+        """What opening found."""
+        for cut in store.cuts:
+            say(f"{cut} ({_UNTOLD})", cut_word, colour="yellow")
+        for warning in store.warnings:
+            say(f"{warning}; nothing is lost", "topics: ", colour="yellow")
+        for damage in store.damages[:_DAMAGES_SHOWN_MAX]:
+            say(f"{damage}", "DAMAGED: ", colour="red")
+        if len(store.damages) > _DAMAGES_SHOWN_MAX:
+            more = len(store.damages) - _DAMAGES_SHOWN_MAX
+            say(f"and {more} more; topics fsck lists them all", "DAMAGED: ", colour="red")
+        if any(damage.in_log for damage in store.damages):
+            what = f"{self.root} is read-only until it is repaired; what is intact can be read"
+            say(f"{what}; see topics fsck {self.root}", "DAMAGED: ", colour="red")
+
+    def _its_server(self) -> Server:
+        """The owner of the directory, if that is a server.
+
+        Raises:
+            Failed: it is none, or does not listen yet.
+        """
+        from topics.host.lock import read_owner
+
+        owner = read_owner(self.root)
+        if owner is None or owner.url is None:
+            who = "another process" if owner is None else f"process {owner.pid}"
+            raise Failed(
+                f"{self.root} is in use by {who}, which does not serve it: wait until it ends, or have it served there "
+                f"(topics serve --data {self.root}), and commands go through the server"
+            )
+        say(f"{self.root} is served by process {owner.pid}; going through {owner.url}", "topics: ", colour="cyan")
+        return Server(self.settings, owner.url)
 
     def _elsewhere(self) -> str:
         source = self.settings.values["data"].source
@@ -163,9 +193,9 @@ def check_cold_dir(options: StoreOptions, root: Path) -> None:
 class Server:
     """A server at a URL. It owns its directory, so nothing is made here and reading is as writing."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, url: str) -> None:
         self.settings = settings
-        self.name = str(settings.values["url"].value)
+        self.name = url
 
     def reading(self) -> AbstractContextManager[StorePort]:
         return self._open()

@@ -389,9 +389,12 @@ def _in_use(path: Path, owner: OwnerRecord | None) -> CannotOpen:
         who = f"process {owner.pid}, a server at {owner.url}"
     else:
         who = f"process {owner.pid}"
+    how = "close it there first, or open another directory"
+    if owner is not None and owner.url is not None:
+        how = "use that (topics.Client, or --url), or end it"
     return CannotOpen(
         Unusable.IN_USE,
-        f"{path.parent} is in use by {who}: close it there first, or open another directory",
+        f"{path.parent} is in use by {who}: {how}",
         path=str(path.parent),
         owner_pid=owner.pid if owner else None,
         owner_url=owner.url if owner else None,

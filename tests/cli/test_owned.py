@@ -1,0 +1,62 @@
+"""A command on a directory that somebody owns: through the owner if that is a server, else it says what to do."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+import topics
+from tests.cli.conftest import Call
+from topics.cli.private import PrivateServer
+
+
+@pytest.mark.rule("O2.20")
+def test_commands_on_the_directory_of_a_server_go_through_it(call: Call, server: PrivateServer) -> None:
+    data = str(server.data)
+    commands = [
+        ("put", "t", "-"),
+        ("configure", "t", "ttl_ms=1d"),
+        ("ls",),
+        ("get", "t"),
+        ("state", "t"),
+        ("tail", "t", "--no-follow"),
+        ("delete", "t", "--before", "2"),
+        ("backup", "b"),
+        ("rm", "t", "--yes"),
+    ]
+
+    answers = [call(*command, "--json", "--data", data, stdin=b"1\n2\n") for command in commands]
+
+    assert [answer.code for answer in answers] == [0] * len(commands)
+    for answer in answers:
+        assert answer.err.count(f"going through {server.url}") == 1
+        assert len(answer.err.splitlines()) == 1
+    assert [row["data"] for row in answers[3].lines] == [1, 2]
+    assert answers[2].lines[0]["topic"] == "t"
+    with topics.Client(server.url) as client:
+        assert not client.list()
+
+
+@pytest.mark.rule("O2.20")
+def test_a_directory_that_a_process_has_embedded_says_what_to_do(call: Call, tmp_path: pathlib.Path) -> None:
+    with topics.open("d"):
+        for command in (("ls",), ("put", "t", "-"), ("get", "t")):
+            answer = call(*command, "--data", "d", stdin=b"1\n")
+            assert answer.code == 1
+            assert f"d is in use by process {os.getpid()}, which does not serve it" in answer.err
+            assert "topics serve --data d" in answer.err
+            assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.rule("O2.20")
+def test_the_url_of_a_server_that_has_ended_is_not_asked(call: Call, tmp_path: pathlib.Path) -> None:
+    with PrivateServer(tmp_path / "d", tmp_path) as server:
+        server.kill()
+    with topics.open("d"):
+        answer = call("ls", "--data", "d")
+
+    assert answer.code == 1
+    assert "which does not serve it" in answer.err
+    assert call("ls", "--data", "d").err == ""
