@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +21,7 @@ from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.page import Page, make_page
 from topics.embed.topic import Topic
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
 from topics.host.attempts import Attempts
@@ -37,7 +37,7 @@ from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
 from topics.host.reading import Unread
 from topics.kernel.checks import flag
-from topics.kernel.config import TopicConfig, parse_config
+from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
@@ -122,15 +122,20 @@ class Store:
         """
         return self._opened.warnings
 
-    def create(self, name: str, **config: Any) -> Topic:
-        """Create a topic, or replace the whole config of an existing one: omitted fields take their defaults.
+    def create(self, name: str, *, exist_ok: bool = False, **config: Any) -> Topic:
+        """Create a topic. One that is there is never changed: it is returned if every field that is given has that
+        value there, or `exist_ok` is true, and refused otherwise.
 
         Raises:
-            Rejected: a bad name or config; 409 if the type differs, or the class crosses `ephemeral` while not empty.
+            Rejected: a bad name or config; topic_exists_incompatible, whose `differences` say what is there and what
+                was asked; of another type it is so with `exist_ok`, too.
         """
-        check_topic_name(name)
-        parsed = parse_config(config, record_bytes_max=self.limits.record_bytes)
-        self.call(PutTopic(topic=name, config=parsed))
+        flag("exist_ok", exist_ok)
+        try:
+            self.put_topic(name, config, mode=PutMode.CREATE)
+        except Rejected as refused:
+            if not exist_ok or refused.detail.get("reason") != "config":
+                raise
         return self.topic(name)
 
     def topic(self, name: str) -> Topic:
@@ -266,6 +271,13 @@ class Store:
         return self._compactor, checkpointer
 
     # For Topic.
+
+    def put_topic(self, name: str, config: Mapping[str, Any], *, mode: PutMode) -> TopicConfig:
+        """The config as it is then."""
+        limit = self.limits.record_bytes
+        reply = self.call(PutTopic.of(check_topic_name(name), config, mode=mode, record_bytes_max=limit))
+        assert isinstance(reply, TopicPut)
+        return reply.config
 
     def append(self, command: Append, *, sync: bool = False) -> Appended:
         """Compress as the topic says, then append."""

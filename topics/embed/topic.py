@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from topics.embed.intake import key_bytes, take_nodes, take_records
 from topics.embed.page import Page, Record
-from topics.engine.commands import Append, DeleteRecords, PutTopic
-from topics.engine.replies import Appended, RecordsDeleted, TopicPut, TopicState
+from topics.engine.commands import Append, DeleteRecords, PutMode
+from topics.engine.replies import Appended, RecordsDeleted, TopicState
 from topics.kernel.checks import flag, seq_number, whole_number
-from topics.kernel.config import TopicConfig, parse_config
+from topics.kernel.config import TopicConfig
 from topics.kernel.errors import invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT
 from topics.log.diff import DiffQuery
@@ -172,18 +172,21 @@ class Topic:
         assert isinstance(reply, RecordsDeleted)
         return reply
 
-    def configure(self, **config: Any) -> TopicConfig:
-        """Replace the whole config, creating the topic if it is not there: omitted fields take their defaults.
+    def configure(self, *, replace: bool = False, **config: Any) -> TopicConfig:
+        """Change the fields that are given and keep the rest. The config as it is then.
 
-        Only `type` is kept, because it never changes.
+        `replace`: set the whole config instead, so that fields left out have their defaults (only `type` stays, which
+        never changes), and make the topic if it is not there. A lower cap or ttl evicts at once.
+
+        Raises:
+            Rejected: topic_not_found; a bad config; topic_not_empty if the class goes to or from `ephemeral`.
         """
+        if not flag("replace", replace):
+            return self._store.put_topic(self.name, config, mode=PutMode.MERGE)
         present = self._store.config(self.name)
         if present is not None:
             config.setdefault("type", present.type.value)
-        parsed = parse_config(config, record_bytes_max=self._store.limits.record_bytes)
-        reply = self._store.call(PutTopic(topic=self.name, config=parsed))
-        assert isinstance(reply, TopicPut)
-        return reply.config
+        return self._store.put_topic(self.name, config, mode=PutMode.REPLACE)
 
     def state(self) -> TopicState:
         """Heads, floors, counts and config as published.

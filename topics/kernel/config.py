@@ -1,6 +1,6 @@
 """A topic's configuration: a class of fields, from which defaults and the echo follow, and a parser each (semantics 3).
 
-A PUT replaces the whole config, so parsing starts from the defaults every time. An unknown field or a wrong type is
+Parsing starts from the defaults every time; what is merged into a config are the fields that were given. An unknown field or a wrong type is
 refused; a number out of range is clamped and echoed clamped. The queue fields are accepted on every topic and inert
 on a log (queues 1).
 """
@@ -127,6 +127,11 @@ def parse_config(given: Mapping[str, Any], *, record_bytes_max: int = 1 * MIB) -
     values.setdefault("dedup_window_ms", values.get("idempotency_window_ms", 120_000))
     values["max_record_bytes"] = min(values["max_record_bytes"], record_bytes_max)
     return TopicConfig(**values)
+
+
+def given_fields(given: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a `TopicConfig` that a config as JSON values sets: an alias sets the field it stands for."""
+    return frozenset("durability" if name == "durable" else name for name in given)
 
 
 def stored_config(given: Mapping[str, Any]) -> TopicConfig:

@@ -244,7 +244,7 @@ def _post(path: bytes, length: bytes, body: bytes) -> bytes:
 
 NONSENSE: Final = (
     (b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
-    (b"PATCH /v0/topics/alpha HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+    (b"OPTIONS /v0/topics/alpha HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
     (b"GET /v0/topics/%ff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     (b"GET /v0/topics/alpha HTTP/1.1\r\n\r\n", 400),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
