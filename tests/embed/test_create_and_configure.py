@@ -1,4 +1,4 @@
-"""`create` changes nothing that is there, `configure` changes what it is given, `replace=True` the whole (semantics 3)."""
+"""`create` changes nothing that is there, `configure` changes what it is given, `replace` all of it (semantics 3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_configure_keeps_what_it_is_not_given(store: topics.Store) -> None:
     topic.configure(durability="fsync")
     config = topic.configure(ttl_ms=60_000)
 
-    assert ("fsync", 9, 60_000) == (config.durability.value, config.cap_records, config.ttl_ms)
+    assert (config.durability.value, config.cap_records, config.ttl_ms) == ("fsync", 9, 60_000)
     assert config == topic.state().config
 
 
@@ -23,7 +23,7 @@ def test_configure_with_replace_sets_the_rest_back(store: topics.Store) -> None:
 
     config = topic.configure(ttl_ms=60_000, replace=True)
 
-    assert ("disk", 0, 60_000) == (config.durability.value, config.cap_records, config.ttl_ms)
+    assert (config.durability.value, config.cap_records, config.ttl_ms) == ("disk", 0, 60_000)
 
 
 def test_configure_of_an_absent_topic_makes_none(store: topics.Store) -> None:

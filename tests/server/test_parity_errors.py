@@ -86,7 +86,8 @@ ROWS = [
     ),
     Row(code=Code.NOT_FOUND, request=asked(b"GET", b"/v0/nothing")),
     Row(
-        code=Code.METHOD_NOT_ALLOWED, request=asked(b"OPTIONS", T), headers={"allow": "DELETE, GET, HEAD, PATCH, POST, PUT"},
+        code=Code.METHOD_NOT_ALLOWED, request=asked(b"OPTIONS", T),
+        headers={"allow": "DELETE, GET, HEAD, PATCH, POST, PUT"},
         detail={"allow": "DELETE, GET, HEAD, PATCH, POST, PUT"},
     ),
     Row(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from topics.client import messages
 from topics.client.transport import Request
 from topics.embed.page import Page, Record
+from topics.engine.commands import PutMode
 from topics.engine.replies import Appended, RecordsDeleted, TopicState
 from topics.kernel.checks import flag, whole_number
 from topics.kernel.config import TopicConfig
@@ -210,15 +211,21 @@ class Topic:
         request = Request(method="POST", path=self._path("/delete"), body=body, writes=True)
         return self._client.call(request, messages.read_records_deleted)
 
-    def configure(self, **config: Any) -> TopicConfig:
-        """Replace the whole config, creating the topic if it is not there: omitted fields take their defaults.
+    def configure(self, *, replace: bool = False, **config: Any) -> TopicConfig:
+        """Change the fields that are given and keep the rest. The config as it is then.
 
-        Only `type` is kept, because it never changes.
+        `replace`: set the whole config instead, so that fields left out have their defaults (only `type` stays, which
+        never changes), and make the topic if it is not there. A lower cap or ttl evicts at once.
+
+        Raises:
+            Rejected: topic_not_found; a bad config; topic_not_empty if the class goes to or from `ephemeral`.
         """
+        if not flag("replace", replace):
+            return self._client.put_topic(self.name, config, mode=PutMode.MERGE)
         present = self._client.config(self.name)
         if present is not None:
             config.setdefault("type", present.type.value)
-        return self._client.configure(self.name, config)
+        return self._client.put_topic(self.name, config, mode=PutMode.REPLACE)
 
     def state(self) -> TopicState:
         """Heads, floors, counts and config as published.

@@ -123,8 +123,8 @@ def _exists_otherwise(name: str, there: Mapping[str, Any], asked: Mapping[str, A
     )
     return Rejected(
         Code.TOPIC_EXISTS_INCOMPATIBLE,
-        f"topic {name!r} exists with another config ({listed}); nothing was changed: take it as it is, or change it "
-        "by configure (PATCH)",
+        f"topic {name!r} is there with another config ({listed}), which was not changed: "
+        "take it as it is (exist_ok), or change it (configure, PATCH)",
         topic=name,
         reason="config",
         differences=differences,

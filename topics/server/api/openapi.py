@@ -51,8 +51,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         answers={200: ("It was there and has this config now", "TopicPut"), 201: ("Created", "TopicPut")},
         errors=(Code.TOPIC_EXISTS_INCOMPATIBLE, *_WRITES),
         text="Fields left out have their defaults, also in a topic that had other values. A number out of range is"
-        " clamped and echoed so. With `replace=false` a topic that is there is never changed: 200 if each field that is"
-        " given has that value there, else 409 with `detail.differences`: the field, what is `there`, what was `asked`.",
+        " clamped and echoed so. With `replace=false` a topic that is there is never changed: 200 if each field that"
+        " is given has that value there, else 409 with `detail.differences`: by field, what is `there` and `asked`.",
     ),
     "patch_topic": Operation(
         tag="topics",
