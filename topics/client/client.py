@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from topics.client import messages
 from topics.client.address import parse_address
@@ -170,6 +170,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:  # fmt: skip
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """No copies, and no way into another process."""
+        raise TypeError(
+            f"{self!r} belongs to the process that opened it: open another one where it is needed"
+        )
 
     def __repr__(self) -> str:
         return f"Client({self.where!r})"

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from topics.embed.backup import back_up
 from topics.embed.compaction import Compactor
@@ -259,6 +259,12 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:  # fmt: skip
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """No copies, and no way into another process."""
+        raise TypeError(
+            f"{self!r} belongs to the process that opened it: open another one where it is needed"
+        )
 
     def __repr__(self) -> str:
         return f"Store({self.where!r})"
