@@ -20,14 +20,14 @@ from topics.host.archive import ArchiveRules
 from topics.host.heldup import LeftOut
 from topics.kernel.errors import Code, TopicsError, Unusable, WrongState
 from topics.log.regions import SegmentId, WalFileId
-from topics.testing.simdisk import SimDisk
 from topics.testing.clock import ManualClock
+from topics.testing.simdisk import SimDisk
 
 # What belongs to a process, or is no object of its own: everything else that is public has an example.
 HANDLES: Final = ("Store", "Client", "Topic")
 NEITHER: Final = ("open", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "pickle": lambda value: pickle.loads(pickle.dumps(value)),  # noqa: S301 -- our own
+    "pickle": lambda value: pickle.loads(pickle.dumps(value)),
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
 }
