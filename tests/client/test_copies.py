@@ -23,6 +23,8 @@ from topics.log.regions import SegmentId, WalFileId
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
+pytestmark = pytest.mark.rule("O5.9")
+
 # What belongs to a process, or is no object of its own: everything else that is public has an example.
 HANDLES: Final = ("Store", "Client", "Topic")
 NEITHER: Final = ("open", "__version__")

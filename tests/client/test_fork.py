@@ -13,6 +13,8 @@ import topics
 from tests.client.peer import answer
 from topics.cli.private import PrivateServer
 
+pytestmark = pytest.mark.rule("O5.9")
+
 FORK = multiprocessing.get_context("fork")
 WRITES = 100
 LATER_S = 60

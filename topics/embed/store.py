@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeAlias
 
+import attrs
+
+from topics.codec.frame import FrameView
 from topics.embed.backup import back_up
 from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.page import Page, make_page
+from topics.embed.readers import wait_for_news
 from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.engine.recover import CutReport, DamageReport
@@ -42,7 +47,10 @@ from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffQuery, assemble
+from topics.log.diff import DiffPlan, DiffQuery, assemble
+from topics.log.waiting import passed_since, start_of, waits_on
+
+Views: TypeAlias = Sequence[FrameView]
 
 
 def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gzip.open`
@@ -312,7 +320,29 @@ class Store:
         with self._local.lock:
             return self._opened.engine.topic_config(name)
 
-    def read(self, query: DiffQuery, *, account: bool) -> Page:
+    def read(self, query: DiffQuery, *, account: bool, wait_ms: int = 0) -> Page:
+        """One page; with `wait_ms`, if there is nothing to say yet, one that is waited for."""
+        plan, views = self._page(query)
+        if wait_ms and waits_on(plan):
+            plan, views = self._page_to_come(query, plan, time.monotonic() + wait_ms / 1000)
+        return make_page(plan, views, account=account)
+
+    def _page_to_come(self, query: DiffQuery, plan: DiffPlan, until_s: float) -> tuple[DiffPlan, Views]:
+        """As soon as there is something to say, or when the time is over. Seqs passed meanwhile stay in the account."""
+        first, passed, in_time = plan, plan.account, True
+        views: Views = ()
+        while in_time and waits_on(plan):
+            in_time = wait_for_news(self._local, plan, until_s)
+            if query.from_ts is None:
+                query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
+                plan, views = self._page(query)
+                passed = passed_since(passed, first, plan)
+            else:  # which seq a time stands for may still change
+                plan, views = self._page(query)
+                first, passed = plan, plan.account
+        return attrs.evolve(plan, from_seq=start_of(first, plan), account=passed), views
+
+    def _page(self, query: DiffQuery) -> tuple[DiffPlan, Views]:
         """Plan, fetch, assemble (architecture 3.5)."""
         self._local.check_open()
         self._local.let_time_pass(query.topic)
@@ -327,5 +357,5 @@ class Store:
                 attempts.failed(plan, error)
                 continue
             if len(views) == len(stored):
-                return make_page(plan, views, account=account)
+                return plan, views
             attempts.shorten(len(views))
