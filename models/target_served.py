@@ -141,8 +141,14 @@ class Served:
         names = "seqs first_seq last_seq head_seq count duplicates created deduped same_body".split()
         return [given[name] for name in names]
 
+    def replace(self, name, config):
+        return parse_config(self.ask("PUT", f"/v0/topics/{name}", config)["config"])
+
     def configure(self, name, config):
-        self.ask("PUT", f"/v0/topics/{name}", config)
+        return parse_config(self.ask("PATCH", f"/v0/topics/{name}", config)["config"])
+
+    def create(self, name, config):
+        return parse_config(self.ask("PUT", f"/v0/topics/{name}?replace=false", config)["config"])
 
     def delete(self, name, before_seq, match):
         fields = {} if before_seq is None else {"before_seq": before_seq}

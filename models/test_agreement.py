@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import PROCESS, Watched
 from topics.embed.store import Store
-from topics.engine.commands import DeleteTopic
+from topics.engine.commands import DeleteTopic, PutMode
 from topics.host.disk import OsDisk
 from topics.host.opening import StoreOptions, open_store
 from topics.kernel.errors import Rejected
@@ -37,6 +37,11 @@ CONFIGS = st.fixed_dictionaries(
         "discard": st.sampled_from(["old", "reject"]),
         "dedup_window_ms": st.sampled_from([500, 120_000]),
     }
+)
+SOME_FIELDS = CONFIGS.flatmap(
+    lambda config: st.sets(st.sampled_from(sorted(config))).map(
+        lambda names: {name: config[name] for name in names}
+    )
 )
 RECORD = st.fixed_dictionaries(
     {"tag": TAGS, "node": st.sampled_from(["", "n1"]), "dedup_id": st.sampled_from(["", "", "x", "y"])},
@@ -174,11 +179,27 @@ class Agreement(RuleBasedStateMachine):
         """For a third."""
 
     @rule(name=NAMES, config=CONFIGS)
+    def replace(self, name, config):
+        self.agree(
+            lambda: self.embedded.store.topic(name).configure(replace=True, **config),
+            lambda: self.simulated.ask(put_topic(name, **config)).config,
+            ("replace", name, config),
+        )
+
+    @rule(name=NAMES, config=SOME_FIELDS)
     def configure(self, name, config):
         self.agree(
-            lambda: self.embedded.store.create(name, **config) and None,
-            lambda: self.simulated.ask(put_topic(name, **config)) and None,
+            lambda: self.embedded.store.topic(name).configure(**config),
+            lambda: self.simulated.ask(put_topic(name, mode=PutMode.MERGE, **config)).config,
             ("configure", name, config),
+        )
+
+    @rule(name=NAMES, config=SOME_FIELDS)
+    def create(self, name, config):
+        self.agree(
+            lambda: self.embedded.store.create(name, **config).state().config,
+            lambda: self.simulated.ask(put_topic(name, mode=PutMode.CREATE, **config)).config,
+            ("create", name, config),
         )
 
     @rule(name=NAMES, before_seq=st.none() | st.integers(0, 12), match=MATCHES)

@@ -70,7 +70,11 @@ class OverHttp(Agreement):
     @rule(name=NAMES, config=BAD_CONFIGS)
     def configure_badly(self, name, config):
         self.refuse_alike(
-            lambda: self.embedded.store.create(name, **config), lambda: self.served.configure(name, config)
+            lambda: self.embedded.store.create(name, **config), lambda: self.served.create(name, config)
+        )
+        self.refuse_alike(
+            lambda: self.embedded.store.topic(name).configure(**config),
+            lambda: self.served.configure(name, config),
         )
 
     @rule(name=NAMES, fields=BAD_READS)

@@ -8,6 +8,7 @@ checks the numbered invariants in the engine itself.
 import itertools
 from typing import NamedTuple
 
+import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from models.oracle_page import CLASSES, read
 from models.oracle_topic import Entry, OracleTopic
 from tests.engine.driving import Driver, config, records
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
 from topics.log.match import parse_match
@@ -26,7 +27,7 @@ pytestmark = [
     pytest.mark.rule(
         "S1.3", "S1.5", "S1.6", "S1.8", "S1.10", "S2.1", "S2.2", "S2.3", "S2.4", "S2.18", "S2.19", "S3.7", "S3.8",
         "S3.9", "S4.1", "S4.2", "S4.3", "S4.7", "S4.8", "S4.9", "S4.10", "S4.11", "S4.18", "S4.21", "S4.22", "S5.2",
-        "S6.1", "S6.3", "S6.5", "S6.6", "S6.10", "S6.11", "S7.11", "S7.12", "S9.1", "S9.2",
+        "S3.32", "S3.33", "S6.1", "S6.3", "S6.5", "S6.6", "S6.10", "S6.11", "S7.11", "S7.12", "S9.1", "S9.2",
     ),
 ]  # fmt: skip
 
@@ -142,26 +143,41 @@ class Floors(RuleBasedStateMachine):
 
         self.propose(DeleteRecords(topic="t", before_seq=before_seq, match=match), tell)
 
-    @rule(given=configs)
-    def configure(self, given):
-        new = config(**given)
+    @rule(given=configs, mode=st.sampled_from(PutMode))
+    def configure(self, given, mode):
+        asked = config(**given)
 
         def tell(ticket, ts):
+            old = self.oracle.config
+            new = (
+                asked
+                if mode is PutMode.REPLACE
+                else attrs.evolve(old, **{n: getattr(asked, n) for n in given})
+            )
             if ticket.error is not None:
-                assert ticket.error.code is Code.TOPIC_NOT_EMPTY
+                refused(ticket.error, old, new)
+            elif mode is PutMode.CREATE:
+                assert new == old == ticket.result().config
+            elif new != old:  # else there is nothing to log
+                assert ticket.result().config == new
+                if self.framed[ticket].time_first:
+                    self.oracle.pass_time(ts)
+                self.oracle.configure(ts, new)
+
+        def refused(error, old, new):
+            if mode is PutMode.CREATE:
+                differing = {name for name in given if getattr(new, name) != getattr(old, name)}
+                assert error.code is Code.TOPIC_EXISTS_INCOMPATIBLE
+                assert error.detail["differences"].keys() == differing
+            else:
+                assert error.code is Code.TOPIC_NOT_EMPTY
                 assert self.oracle.live()
-                return
-            if new == self.oracle.config:
-                return  # nothing to log
-            if self.framed[ticket].time_first:
-                self.oracle.pass_time(ts)
-            self.oracle.configure(ts, new)
 
         try:
-            self.propose(PutTopic(topic="t", config=new), tell)
-        except Rejected as refused:
-            assert refused.code is Code.TOPIC_NOT_EMPTY  # noqa: PT017 - a model may be refused or not
-            assert self.oracle.live()
+            self.propose(PutTopic(topic="t", config=asked, mode=mode, given=frozenset(given)), tell)
+        except Rejected as error:  # a model may be refused or not
+            old = self.oracle.config
+            refused(error, old, attrs.evolve(old, **{n: getattr(asked, n) for n in given}))
 
     @rule()
     def delete_and_create_again(self):

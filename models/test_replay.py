@@ -16,7 +16,7 @@ from tests.engine.driving import Driver, config, records
 from topics.codec.frame import Run
 from topics.engine import verify
 from topics.engine.apply import Catalog, apply
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.log.match import parse_match
@@ -87,9 +87,9 @@ class Replay(RuleBasedStateMachine):
         given = None if match is None else parse_match(match, tag_bytes_max=256)
         self.propose(DeleteRecords(topic=topic, before_seq=before_seq, match=given))
 
-    @rule(topic=names, given=configs)
-    def put(self, topic, given):
-        self.propose(PutTopic(topic=topic, config=config(**given)))
+    @rule(topic=names, given=configs, mode=st.sampled_from(PutMode))
+    def put(self, topic, given, mode):
+        self.propose(PutTopic(topic=topic, config=config(**given), mode=mode, given=frozenset(given)))
 
     @rule(topic=names)
     def empty_and_change_class(self, topic):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.engine.driving import Driver, config, records
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
 from topics.engine.replies import Appended
 from topics.engine.tickets import TRANSITIONS, Stage
 from topics.kernel.config import Discard
@@ -31,7 +31,7 @@ configs = st.fixed_dictionaries(
 )
 REFUSALS = {
     Code.SEQ_MISMATCH, Code.TOPIC_FULL, Code.RECORD_TOO_LARGE, Code.TOPIC_NOT_FOUND, Code.TOPIC_NOT_EMPTY,
-    Code.STORAGE_READ_ONLY, Code.DISK_LOW,
+    Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.TOPIC_EXISTS_INCOMPATIBLE,
 }  # fmt: skip
 
 
@@ -94,9 +94,9 @@ class Reservations(RuleBasedStateMachine):
         for count in counts:
             self.propose(Append(topic=topic, records=records(*range(count))))
 
-    @rule(topic=names, given=configs)
-    def put(self, topic, given):
-        self.propose(PutTopic(topic=topic, config=config(**given)))
+    @rule(topic=names, given=configs, mode=st.sampled_from(PutMode))
+    def put(self, topic, given, mode):
+        self.propose(PutTopic(topic=topic, config=config(**given), mode=mode, given=frozenset(given)))
 
     @rule(topic=names, if_empty=st.booleans())
     def drop(self, topic, if_empty):

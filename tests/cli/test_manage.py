@@ -40,6 +40,20 @@ def test_a_topic_is_made_shown_changed_and_deleted(call: Call) -> None:
     assert "no topics in topics-data" in call("ls").text
 
 
+@pytest.mark.rule("S3.33")
+def test_create_leaves_a_topic_that_is_there_as_it_is(call: Call) -> None:
+    made = call("create", "t", "cap_records=9", "--json").lines
+    call("put", "t", stdin=b"1\n2\n3\n")
+
+    assert "is there already" in call("create", "t").text
+    assert "is there already" in call("create", "t", "cap_records=9").text
+    refused = call("create", "t", "cap_records=1")
+    assert (refused.code, refused.out) == (1, b"")
+    assert "cap_records: 9 there, 1 asked" in refused.err
+    assert call("create", "t", "cap_records=1", "--exist-ok", "--json").lines == made
+    assert call("state", "t", "--json").lines[0]["count"] == 3
+
+
 def test_durability_and_its_alias_do_not_contradict_each_other(call: Call) -> None:
     call("create", "t", "durable=true")
     assert call("configure", "t", "durability=memory", "--json").lines[0]["config"]["durable"] is False
@@ -84,7 +98,8 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("create", "t"), 1, "is there already"),
+        (("create", "t", "ttl_ms=1d"), 1, "ttl_ms: 0 there, 86400000 asked"),
+        (("configure", "t", "replace=1"), 2, "config.replace: unknown field"),
         (("create", "u", "ttl=1"), 2, "config.ttl: unknown field"),
         (("create", "u", "ttl_ms=soon"), 2, "config.ttl_ms: 'soon' is not a number with ms"),
         (("create", "u", "cap_bytes=1XB"), 2, "config.cap_bytes"),

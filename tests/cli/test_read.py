@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 import topics
 
 Call = Callable[..., Any]
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
 
 def make(name: str = "t", count: int = 10, **config: Any) -> None:
@@ -73,11 +77,15 @@ def test_no_loss_is_silent_in_any_form(call: Call) -> None:
     }
 
     assert call("get", "t", "--json").lines[0] == {"tombstone": gap}
-    assert call("tail", "t", "--json").lines[0] == {"tombstone": gap}
-    assert call("tail", "t", "--from", "0", "--json", "--match", "none").lines == [{"tombstone": gap}]
+    assert call("tail", "t", "--no-follow", "--json").lines[0] == {"tombstone": gap}
+    assert call("tail", "t", "--no-follow", "--from", "0", "--json", "--match", "none").lines == [
+        {"tombstone": gap}
+    ]
     assert call("get", "t", "--page").lines[0]["tombstone"] == gap
-    for command in ("get", "tail"):
-        assert call(command, "t").text.splitlines()[0].startswith("\u2205 LOST seqs 1\u20137 [cap] 7 records")
+    for command in (("get",), ("tail", "--no-follow")):
+        assert (
+            call(*command, "t").text.splitlines()[0].startswith("\u2205 LOST seqs 1\u20137 [cap] 7 records")
+        )
 
 
 def test_a_page_goes_on_from_its_cursor(call: Call) -> None:
@@ -89,19 +97,44 @@ def test_a_page_goes_on_from_its_cursor(call: Call) -> None:
 
 
 @pytest.mark.rule("O2.5")
-@pytest.mark.rule("O2.23")
-def test_tail_prints_to_the_head_and_says_that_following_needs_a_url(call: Call) -> None:
+def test_tail_without_following_prints_up_to_the_head(call: Call) -> None:
     make(count=25)
 
-    last = call("tail", "t", "--json")
-    assert data(last) == list(range(16, 26))
-    assert (last.code, "following needs a server's URL" in last.err) == (0, True)
-    assert data(call("tail", "t", "-n", "2", "--json")) == [24, 25]
-    assert data(call("tail", "t", "--from", "23", "--json")) == [24, 25]
-    assert len(data(call("tail", "t", "--since", "5m", "--json"))) == 25
-    assert data(call("tail", "t", "--now", "--json")) == []
-    follow = call("tail", "-f", "t", "-n", "1", "--json")
-    assert (data(follow), follow.code, "needs a server's URL" in follow.err) == ([25], 1, True)
+    def tail(*arguments: str) -> list[object]:
+        answer = call("tail", "t", "--no-follow", "--json", *arguments)
+        assert (answer.code, answer.err) == (0, "")
+        return data(answer)
+
+    assert tail() == list(range(16, 26))
+    assert tail("-n", "2") == [24, 25]
+    assert tail("--from", "23") == [24, 25]
+    assert len(tail("--since", "5m")) == 25
+    assert tail("--now") == []
+
+
+@pytest.mark.rule("O2.5")
+@pytest.mark.rule("O2.23")
+def test_tail_of_a_directory_follows_until_ctrl_c(call: Call, spawn: Spawn) -> None:
+    make(count=3)
+    child = spawn("tail", "t", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        first = [json.loads(child.stdout.readline())["data"] for _ in range(3)]
+        said = child.stderr.readline()
+        beside = call("put", "t", stdin=b"1\n")
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=20)
+    finally:
+        child.kill()
+        child.communicate()
+
+    assert first == [1, 2, 3]
+    assert b"nobody else can write to" in said
+    assert (beside.code, str(child.pid) in beside.err) == (1, True)
+    assert (child.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+    assert call("put", "t", stdin=b"1\n").code == 0
 
 
 @pytest.mark.rule("O2.5")
@@ -113,7 +146,7 @@ def test_tail_merges_topics_by_time(call: Call) -> None:
             while time.time_ns() // 1_000_000 == ts:
                 assert before.count == 1
 
-    lines = call("tail", "b", "a", "--json").lines
+    lines = call("tail", "b", "a", "--no-follow", "--json").lines
     assert [(line["topic"], line["data"]) for line in lines] == [("a", 0), ("b", 1), ("a", 2), ("b", 3)]
 
 

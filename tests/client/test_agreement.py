@@ -91,6 +91,15 @@ def program(store: Any, name: str) -> list[Any]:
     call(lambda: topic.configure(zebra=1))
     call(lambda: topic.configure(type="queue"))
     call(lambda: topic.configure(durability="fsync", compression="zstd", ttl_ms=10**9))
+    call(lambda: topic.configure(idempotency_window_ms=10**9))
+    call(topic.configure)
+    for given in ({}, {"cap_records": 4, "durable": True}, {"cap_records": 3, "priority": None}, {"type": "queue"},
+                  {"exist_ok": True, "cap_records": 3}, {"exist_ok": True, "zebra": 1}, {"exist_ok": 1}):  # fmt: skip
+        call(lambda given=given: store.create(name, **given).state())
+    call(lambda: topic.configure(replace=True, durability="fsync", compression="zstd"))
+    call(lambda: topic.configure(replace="yes"))
+    call(lambda: store.topic(f"{name}-0").configure(ttl_ms=5))
+    call(lambda: store.topic(f"{name}-0").configure(replace=True, ttl_ms=10**9))
     call(lambda: topic.put("z" * 5000))
     call(topic.read)
     call(lambda: store.config(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
 from topics.host.inline import carry_out
 from topics.host.opening import StoreOptions
 from topics.kernel.columns import RecordColumns
@@ -178,5 +178,5 @@ def deletion(topic, *, before_seq=None, match=None):
     return DeleteRecords(topic=topic, before_seq=before_seq, match=parsed)
 
 
-def put_topic(topic, **config):
-    return PutTopic(topic=topic, config=parse_config(config))
+def put_topic(topic, *, mode=PutMode.REPLACE, **config):
+    return PutTopic(topic=topic, config=parse_config(config), mode=mode, given=frozenset(config))

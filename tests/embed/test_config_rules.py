@@ -110,7 +110,7 @@ def test_an_unknown_field_is_refused_by_name(store: topics.Store) -> None:
 def test_configuring_replaces_the_whole_config(store: topics.Store) -> None:
     topic = store.create("t", cap_records=5, ttl_ms=7)
 
-    store.create("t", ttl_ms=8)
+    topic.configure(ttl_ms=8, replace=True)
 
     assert (topic.state().config.cap_records, topic.state().config.ttl_ms) == (0, 8)
 

@@ -158,10 +158,10 @@ def test_reading_by_time(store: topics.Store, clock: ManualClock) -> None:
     assert values(topic.read(from_ts=1_800_000_000_000)) == []
 
 
-def test_configure_replaces_the_whole_config_but_keeps_the_type(store: topics.Store) -> None:
+def test_configure_with_replace_keeps_the_type(store: topics.Store) -> None:
     topic = store.create("jobs", type="queue", cap_records=5)
 
-    config = topic.configure(ttl_ms=10)
+    config = topic.configure(ttl_ms=10, replace=True)
 
     assert (config.type.value, config.cap_records, config.ttl_ms) == ("queue", 0, 10)
 

@@ -31,7 +31,7 @@ BAD: tuple[tuple[bytes, tuple[int, ...]], ...] = (
     (b"GET /v0/topics HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", (400,)),
     (b"GET /v0/topics HTTP/1.1\r\nHost : localhost\r\n\r\n", (400,)),
     (b"GET /v0/topics HTTP/1.1\r\nHost: evil.example\r\n\r\n", (421,)),
-    (b"PATCH /v0/topics/soak-disk HTTP/1.1\r\nHost: localhost\r\n\r\n", (405,)),
+    (b"OPTIONS /v0/topics/soak-disk HTTP/1.1\r\nHost: localhost\r\n\r\n", (405,)),
     (b"GET /no/such/path HTTP/1.1\r\nHost: localhost\r\n\r\n", (404,)),
     (b"GET /v0/topics/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", (400, 404)),
     (b"GET /v0/health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 40_000 + b"\r\n\r\n", (431,)),

@@ -34,6 +34,10 @@ def put(body: bytes = b"{}", path: bytes = T) -> tuple:
     return (b"PUT", path, body, JSON)
 
 
+def patch(body: bytes = b"{}", path: bytes = T) -> tuple:
+    return (b"PATCH", path, body, JSON)
+
+
 def get(path: bytes, *fields: tuple[bytes, bytes]) -> tuple:
     return (b"GET", path, None, *fields)
 
@@ -44,6 +48,23 @@ TOPICS = [
     put(),
     put(),
     put(b'{"ttl_ms":5000,"cap_records":3}'),
+    put(path=T + b"?replace=false"),
+    put(b'{"cap_records":3,"durable":false}', path=T + b"?replace=false"),
+    put(b'{"cap_records":4}', path=T + b"?replace=false"),
+    put(b'{"cap":4}', path=T + b"?replace=false"),
+    put(b'{"cap_records":4}', path=b"/v0/topics/created?replace=0"),
+    put(path=T + b"?replace=perhaps"),
+    patch(b'{"cap_records":4}'),
+    patch(b'{"ttl_ms":6000,"durable":true,"priority":null}'),
+    patch(b""),
+    (b"PATCH", T, None),
+    patch(b'{"type":"queue"}'),
+    patch(b'{"nonsense":1}'),
+    patch(b'{"ttl_ms":-1}'),
+    patch(b"7"),
+    (b"PATCH", T, b'{"ttl_ms":1}'),
+    patch(path=b"/v0/topics/a%2Fb"),
+    patch(b'{"ttl_ms":1}', path=b"/v0/topics/absent"),
     put(b"", path=b"/v0/topics/empty-body"),
     (b"PUT", b"/v0/topics/no-body", None),
     put(b'{"nonsense":1}'),

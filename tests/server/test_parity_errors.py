@@ -86,12 +86,19 @@ ROWS = [
     ),
     Row(code=Code.NOT_FOUND, request=asked(b"GET", b"/v0/nothing")),
     Row(
-        code=Code.METHOD_NOT_ALLOWED, request=asked(b"PATCH", T), headers={"allow": "DELETE, GET, HEAD, POST, PUT"},
-        detail={"allow": "DELETE, GET, HEAD, POST, PUT"},
+        code=Code.METHOD_NOT_ALLOWED, request=asked(b"OPTIONS", T),
+        headers={"allow": "DELETE, GET, HEAD, PATCH, POST, PUT"},
+        detail={"allow": "DELETE, GET, HEAD, PATCH, POST, PUT"},
     ),
     Row(
         code=Code.TOPIC_EXISTS_INCOMPATIBLE, before=(PUT,), request=asked(b"PUT", T, b'{"type":"queue"}'),
     ),
+    Row(
+        code=Code.TOPIC_EXISTS_INCOMPATIBLE, name="another config", before=(PUT,),
+        request=asked(b"PUT", T + b"?replace=false", b'{"ttl_ms":5}'),
+        detail={"topic": "t", "reason": "config", "differences": {"ttl_ms": {"there": 0, "asked": 5}}},
+    ),
+    Row(code=Code.TOPIC_NOT_FOUND, name="patch", request=asked(b"PATCH", T, b"{}"), detail={"topic": "t"}),
     Row(
         code=Code.TOPIC_NOT_EMPTY, before=(PUT, PUT_ONE), request=asked(b"DELETE", T + b"?if_empty=true"),
     ),

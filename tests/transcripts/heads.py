@@ -79,8 +79,8 @@ LINES = [
     ),
     case(
         "a wrong method of a topic",
-        get(method=b"PATCH", path=b"/v0/topics/t"),
-        answer("405 method_not_allowed", allow="DELETE, GET, HEAD, POST, PUT"),
+        get(method=b"OPTIONS", path=b"/v0/topics/t"),
+        answer("405 method_not_allowed", allow="DELETE, GET, HEAD, PATCH, POST, PUT"),
         end=KEPT,
     ),
     case("an unknown path", get(path=b"/nowhere"), "404 not_found", end=KEPT),

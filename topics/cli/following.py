@@ -1,4 +1,4 @@
-"""Following topics: one thread each waits at the server for more, and what comes is told here, as it comes.
+"""Following topics: one thread each waits for more, at a server or in this process, and tells what comes here.
 
 A topic that is deleted is looked for once a second: created again it is another one, and its first page begins with the
 tombstone that says so. The threads end with the process.
@@ -18,7 +18,7 @@ from topics.cli.failure import say
 from topics.kernel.errors import Code, Rejected
 
 if TYPE_CHECKING:
-    from topics.cli.port import Follower
+    from topics.cli.port import TopicPort
     from topics.embed.page import Page
 
 WAIT_MS: Final = 20_000
@@ -30,7 +30,7 @@ PAGES_QUEUED_MAX: Final = 16
 class Mark:
     """Where a reader of a topic is."""
 
-    topic: Follower
+    topic: TopicPort
     from_seq: int
     epoch: int
 

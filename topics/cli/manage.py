@@ -1,7 +1,6 @@
 """Topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact` for the space.
 
-A config is given as `field=value`; times may be written `5m`, sizes `10MiB`. `configure` changes the fields it is given
-and keeps the rest (the call underneath replaces the whole config; on a command line that would be a trap).
+A config is given as `field=value`; times may be written `5m`, sizes `10MiB`.
 """
 
 from __future__ import annotations
@@ -29,11 +28,16 @@ fields_argument = click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.command()
 @click.argument("topic")
 @fields_argument
+@click.option("--exist-ok", is_flag=True, help="Take a topic that is there as it is, whatever its config.")
 @json_option
 @common_options
 @pass_invocation
-def create(invocation: Invocation, topic: str, fields: tuple[str, ...], as_json: bool) -> None:
+def create(
+    invocation: Invocation, topic: str, fields: tuple[str, ...], exist_ok: bool, as_json: bool
+) -> None:
     """Create a topic. (`put` makes one too, with the default config.)
+
+    One that is there is never changed: it is refused, unless every field that is given has that value there.
 
     \b
       topics create quakes durability=fsync cap_records=10000
@@ -44,12 +48,9 @@ def create(invocation: Invocation, topic: str, fields: tuple[str, ...], as_json:
     check_topic_name(topic)
     config = _parse_fields(fields)
     with invocation.writing() as store:
-        handle = store.topic(topic)
-        if store.config(topic) is not None:
-            raise Failed(
-                f"topic {topic!r} is there already; to change its config: topics configure {topic} FIELD=VALUE"
-            )
-        _print_config(topic, handle.configure(**config), "created", as_json=as_json)
+        what = "created" if store.config(topic) is None else "is there already, as it was"
+        made = store.create(topic, exist_ok=exist_ok, **config)
+        _print_config(topic, made.state().config, what, as_json=as_json)
 
 
 @click.command()
@@ -71,12 +72,10 @@ def configure(
         raise Failed(f"say what to change, as in: topics configure {topic} ttl_ms=1d", code=USAGE)
     with invocation.reading() as store:
         handle = store.topic(topic)
-        present = handle.state().config.echo()
-        del present["durable"]  # an alias: it would contradict a changed durability
-        if "durable" in changes and "durability" not in changes:
-            del present["durability"]
-        config = changes if replace else present | changes
-        _print_config(topic, handle.configure(**config), "configured", as_json=as_json)
+        if replace:
+            handle.state()  # it must be there; a replacement alone would make it
+        config = handle.configure(replace=replace, **changes)
+        _print_config(topic, config, "configured", as_json=as_json)
 
 
 @click.command()
@@ -223,6 +222,8 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]]] = 
 
 
 def _parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
+    from topics.kernel.config import FIELDS, unknown_field
+
     config: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -231,6 +232,9 @@ def _parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
         if any("\ud800" <= sign <= "\udfff" for sign in pair):
             raise Failed(f"a field of the config is written in UTF-8; {pair!r} is not", code=USAGE)
         config[name.strip()] = _parse_value(name.strip(), text.strip())
+    for name in config:
+        if name not in FIELDS:  # here: "replace" is a parameter of the call
+            raise unknown_field(name)
     return config
 
 

@@ -1,7 +1,4 @@
-"""What commands need of a store: the embedded one and a server's client both have it, so there is one code path.
-
-`Follower` is what only a server's topic can do, because a directory has one owner: wait for more.
-"""
+"""What commands need of a store: the embedded one and a server's client both have it, so there is one code path."""
 
 from __future__ import annotations
 
@@ -43,6 +40,17 @@ class TopicPort(Protocol):
         max_bytes: int = 0,
     ) -> Page: ...
 
+    def pages(
+        self,
+        *,
+        from_seq: int = 0,
+        from_ts: int | None = None,
+        match: str | Sequence[str] | None = None,
+        node: str | Iterable[str] | None = None,
+        epoch: int | None = None,
+        wait_ms: int = 0,
+    ) -> Iterator[Page]: ...
+
     def records(
         self,
         *,
@@ -56,25 +64,9 @@ class TopicPort(Protocol):
         self, *, before_seq: int | None = None, match: str | Sequence[str] | None = None
     ) -> RecordsDeleted: ...
 
-    def configure(self, **config: Any) -> TopicConfig: ...
+    def configure(self, *, replace: bool = False, **config: Any) -> TopicConfig: ...
 
     def state(self) -> TopicState: ...
-
-
-@runtime_checkable
-class Follower(Protocol):
-    """A topic whose end can be waited for."""
-
-    def pages(
-        self,
-        *,
-        from_seq: int = 0,
-        from_ts: int | None = None,
-        match: str | Sequence[str] | None = None,
-        node: str | Iterable[str] | None = None,
-        epoch: int | None = None,
-        wait_ms: int = 0,
-    ) -> Iterator[Page]: ...
 
 
 class Listed(Protocol):
@@ -102,7 +94,7 @@ class StorePort(Protocol):
     @property
     def limits(self) -> Limits: ...
 
-    def create(self, name: str, **config: Any) -> TopicPort: ...
+    def create(self, name: str, *, exist_ok: bool = False, **config: Any) -> TopicPort: ...
 
     def topic(self, name: str) -> TopicPort: ...
 

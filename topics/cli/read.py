@@ -1,7 +1,7 @@
 """`get` and `tail`: records to standard output, tombstones where records were lost.
 
-`get` reads one topic in seq order; `tail` the latest of one or more topics, by time. On a directory nobody else
-writes, so both end at the head; at a server `tail` goes on, with what comes as it comes.
+`get` reads one topic in seq order up to its head; `tail` the latest of one or more topics, by time, and then what
+comes, as it comes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from topics.cli.quantities import parse_duration_ms, parse_moment
 from topics.cli.terminal import Pen
 
 if TYPE_CHECKING:
-    from topics.cli.following import Mark
     from topics.cli.lines import Item
     from topics.cli.port import StorePort, TopicPort
     from topics.embed.page import Page
@@ -110,14 +109,14 @@ def get(
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
 @from_option
 @since_option
-@click.option("--now", is_flag=True, help="From the head on; of a directory that is nothing.")
+@click.option("--now", is_flag=True, help="From the head on.")
 @click.option(
     "-n",
     "--lines",
     type=click.IntRange(0),
     help=f"The last so many seqs of each topic (default {TAIL_DEFAULT}).",
 )
-@click.option("-f", "--follow", is_flag=True, help="Wait for more, which at a server is done anyway.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, which is done anyway.")
 @click.option("--no-follow", is_flag=True, help="Print up to the head, and end.")
 @match_option
 @full_option
@@ -130,8 +129,8 @@ def tail(
 ) -> None:  # fmt: skip
     """Print the latest records of topics, by time, with a line wherever records were lost.
 
-    At a server (--url) it then waits for more, until Ctrl-C. A directory has one owner, so nothing can arrive while
-    this runs: it prints up to the head and ends.
+    Then it waits for more, until Ctrl-C. A directory has one owner at a time: as long as this command follows one,
+    nobody else can write to it, so follow a server (--url), or say --no-follow.
     """
     if sum((from_seq is not None, since is not None, now, lines is not None)) > 1:
         raise Failed("give one of --from, --since, --now and --lines", code=USAGE)
@@ -149,33 +148,27 @@ def tail(
         if not now:
             for _, name, item in heapq.merge(*streams, key=lambda timed: timed[0]):
                 printer.write(name, [item])
-        marks = {} if no_follow else _marks(streams)
-        if marks:
-            _follow(marks, printer, match=start.match)
-    where = invocation.place.name
-    if follow:
-        raise Failed(f"that was all of {where}; to follow what is written later needs a server's URL")
-    if not no_follow:
-        say(f"that was all of {where}; following needs a server's URL", "topics: ", colour="cyan")
+        if not no_follow:
+            _follow(streams, printer, match=start.match, store=store)
 
 
-def _marks(streams: list[_Stream]) -> dict[str, Mark]:
-    """Where each topic was read up to, if its end can be waited for."""
-    from topics.cli.following import Mark
-    from topics.cli.port import Follower
+def _follow(streams: list[_Stream], printer: _Printer, *, match: Any, store: StorePort) -> None:
+    from topics.cli.following import Mark, follow
+    from topics.cli.lines import items
+    from topics.cli.port import Opened
 
-    return {
+    marks = {
         stream.topic.name: Mark(topic=stream.topic, from_seq=stream.from_seq, epoch=stream.epoch)
         for stream in streams
-        if isinstance(stream.topic, Follower)
     }
-
-
-def _follow(marks: dict[str, Mark], printer: _Printer, *, match: Any) -> None:
-    from topics.cli.following import follow
-    from topics.cli.lines import items
-
     sys.stdout.flush()
+    if isinstance(store, Opened):
+        alone = f"following {store.where}, which nobody else can write to as long as this command has it open"
+        say(
+            f"{alone}: --no-follow ends here, a server (topics serve) takes writers too",
+            "topics: ",
+            colour="cyan",
+        )
     for name, page in follow(marks, match=match):
         printer.write(name, items(page))
         sys.stdout.flush()

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from topics.client import messages
 from topics.client.address import parse_address
@@ -20,6 +20,7 @@ from topics.client.patience import Pace, Patience
 from topics.client.topic import Topic
 from topics.client.transport import Request, Transport
 from topics.client.trouble import Unreachable, not_topics
+from topics.engine.commands import PutMode
 from topics.engine.replies import TopicState
 from topics.host.backup import Written
 from topics.host.unpacking import receive_backup
@@ -100,13 +101,20 @@ class Client:
             pace=pace or Pace(),
         )
 
-    def create(self, name: str, **config: Any) -> Topic:
-        """Create a topic, or replace the whole config of an existing one: omitted fields take their defaults.
+    def create(self, name: str, *, exist_ok: bool = False, **config: Any) -> Topic:
+        """Create a topic. One that is there is never changed: it is returned if every field that is given has that
+        value there, or `exist_ok` is true, and refused otherwise.
 
         Raises:
-            Rejected: a bad name or config; 409 if the type differs, or the class crosses `ephemeral` while not empty.
+            Rejected: a bad name or config; topic_exists_incompatible, whose `differences` say what is there and what
+                was asked; of another type it is so with `exist_ok`, too.
         """
-        self.configure(check_topic_name(name), config)
+        flag("exist_ok", exist_ok)
+        try:
+            self.put_topic(name, config, mode=PutMode.CREATE)
+        except Rejected as refused:
+            if not exist_ok or refused.detail.get("reason") != "config":
+                raise
         return self.topic(name)
 
     def topic(self, name: str) -> Topic:
@@ -162,6 +170,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:  # fmt: skip
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """No copies, and no way into another process."""
+        raise TypeError(
+            f"{self!r} belongs to the process that opened it: open another one where it is needed"
+        )
 
     def __repr__(self) -> str:
         return f"Client({self.where!r})"
@@ -251,9 +265,16 @@ class Client:
                 raise
             return None
 
-    def configure(self, name: str, config: Mapping[str, Any]) -> TopicConfig:
-        body = messages.fields_body(config, field="config")
-        request = Request(method="PUT", path=_path(name), body=body, repeatable=True, writes=True)
+    def put_topic(self, name: str, config: Mapping[str, Any], *, mode: PutMode) -> TopicConfig:
+        """The config as it is then. What one attempt has done, the next one finds done."""
+        request = Request(
+            method="PATCH" if mode is PutMode.MERGE else "PUT",
+            path=_path(name),
+            query={"replace": "false"} if mode is PutMode.CREATE else {},
+            body=messages.fields_body(config, field="config"),
+            repeatable=True,
+            writes=True,
+        )
         return self.call(request, messages.read_configured)
 
 

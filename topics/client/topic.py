@@ -1,32 +1,29 @@
 """`Topic`: a handle by name, with the method names and results of the embedded store's.
 
-Beside them: `wait_ms` of a read (the server answers as soon as there is something), `pages`, and `follow`, which never
-ends by itself.
+`wait_ms` of a read waits at the server, which answers as soon as there is something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from topics.client import messages
 from topics.client.transport import Request
-from topics.embed.page import Page, Record
+from topics.embed.page import Page
+from topics.embed.paging import Paging, nodes_of
+from topics.engine.commands import PutMode
 from topics.engine.replies import Appended, RecordsDeleted, TopicState
 from topics.kernel.checks import flag, whole_number
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import invalid
-from topics.kernel.limits import READ_NODES_MAX
-from topics.log.floors import Gap
+from topics.kernel.limits import WAIT_MS_MAX
 
 if TYPE_CHECKING:
     from topics.client.client import Client
 
-WAIT_MS_MAX: Final = 30_000
 
-
-class Topic:
+class Topic(Paging):
     """A handle of one topic of a server. The topic need not exist: a write creates it."""
 
     __slots__ = ("_client", "name")
@@ -134,7 +131,7 @@ class Topic:
             "limit": limit, "max_batch_bytes": max_bytes, "include_tags": True, "account": account,
             "wait_ms": wait_ms,
         }  # fmt: skip
-        optional = {"match": match, "node": _nodes(node), "epoch": epoch}
+        optional = {"match": match, "node": nodes_of(node), "epoch": epoch}
         fields |= {name: value for name, value in optional.items() if value is not None}
         request = Request(
             method="POST", path=self._path("/diff"), body=messages.fields_body(fields), repeatable=True,
@@ -142,58 +139,9 @@ class Topic:
         )  # fmt: skip
         return self._client.call(request, messages.read_page)
 
-    def pages(
-        self,
-        *,
-        from_seq: int = 0,
-        from_ts: int | None = None,
-        match: str | Sequence[str] | None = None,
-        node: str | Iterable[str] | None = None,
-        epoch: int | None = None,
-        wait_ms: int = 0,
-    ) -> Iterator[Page]:
-        """Page after page: up to the head, or with `wait_ms` for ever, each as soon as there is something to tell."""
-        nodes = _nodes(node)
-        limit = self._client.limits.read_limit
-        page = self.read(
-            from_seq=from_seq, from_ts=from_ts, limit=limit, match=match, node=nodes, epoch=epoch, wait_ms=wait_ms
-        )  # fmt: skip
-        while True:
-            yield page
-            if page.caught_up and not wait_ms:
-                return
-            page = self.read(
-                from_seq=page.next_from_seq, limit=limit, match=match, node=nodes, epoch=page.epoch, wait_ms=wait_ms
-            )  # fmt: skip
-
-    def records(
-        self,
-        *,
-        from_seq: int = 0,
-        from_ts: int | None = None,
-        match: str | Sequence[str] | None = None,
-        node: str | Iterable[str] | None = None,
-    ) -> Iterator[Record | Gap]:
-        """Every record up to the head as it is when reached, and a `Gap` wherever records were lost."""
-        return _flat(self.pages(from_seq=from_seq, from_ts=from_ts, match=match, node=node))
-
-    def follow(
-        self,
-        *,
-        from_seq: int = 0,
-        from_ts: int | None = None,
-        match: str | Sequence[str] | None = None,
-        node: str | Iterable[str] | None = None,
-        epoch: int | None = None,
-    ) -> Iterator[Record | Gap]:
-        """Every record from there on, each as it is written, and a `Gap` wherever records were lost.
-
-        It ends by an error only: `topic_not_found` when the topic is deleted, `Unreachable` when the server is gone.
-        """
-        pages = self.pages(
-            from_seq=from_seq, from_ts=from_ts, match=match, node=node, epoch=epoch, wait_ms=WAIT_MS_MAX
-        )
-        return _flat(pages)
+    @property
+    def _page_records(self) -> int:
+        return self._client.limits.read_limit
 
     def delete(
         self, *, before_seq: int | None = None, match: str | Sequence[str] | None = None
@@ -210,15 +158,21 @@ class Topic:
         request = Request(method="POST", path=self._path("/delete"), body=body, writes=True)
         return self._client.call(request, messages.read_records_deleted)
 
-    def configure(self, **config: Any) -> TopicConfig:
-        """Replace the whole config, creating the topic if it is not there: omitted fields take their defaults.
+    def configure(self, *, replace: bool = False, **config: Any) -> TopicConfig:
+        """Change the fields that are given and keep the rest. The config as it is then.
 
-        Only `type` is kept, because it never changes.
+        `replace`: set the whole config instead, so that fields left out have their defaults (only `type` stays, which
+        never changes), and make the topic if it is not there. A lower cap or ttl evicts at once.
+
+        Raises:
+            Rejected: topic_not_found; a bad config; topic_not_empty if the class goes to or from `ephemeral`.
         """
+        if not flag("replace", replace):
+            return self._client.put_topic(self.name, config, mode=PutMode.MERGE)
         present = self._client.config(self.name)
         if present is not None:
             config.setdefault("type", present.type.value)
-        return self._client.configure(self.name, config)
+        return self._client.put_topic(self.name, config, mode=PutMode.REPLACE)
 
     def state(self) -> TopicState:
         """Heads, floors, counts and config as published.
@@ -233,19 +187,3 @@ class Topic:
 
     def _path(self, action: str = "") -> str:
         return f"/v0/topics/{self.name}{action}"
-
-
-def _flat(pages: Iterator[Page]) -> Iterator[Record | Gap]:
-    for page in pages:
-        if page.tombstone is not None:
-            yield page.tombstone
-        yield from page.records
-
-
-def _nodes(node: str | Iterable[str] | None) -> Any:
-    """A copy, so that an iterator serves more than one page; one too many is the server's to refuse."""
-    if node is None or isinstance(node, str):
-        return node
-    if not isinstance(node, Iterable):
-        raise invalid("node", f"must be a name or a list of names, not {type(node).__name__}")
-    return list(islice(node, READ_NODES_MAX + 1))

@@ -7,8 +7,10 @@ is taken from the environment (proxies, .netrc): a request goes to the URL that 
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -65,7 +67,8 @@ class Transport:
         headers["accept-encoding"] = "identity"
         if api_key is not None:
             headers["authorization"] = f"Bearer {api_key}"
-        self._http = httpx.Client(
+        self._connect = partial(
+            httpx.Client,
             headers=headers,
             verify=_trust(cafile) if address.secure else False,
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
@@ -77,9 +80,20 @@ class Transport:
             follow_redirects=False,
             trust_env=False,
         )
+        self._pool = (os.getpid(), self._connect())
 
     def close(self) -> None:
-        self._http.close()
+        self._http().close()
+
+    def _http(self) -> httpx.Client:
+        """This process's connections. A forked child begins with none: on its parent's each would get the other's
+        answers. They are let go of as they are, neither closed in HTTP or TLS nor locked: the parent goes on with them.
+        """
+        pid, http = self._pool
+        if pid != os.getpid() and not http.is_closed:
+            http = self._connect()
+            self._pool = (os.getpid(), http)
+        return http
 
     def exchange(self, request: Request) -> bytes:
         """The body of a good answer.
@@ -138,7 +152,8 @@ class Transport:
 
     def _once(self, request: Request, read: Callable[[httpx.Response], T]) -> T:
         headers = {} if request.body is None else {"content-type": "application/json"}
-        built = self._http.build_request(
+        http = self._http()
+        built = http.build_request(
             request.method,
             self.url + request.path,
             params=request.query or None,
@@ -147,7 +162,7 @@ class Transport:
             timeout=httpx.Timeout(ANSWER_S + request.wait_ms / 1000, connect=CONNECT_S),
         )
         try:
-            answer = self._http.send(built, stream=True)
+            answer = http.send(built, stream=True)
             try:
                 if 200 <= answer.status_code < 300:
                     self._has_answered = True
@@ -162,7 +177,7 @@ class Transport:
         except UnicodeError as error:  # of a host name, on its way to the resolver
             raise Unreachable(Trouble.NAME, self.url, f"is no host name ({error})", sent=False) from error
         except RuntimeError as error:
-            if not self._http.is_closed:
+            if not http.is_closed:
                 raise
             raise Rejected(Code.SHUTTING_DOWN, "the client is closed; make another one") from error
         refused = answered(answer.status_code, body, url=self.url, writes=request.writes)

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from topics.embed.lock import Reentered, is_held, retake
+from topics.embed.readers import Readers
 from topics.engine.batch import WalBatch
 from topics.engine.commands import Command, Sync
 from topics.engine.engine import Engine
@@ -47,6 +48,7 @@ class LocalEngine:
         self._waiting: set[threading.Event] = set()
         self._inside: set[int] = set()  # threads within a call: a signal handler must not begin another there
         self._pid = os.getpid()
+        self.readers = Readers()
         self.nudge: Callable[[], None] = _nobody  # the housekeeping thread's, if there is one
 
     def call(self, command: Command, *, sync: bool = False) -> Reply:
@@ -150,6 +152,7 @@ class LocalEngine:
         """Nothing new is accepted from here on; the housekeeping thread ends."""
         with self.lock:
             self.closing = True
+            self.readers.tell_all()
             self.changed.notify_all()
 
     # Proposing.
@@ -205,6 +208,7 @@ class LocalEngine:
         self._broken = unplanned
         for event in self._waiting:
             event.set()
+        self.readers.tell_all()
         self.changed.notify_all()
 
     def _make_room(self, refused: Rejected) -> bool:
@@ -360,12 +364,15 @@ class LocalEngine:
             )
 
     def tell(self) -> None:
-        """Wake the callers whose tickets are done."""
-        if not self.engine.has_finished:
+        """Wake the callers whose tickets are done, and the readers for whom there is news."""
+        if not self.engine.has_effects:
             return
-        for ticket in self.engine.take_effects().finished:
+        effects = self.engine.take_effects()
+        for ticket in effects.finished:
             if isinstance(ticket.waiter, threading.Event):
                 ticket.waiter.set()
+        if self.readers.waiting:
+            self.readers.tell(effects.dirty)
 
     def wait_idle(self) -> None:
         """Until a shard that is being written is done. Under the lock."""

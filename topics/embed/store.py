@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self, TypeAlias
 
+import attrs
+
+from topics.codec.frame import FrameView
 from topics.embed.backup import back_up
 from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.page import Page, make_page
+from topics.embed.readers import wait_for_news
 from topics.embed.topic import Topic
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
 from topics.host.attempts import Attempts
@@ -37,12 +42,15 @@ from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
 from topics.host.reading import Unread
 from topics.kernel.checks import flag
-from topics.kernel.config import TopicConfig, parse_config
+from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffQuery, assemble
+from topics.log.diff import DiffPlan, DiffQuery, assemble
+from topics.log.waiting import passed_since, start_of, waits_on
+
+Views: TypeAlias = Sequence[FrameView]
 
 
 def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gzip.open`
@@ -129,15 +137,20 @@ class Store:
         """
         return self._opened.warnings
 
-    def create(self, name: str, **config: Any) -> Topic:
-        """Create a topic, or replace the whole config of an existing one: omitted fields take their defaults.
+    def create(self, name: str, *, exist_ok: bool = False, **config: Any) -> Topic:
+        """Create a topic. One that is there is never changed: it is returned if every field that is given has that
+        value there, or `exist_ok` is true, and refused otherwise.
 
         Raises:
-            Rejected: a bad name or config; 409 if the type differs, or the class crosses `ephemeral` while not empty.
+            Rejected: a bad name or config; topic_exists_incompatible, whose `differences` say what is there and what
+                was asked; of another type it is so with `exist_ok`, too.
         """
-        check_topic_name(name)
-        parsed = parse_config(config, record_bytes_max=self.limits.record_bytes)
-        self.call(PutTopic(topic=name, config=parsed))
+        flag("exist_ok", exist_ok)
+        try:
+            self.put_topic(name, config, mode=PutMode.CREATE)
+        except Rejected as refused:
+            if not exist_ok or refused.detail.get("reason") != "config":
+                raise
         return self.topic(name)
 
     def topic(self, name: str) -> Topic:
@@ -260,6 +273,12 @@ class Store:
     ) -> None:  # fmt: skip
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        """No copies, and no way into another process."""
+        raise TypeError(
+            f"{self!r} belongs to the process that opened it: open another one where it is needed"
+        )
+
     def __repr__(self) -> str:
         return f"Store({self.where!r})"
 
@@ -277,6 +296,13 @@ class Store:
         return Rejected(Code.STORAGE_READ_ONLY, f"{self.where} is read-only: {why}")
 
     # For Topic.
+
+    def put_topic(self, name: str, config: Mapping[str, Any], *, mode: PutMode) -> TopicConfig:
+        """The config as it is then."""
+        limit = self.limits.record_bytes
+        reply = self.call(PutTopic.of(check_topic_name(name), config, mode=mode, record_bytes_max=limit))
+        assert isinstance(reply, TopicPut)
+        return reply.config
 
     def append(self, command: Append, *, sync: bool = False) -> Appended:
         """Compress as the topic says, then append."""
@@ -305,7 +331,29 @@ class Store:
         with self._local.lock:
             return self._opened.engine.topic_config(name)
 
-    def read(self, query: DiffQuery, *, account: bool) -> Page:
+    def read(self, query: DiffQuery, *, account: bool, wait_ms: int = 0) -> Page:
+        """One page; with `wait_ms`, if there is nothing to say yet, one that is waited for."""
+        plan, views = self._page(query)
+        if wait_ms and waits_on(plan):
+            plan, views = self._page_to_come(query, plan, time.monotonic() + wait_ms / 1000)
+        return make_page(plan, views, account=account)
+
+    def _page_to_come(self, query: DiffQuery, plan: DiffPlan, until_s: float) -> tuple[DiffPlan, Views]:
+        """As soon as there is something to say, or when the time is over. Seqs passed meanwhile stay in the account."""
+        first, passed, in_time = plan, plan.account, True
+        views: Views = ()
+        while in_time and waits_on(plan):
+            in_time = wait_for_news(self._local, plan, until_s)
+            if query.from_ts is None:
+                query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
+                plan, views = self._page(query)
+                passed = passed_since(passed, first, plan)
+            else:  # which seq a time stands for may still change
+                plan, views = self._page(query)
+                first, passed = plan, plan.account
+        return attrs.evolve(plan, from_seq=start_of(first, plan), account=passed), views
+
+    def _page(self, query: DiffQuery) -> tuple[DiffPlan, Views]:
         """Plan, fetch, assemble (architecture 3.5)."""
         self._local.check_open()
         self._local.let_time_pass(query.topic)
@@ -320,5 +368,5 @@ class Store:
                 attempts.failed(plan, error)
                 continue
             if len(views) == len(stored):
-                return make_page(plan, views, account=account)
+                return plan, views
             attempts.shorten(len(views))

@@ -5,26 +5,26 @@ It checks and shapes what the caller gives; the store carries it out. The topic 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from topics.embed.intake import key_bytes, take_nodes, take_records
-from topics.embed.page import Page, Record
-from topics.engine.commands import Append, DeleteRecords, PutTopic
-from topics.engine.replies import Appended, RecordsDeleted, TopicPut, TopicState
+from topics.embed.page import Page
+from topics.embed.paging import Paging
+from topics.engine.commands import Append, DeleteRecords, PutMode
+from topics.engine.replies import Appended, RecordsDeleted, TopicState
 from topics.kernel.checks import flag, seq_number, whole_number
-from topics.kernel.config import TopicConfig, parse_config
+from topics.kernel.config import TopicConfig
 from topics.kernel.errors import invalid
-from topics.kernel.limits import READ_LIMIT_DEFAULT
+from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX
 from topics.log.diff import DiffQuery
-from topics.log.floors import Gap
 from topics.log.match import parse_match
 
 if TYPE_CHECKING:
     from topics.embed.store import Store
 
 
-class Topic:
+class Topic(Paging):
     """A handle of one topic of a store."""
 
     __slots__ = ("_store", "name")
@@ -101,14 +101,16 @@ class Topic:
         account: bool = False,
         epoch: int | None = None,
         max_bytes: int = 0,
+        wait_ms: int = 0,
     ) -> Page:
         """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
 
         `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or a match tuple. `node`: the reader's own
-        names, whose records it does not get. `epoch`: of the page the cursor came from.
+        names, whose records it does not get. `epoch`: of the page the cursor came from. `wait_ms`: where there is
+        nothing to tell, wait so long for something (at most 30 s): a record, a loss, or the topic's end.
 
         Raises:
-            Rejected: topic_not_found, invalid_request.
+            Rejected: topic_not_found, invalid_request; shutting_down, also if the store is closed meanwhile.
             Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
         """
         limits = self._store.limits
@@ -126,34 +128,12 @@ class Topic:
                 whole_number("max_bytes", max_bytes) or limits.page_bytes_default, limits.page_bytes
             ),
         )
-        return self._store.read(query, account=flag("account", account))
+        wait_ms = min(whole_number("wait_ms", wait_ms), WAIT_MS_MAX)
+        return self._store.read(query, account=flag("account", account), wait_ms=wait_ms)
 
-    def records(
-        self,
-        *,
-        from_seq: int = 0,
-        from_ts: int | None = None,
-        match: str | Sequence[str] | None = None,
-        node: str | Iterable[str] | None = None,
-    ) -> Iterator[Record | Gap]:
-        """Every record up to the head as it is when reached, and a `Gap` wherever records were lost."""
-        nodes = [node] if isinstance(node, str) else node if node is None else list(node)
-        page = self.read(
-            from_seq=from_seq, from_ts=from_ts, limit=self._store.limits.read_limit, match=match, node=nodes
-        )
-        while True:
-            if page.tombstone is not None:
-                yield page.tombstone
-            yield from page.records
-            if page.caught_up:
-                return
-            page = self.read(
-                from_seq=page.next_from_seq,
-                limit=self._store.limits.read_limit,
-                match=match,
-                node=nodes,
-                epoch=page.epoch,
-            )
+    @property
+    def _page_records(self) -> int:
+        return self._store.limits.read_limit
 
     def delete(
         self, *, before_seq: int | None = None, match: str | Sequence[str] | None = None
@@ -172,18 +152,21 @@ class Topic:
         assert isinstance(reply, RecordsDeleted)
         return reply
 
-    def configure(self, **config: Any) -> TopicConfig:
-        """Replace the whole config, creating the topic if it is not there: omitted fields take their defaults.
+    def configure(self, *, replace: bool = False, **config: Any) -> TopicConfig:
+        """Change the fields that are given and keep the rest. The config as it is then.
 
-        Only `type` is kept, because it never changes.
+        `replace`: set the whole config instead, so that fields left out have their defaults (only `type` stays, which
+        never changes), and make the topic if it is not there. A lower cap or ttl evicts at once.
+
+        Raises:
+            Rejected: topic_not_found; a bad config; topic_not_empty if the class goes to or from `ephemeral`.
         """
+        if not flag("replace", replace):
+            return self._store.put_topic(self.name, config, mode=PutMode.MERGE)
         present = self._store.config(self.name)
         if present is not None:
             config.setdefault("type", present.type.value)
-        parsed = parse_config(config, record_bytes_max=self._store.limits.record_bytes)
-        reply = self._store.call(PutTopic(topic=self.name, config=parsed))
-        assert isinstance(reply, TopicPut)
-        return reply.config
+        return self._store.put_topic(self.name, config, mode=PutMode.REPLACE)
 
     def state(self) -> TopicState:
         """Heads, floors, counts and config as published.

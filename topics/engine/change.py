@@ -6,6 +6,9 @@ topic wait behind them, in order (architecture 3.3).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from topics.codec.control import (
@@ -20,7 +23,7 @@ from topics.codec.control import (
     TopicDelete,
 )
 from topics.engine.batch import Step, step
-from topics.engine.commands import DeleteRecords, DeleteTopic, PutTopic, Retire, Sync
+from topics.engine.commands import DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
 from topics.engine.state import EngineState, frame_control
@@ -63,18 +66,21 @@ def propose_create(
 
 
 def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
-    """Replace the config of a topic that stands."""
+    """Change the config of a topic that stands, as the command's mode says; `CREATE` only compares."""
     command, topic = ticket.command, lane.topic
     assert isinstance(command, PutTopic)
     assert topic is not None
     assert not lane.blocked
-    old, new = topic.config, command.config
+    old = topic.config
+    new = command.config if command.mode is PutMode.REPLACE else command.merged(old)
     if new.type is not old.type:
         raise Rejected(
             Code.TOPIC_EXISTS_INCOMPATIBLE,
             f"topic {topic.name!r} is a {old.type.value}; a type never changes",
             reason="type",
         )
+    if new != old and command.mode is PutMode.CREATE:
+        raise _exists_otherwise(topic.name, old.echo(), new.echo())
     if new == old:
         state.finish(ticket, TopicPut(topic=topic.name, created=False, config=old))
         return
@@ -103,6 +109,30 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
 
     entry.on_settle = settle
     state.enqueue(lane.shard, entry)
+
+
+def _exists_otherwise(name: str, there: Mapping[str, Any], asked: Mapping[str, Any]) -> Rejected:
+    """What tells a creation's config from that of the topic that stands, field by field."""
+    differences = {
+        field: {"there": value, "asked": asked[field]}
+        for field, value in there.items()
+        if value != asked[field] and field != "durable"
+    }
+    listed = "; ".join(
+        f"{field}: {_shown(d['there'])} there, {_shown(d['asked'])} asked" for field, d in differences.items()
+    )
+    return Rejected(
+        Code.TOPIC_EXISTS_INCOMPATIBLE,
+        f"topic {name!r} is there with another config ({listed}), which was not changed: "
+        "take it as it is (exist_ok), or change it (configure, PATCH)",
+        topic=name,
+        reason="config",
+        differences=differences,
+    )
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, Self
 
 import attrs
 import msgspec
 
 from topics.codec.control import CheckpointMark
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import TopicConfig
+from topics.kernel.config import TopicConfig, given_fields, parse_config
 from topics.log.match import Match
 
 DEFAULT_CONFIG: Final = TopicConfig()
@@ -30,12 +32,39 @@ class Append(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     config: TopicConfig = DEFAULT_CONFIG
 
 
+class PutMode(Enum):
+    """What a `PutTopic` does to a topic that is there. It makes one that is not there, unless it merges."""
+
+    REPLACE = "replace"  # its whole config becomes this one
+    MERGE = "merge"  # the fields that are given change, the others stay
+    CREATE = "create"  # nothing changes; refused if a field that is given differs
+
+
 @attrs.frozen(kw_only=True)
 class PutTopic:
-    """Create a topic, or replace its whole config."""
+    """Create a topic, or change its config. `given`: the fields that were asked for; the rest of `config` is defaults.
+
+    What it does is decided when its turn comes, against the config of that moment.
+    """
 
     topic: str
     config: TopicConfig
+    mode: PutMode = PutMode.REPLACE
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, topic: str, fields: Mapping[str, Any], *, mode: PutMode, record_bytes_max: int) -> Self:
+        """From a config as JSON values.
+
+        Raises:
+            Rejected: invalid_request, naming the field.
+        """
+        config = parse_config(fields, record_bytes_max=record_bytes_max)
+        return cls(topic=topic, config=config, mode=mode, given=given_fields(fields))
+
+    def merged(self, old: TopicConfig) -> TopicConfig:
+        """`old` with the fields that are given."""
+        return attrs.evolve(old, **{name: getattr(self.config, name) for name in self.given})
 
 
 @attrs.frozen(kw_only=True)

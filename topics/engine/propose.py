@@ -18,6 +18,7 @@ from topics.engine.commands import (
     Checkpointed,
     DeleteRecords,
     DeleteTopic,
+    PutMode,
     PutTopic,
     Retire,
     Sync,
@@ -74,6 +75,8 @@ def _propose_change(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
 def _propose_on_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     command = ticket.command
     match command:
+        case PutTopic(topic=name, mode=PutMode.MERGE):
+            raise Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
         case PutTopic(topic=name, config=config):
             propose_create(state, name, config, ticket, now_ms)
         case DeleteTopic(topic=name):

@@ -1,8 +1,8 @@
 """A topic's configuration: a class of fields, from which defaults and the echo follow, and a parser each (semantics 3).
 
-A PUT replaces the whole config, so parsing starts from the defaults every time. An unknown field or a wrong type is
-refused; a number out of range is clamped and echoed clamped. The queue fields are accepted on every topic and inert
-on a log (queues 1).
+Parsing starts from the defaults every time; who merges takes the fields that were given from it. An unknown field or a
+wrong type is refused; a number out of range is clamped and echoed clamped. The queue fields are accepted on every
+topic and inert on a log (queues 1).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from topics.kernel.checks import clamped, flag, whole_number
-from topics.kernel.errors import invalid
+from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import DEDUP_ENTRIES_MAX, MIB, TTL_MS_MAX, U32_MAX, U64_MAX, WINDOW_MS_MAX
 
@@ -119,7 +119,7 @@ def parse_config(given: Mapping[str, Any], *, record_bytes_max: int = 1 * MIB) -
     for name, value in given.items():
         parse = _PARSERS.get(name)
         if parse is None:
-            raise invalid(f"config.{name}", f"unknown field; known are {', '.join(sorted(_PARSERS))}")
+            raise unknown_field(name)
         values[name] = parse(f"config.{name}", value)
     durable = values.pop("durable", None)
     if "durability" not in values and durable is not None:
@@ -127,6 +127,15 @@ def parse_config(given: Mapping[str, Any], *, record_bytes_max: int = 1 * MIB) -
     values.setdefault("dedup_window_ms", values.get("idempotency_window_ms", 120_000))
     values["max_record_bytes"] = min(values["max_record_bytes"], record_bytes_max)
     return TopicConfig(**values)
+
+
+def unknown_field(name: str) -> Rejected:
+    return invalid(f"config.{name}", f"unknown field; known are {', '.join(FIELDS)}")
+
+
+def given_fields(given: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a `TopicConfig` that a config as JSON values sets: an alias sets the field it stands for."""
+    return frozenset("durability" if name == "durable" else name for name in given)
 
 
 def stored_config(given: Mapping[str, Any]) -> TopicConfig:

@@ -7,7 +7,7 @@ used as a store. A programmer's error is an `assert`. Expected ends (a torn tail
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 
 
@@ -54,6 +54,14 @@ class TopicsError(Exception):
         super().__init__(message)
         self.message = message
         self.detail: Mapping[str, object] = detail
+
+    def __reduce__(self) -> tuple[Callable[..., Exception], tuple[object, ...], dict[str, object]]:
+        """To another process and back with all fields: an exception's own way calls its class with one argument."""
+        return _unreduced, (type(self), *self.args), vars(self)
+
+
+def _unreduced(kind: type[TopicsError], *args: object) -> TopicsError:
+    return kind.__new__(kind, *args)
 
 
 class Rejected(TopicsError):

@@ -26,6 +26,7 @@ DECOMPRESSED_MAX: Final = 100 * MIB
 SCAN_SEQS_MAX: Final = 100_000
 SCAN_SLICE_SEQS: Final = 8192
 READ_LIMIT_DEFAULT: Final = 256
+WAIT_MS_MAX: Final = 30_000  # of one read
 READ_NODES_MAX: Final = 64
 FLOOR_STALENESS_MS: Final = 1000
 REPLANS_MAX: Final = 3  # of a read whose files a checkpoint took away meanwhile

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic
+from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.kernel.config import TopicConfig
 from topics.log.diff import DiffQuery
 from topics.log.match import Match
@@ -145,10 +145,14 @@ def request_of(command: Command) -> Request | None:
                 command=command, good=frozenset((200, 201, 404, 409, 422, 507, 400)),
             )  # fmt: skip
         case PutTopic():
-            config = config_fields(command.config)
+            config, merges = config_fields(command.config), command.mode is PutMode.MERGE
+            if command.mode is not PutMode.REPLACE:
+                config = {name: value for name, value in config.items() if name in command.given}
             return Request(
-                method=b"PUT", path=_path(command.topic), body=json.dumps(config).encode(), command=command,
-                good=frozenset((200, 201, 409, 507)),
+                method=b"PATCH" if merges else b"PUT",
+                path=_path(command.topic, b"?replace=false" if command.mode is PutMode.CREATE else b""),
+                body=json.dumps(config).encode(), command=command,
+                good=frozenset((200, 404, 409, 507) if merges else (200, 201, 409, 507)),
             )  # fmt: skip
         case DeleteRecords():
             wanted: dict[str, Any] = {}
@@ -244,7 +248,7 @@ def _post(path: bytes, length: bytes, body: bytes) -> bytes:
 
 NONSENSE: Final = (
     (b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
-    (b"PATCH /v0/topics/alpha HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+    (b"OPTIONS /v0/topics/alpha HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
     (b"GET /v0/topics/%ff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     (b"GET /v0/topics/alpha HTTP/1.1\r\n\r\n", 400),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability, TopicConfig
 from topics.log.diff import DiffQuery
@@ -17,6 +17,15 @@ from topics.log.match import Match, Operator
 
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 T = TypeVar("T")
+DRAWN = (
+    "durability",
+    "cap_records",
+    "cap_bytes",
+    "discard",
+    "ttl_ms",
+    "idempotency_window_ms",
+    "dedup_window_ms",
+)
 _TAGS = (b"", b"red", b"green", b"grey")
 _NODES = (b"", b"here", b"there")
 _TTLS: tuple[int | None, ...] = (None, None, 5, 3000)
@@ -42,7 +51,7 @@ class Workload:
         if kind == "delete":
             return self._delete(name, heads.get(name, 0))
         if kind == "put":
-            return PutTopic(topic=name, config=self._config())
+            return self._put(name)
         if kind == "drop":
             return DeleteTopic(topic=name, if_empty=rng.random() < 0.3)
         return Sync(shard=rng.randrange(self.shards))
@@ -61,6 +70,13 @@ class Workload:
             match=rng.choice((None, None, Match(Operator.EQ, b"red"), Match(Operator.GLOB, b"gr"))),
             bytes_max=rng.choice((1, 600, 1 << 20)),
         )
+
+    def _put(self, name: str) -> PutTopic:
+        """Mostly a whole config: a merge needs a topic that is there, and a creation seldom finds what it asks for."""
+        rng = self._random
+        mode = rng.choices((PutMode.REPLACE, PutMode.MERGE, PutMode.CREATE), (60, 25, 15))[0]
+        given = rng.sample(DRAWN, rng.randint(1, len(DRAWN)))
+        return PutTopic(topic=name, config=self._config(), mode=mode, given=frozenset(given))
 
     def _append(self, name: str, heads: dict[str, int]) -> Append:
         rng = self._random

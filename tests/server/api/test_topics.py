@@ -44,6 +44,43 @@ async def test_put_creates_then_replaces_the_whole_config_and_shows_all_of_it():
         assert (status, fields["config"]) == (201, TopicConfig().echo())
 
 
+@pytest.mark.rule("H3.9")
+async def test_patch_changes_what_it_is_given_and_makes_nothing():
+    async with open_site() as site:
+        assert code(await said(site, "PATCH", "/v0/topics/a", {"ttl_ms": 9})) == (404, "topic_not_found")
+        await ask(site, "PUT", "/v0/topics/a", {"cap_records": 5, "durability": "fsync"})
+
+        status, fields = await said(site, "PATCH", "/v0/topics/a", {"ttl_ms": 9})
+
+        assert (status, fields["topic"], fields["created"]) == (200, "a", False)
+        assert fields["config"].keys() == TopicConfig().echo().keys()
+        config = fields["config"]
+        assert (config["cap_records"], config["ttl_ms"], config["durability"]) == (5, 9, "fsync")
+        assert (await said(site, "PATCH", "/v0/topics/a"))[1]["config"] == config
+        changed = await said(site, "PATCH", "/v0/topics/a", {"durable": False})
+        assert changed[1]["config"] == config | {"durability": "disk", "durable": False}
+        assert code(await said(site, "PATCH", "/v0/topics/a", {"caps": 1})) == (400, "invalid_request")
+        assert code(await said(site, "PATCH", "/v0/topics/b", {"caps": 1})) == (400, "invalid_request")
+
+
+@pytest.mark.rule("H3.10")
+async def test_put_that_does_not_replace_changes_nothing_that_is_there():
+    async with open_site() as site:
+        status, fields = await said(site, "PUT", "/v0/topics/a?replace=false", {"ttl_ms": 9})
+        assert (status, fields["created"], fields["config"]["ttl_ms"]) == (201, True, 9)
+
+        assert (await said(site, "PUT", "/v0/topics/a?replace=false"))[0] == 200
+        status, same = await said(site, "PUT", "/v0/topics/a?replace=false", {"ttl_ms": 9})
+        assert (status, same["created"], same["config"]) == (200, False, fields["config"])
+
+        refused = await said(site, "PUT", "/v0/topics/a?replace=false", {"ttl_ms": 9, "cap_records": 3})
+        assert code(refused) == (409, "topic_exists_incompatible")
+        differences = {"cap_records": {"there": 0, "asked": 3}}
+        assert refused[1]["error"]["detail"] == {"topic": "a", "reason": "config", "differences": differences}
+        assert "cap_records: 0 there, 3 asked" in refused[1]["error"]["message"]
+        assert (await said(site, "GET", "/v0/topics/a"))[1]["config"] == fields["config"]
+
+
 @pytest.mark.rule("H0.1", "H1.17")
 async def test_a_config_alone_refuses_what_it_does_not_know():
     async with open_site() as site:

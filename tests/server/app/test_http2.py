@@ -86,7 +86,7 @@ async def test_errors_are_those_of_the_table():
         assert await code(b"GET", b"*") == (404, "not_found")
         assert await code(b"GET", b"/v0/topics/none") == (404, "topic_not_found")
         assert await code(b"GET", b"/v0/topics/a%2Fb") == (400, "invalid_request")
-        assert await code(b"PATCH", b"/v0/topics/a") == (405, "method_not_allowed")
+        assert await code(b"OPTIONS", b"/v0/topics/a") == (405, "method_not_allowed")
         assert await code(b"get", b"/v0/health") == (405, "method_not_allowed")
         assert await code(b"POST", b"/", b"x") == (405, "method_not_allowed")
         assert await code(b"POST", b"/v0/topics/a", b"{}", (b"content-type", b"text/plain")) == (

@@ -17,7 +17,7 @@ import msgspec
 
 from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
 from topics.embed.intake import check_sizes, dedup_bytes, encode_meta, key_bytes
-from topics.engine.commands import DEFAULT_CONFIG, Append
+from topics.engine.commands import DEFAULT_CONFIG, Append, PutMode, PutTopic
 from topics.kernel.checks import text_bytes
 from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import FIELDS, TopicConfig, parse_config
@@ -148,13 +148,24 @@ def decode_write(
     return WriteWish(command, write.return_seqs is not False)
 
 
-def decode_config(text: bytes, limits: Limits, *, field: str = "body") -> TopicConfig:
+def decode_config(text: bytes, limits: Limits, *, field: str) -> TopicConfig:
     """A topic's config. `field`: where it stands.
 
     Raises:
         Rejected: naming the field: unknown, wrong type, or a value outside its set.
     """
     return parse_config(_CONFIG.decode(text, field=field), record_bytes_max=limits.record_bytes)
+
+
+def decode_put(topic: str, body: bytes, limits: Limits, *, mode: PutMode) -> PutTopic:
+    """The command of a topic's config as a body.
+
+    Raises:
+        Rejected: as `decode_config`.
+    """
+    return PutTopic.of(
+        topic, _CONFIG.decode(body, field="body"), mode=mode, record_bytes_max=limits.record_bytes
+    )
 
 
 def _decoded(body: bytes) -> _AnyWriteIn:

@@ -51,7 +51,15 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         answers={200: ("It was there and has this config now", "TopicPut"), 201: ("Created", "TopicPut")},
         errors=(Code.TOPIC_EXISTS_INCOMPATIBLE, *_WRITES),
         text="Fields left out have their defaults, also in a topic that had other values. A number out of range is"
-        " clamped and echoed so.",
+        " clamped and echoed so. With `replace=false` a topic that is there is never changed: 200 if each field that"
+        " is given has that value there, else 409 with `detail.differences`: by field, what is `there` and `asked`.",
+    ),
+    "patch_topic": Operation(
+        tag="topics",
+        request="ConfigChanges",
+        answers={200: ("It has this config now", "TopicPut")},
+        errors=(Code.TOPIC_NOT_FOUND, Code.TOPIC_EXISTS_INCOMPATIBLE, *_WRITES),
+        text="Fields left out stay as they are. Never creates.",
     ),
     "get_topic": Operation(
         tag="topics",
@@ -115,6 +123,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 }  # fmt: skip
 
 _QUERY: Final[Mapping[str, Schema]] = {
+    "replace": {"type": "boolean", "default": True, "description": "False: create, and change nothing that is there"},
     "touch": {"type": "boolean", "description": "Count this as a read: `last_read_ts` moves"},
     "if_empty": {"type": "boolean", "default": False, "description": "Refuse if there is a live record"},
     "return_seqs": {"type": "boolean", "default": True, "description": "Give `seqs`; false here or in the body: no"},

@@ -11,13 +11,11 @@ from topics.embed.intake import take_nodes
 from topics.engine.commands import DeleteRecords
 from topics.kernel.checks import clamped, seq_number, whole_number
 from topics.kernel.errors import invalid
-from topics.kernel.limits import READ_LIMIT_DEFAULT, Limits
+from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX, Limits
 from topics.log.diff import DiffQuery
 from topics.log.match import Match, parse_match
 from topics.server.api.fields import ABSENT, decode_form, plain_value
 from topics.server.runtime.fetch import Form
-
-WAIT_MS_MAX: Final = 30_000
 
 
 class DiffIn(msgspec.Struct, gc=False):

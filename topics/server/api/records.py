@@ -16,7 +16,8 @@ from topics.embed.intake import key_bytes
 from topics.embed.page import tombstone_fields
 from topics.engine.replies import Appended, RecordsDeleted
 from topics.kernel.errors import Code, Rejected
-from topics.log.diff import Account, DiffPlan, DiffQuery
+from topics.log.diff import DiffPlan
+from topics.log.waiting import news_since, passed_since, start_of, waits_on
 from topics.server.api.bodies import decode_write
 from topics.server.api.call import DECODED_INLINE_BYTES_MAX, Call, text_of
 from topics.server.api.message import Answer
@@ -88,11 +89,6 @@ async def diff_records(call: Call) -> Answer:
     return page_answer(call, reading, plan, records)
 
 
-def waits_on(plan: DiffPlan) -> bool:
-    """True if a long poll goes on: nothing to deliver, nothing lost, and the head is reached."""
-    return not plan.seqs and plan.gap is None and plan.caught_up
-
-
 async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: bytes) -> tuple[DiffPlan, bytes]:
     """Until there is something to say or the time is over. Seqs passed meanwhile stay in the account."""
     runtime, query, first = call.runtime, reading.query, plan
@@ -106,26 +102,20 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
                 if query.from_ts is None:
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
                     plan, records = await runtime.read(query, reading.form, call.peer.room)
-                    passed = _passed(passed, first, plan)
+                    passed = passed_since(passed, first, plan)
                 else:  # which seq a time stands for may still change
                     plan, records = await runtime.read(query, reading.form, call.peer.room)
                     first, passed = plan, plan.account
     if until.cancelled_caught and waits_on(plan):  # a page found as the time ran out is still one
         last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
         plan, records = runtime.engine.plan_diff(last), b"[]"
-        passed = _passed(passed, first, plan)
-    return attrs.evolve(plan, from_seq=_start(first, plan), account=passed), records
-
-
-def _passed(before: Account, first: DiffPlan, plan: DiffPlan) -> Account:
-    """The account of all that was passed; of a topic created anew, of that one alone (semantics 4)."""
-    return plus(before, plan.account) if plan.epoch == first.epoch else plan.account
+        passed = passed_since(passed, first, plan)
+    return attrs.evolve(plan, from_seq=start_of(first, plan), account=passed), records
 
 
 def _has_news(call: Call, plan: DiffPlan) -> bool:
     """True if something happened to the topic since the plan was made, which nobody will tell again."""
-    query = DiffQuery(topic=plan.topic, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
-    return not waits_on(call.runtime.engine.plan_diff(query))
+    return not waits_on(call.runtime.engine.plan_diff(news_since(plan)))
 
 
 def _observe_delivery(call: Call, topic: str) -> None:
@@ -135,16 +125,6 @@ def _observe_delivery(call: Call, topic: str) -> None:
         last_write_ts = engine.topic_state(topic).last_write_ts
         if last_write_ts is not None:
             call.site.metrics.observe_delivery((engine.now_ms() - last_write_ts) / 1000)
-
-
-def _start(first: DiffPlan, plan: DiffPlan) -> int:
-    """Where a page that was waited for begins: where it was asked for, unless that was in another epoch."""
-    return first.from_seq if plan.epoch == first.epoch else plan.from_seq
-
-
-def plus(one: Account, other: Account) -> Account:
-    """The account of two stretches that adjoin."""
-    return Account(*(a + b for a, b in zip(attrs.astuple(one), attrs.astuple(other), strict=True)))
 
 
 def page_answer(call: Call, reading: Reading, plan: DiffPlan, records: bytes) -> Answer:

@@ -119,6 +119,15 @@ _CONFIG: Final[Mapping[str, Schema]] = {
     "require_lease_id": _flag("Queues: settling a job takes its lease id", default=False),
 }  # fmt: skip
 
+
+def _without_defaults(fields: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Of fields that may be left out without a default taking their place."""
+    return {
+        name: {key: value for key, value in schema.items() if key != "default"}
+        for name, schema in fields.items()
+    }
+
+
 _MATCH: Final[Schema] = {
     "description": 'A tag, `["tag", "Eq", TAG]`, or `["tag", "Glob", "prefix*"]`',
     "oneOf": [
@@ -143,6 +152,10 @@ _NODE_FILTER: Final[Schema] = {
 REQUESTS: Final[Mapping[str, Schema]] = {
     "TopicConfig": {
         **_object("A topic's config. Fields left out have their defaults", **_CONFIG),
+        "additionalProperties": False,
+    },
+    "ConfigChanges": {
+        **_object("Fields of a topic's config. Those left out stay as they are", **_without_defaults(_CONFIG)),
         "additionalProperties": False,
     },
     "RetryBackoff": _object(

@@ -13,7 +13,11 @@ def route_table() -> RouteTable:
         (
             Route(
                 name="put_topic", method=b"PUT", path=topic, handler=topics.put_topic, scope="admin",
-                body=Body.OPTIONAL, summary="Create a topic, or replace its whole config",
+                query=("replace",), body=Body.OPTIONAL, summary="Create a topic, or replace its whole config",
+            ),
+            Route(
+                name="patch_topic", method=b"PATCH", path=topic, handler=topics.patch_topic, scope="admin",
+                body=Body.OPTIONAL, summary="Change fields of a topic's config",
             ),
             Route(
                 name="get_topic", method=b"GET", path=topic, handler=topics.get_topic, scope="read",

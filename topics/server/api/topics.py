@@ -10,11 +10,11 @@ from typing import Final
 import attrs
 import trio
 
-from topics.engine.commands import DeleteTopic, PutTopic
+from topics.engine.commands import DeleteTopic, PutMode
 from topics.engine.replies import TopicDeleted, TopicPut, TopicState
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.server.api.bodies import decode_config
+from topics.server.api.bodies import decode_put
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Call, text_of
 from topics.server.api.message import Answer
 
@@ -22,12 +22,22 @@ _SLICE: Final = 50  # topics of a list between two checkpoints: about a millisec
 
 
 async def put_topic(call: Call) -> Answer:
-    """Create a topic, or replace its whole config."""
+    """Create a topic, or replace its whole config; with `replace=false` only create one."""
     name = call.topic()
-    config = await call.decoded(partial(decode_config, call.body, call.site.options.limits))
+    replaces = call.flag("replace", default=True)
+    return await _put(call, name, PutMode.REPLACE if replaces else PutMode.CREATE)
+
+
+async def patch_topic(call: Call) -> Answer:
+    """Change the fields that are given of a topic's config."""
+    return await _put(call, call.topic(), PutMode.MERGE)
+
+
+async def _put(call: Call, name: str, mode: PutMode) -> Answer:
+    command = await call.decoded(partial(decode_put, name, call.body, call.site.options.limits, mode=mode))
     runtime = call.runtime
     await runtime.let_time_pass(name)
-    reply = await runtime.submit(PutTopic(topic=name, config=config))
+    reply = await runtime.submit(command)
     assert isinstance(reply, TopicPut)
     fields = {"topic": name, "created": reply.created, "config": reply.config.echo()}
     return call.ok(fields, status=201 if reply.created else 200)

@@ -1,0 +1,68 @@
+"""Threads that wait for news of a topic, woken by whoever publishes them: nobody looks again and again.
+
+While nobody waits, publishing costs one look into an empty dict.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from topics.embed.lock import Reentered
+from topics.log.diff import DiffPlan
+from topics.log.waiting import news_since, waits_on
+
+if TYPE_CHECKING:
+    from topics.embed.driver import LocalEngine
+
+
+class Readers:
+    """Who waits for which topic. Under the engine's lock."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, set[threading.Event]] = {}
+
+    def tell(self, topics: Iterable[str]) -> None:
+        """Something of these was published, deleted or retired."""
+        for topic in topics:
+            for event in self.waiting.get(topic, ()):
+                event.set()
+
+    def tell_all(self) -> None:
+        """The store ends: nobody waits any longer."""
+        self.tell(self.waiting)
+
+    def add(self, topic: str) -> threading.Event:
+        event = threading.Event()
+        self.waiting.setdefault(topic, set()).add(event)
+        return event
+
+    def discard(self, topic: str, event: threading.Event) -> None:
+        events = self.waiting[topic]
+        events.discard(event)
+        if not events:
+            del self.waiting[topic]
+
+
+def wait_for_news(local: LocalEngine, plan: DiffPlan, until_s: float) -> bool:
+    """Until something happened to the plan's topic since it was made. False if the time (monotonic) is over before.
+
+    Raises:
+        Rejected: topic_not_found; shutting_down if the store is closed before or meanwhile.
+    """
+    if local.is_inside:
+        raise Reentered
+    with local.lock:
+        local.check_open()
+        if not waits_on(local.engine.plan_diff(news_since(plan))):
+            return True
+        event = local.readers.add(plan.topic)
+    try:
+        is_told = event.wait(max(until_s - time.monotonic(), 0))
+    finally:
+        with local.lock:
+            local.readers.discard(plan.topic, event)
+    local.check_open()
+    return is_told

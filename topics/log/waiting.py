@@ -1,0 +1,32 @@
+"""A read that waits for news: when it goes on waiting, and how its pages become one (http-api 5)."""
+
+from __future__ import annotations
+
+import attrs
+
+from topics.log.diff import Account, DiffPlan, DiffQuery
+
+
+def waits_on(plan: DiffPlan) -> bool:
+    """True if a long poll goes on: nothing to deliver, nothing lost, and the head is reached."""
+    return not plan.seqs and plan.gap is None and plan.caught_up
+
+
+def news_since(plan: DiffPlan) -> DiffQuery:
+    """What finds whether something happened to the topic since the plan was made: a plan of it waits on, or not."""
+    return DiffQuery(topic=plan.topic, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
+
+
+def passed_since(before: Account, first: DiffPlan, plan: DiffPlan) -> Account:
+    """The account of all that was passed; of a topic created anew, of that one alone (semantics 4)."""
+    return plus(before, plan.account) if plan.epoch == first.epoch else plan.account
+
+
+def start_of(first: DiffPlan, plan: DiffPlan) -> int:
+    """Where a page that was waited for begins: where it was asked for, unless that was in another epoch."""
+    return first.from_seq if plan.epoch == first.epoch else plan.from_seq
+
+
+def plus(one: Account, other: Account) -> Account:
+    """The account of two stretches that adjoin."""
+    return Account(*(a + b for a, b in zip(attrs.astuple(one), attrs.astuple(other), strict=True)))
