@@ -162,17 +162,6 @@ def test_expected_head_is_the_last_assigned_seq_and_zero_permits_creation(store:
     assert topic.put(2, expected_head=1).first_seq == 2
 
 
-@pytest.mark.rule("S9.4", "S9.6")
-def test_only_a_queue_takes_priority_and_delay(store: topics.Store) -> None:
-    log, queue = store.create("log"), store.create("queue", type="queue")
-    for field in ("priority", "delay_ms"):
-        with pytest.raises(topics.Rejected, match=field) as refused:
-            log.put(1, **{field: 1})
-        assert refused.value.code == "invalid_request"
-        queue.put(1, **{field: 1})
-    assert queue.state().head_seq == 2
-
-
 @pytest.mark.rule("S9.12", "S9.13", "S9.14", "S9.15")
 @pytest.mark.parametrize(("kind", "magic"), [("gzip", b"\x1f\x8b"), ("zstd", b"\x28\xb5\x2f\xfd")])
 def test_only_data_is_compressed_and_caps_count_what_is_stored(

@@ -158,12 +158,12 @@ def test_reading_by_time(store: topics.Store, clock: ManualClock) -> None:
     assert values(topic.read(from_ts=1_800_000_000_000)) == []
 
 
-def test_configure_replaces_the_whole_config_but_keeps_the_type(store: topics.Store) -> None:
-    topic = store.create("jobs", type="queue", cap_records=5)
+def test_configure_replaces_the_whole_config(store: topics.Store) -> None:
+    topic = store.create("jobs", cap_records=5)
 
     config = topic.configure(ttl_ms=10)
 
-    assert (config.type.value, config.cap_records, config.ttl_ms) == ("queue", 0, 10)
+    assert (config.type.value, config.cap_records, config.ttl_ms) == ("log", 0, 10)
 
 
 def test_deleting_and_creating_again_is_another_epoch(store: topics.Store) -> None:

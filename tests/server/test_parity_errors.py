@@ -7,6 +7,7 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
+from tests.embed.inert_store import inert_disk
 from tests.server.planes import JSON, Field, Plane, comparable, plane_of
 from tests.server.wire.places import SMALL, begun, new_site
 from tests.server.wire.playing import Seen
@@ -90,10 +91,12 @@ ROWS = [
         detail={"allow": "DELETE, GET, HEAD, POST, PUT"},
     ),
     Row(
-        code=Code.TOPIC_EXISTS_INCOMPATIBLE, before=(PUT,), request=asked(b"PUT", T, b'{"type":"queue"}'),
+        code=Code.TOPIC_EXISTS_INCOMPATIBLE, store={"disk": inert_disk()},
+        request=asked(b"PUT", b"/v0/topics/jobs", b"{}"), detail={"topic": "jobs", "reason": "type"},
     ),
     Row(
         code=Code.TOPIC_NOT_EMPTY, before=(PUT, PUT_ONE), request=asked(b"DELETE", T + b"?if_empty=true"),
+        detail={"topic": "t", "count": 1},
     ),
     Row(
         code=Code.SEQ_MISMATCH, before=(PUT, PUT_ONE), detail={"head_seq": 1},
@@ -110,7 +113,7 @@ ROWS = [
     Row(
         code=Code.TOPIC_FULL,
         before=((b"PUT", T, b'{"cap_records":1,"discard":"reject"}', JSON), PUT_ONE), request=asked(b"POST", T, WRITE),
-        detail={"cap_records": 1, "head_seq": 1, "earliest_seq": 1},
+        detail={"topic": "t", "cap_records": 1, "head_seq": 1, "earliest_seq": 1},
     ),
     Row(
         code=Code.THROTTLED, name="topics", before=(PUT,), request=asked(b"PUT", b"/v0/topics/u", b"{}"),

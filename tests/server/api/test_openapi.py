@@ -140,7 +140,7 @@ STEPS = [
     ),
     ("PUT", "/v0/topics/a", {"cap_records": 3}, 200),
     ("PUT", "/v0/topics/a", {"caps": 3}, 400),
-    ("PUT", "/v0/topics/a", {"type": "queue"}, 409),
+    ("PUT", "/v0/topics/a", {"type": "queue"}, 400),
     ("PUT", "/v0/topics/.", {}, 400),
     ("PATCH", "/v0/topics/a", {}, 405),
     ("POST", "/v0/topics/a", {"records": SOME, "idempotency_key": "once"}, 200),

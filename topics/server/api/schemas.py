@@ -202,7 +202,7 @@ REQUESTS: Final[Mapping[str, Schema]] = {
 _LISTED: Final = _object(
     "A topic in a list", "*",
     topic=_TOPIC, type=_text("`log` or `queue`"), head_seq=_HEAD, earliest_seq=_EARLIEST, count=_LIVE, bytes=_BYTES,
-    durable=_flag("Its class is `fsync`"), effective_priority={"type": "integer", "description": "In force now"},
+    durable=_flag("Its class is `fsync`"),
 )  # fmt: skip
 
 ANSWERS: Final[Mapping[str, Schema]] = {
@@ -222,7 +222,6 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         earliest_seq=_EARLIEST,
         evict_floor=_count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1),
         next_seq=_count("`head_seq` + 1", minimum=1), count=_LIVE, bytes=_BYTES, config=ref("FullConfig"),
-        effective_priority={"type": "integer", "description": "The priority in force now"},
         last_write_ts=_or_null(_TS), last_read_ts=_or_null(_TS),
     ),
     "ListedTopic": _LISTED,
