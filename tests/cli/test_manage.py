@@ -95,7 +95,11 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
         (("configure", "t"), 2, "say what to change"),
         (("configure", "t", "type=queue"), 2, "config.type: job queues are not built yet"),
         (("create", "u", "type=queue"), 2, "config.type: job queues are not built yet"),
-        (("create", "u", "dead_letter=u"), 2, "config.dead_letter: names another topic, not the topic itself"),
+        (
+            ("create", "u", "dead_letter=u"),
+            2,
+            "config.dead_letter: names another topic, not the topic itself",
+        ),
         (("configure", "u", "ttl_ms=1"), 1, "topic 'u' does not exist"),
         (("delete", "t"), 2, "say which records"),
         (("state", "u"), 1, "topic 'u' does not exist"),

@@ -92,9 +92,7 @@ def test_every_field_has_its_default_its_range_and_its_type(
     for i, (given, echoed) in enumerate(accepted):
         assert store.create(f"t{i}", **{field: given}).state().config.echo()[field] == echoed
     for given in refused:
-        with pytest.raises(
-            topics.Rejected, match=rf"config\.{field}"
-        ) as error:
+        with pytest.raises(topics.Rejected, match=rf"config\.{field}") as error:
             store.create("other", **{field: given})
         assert error.value.code == "invalid_request"
 

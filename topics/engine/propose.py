@@ -88,6 +88,8 @@ def _propose_on_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
             ticket.created = True
             state.park(lane, ticket)
         case Append(topic=name, create=True):
-            raise Rejected(Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0)
+            raise Rejected(
+                Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0
+            )
         case Append(topic=name) | DeleteRecords(topic=name) | Retire(topic=name):
             raise Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
