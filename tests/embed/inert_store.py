@@ -1,5 +1,5 @@
-"""`tests/golden/store-inert`: a directory of the build that took `type: queue` and `replicated: true` and did nothing of
-either. Later versions refuse both by name, and must open, read and reconfigure what stands there:
+"""`tests/golden/store-inert`: a directory of the build that took `type: queue` and `replicated: true`, and did nothing
+of either. Later versions refuse both by name, and must open, read and reconfigure what stands there:
 
     jobs    type="queue", dead_letter="jobs", cap_records=5: records 1 (priority 7) and 2 (delay_ms 60 000)
     copied  replicated=True: one record, "here"

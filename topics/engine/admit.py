@@ -8,7 +8,7 @@ from __future__ import annotations
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import Discard, TopicType
+from topics.kernel.config import Discard, TopicConfig, TopicType
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import Limits
 from topics.log import retention

@@ -148,6 +148,9 @@ STEPS = [
     ("POST", "/v0/topics/a?return_seqs=true", {"records": [{"data": 1, "dedup_id": "d"}]}, 200),
     ("POST", "/v0/topics/a?return_seqs=false", {"records": [{"data": 1, "dedup_id": "d"}]}, 200),
     ("POST", "/v0/topics/b", {"records": SOME}, 201),
+    ("POST", "/v0/topics/b", b'{"records":[{"data":1,"x":1}],"y":2}', 200),
+    ("POST", "/v0/topics/b/diff", b'{"limits":1}', 200),
+    ("POST", "/v0/topics/b/delete", b'{"before_seq":1,"z":0}', 200),
     ("POST", "/v0/topics/c", {"records": SOME, "create": False}, 404),
     ("POST", "/v0/topics/a", {"records": []}, 400),
     ("POST", "/v0/topics/a", {"records": SOME, "expected_head": 99}, 409),
@@ -225,7 +228,7 @@ async def test_every_request_it_was_asked_with_is_as_it_is_described():
         path = target.partition("?")[0]
         place = route_table().place(path.encode())
         route = place and place.routes.get(method.encode())
-        if route is None or route.body is Body.NONE or status == 400:
+        if route is None or route.body is Body.NONE or status == 400 or isinstance(body, bytes):
             continue
         schema = resolved(described, OPERATIONS[route.name].request)
         jsonschema.validate(body, closed(schema), cls=Draft202012Validator)

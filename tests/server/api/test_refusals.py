@@ -1,4 +1,4 @@
-"""What is refused, in which order, by which name: 400 before 404 before 409, and what is not built yet is no setting."""
+"""What is refused, in which order, by which name: 400 before 404 before 409, and what is not built yet."""
 
 import pytest
 

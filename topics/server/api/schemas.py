@@ -204,6 +204,11 @@ _LISTED: Final = _object(
     topic=_TOPIC, type=_text("`log` or `queue`"), head_seq=_HEAD, earliest_seq=_EARLIEST, count=_LIVE, bytes=_BYTES,
     durable=_flag("Its class is `fsync`"),
 )  # fmt: skip
+_IGNORED: Final = _list(
+    _text(""),
+    "Members of the body that nobody knows, the first ten: `limits`, `records[3].prioritty`",
+    maxItems=10,
+)
 
 ANSWERS: Final[Mapping[str, Schema]] = {
     "Performance": _object(
@@ -235,13 +240,16 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         routers_removed_count=_count("How many"),
     ),
     "Written": _answer(
-        "A write that is as safe as the topic's class says", "seqs", "duplicates", "same_body",
+        "A write that is as safe as the topic's class says", "seqs", "duplicates", "same_body", "ignored",
         topic=_TOPIC, first_seq=_or_null(_count("Of the appended records; null if all were duplicates")),
         last_seq=_or_null(_count("Likewise")), seqs=_list(_SEQ, "Of each record given, in order"), head_seq=_HEAD,
         durable_seq=_DURABLE, count=_count("Records of this write"),
         duplicates=_count("Records dropped by their `dedup_id`"), created=_flag("It created the topic"),
         deduped=_flag("An earlier write with the same idempotency key answers"),
-        same_body=_flag("Whether that one had the same records"),
+        same_body=_flag(
+            "Whether that one had the same records. False: these are others, under a key that was used, and are not stored"
+        ),
+        ignored=_IGNORED,
     ),
     "Record": {
         **_object(
@@ -263,14 +271,17 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         expired=_count("By their own TTL"), own_node=_count("The reader's own"), filtered=_count("By `match`"),
     ),
     "Page": _answer(
-        "A page of records. Go on from `next_from_seq`; only `caught_up` says that there is no more", "account",
+        "A page of records. Go on from `next_from_seq`; only `caught_up` says that there is no more", "account", "ignored",
         topic=_TOPIC, epoch=_EPOCH, from_seq=_count("Where it begins, exclusive"),
         records=_list(ref("Record"), "May be empty and not the last"), next_from_seq=_SEQ, head_seq=_HEAD,
         durable_seq=_DURABLE, earliest_seq=_EARLIEST, caught_up=_flag("`next_from_seq` is the head"),
         tombstone=_or_null(ref("Tombstone")), lag=_count("`head_seq` - `next_from_seq`"), account=ref("Account"),
+        ignored=_IGNORED,
     ),
     "RecordsDeleted": _answer(
-        "", topic=_TOPIC, deleted=_count("How many"), earliest_seq=_EARLIEST, head_seq=_HEAD, count=_LIVE, bytes=_BYTES,
+        "", "ignored",
+        topic=_TOPIC, deleted=_count("How many"), earliest_seq=_EARLIEST, head_seq=_HEAD, count=_LIVE, bytes=_BYTES,
+        ignored=_IGNORED,
     ),
     "Health": _answer(
         "", status=_text("", const="ok"), version=_text("Of the server"), uptime_ms=_count("Since its start"),
