@@ -313,5 +313,4 @@ async def test_every_code_these_routes_give_has_its_row():
         Code.REQUEST_TIMEOUT, Code.HEADERS_TOO_LARGE, Code.MISDIRECTED_REQUEST, Code.NOT_READY, Code.SHUTTING_DOWN,
         Code.STORAGE_READ_ONLY, Code.NOT_IMPLEMENTED, Code.WRONG_TYPE,
     }  # fmt: skip
-    assert {row.code for row in ROWS} | elsewhere == set(Code)
-    assert STATUS.keys() == set(Code)
+    assert {row.code for row in ROWS} | elsewhere == STATUS.keys()

@@ -13,6 +13,7 @@ from typing import Any, Final
 from topics.kernel.errors import Code
 from topics.kernel.limits import READ_LIMIT_DEFAULT
 from topics.log.floors import Reason
+from topics.server.api.errors import STATUS
 
 Schema = Mapping[str, Any]
 
@@ -247,7 +248,7 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         duplicates=_count("Records dropped by their `dedup_id`"), created=_flag("It created the topic"),
         deduped=_flag("An earlier write with the same idempotency key answers"),
         same_body=_flag(
-            "Whether that one had the same records. False: these are others, under a key that was used, and are not stored"
+            "Whether that one had the same records. False: these are others, and are not stored"
         ),
         ignored=_IGNORED,
     ),
@@ -271,7 +272,8 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         expired=_count("By their own TTL"), own_node=_count("The reader's own"), filtered=_count("By `match`"),
     ),
     "Page": _answer(
-        "A page of records. Go on from `next_from_seq`; only `caught_up` says that there is no more", "account", "ignored",
+        "A page of records. Go on from `next_from_seq`; only `caught_up` says that there is no more",
+        "account", "ignored",
         topic=_TOPIC, epoch=_EPOCH, from_seq=_count("Where it begins, exclusive"),
         records=_list(ref("Record"), "May be empty and not the last"), next_from_seq=_SEQ, head_seq=_HEAD,
         durable_seq=_DURABLE, earliest_seq=_EARLIEST, caught_up=_flag("`next_from_seq` is the head"),
@@ -326,7 +328,8 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         "Every answer that is no success", "error",
         error=_object(
             "", "code message",
-            code=_text("Stable", enum=[code.value for code in Code]), message=_text("One line that says what to do"),
+            code=_text("Stable", enum=[code.value for code in Code if code in STATUS]),
+            message=_text("One line that says what to do"),
             detail={"type": "object", "description": "Figures of it: limits, seqs, fields"},
         ),
         performance=ref("Performance"),
