@@ -170,7 +170,11 @@ class Agreement(RuleBasedStateMachine):
         ]
         command = append(name, *datas, idempotency_key=None if key is None else key.encode(), **columns)
         self.agree(
-            lambda: said(self.embedded.store.topic(name).put_many(given, idempotency_key=key, sync=sync)),
+            lambda: said(
+                self.embedded.store.topic(name).put_many(
+                    given, idempotency_key=key, require_same_body=False, sync=sync
+                )
+            ),
             lambda: said(self.simulated.ask(command, sync=sync)),
             ("put", name, given, key),
         )

@@ -267,7 +267,13 @@ def test_a_bad_file_refuses_to_start_naming_the_key(
         ("TOPICS_MAX_TAG_BYTES", "0", "TOPICS_MAX_TAG_BYTES: '0' is not allowed"),
         ("TOPICS_DATA_DIR", "", "TOPICS_DATA_DIR: '' is not allowed; give a directory"),
         ("TOPICS_SETTINGS", "no.toml", "TOPICS_SETTINGS: no.toml does not exist"),
-        ("TOPICS_PROBE_AUTH", "maybe", "TOPICS_PROBE_AUTH: 'maybe' is not allowed; give true or false"),
+        ("TOPICS_AUTO_CREATE", "maybe", "TOPICS_AUTO_CREATE: 'maybe' is not allowed; give true or false"),
+        (
+            "TOPICS_API_KEYS",
+            "one,two",
+            "TOPICS_API_KEYS: keys are not built yet, so nothing would ask for one: unset it",
+        ),
+        ("TOPICS_PROBE_AUTH", "1", "TOPICS_PROBE_AUTH: keys are not built yet"),
         (
             "TOPICS_ALLOWED_ORIGINS",
             "a b",
@@ -304,3 +310,21 @@ def test_variables_an_orchestrator_sets_for_a_service_are_no_settings(
 @pytest.mark.parametrize("pair", ["zebra=1", "wal_shards=x", "wal_shards"])
 def test_a_bad_flag_refuses_to_start(call: Call, pair: str) -> None:
     assert call("--set", pair, "ls").code == 2
+
+
+def test_keys_in_the_file_are_refused_too_and_no_message_holds_one(call: Call) -> None:
+    pathlib.Path("topics.toml").write_text('api_keys = "secret"\n')
+    answer = call("serve", "--memory")
+
+    assert answer.code == 2
+    assert "topics.toml: api_keys: keys are not built yet" in answer.err
+    assert "secret" not in answer.err
+
+
+def test_the_help_of_serve_offers_no_server_to_go_to(call: Call) -> None:
+    offered = call("serve", "--help").text
+
+    assert "--data" in offered
+    for option in ("--url", "--cafile", "--api-key-file"):
+        assert option not in offered
+        assert option in call("get", "--help").text

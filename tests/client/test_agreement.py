@@ -68,6 +68,8 @@ def program(store: Any, name: str) -> list[Any]:
     for _ in range(2):
         call(lambda: topic.put("once", idempotency_key="key"))
     call(lambda: topic.put("other", idempotency_key="key"))
+    call(lambda: topic.put("other", idempotency_key="key", require_same_body=False))
+    call(lambda: topic.put("other", idempotency_key="key", require_same_body=1))
     call(lambda: topic.put_many([{"data": i, "dedup_id": f"d{i % 2}"} for i in range(3)]))
     call(lambda: topic.put_many([{"data": i, "dedup_id": f"d{i % 2}"} for i in range(3)]))
     call(lambda: topic.put("here", expected_head=16))

@@ -32,13 +32,43 @@ def test_the_same_key_answers_with_the_first_result(store: topics.Store) -> None
     topic.put("between")
 
     again = topic.put_many([{"data": 1}, {"data": 2}], idempotency_key="k")
-    other = topic.put_many([{"data": 1}, {"data": 3}], idempotency_key="k")
+    other = topic.put_many([{"data": 1}, {"data": 3}], idempotency_key="k", require_same_body=False)
 
     assert (first.created, first.deduped, first.same_body) == (True, False, None)
     for reply, same in ((again, True), (other, False)):
         assert (list(reply.seqs), reply.head_seq, reply.count) == ([1, 2], 3, 2)
         assert (reply.created, reply.deduped, reply.same_body) == (False, True, same)
     assert topic.state().head_seq == 3
+
+
+@pytest.mark.rule("S7.7")
+def test_a_key_that_was_used_for_other_records_is_refused_unless_told_otherwise(store: topics.Store) -> None:
+    topic = store.topic("t")
+    topic.put("before")
+    first = topic.put_many([{"data": 1}, {"data": 2}], idempotency_key="k")
+
+    with pytest.raises(
+        topics.Rejected, match=r"key 'k' was used for other records \(seqs 2 to 3\)"
+    ) as refused:
+        topic.put(9, idempotency_key="k")
+    assert (refused.value.code, refused.value.detail) == (
+        "idempotency_key_reused",
+        {"topic": "t", "idempotency_key": "k", "first_seq": 2, "last_seq": 3},
+    )
+    assert topic.put(9, idempotency_key="k", require_same_body=False).first_seq == first.first_seq
+    assert topic.state().head_seq == 3
+    assert topic.put_many([{"data": 1}, {"data": 2}], idempotency_key="k").same_body is True
+    with pytest.raises(topics.Rejected, match="require_same_body: must be true or false"):
+        topic.put(9, idempotency_key="k", require_same_body=None)  # type: ignore[arg-type]
+
+
+def test_a_key_whose_write_appended_nothing_is_refused_for_other_records_too(store: topics.Store) -> None:
+    topic = store.topic("t")
+    topic.put(1, dedup_id="d")
+    assert topic.put(1, dedup_id="d", idempotency_key="k").first_seq is None
+
+    with pytest.raises(topics.Rejected, match=r"used for other records \(all of them there before\)"):
+        topic.put(2, idempotency_key="k")
 
 
 @pytest.mark.rule("S3.19")
@@ -160,17 +190,6 @@ def test_expected_head_is_the_last_assigned_seq_and_zero_permits_creation(store:
         topic.put(2, expected_head=0)
     assert (refused.value.code, refused.value.detail["head_seq"]) == ("seq_mismatch", 1)
     assert topic.put(2, expected_head=1).first_seq == 2
-
-
-@pytest.mark.rule("S9.4", "S9.6")
-def test_only_a_queue_takes_priority_and_delay(store: topics.Store) -> None:
-    log, queue = store.create("log"), store.create("queue", type="queue")
-    for field in ("priority", "delay_ms"):
-        with pytest.raises(topics.Rejected, match=field) as refused:
-            log.put(1, **{field: 1})
-        assert refused.value.code == "invalid_request"
-        queue.put(1, **{field: 1})
-    assert queue.state().head_seq == 2
 
 
 @pytest.mark.rule("S9.12", "S9.13", "S9.14", "S9.15")

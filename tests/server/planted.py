@@ -63,7 +63,7 @@ def main(kind, port_file):
     told = Told(
         listening=lambda _: None,
         ready=lambda port: Path(port_file).write_text(str(port)) and None,
-        reread=lambda: settings,
+        reread=lambda: (settings, ()),
     )
     home = {"storage": WithBrokenDisk, "recovery": WithSlowRecovery}[kind]()
     serve(settings, StoreOptions(), home, told)

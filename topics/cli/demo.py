@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topics.cli.failure import USAGE, Failed
-from topics.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.invocation import Invocation, json_option, local_options, pass_invocation
 
 if TYPE_CHECKING:
     from topics.cli.story import Check, Story
@@ -44,7 +44,7 @@ ACKS: Final = (500, 1000)  # a kill comes after some number of acknowledgements 
 @click.option("--keep", is_flag=True, help="Keep the directory.")
 @click.option("--embedded", is_flag=True, help="Without a server: the store in a process of its own.")
 @json_option
-@common_options
+@local_options
 @pass_invocation
 def demo(
     invocation: Invocation, file: str | None, tag_field: str | None, kills: int, keep: bool, embedded: bool,

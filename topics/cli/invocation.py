@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OPTIONS: Final = {
     "data": "--data", "cold_dir": "--cold-dir", "url": "--url", "cafile": "--cafile", "api_key_file": "--api-key-file",
 }  # fmt: skip
+_OF_SERVERS: Final = ("url", "cafile", "api_key_file")
 _TYPED: Final = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -110,6 +111,14 @@ def common_options(command: F) -> F:
         click.option("--data", metavar="DIR", expose_value=False, callback=_own, help="The data directory."),
     ):  # fmt: skip
         command = option(command)
+    return command
+
+
+def local_options(command: F) -> F:
+    """`common_options` of a command that works on a directory alone: how to reach a server is not in its help."""
+    command = common_options(command)
+    for option in getattr(command, "__click_params__", ()):
+        option.hidden = option.hidden or option.name in _OF_SERVERS
     return command
 
 

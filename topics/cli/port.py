@@ -24,7 +24,12 @@ class TopicPort(Protocol):
     def name(self) -> str: ...
 
     def put_many(
-        self, records: Iterable[Any], *, node: str | None = None, idempotency_key: str | None = None
+        self,
+        records: Iterable[Any],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        require_same_body: bool = True,
     ) -> Appended: ...
 
     def read(

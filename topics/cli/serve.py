@@ -14,13 +14,14 @@ import click
 
 import topics
 from topics.cli.failure import USAGE, Failed
-from topics.cli.invocation import Invocation, common_options, pass_invocation
+from topics.cli.invocation import Invocation, local_options, pass_invocation
 from topics.cli.paths import cannot_write
 from topics.cli.place import check_cold_dir
 
 if TYPE_CHECKING:
     from topics.cli.settings import Settings
     from topics.server.main import Home
+    from topics.server.settings import ServerSettings
 
 
 @click.command()
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--while-stdin", is_flag=True, hidden=True, help="End, as by SIGTERM, when standard input does."
 )
-@common_options
+@local_options
 @pass_invocation
 def serve(
     invocation: Invocation,
@@ -52,7 +53,8 @@ def serve(
     """Serve a data directory over HTTP.
 
     SIGTERM and Ctrl-C drain: requests under way are answered, everything is synced; a second one waits for nobody.
-    SIGHUP reads the log level and the certificates again. See also: topics config show.
+    SIGHUP reads the log level and the certificates again, and the log names what else has changed and waits for a
+    restart. See also: topics config show.
     """
     if memory and "data" in invocation.flags:
         raise Failed("--memory keeps no data directory: leave out --data, or --memory", code=USAGE)
@@ -83,7 +85,7 @@ def serve(
     told = Told(
         listening=lambda url: _tell(url, settings, memory=memory),
         ready=lambda number: _write_port(target, number),
-        reread=lambda: invocation.reread().server(),
+        reread=lambda: _reread(invocation, settings),
     )
     if while_stdin:
         threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
@@ -91,6 +93,11 @@ def serve(
         run(server_settings, options, _home(settings, memory=memory), told)
     except CannotListen as error:
         raise Failed(str(error)) from error
+
+
+def _reread(invocation: Invocation, before: Settings) -> tuple[ServerSettings, list[str]]:
+    found = invocation.reread()
+    return found.server(), found.changed_since(before)
 
 
 def _home(settings: Settings, *, memory: bool) -> Home:
@@ -117,9 +124,7 @@ def _tell(url: str, settings: Settings, *, memory: bool) -> None:
     """Where everything is. Nobody there to read it is no reason to fail."""
     where = "in memory; it ends with the server" if memory else str(settings.data)
     try:
-        click.echo(
-            f"topics {topics.__version__}\n  URL        {url}\n  dashboard  {url}/\n  data       {where}"
-        )
+        click.echo(f"topics {topics.__version__}\n  URL        {url}\n  data       {where}")
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -114,7 +114,6 @@ _SERVER_ROWS: Final = (
     _server_setting("allowed_origins", Kind.ORIGINS),
     _server_setting("allow_insecure_no_auth", Kind.FLAG),
     _server_setting("auto_create", Kind.FLAG),
-    _server_setting("probe_auth", Kind.FLAG),
     _server_setting("drain_ms", high=HOUR_MS),
     _server_setting("head_timeout_ms", low=1, high=HOUR_MS),
     _server_setting("handshake_timeout_ms", low=1, high=HOUR_MS),
@@ -193,6 +192,13 @@ TABLE: Final[Mapping[str, Setting]] = {
     )
 }  # fmt: skip
 _BY_VARIABLE: Final = {setting.variable: setting for setting in TABLE.values()}
+_OF_CLIENTS: Final = frozenset({"url", "cafile", "api_key_file"})
+# What the pages promise and no server has yet. To ignore it would leave open what somebody believes to be closed.
+_NOT_BUILT: Final = dict.fromkeys(
+    ("api_keys", "probe_auth"),
+    "keys are not built yet, so nothing would ask for one: unset it, and let nobody reach the server whom you do not"
+    " trust (by default it listens on the loopback address only)",
+)
 
 
 @attrs.frozen
@@ -235,6 +241,14 @@ class Settings:
             cold_dir=get["cold_dir"],
             hot=HotRules(retain_segments=get["hot_retain_segments"], retain_bytes=get["hot_retain_bytes"]),
         )
+
+    def changed_since(self, before: Settings) -> list[str]:
+        """The keys of what a server is told whose values differ."""
+        return [
+            key
+            for key, value in self.values.items()
+            if key not in _OF_CLIENTS and value.value != before.values[key].value
+        ]
 
     def server(self) -> ServerSettings:
         """How a server runs, but for its directory's options.
@@ -282,6 +296,8 @@ def load(
 def known(key: str, *, source: str) -> Setting:
     """The row of a key. Raises Failed with what was perhaps meant."""
     setting = TABLE.get(key)
+    if key in _NOT_BUILT:
+        raise _bad(f"{source}: {key}: {_NOT_BUILT[key]}")
     if setting is None:
         raise _bad(f"{source}: there is no setting {key!r}; {_perhaps(key, TABLE)}")
     return setting
@@ -319,6 +335,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
         if variable == "TOPICS_PORT" and _LINK.fullmatch(text):
             continue
         setting = _BY_VARIABLE.get(variable)
+        key = variable.removeprefix("TOPICS_").lower()
+        if key in _NOT_BUILT:
+            raise _bad(f"{variable}: {_NOT_BUILT[key]}")
         if setting is None:
             raise _bad(f"{variable}: there is no such setting; unset it; {_perhaps(variable, _BY_VARIABLE)}")
         values[setting.key] = Value(_from_text(setting, text, source=variable), variable)

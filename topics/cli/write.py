@@ -252,7 +252,9 @@ class Putting:
         key = self.wish.idempotency_key
         batch_key = None if key is None else f"{key}/{self.batches}"
         with self.gently.busy():
-            reply = self.topic.put_many(batch, node=self.wish.node, idempotency_key=batch_key)
+            reply = self.topic.put_many(
+                batch, node=self.wish.node, idempotency_key=batch_key, require_same_body=False
+            )
         if reply.same_body is False:
             raise Failed(
                 f"the key {key!r} was used lately for other records; nothing of this batch is stored: choose another"

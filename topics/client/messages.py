@@ -48,7 +48,6 @@ class TopicSummary:
     count: int
     bytes: int
     durable: bool
-    effective_priority: float
 
 
 # Requests.
@@ -181,7 +180,6 @@ class _Row(msgspec.Struct):
     count: int
     bytes: int
     durable: bool
-    effective_priority: float = 0
 
 
 class _List(msgspec.Struct):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from topics.client import messages
 from topics.client.transport import Request
+from topics.embed.intake import key_reused
 from topics.embed.page import Page
 from topics.embed.paging import Paging, nodes_of
 from topics.engine.commands import PutMode
@@ -46,6 +47,7 @@ class Topic(Paging):
         priority: int | None = None,
         delay_ms: int | None = None,
         idempotency_key: str | None = None,
+        require_same_body: bool = True,
         expected_head: int | None = None,
         create: bool = True,
         sync: bool = False,
@@ -57,8 +59,9 @@ class Topic(Paging):
         }  # fmt: skip
         record = {"data": data} | {name: value for name, value in optional.items() if value is not None}
         return self.put_many(
-            [record], idempotency_key=idempotency_key, expected_head=expected_head, create=create, sync=sync
-        )
+            [record], idempotency_key=idempotency_key, require_same_body=require_same_body,
+            expected_head=expected_head, create=create, sync=sync,
+        )  # fmt: skip
 
     def put_many(
         self,
@@ -66,6 +69,7 @@ class Topic(Paging):
         *,
         node: str | None = None,
         idempotency_key: str | None = None,
+        require_same_body: bool = True,
         expected_head: int | None = None,
         create: bool = True,
         sync: bool = False,
@@ -73,16 +77,20 @@ class Topic(Paging):
         """Append records, all or nothing: mappings `{"data": …, "tag": …}`, or `topics.Raw` JSON texts.
 
         Without a key of yours the write gets one of its own, so that repeating it after a lost answer stores it once.
-        A topic that is not there is made, unless the server is set not to, or `create` is false.
+        A topic that is not there is made, unless the server is set not to, or `create` is false. A key that was used
+        lately for the same records answers as that write was; with `require_same_body=False` also one that was used
+        for others, and `same_body` of the answer is then False.
 
         Raises:
-            Rejected: nothing was written. Payloads of bytes and `sync=True` have no place on the wire.
+            Rejected: nothing was written; `idempotency_key_reused` if the key was used for other records.
+                Payloads of bytes and `sync=True` have no place on the wire.
             Fatal, Unreachable: whether it is there is not known; `detail["idempotency_key"]` can be used again.
         """
         if flag("sync", sync):
             raise invalid(
                 "sync", 'no server route does that; write to a topic with durability="fsync" instead'
             )
+        flag("require_same_body", require_same_body)
         own_key = idempotency_key is None
         fields: dict[str, object] = {
             "idempotency_key": self._client.new_key() if own_key else idempotency_key
@@ -95,11 +103,14 @@ class Topic(Paging):
         messages.fields_body(fields)
         body = messages.write_body(records, node=node, fields=fields)
         request = Request(method="POST", path=self._path(), body=body, repeatable=True, writes=True)
-        return self._client.call(
+        reply = self._client.call(
             request,
             lambda found: messages.read_written(found, own_key=own_key),
             key=fields["idempotency_key"],
         )
+        if reply.same_body is False and require_same_body:
+            raise key_reused(reply, idempotency_key)
+        return reply
 
     def read(
         self,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.codec.wire import check_json, check_json_many, copy_json
+from topics.engine.replies import Appended
 from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
@@ -270,6 +271,22 @@ def key_bytes(key: str, limits: Limits) -> bytes:
             limit=limits.idempotency_key_chars,
         )
     return encoded
+
+
+def key_reused(reply: Appended, key: str | None) -> Rejected:
+    """For an answer that is of an earlier write of other records: a mistake, unless the caller has said otherwise."""
+    seqs = "all of them there before"
+    if reply.first_seq is not None:
+        seqs = f"seqs {reply.first_seq} to {reply.last_seq}"
+    return Rejected(
+        Code.IDEMPOTENCY_KEY_REUSED,
+        f"topic {reply.topic!r}: the idempotency key {key!r:.80} was used for other records ({seqs}), so these were not"
+        " written: give them a key of their own, or say require_same_body=False to be answered as that write was",
+        topic=reply.topic,
+        idempotency_key=key,
+        first_seq=reply.first_seq,
+        last_seq=reply.last_seq,
+    )
 
 
 def take_nodes(node: str | Iterable[str] | None, limits: Limits) -> frozenset[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from topics.embed.intake import key_bytes, take_nodes, take_records
+from topics.embed.intake import key_bytes, key_reused, take_nodes, take_records
 from topics.embed.page import Page
 from topics.embed.paging import Paging
 from topics.engine.commands import Append, DeleteRecords, PutMode
@@ -47,6 +47,7 @@ class Topic(Paging):
         priority: int | None = None,
         delay_ms: int | None = None,
         idempotency_key: str | None = None,
+        require_same_body: bool = True,
         expected_head: int | None = None,
         create: bool = True,
         sync: bool = False,
@@ -58,8 +59,9 @@ class Topic(Paging):
         }  # fmt: skip
         record = {"data": data} | {name: value for name, value in optional.items() if value is not None}
         return self.put_many(
-            [record], idempotency_key=idempotency_key, expected_head=expected_head, create=create, sync=sync
-        )
+            [record], idempotency_key=idempotency_key, require_same_body=require_same_body,
+            expected_head=expected_head, create=create, sync=sync,
+        )  # fmt: skip
 
     def put_many(
         self,
@@ -67,6 +69,7 @@ class Topic(Paging):
         *,
         node: str | None = None,
         idempotency_key: str | None = None,
+        require_same_body: bool = True,
         expected_head: int | None = None,
         create: bool = True,
         sync: bool = False,
@@ -74,10 +77,12 @@ class Topic(Paging):
         """Append records, all or nothing: mappings `{"data": …, "tag": …}`, bytes, or `topics.Raw` JSON texts.
 
         `create`: make the topic if it is not there. `sync`: return only when this write is on stable storage,
-        whatever the topic's class.
+        whatever the topic's class. A key that was used lately for the same records answers as that write was; with
+        `require_same_body=False` also one that was used for others, and `same_body` of the answer is then False.
 
         Raises:
-            Rejected: nothing was written. `topic_full`, `seq_mismatch`, `disk_low`, `record_too_large` …
+            Rejected: nothing was written. `topic_full`, `seq_mismatch`, `disk_low`, `record_too_large`,
+                `idempotency_key_reused` …
             Fatal: the write or sync failed; whether it is there is known after the next opening.
         """
         store = self._store
@@ -88,7 +93,11 @@ class Topic(Paging):
             expected_head=None if expected_head is None else seq_number("expected_head", expected_head),
             create=flag("create", create),
         )
-        return store.append(command, sync=flag("sync", sync))
+        flag("require_same_body", require_same_body)
+        reply = store.append(command, sync=flag("sync", sync))
+        if reply.same_body is False and require_same_body:
+            raise key_reused(reply, idempotency_key)
+        return reply
 
     def read(
         self,

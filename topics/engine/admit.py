@@ -8,7 +8,7 @@ from __future__ import annotations
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import Discard, TopicType
+from topics.kernel.config import Discard, TopicConfig, TopicType
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import Limits
 from topics.log import retention
@@ -35,6 +35,22 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
         )
 
 
+def check_new_config(name: str, new: TopicConfig, present: TopicConfig | None) -> None:
+    """A config that is asked for. Earlier builds let in what is refused here: where it stands, it may be said again."""
+    if new.type is TopicType.QUEUE and (present is None or present.type is not TopicType.QUEUE):
+        raise invalid(
+            "config.type",
+            'job queues are not built yet, and a topic of this type would hand out no jobs: leave it out, or say "log"',
+        )
+    if new.replicated and (present is None or not present.replicated):
+        raise invalid(
+            "config.replicated",
+            "replicated topics are not built yet, and nothing would be copied anywhere: leave it out, or say false",
+        )
+    if new.dead_letter == name and (present is None or present.dead_letter != name):
+        raise invalid("config.dead_letter", f"names another topic, not the topic itself ({name!r})")
+
+
 def check_creation(command: Append, limits: Limits) -> None:
     """What the topic would refuse once it is there is refused before it is made: a refusal leaves nothing behind."""
     topic = Topic(1, command.topic, 1, command.config)
@@ -54,6 +70,7 @@ def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> 
         raise Rejected(
             Code.RECORD_TOO_LARGE,
             f"topic {topic.name!r}: a record of {longest} bytes is above max_record_bytes {config.max_record_bytes}",
+            topic=topic.name,
             limit=config.max_record_bytes,
         )
     if config.type is TopicType.LOG:
@@ -68,6 +85,7 @@ def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> 
                 raise Rejected(
                     Code.THROTTLED,
                     f"topic {topic.name!r}: more than {limits.tags_per_topic} distinct tags",
+                    topic=topic.name,
                     limit="tags_per_topic",
                     max=limits.tags_per_topic,
                 )
@@ -86,6 +104,7 @@ def check_caps(lane: Lane, topic: Topic, records: RecordColumns, now_ms: int) ->
         raise Rejected(
             Code.TOPIC_FULL,
             f"topic {topic.name!r} is full (discard: reject); delete records or raise its cap",
+            topic=topic.name,
             cap_records=config.cap_records,
             cap_bytes=config.cap_bytes,
             head_seq=topic.head_seq,
@@ -102,6 +121,7 @@ def _check_whole_cap(topic: Topic, records: RecordColumns) -> None:
         raise Rejected(
             Code.RECORD_TOO_LARGE,
             f"topic {topic.name!r}: a write of {count} records, {size} bytes is above its whole cap",
+            topic=topic.name,
             cap_records=config.cap_records,
             cap_bytes=config.cap_bytes,
         )

@@ -44,6 +44,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
             raise Rejected(
                 Code.SEQ_MISMATCH,
                 f"topic {topic.name!r}: the last assigned seq is {lane.next_seq - 1}, not {command.expected_head}",
+                topic=topic.name,
                 head_seq=lane.next_seq - 1,
             )
         ticket.head_checked = True

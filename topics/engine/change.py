@@ -29,7 +29,7 @@ from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted,
 from topics.engine.state import EngineState, frame_control
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability, TopicConfig
-from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log import retention
 from topics.log.floors import Reason
@@ -77,7 +77,10 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
         raise Rejected(
             Code.TOPIC_EXISTS_INCOMPATIBLE,
             f"topic {topic.name!r} is a {old.type.value}; a type never changes",
+            topic=topic.name,
             reason="type",
+            existing_type=old.type.value,
+            requested_type=new.type.value,
         )
     if new != old and command.mode is PutMode.CREATE:
         raise _exists_otherwise(topic.name, old.echo(), new.echo())
@@ -92,6 +95,7 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
         raise Rejected(
             Code.TOPIC_NOT_EMPTY,
             f"topic {topic.name!r} has records: durability changes to or from ephemeral only while it is empty",
+            topic=topic.name,
             reason="durability",
         )
     state.check_writable(lane.shard, lane)
@@ -148,6 +152,7 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
         raise Rejected(
             Code.TOPIC_NOT_EMPTY,
             f"topic {topic.name!r} has {topic.index.live_count} records, and if_empty was asked",
+            topic=topic.name,
             count=topic.index.live_count,
         )
     state.check_writable(0, lane)
@@ -169,8 +174,6 @@ def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_m
     assert isinstance(command, DeleteRecords)
     assert topic is not None
     assert not lane.blocked
-    if command.before_seq is None and command.match is None:
-        raise invalid("before_seq", "give before_seq, match or both")
     state.check_writable(lane.shard, lane)
     upto = topic.head_seq
     before_seq = None if command.before_seq is None else min(command.before_seq, upto + 1)

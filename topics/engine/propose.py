@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.admit import check_creation, check_limits
+from topics.engine.admit import check_creation, check_limits, check_new_config
 from topics.engine.append import propose_append
 from topics.engine.change import (
     propose_create,
@@ -14,6 +14,7 @@ from topics.engine.change import (
 )
 from topics.engine.checkpoint import propose_checkpointed
 from topics.engine.commands import (
+    DEFAULT_CONFIG,
     Append,
     Checkpointed,
     DeleteRecords,
@@ -50,6 +51,9 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         check_any_topic_name(name)  # a name that stands has been checked
     if isinstance(command, Append):
         check_limits(command.records, state.limits)
+    if isinstance(command, PutTopic | Append) and command.config is not DEFAULT_CONFIG:
+        present = None if lane is None or lane.topic is None else lane.topic.config
+        check_new_config(name, command.config, present)
     if lane is None:
         _propose_on_absent(state, ticket, now_ms)
     elif lane.blocked:
@@ -87,6 +91,8 @@ def _propose_on_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
             ticket.created = True
             state.park(lane, ticket)
         case Append(topic=name, create=True):
-            raise Rejected(Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", head_seq=0)
+            raise Rejected(
+                Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0
+            )
         case Append(topic=name) | DeleteRecords(topic=name) | Retire(topic=name):
             raise Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)

@@ -180,7 +180,7 @@ def _topic_or_null(field: str, value: object) -> str | None:
         return None
     if not isinstance(value, str):
         raise invalid(field, f"must be null or a topic name, not {type(value).__name__}")
-    return check_topic_name(value)
+    return check_topic_name(value, field=field)
 
 
 def _backoff(field: str, value: object) -> RetryBackoff | None:

@@ -40,6 +40,7 @@ class Code(StrEnum):
     STORAGE_READ_ONLY = "storage_read_only"
     DISK_LOW = "disk_low"
     INTERNAL = "internal"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"  # of Python's put; on the wire it is `same_body: false`
 
     def __str__(self) -> str:
         return self.value

@@ -14,13 +14,13 @@ INTERNAL: Final = "$"
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 
-def check_topic_name(name: object) -> str:
+def check_topic_name(name: object, *, field: str = "topic") -> str:
     """The name, byte-exact. Raises `Rejected(invalid_request)`; names starting with `$` are internal (semantics 3)."""
     if not isinstance(name, str):
-        raise invalid("topic", f"a name is a string, not {type(name).__name__}")
+        raise invalid(field, f"a name is a string, not {type(name).__name__}")
     if TOPIC_NAME.fullmatch(name) is None:
         raise invalid(
-            "topic",
+            field,
             f"{name[:64]!r} is no topic name: 1 to 255 of A-Z a-z 0-9 . _ : - and the first a letter or digit",
         )
     return name

@@ -20,7 +20,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol
@@ -64,11 +64,14 @@ class Home(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Told:
-    """Whom the server tells what. `listening`: its URL; `ready`: its port. `reread`: the settings as they are now."""
+    """Whom the server tells what. `listening`: its URL; `ready`: its port.
+
+    `reread`: the settings as they are now, and the names of all that differ from those it was started with.
+    """
 
     listening: Callable[[str], None]
     ready: Callable[[int], None]
-    reread: Callable[[], ServerSettings]
+    reread: Callable[[], tuple[ServerSettings, Sequence[str]]]
 
 
 def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Told) -> None:
@@ -163,7 +166,7 @@ class Server:
     def reload(self) -> None:
         """What a running server reads again: the level of its log and its certificates. Nothing wrong ends it."""
         try:
-            found = self._told.reread()
+            found, changed = self._told.reread()
             context = None
             if found.certfile is not None and found.keyfile is not None:
                 context = server_context(found.certfile, found.keyfile)
@@ -173,13 +176,8 @@ class Server:
         log.set_up(found.log_level)
         if found.is_secure == self.settings.is_secure:
             self.listener.context = context
-        old, new = attrs.asdict(self.settings), attrs.asdict(found)
-        later = [
-            name
-            for name in old
-            if old[name] != new[name]
-            and (name not in RELOADED or (name != "log_level" and found.is_secure != self.settings.is_secure))
-        ]
+        reloaded = RELOADED if found.is_secure == self.settings.is_secure else {"log_level"}
+        later = [name for name in changed if name not in reloaded]
         if later:
             log.warning("settings.need_a_restart", settings=later)
         log.info("settings.reloaded", log_level=found.log_level, tls=self.listener.context is not None)

@@ -37,7 +37,6 @@ class ServerSettings:
     allowed_origins: tuple[str, ...] = ()
     allow_insecure_no_auth: bool = False
     auto_create: bool = True
-    probe_auth: bool = False
     drain_ms: int = 10_000
     head_timeout_ms: int = 10_000
     handshake_timeout_ms: int = 10_000

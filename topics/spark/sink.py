@@ -139,7 +139,7 @@ def _send(client: Client, post: _Post, ordinal_key: str, partition: int) -> bool
     """Write one post. `ordinal_key`: for rows that have none of their own. True if the server had it already."""
     key = ordinal_key if post.key is None else post.key
     try:
-        reply = client.topic(post.topic).put_many(post.records, idempotency_key=key)
+        reply = client.topic(post.topic).put_many(post.records, idempotency_key=key, require_same_body=False)
     except TopicsError as error:
         where = f"topic {post.topic!r}, partition {partition}, sorted rows from {post.first}"
         error.args = (f"{where}: {error.message}",)

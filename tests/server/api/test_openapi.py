@@ -110,8 +110,8 @@ def test_every_code_has_a_status_and_a_place():
         "enum"
     ]
 
-    assert set(STATUS) == set(Code)
-    assert described == [code.value for code in Code]
+    assert set(STATUS) == set(Code) - {Code.IDEMPOTENCY_KEY_REUSED}  # which is Python's own
+    assert described == [code.value for code in Code if code in STATUS]
 
 
 def test_a_config_is_described_field_by_field():
@@ -140,7 +140,7 @@ STEPS = [
     ),
     ("PUT", "/v0/topics/a", {"cap_records": 3}, 200),
     ("PUT", "/v0/topics/a", {"caps": 3}, 400),
-    ("PUT", "/v0/topics/a", {"type": "queue"}, 409),
+    ("PUT", "/v0/topics/a", {"type": "queue"}, 400),
     ("PUT", "/v0/topics/.", {}, 400),
     ("PUT", "/v0/topics/a?replace=false", {"cap_records": 3}, 200),
     ("PUT", "/v0/topics/a?replace=false", {"cap_records": 4}, 409),
@@ -153,6 +153,9 @@ STEPS = [
     ("POST", "/v0/topics/a?return_seqs=true", {"records": [{"data": 1, "dedup_id": "d"}]}, 200),
     ("POST", "/v0/topics/a?return_seqs=false", {"records": [{"data": 1, "dedup_id": "d"}]}, 200),
     ("POST", "/v0/topics/b", {"records": SOME}, 201),
+    ("POST", "/v0/topics/b", b'{"records":[{"data":1,"x":1}],"y":2}', 200),
+    ("POST", "/v0/topics/b/diff", b'{"limits":1}', 200),
+    ("POST", "/v0/topics/b/delete", b'{"before_seq":1,"z":0}', 200),
     ("POST", "/v0/topics/c", {"records": SOME, "create": False}, 404),
     ("POST", "/v0/topics/a", {"records": []}, 400),
     ("POST", "/v0/topics/a", {"records": SOME, "expected_head": 99}, 409),
@@ -230,7 +233,7 @@ async def test_every_request_it_was_asked_with_is_as_it_is_described():
         path = target.partition("?")[0]
         place = route_table().place(path.encode())
         route = place and place.routes.get(method.encode())
-        if route is None or route.body is Body.NONE or status == 400:
+        if route is None or route.body is Body.NONE or status == 400 or isinstance(body, bytes):
             continue
         schema = resolved(described, OPERATIONS[route.name].request)
         jsonschema.validate(body, closed(schema), cls=Draft202012Validator)

@@ -62,6 +62,7 @@ def test_other_names_are_misdirected(host):
         ORIGINS.check(head(host=host))
 
     assert refused.value.code.value == "misdirected_request"
+    assert refused.value.message.endswith("is not a name of this server; list it in TOPICS_ALLOWED_ORIGINS")
 
 
 def test_with_auth_on_any_name_is_answered():

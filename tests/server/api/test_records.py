@@ -111,7 +111,7 @@ async def test_expected_head_lets_one_writer_win():
             0
         ] == 201
         status, fields = await said(site, "POST", A, {**some(2), "expected_head": 0})
-        assert (status, fields["error"]["detail"]) == (409, {"head_seq": 1})
+        assert (status, fields["error"]["detail"]) == (409, {"topic": "a", "head_seq": 1})
         assert (await said(site, "POST", A, {**some(2), "expected_head": 1}))[1]["head_seq"] == 2
 
 

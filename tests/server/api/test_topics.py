@@ -130,7 +130,7 @@ async def test_state_shows_everything_creates_nothing_and_counts_as_a_read_unles
         }
         assert fields == {
             "topic": "a", "type": "log", "epoch": 1, "head_seq": 3, "durable_seq": 3, "earliest_seq": 2,
-            "evict_floor": 2, "next_seq": 4, "count": 2, "bytes": 4, "effective_priority": 7,
+            "evict_floor": 2, "next_seq": 4, "count": 2, "bytes": 4,
             "last_write_ts": written_ms, "last_read_ts": written_ms + 50,
         }  # fmt: skip
 
@@ -154,7 +154,6 @@ async def test_lists_ascend_by_name_page_by_page():
         assert (status, [t["topic"] for t in page["topics"]]) == (200, names[:100])
         assert page["topics"][0] == {
             "topic": "a000", "type": "log", "head_seq": 1, "earliest_seq": 1, "count": 1, "bytes": 1, "durable": False,
-            "effective_priority": 0,
         }  # fmt: skip
 
         for size, expected in (("0", 100), ("1", 1), ("299", 299), ("300", 300), ("99999", 300)):

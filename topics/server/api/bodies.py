@@ -2,7 +2,7 @@
 
 Records are decoded once, typed, their payloads left as the text they came in (`Raw`): stored and returned byte for
 byte. What a decoder for speed does not look at is checked on the whole body: UTF-8, and nesting. Unknown fields are
-ignored; a field that is null is absent.
+ignored, and named in the answer; a field that is null is absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
-from topics.server.api.fields import ClosedForm, what_is_wrong
+from topics.server.api.fields import IGNORED_MAX, ClosedForm, OpenForm, what_is_wrong
 from topics.server.api.known import Known, KnownLabels
 
 _PRIORITY_MAX: Final = 9
@@ -89,14 +89,25 @@ class WriteIn(_WriteIn, kw_only=True):
     records: list[RecordIn]
 
 
+class _Around(msgspec.Struct):
+    records: msgspec.Raw
+
+
 @attrs.frozen
 class WriteWish:
+    """`ignored`: names in the body that nobody knows."""
+
     command: Append
     return_seqs: bool
+    ignored: Sequence[str] = ()
 
 
 _CONFIG: Final = ClosedForm("Config", FIELDS)
+_record_form: Final = OpenForm(RecordIn)
+_write_form: Final = OpenForm(WriteIn, records=list[_record_form.exact])  # type: ignore[name-defined]  # a type made here
 _decoder: Final = msgspec.json.Decoder(WriteIn)
+_around: Final = msgspec.json.Decoder(_Around)
+_raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
 _labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
 _ABSENT_METAS: Final = (b"", b"null")
@@ -145,7 +156,8 @@ def decode_write(
         create=auto_create if write.create is None else write.create,
         config=config,
     )
-    return WriteWish(command, write.return_seqs is not False)
+    ignored = _ignored(body, write) if type(write) is WriteIn else ()
+    return WriteWish(command, write.return_seqs is not False, ignored)
 
 
 def decode_config(text: bytes, limits: Limits, *, field: str) -> TopicConfig:
@@ -174,6 +186,8 @@ def _decoded(body: bytes) -> _AnyWriteIn:
         return _plain_decoder.decode(body)
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _labelled_decoder.decode(body)
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _write_form.exact_decoder.decode(body)
     try:
         return _decoder.decode(body)
     except RecursionError:
@@ -182,6 +196,18 @@ def _decoded(body: bytes) -> _AnyWriteIn:
         check_json(body or b"{}")  # is it JSON at all?
         field, what = what_is_wrong(str(error))
         raise invalid(field or "body", what) from None
+
+
+def _ignored(body: bytes, write: WriteIn) -> Sequence[str]:
+    """Names that nobody knows, of a write that is well-formed and not too large: its own, then those of its records."""
+    texts = _around.decode(body).records
+    found = list(_write_form.ignored(body, known_bytes=len(texts)))
+    for i, (text, record) in enumerate(zip(_raws.decode(texts), write.records, strict=True)):
+        if len(found) >= IGNORED_MAX:
+            break
+        names = _record_form.ignored(bytes(text), known_bytes=len(record.data) + len(record.meta))
+        found += [f"records[{i}].{name}" for name in names]
+    return found[:IGNORED_MAX]
 
 
 def _columns(write: _AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> RecordColumns:

@@ -4,15 +4,18 @@ Theory. Unknown fields are ignored, so they may be anything and of any size: bui
 a second for a dozen MiB. A typed decoder builds what it knows and walks over the rest at the speed of its grammar. What
 it does not look at is checked on the whole text: UTF-8 and nesting. A field that is null is absent.
 
+The answer names what was ignored (http-api 0). Whether there is anything costs nothing: a decoder that takes the known
+fields and no others is tried first, and only where it gives up are the names looked for.
+
 A topic's config is the exception: no other fields are allowed, null is a value, and its parser wants plain values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -23,7 +26,9 @@ from topics.kernel.limits import JSON_DEPTH_MAX, KIB
 FIELD_BYTES_MAX: Final = (
     64 * KIB
 )  # of a field that is not typed: a config or a match has nothing nearly as large
-T = TypeVar("T")
+IGNORED_MAX: Final = 10  # names in an answer,
+IGNORED_CHARS_MAX: Final = 128  # and of each so much
+T = TypeVar("T", bound=msgspec.Struct)
 ABSENT: Final = msgspec.Raw(b"null")
 _PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
@@ -37,6 +42,7 @@ _WORDS: Final = {
     "object": "an object",
 }
 _TYPES: Final = {"array": "list", "object": "dict", "null": "NoneType"}  # as the embedded store says it
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
@@ -89,6 +95,53 @@ def plain_value(name: str, raw: msgspec.Raw) -> Any:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:  # JSON bounds no number, Python's floats are bounded
         raise invalid(name, str(error)) from None
+
+
+class OpenForm(Generic[T]):
+    """Objects with these fields; others are walked over, and named.
+
+    `exact`: those that have no others. `inner`: types of fields that are forms themselves, as exact ones.
+    """
+
+    def __init__(self, form: type[T], **inner: Any) -> None:
+        self.exact: type[T] = msgspec.defstruct(
+            "Exact", inner.items(), bases=(form,), forbid_unknown_fields=True, gc=False
+        )  # type: ignore[assignment]  # a subclass of form
+        self.exact_decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(self.exact)
+        self._open: msgspec.json.Decoder[T] = msgspec.json.Decoder(form)
+        self._names = frozenset(form.__struct_encode_fields__)
+
+    def decode(self, text: bytes) -> tuple[T, Sequence[str]]:
+        """The form, and the first names in the text that it has no field for.
+
+        Raises:
+            Rejected: invalid_request, naming the field.
+        """
+        try:
+            return decode_form(self.exact_decoder, text), ()
+        except Rejected:
+            form = decode_form(self._open, text)
+        return form, self.ignored(text)
+
+    def ignored(self, text: bytes, *, known_bytes: int = 0) -> Sequence[str]:
+        """The first names of an object, known to be well-formed, that have no field here.
+
+        `known_bytes`: of the text, what the values of known fields take. Where the rest is larger than what anybody
+        writes by mistake, the first name stands for all, so that nothing large is built.
+        """
+        if len(text) - known_bytes > FIELD_BYTES_MAX:
+            found = self._first(text)
+        else:
+            found = [name for name in _members.decode(text) if name not in self._names]
+        return [name[:IGNORED_CHARS_MAX] for name in found[:IGNORED_MAX]]
+
+    def _first(self, text: bytes) -> list[str]:
+        try:
+            self.exact_decoder.decode(text)
+        except msgspec.ValidationError as error:
+            unknown = _UNKNOWN.fullmatch(str(error))
+            return [] if unknown is None else [unknown[1]]
+        return []
 
 
 class ClosedForm:

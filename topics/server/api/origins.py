@@ -53,7 +53,7 @@ class Origins:
         raise Rejected(
             Code.MISDIRECTED_REQUEST,
             f"host: {host[:200].decode('latin-1')!r} is not a name of this server; list it in"
-            " TOPICS_ALLOWED_ORIGINS, or turn auth on",
+            " TOPICS_ALLOWED_ORIGINS",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -14,7 +15,7 @@ from topics.kernel.errors import invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX, Limits
 from topics.log.diff import DiffQuery
 from topics.log.match import Match, parse_match
-from topics.server.api.fields import ABSENT, decode_form, plain_value
+from topics.server.api.fields import ABSENT, OpenForm, plain_value
 from topics.server.runtime.fetch import Form
 
 
@@ -44,19 +45,23 @@ class DeleteIn(msgspec.Struct, gc=False):
     match: msgspec.Raw = ABSENT
 
 
-_diff: Final = msgspec.json.Decoder(DiffIn)
-_delete: Final = msgspec.json.Decoder(DeleteIn)
+_diff: Final = OpenForm(DiffIn)
+_delete: Final = OpenForm(DeleteIn)
 
 
 @attrs.frozen(kw_only=True)
 class Reading:
-    """A diff as asked, every field checked. With a `consumer` it begins where that one stands."""
+    """A diff as asked, every field checked. With a `consumer` it begins where that one stands.
+
+    `ignored`: names in the body that nobody knows.
+    """
 
     query: DiffQuery
     consumer: str | None
     wait_ms: int
     account: bool
     form: Form
+    ignored: Sequence[str]
 
 
 def decode_reading(topic: str, body: bytes, limits: Limits) -> Reading:
@@ -65,7 +70,7 @@ def decode_reading(topic: str, body: bytes, limits: Limits) -> Reading:
     Raises:
         Rejected: invalid_request, naming the field.
     """
-    asked = decode_form(_diff, body)
+    asked, ignored = _diff.decode(body)
     _check_start(asked)
     page_bytes = whole_number("max_batch_bytes", asked.max_batch_bytes or 0) or limits.page_bytes_default
     query = DiffQuery(
@@ -88,6 +93,7 @@ def decode_reading(topic: str, body: bytes, limits: Limits) -> Reading:
             include_meta=asked.include_meta is not False,
             include_data=asked.include_data is not False,
         ),
+        ignored=ignored,
     )
 
 
@@ -99,18 +105,19 @@ def _check_start(asked: DiffIn) -> None:
         raise invalid("auto_commit", "goes with a consumer")
 
 
-def decode_delete(topic: str, body: bytes, limits: Limits) -> DeleteRecords:
-    """A delete's body. Unknown fields are ignored; a field that is null is absent.
+def decode_delete(topic: str, body: bytes, limits: Limits) -> tuple[DeleteRecords, Sequence[str]]:
+    """A delete's body, and the names in it that are ignored because nobody knows them. A field that is null is absent.
 
     Raises:
         Rejected: invalid_request, naming the field.
     """
-    asked = decode_form(_delete, body)
-    return DeleteRecords(
+    asked, ignored = _delete.decode(body)
+    command = DeleteRecords(
         topic=topic,
         before_seq=None if asked.before_seq is None else seq_number("before_seq", asked.before_seq),
         match=_match(asked.match, limits),
     )
+    return command, ignored
 
 
 def _match(raw: msgspec.Raw, limits: Limits) -> Match | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -46,9 +47,16 @@ async def write_records(call: Call) -> Answer:
     runtime = call.runtime
     reply, (write_ms, sync_ms) = await runtime.append(command)
     body = appended_json(name, reply, with_seqs=return_seqs and wish.return_seqs)
+    if wish.ignored:
+        body += _ignored_json(wish.ignored)
     total_ms = (time.perf_counter() - call.started) * 1000
     took = _PERFORMANCE % (total_ms, write_ms, sync_ms)
     return Answer(201 if reply.created else 200, body + took)
+
+
+def _ignored_json(names: Sequence[str]) -> bytes:
+    """The member `ignored`, with its leading comma."""
+    return b',"ignored":' + msgspec.json.encode(names)
 
 
 def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
@@ -140,20 +148,21 @@ def page_answer(call: Call, reading: Reading, plan: DiffPlan, records: bytes) ->
         tombstone=None if plan.gap is None else tombstone_fields(plan.gap),
         account=attrs.asdict(plan.account) if reading.account else None,
     )
+    body = body[:-1] + _ignored_json(reading.ignored) if reading.ignored else body[:-1]
     total_ms = (time.perf_counter() - call.started) * 1000
     scanned = plan.next_from_seq - plan.from_seq
     return Answer(
         200,
-        b'%b,"performance":{"server_total_ms":%.3f,"records_scanned":%d}}' % (body[:-1], total_ms, scanned),
+        b'%b,"performance":{"server_total_ms":%.3f,"records_scanned":%d}}' % (body, total_ms, scanned),
     )
 
 
 async def delete_records(call: Call) -> Answer:
     """Delete records for good, by seq, by tag, or both."""
     name = call.topic()
-    command = await call.decoded(partial(decode_delete, name, call.body, call.site.options.limits))
+    command, ignored = await call.decoded(partial(decode_delete, name, call.body, call.site.options.limits))
     runtime = call.runtime
     await runtime.let_time_pass(name)
     reply = await runtime.submit(command)
     assert isinstance(reply, RecordsDeleted)
-    return call.ok(attrs.asdict(reply))
+    return call.ok(attrs.asdict(reply) | ({"ignored": ignored} if ignored else {}))

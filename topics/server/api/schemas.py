@@ -13,6 +13,7 @@ from typing import Any, Final
 from topics.kernel.errors import Code
 from topics.kernel.limits import READ_LIMIT_DEFAULT
 from topics.log.floors import Reason
+from topics.server.api.errors import STATUS
 
 Schema = Mapping[str, Any]
 
@@ -215,8 +216,13 @@ REQUESTS: Final[Mapping[str, Schema]] = {
 _LISTED: Final = _object(
     "A topic in a list", "*",
     topic=_TOPIC, type=_text("`log` or `queue`"), head_seq=_HEAD, earliest_seq=_EARLIEST, count=_LIVE, bytes=_BYTES,
-    durable=_flag("Its class is `fsync`"), effective_priority={"type": "integer", "description": "In force now"},
+    durable=_flag("Its class is `fsync`"),
 )  # fmt: skip
+_IGNORED: Final = _list(
+    _text(""),
+    "Members of the body that nobody knows, the first ten: `limits`, `records[3].prioritty`",
+    maxItems=10,
+)
 
 ANSWERS: Final[Mapping[str, Schema]] = {
     "Performance": _object(
@@ -235,7 +241,6 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         earliest_seq=_EARLIEST,
         evict_floor=_count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1),
         next_seq=_count("`head_seq` + 1", minimum=1), count=_LIVE, bytes=_BYTES, config=ref("FullConfig"),
-        effective_priority={"type": "integer", "description": "The priority in force now"},
         last_write_ts=_or_null(_TS), last_read_ts=_or_null(_TS),
     ),
     "ListedTopic": _LISTED,
@@ -249,13 +254,16 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         routers_removed_count=_count("How many"),
     ),
     "Written": _answer(
-        "A write that is as safe as the topic's class says", "seqs", "duplicates", "same_body",
+        "A write that is as safe as the topic's class says", "seqs", "duplicates", "same_body", "ignored",
         topic=_TOPIC, first_seq=_or_null(_count("Of the appended records; null if all were duplicates")),
         last_seq=_or_null(_count("Likewise")), seqs=_list(_SEQ, "Of each record given, in order"), head_seq=_HEAD,
         durable_seq=_DURABLE, count=_count("Records of this write"),
         duplicates=_count("Records dropped by their `dedup_id`"), created=_flag("It created the topic"),
         deduped=_flag("An earlier write with the same idempotency key answers"),
-        same_body=_flag("Whether that one had the same records"),
+        same_body=_flag(
+            "Whether that one had the same records. False: these are others, and are not stored"
+        ),
+        ignored=_IGNORED,
     ),
     "Record": {
         **_object(
@@ -277,14 +285,18 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         expired=_count("By their own TTL"), own_node=_count("The reader's own"), filtered=_count("By `match`"),
     ),
     "Page": _answer(
-        "A page of records. Go on from `next_from_seq`; only `caught_up` says that there is no more", "account",
+        "A page of records. Go on from `next_from_seq`; only `caught_up` says that there is no more",
+        "account", "ignored",
         topic=_TOPIC, epoch=_EPOCH, from_seq=_count("Where it begins, exclusive"),
         records=_list(ref("Record"), "May be empty and not the last"), next_from_seq=_SEQ, head_seq=_HEAD,
         durable_seq=_DURABLE, earliest_seq=_EARLIEST, caught_up=_flag("`next_from_seq` is the head"),
         tombstone=_or_null(ref("Tombstone")), lag=_count("`head_seq` - `next_from_seq`"), account=ref("Account"),
+        ignored=_IGNORED,
     ),
     "RecordsDeleted": _answer(
-        "", topic=_TOPIC, deleted=_count("How many"), earliest_seq=_EARLIEST, head_seq=_HEAD, count=_LIVE, bytes=_BYTES,
+        "", "ignored",
+        topic=_TOPIC, deleted=_count("How many"), earliest_seq=_EARLIEST, head_seq=_HEAD, count=_LIVE, bytes=_BYTES,
+        ignored=_IGNORED,
     ),
     "Health": _answer(
         "", status=_text("", const="ok"), version=_text("Of the server"), uptime_ms=_count("Since its start"),
@@ -329,7 +341,8 @@ ANSWERS: Final[Mapping[str, Schema]] = {
         "Every answer that is no success", "error",
         error=_object(
             "", "code message",
-            code=_text("Stable", enum=[code.value for code in Code]), message=_text("One line that says what to do"),
+            code=_text("Stable", enum=[code.value for code in Code if code in STATUS]),
+            message=_text("One line that says what to do"),
             detail={"type": "object", "description": "Figures of it: limits, seqs, fields"},
         ),
         performance=ref("Performance"),

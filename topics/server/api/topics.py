@@ -55,7 +55,6 @@ def state_fields(state: TopicState) -> dict[str, object]:
     """A topic's state as JSON values."""
     fields: dict[str, object] = attrs.asdict(state, recurse=False)
     fields["config"] = state.config.echo()
-    fields["effective_priority"] = state.config.priority or 0
     return fields
 
 
@@ -84,7 +83,6 @@ async def list_topics(call: Call) -> Answer:
                 "count": state.count,
                 "bytes": state.bytes,
                 "durable": state.config.durable,
-                "effective_priority": state.config.priority or 0,
             }
         )
     fields: dict[str, object] = {"topics": listed}

@@ -111,7 +111,7 @@ def make_app(site: Site) -> Pages:
 
 
 def landing_page(version: str) -> str:
-    """The page at `/`, until the dashboard stands there."""
+    """The page at `/`: where to go from here."""
     links = "".join(
         f'<li><a href="{escape(path)}"><code>{escape(path)}</code></a> {escape(text)}</li>'
         for path, text in _LINKS
