@@ -93,7 +93,8 @@ def test_a_list_and_the_version_are_the_servers(call: Call, server: PrivateServe
     (row,) = [row for row in call("ls", "--json").lines if row["topic"] == "listed"]
     assert (row["count"], row["head_seq"], row["durable"]) == (2, 2, False)
     table = call("ls", "--prefix", "listed").text.splitlines()
-    assert table[0].split() == ["topic", "type", "durable", "records", "bytes", "earliest", "head"]
+    assert table[0].split() == ["topic", "type", "class", "records", "bytes", "earliest", "head"]
+    assert table[-1].split()[:3] == ["listed", "log", "disk"]
     assert f"no topics whose name begins with 'zz' in {server.url}" in call("ls", "--prefix", "zz").text
     assert f"topics {topics.__version__} at {server.url}" in call("version", "--url", server.url).text
     shown = {row["url"]["source"] for row in call("config", "show", "--json").lines}

@@ -52,6 +52,7 @@ def test_a_list_is_paged_through_and_one_without_end_is_left() -> None:
             "earliest_seq": 1,
             "count": 0,
             "bytes": 0,
+            "durability": "disk",
             "durable": False,
         }
         return answer(

@@ -211,8 +211,7 @@ def compact(invocation: Invocation, as_json: bool) -> None:
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
     "topic": ("topic", lambda row: row["topic"]),
     "type": ("type", lambda row: row["type"]),
-    "class": ("config", lambda row: row["config"]["durability"]),
-    "durable": ("durable", lambda row: "yes" if row["durable"] else "no"),
+    "class": ("type", lambda row: row["durability"] if "durability" in row else row["config"]["durability"]),
     "records": ("count", lambda row: f"{row['count']:,}"),
     "bytes": ("bytes", lambda row: size(row["bytes"])),
     "earliest": ("earliest_seq", lambda row: str(row["earliest_seq"])),

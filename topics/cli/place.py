@@ -156,7 +156,11 @@ class Directory:
                 f"{self.root} is in use by {who}, which does not serve it: wait until it ends, or have it served there "
                 f"(topics serve --data {self.root}), and commands go through the server"
             )
-        say(f"{self.root} is served by process {owner.pid}; going through {owner.url}", "topics: ", colour="cyan")
+        say(
+            f"{self.root} is served by process {owner.pid}; going through {owner.url}",
+            "topics: ",
+            colour="cyan",
+        )
         return Server(self.settings, owner.url)
 
     def _elsewhere(self) -> str:

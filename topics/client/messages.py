@@ -39,7 +39,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @attrs.frozen(kw_only=True)
 class TopicSummary:
-    """A row of the list of topics (http-api 3): the fields of `TopicState` that a list has, and `durable`."""
+    """A row of the list of topics (http-api 3): the fields of `TopicState` that a list has, and the class."""
 
     topic: str
     type: str
@@ -47,6 +47,7 @@ class TopicSummary:
     earliest_seq: int
     count: int
     bytes: int
+    durability: str
     durable: bool
 
 
@@ -179,6 +180,7 @@ class _Row(msgspec.Struct):
     earliest_seq: int
     count: int
     bytes: int
+    durability: str
     durable: bool
 
 

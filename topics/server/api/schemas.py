@@ -216,7 +216,7 @@ REQUESTS: Final[Mapping[str, Schema]] = {
 _LISTED: Final = _object(
     "A topic in a list", "*",
     topic=_TOPIC, type=_text("`log` or `queue`"), head_seq=_HEAD, earliest_seq=_EARLIEST, count=_LIVE, bytes=_BYTES,
-    durable=_flag("Its class is `fsync`"),
+    durability=_text("Its class: `ephemeral`, `memory`, `disk` or `fsync`"), durable=_flag("Its class is `fsync`"),
 )  # fmt: skip
 _IGNORED: Final = _list(
     _text(""),

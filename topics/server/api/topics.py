@@ -82,6 +82,7 @@ async def list_topics(call: Call) -> Answer:
                 "earliest_seq": state.earliest_seq,
                 "count": state.count,
                 "bytes": state.bytes,
+                "durability": state.config.durability.value,
                 "durable": state.config.durable,
             }
         )
