@@ -2,7 +2,7 @@
 
     ports           clock, entropy, disk (filetypes, parallel, systemcalls), memory: a disk that is no disk; folder;
                     refusals: what the system refused, in words
-    a directory     lock, layout (all names), moving (between disks); directory: claimed, then recovered;
+    a directory     lock, boot, layout (all names), moving (between disks); directory: claimed, then recovered;
                     opening, loading, absent, generations, tailend
     the log         walfile and writer: one shard's; unabsorbed; tailcache; archive; logcopies, logchain, cutting:
                     the log behind a backup

@@ -10,6 +10,7 @@ let the new boot id, and that the logs have begun, into LOCK.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -120,11 +121,13 @@ def open_store(
     where: str,
     machine_restarted: bool,
     confirm: Callable[[Sequence[Format]], None],
+    forget_boot: Callable[[], None] | None = None,
     options: StoreOptions | None = None,
     progress: Callable[[float], None] | None = None,
     cold: SegmentStore | None = None,
 ) -> Opened:
     """Recover the directory and make its engine. `where`: its name in messages. `cold`: in place of `cold_dir`.
+    `confirm` and `forget_boot` write LOCK: see `DirectoryLock`; no `forget_boot` where nothing outlives the process.
 
     `progress` is told, by this thread, how far that is: up to a half by bytes read and judged, then by frames folded,
     1 when the store is ready. It never falls.
@@ -148,6 +151,7 @@ def open_store(
             form=form,
             machine_restarted=machine_restarted,
             confirm=confirm,
+            forget_boot=forget_boot,
             options=options,
             tell=progress or _tell_nobody,
             cold=own or cold,
@@ -166,6 +170,7 @@ def _open_with(
     form: Format,
     machine_restarted: bool,
     confirm: Callable[[Sequence[Format]], None],
+    forget_boot: Callable[[], None] | None,
     options: StoreOptions,
     tell: Callable[[float], None],
     cold: SegmentStore | None,
@@ -178,10 +183,7 @@ def _open_with(
         engine = _engine(clock, form, recovered, options)
         opened = _damaged(engine, disk, form, recovered, _cold_tier(engine, disk, cold))
         return attrs.evolve(opened, warnings=restored.wrong)
-    if restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
-        disk.sync_dir(META_DIR)
-    for verdict in verdicts.values():
-        repair_tail(disk, verdict)
+    _make_durable(disk, read, forget_boot)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
     before = form
     form = choose_generation(disk, form, verdicts, options.shards, clock, entropy, restored.places)
@@ -192,7 +194,7 @@ def _open_with(
         go_on(disk, entropy, form.generation, shard, verdicts, options.limits) for shard in range(form.shards)
     ]
     engine = _engine(clock, form, recovered, options)
-    writers = [_writer(engine, wal, disk, options, shards=form.shards) for wal in wals]
+    writers = [_writer(engine, wal, disk, options, form.shards, forget_boot) for wal in wals]
     _resume_writing(engine, writers, machine_restarted=machine_restarted)
     confirm(begun_logs(disk, form, restored.places))
     tier = _cold_tier(engine, disk, cold)
@@ -306,9 +308,36 @@ def _place_in(places: Mapping[ShardKey, Place], key: ShardKey) -> Place:
     return places.get(key) or Place(*key, 0, 0, 0, 0)
 
 
-def _writer(engine: Engine, wal: WalFile, disk: Disk, options: StoreOptions, *, shards: int) -> ShardWriter:
-    tail_bytes = options.tail_cache_bytes // shards
-    return ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes, tail_bytes=tail_bytes)
+def _make_durable(disk: Disk, read: ReadState, forget_boot: Callable[[], None] | None) -> None:
+    """What the process before has written and not synced, and of the log what is kept."""
+    try:
+        if read.restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
+            disk.sync_dir(META_DIR)
+        for verdict in read.verdicts.values():
+            repair_tail(disk, verdict)
+    except OSError:
+        if forget_boot is not None:  # it may be gone now
+            with suppress(OSError):
+                forget_boot()
+        raise
+
+
+def _writer(
+    engine: Engine,
+    wal: WalFile,
+    disk: Disk,
+    options: StoreOptions,
+    shards: int,
+    forget_boot: Callable[[], None] | None,
+) -> ShardWriter:
+    return ShardWriter(
+        engine,
+        wal,
+        disk,
+        min_free_bytes=options.min_free_bytes,
+        tail_bytes=options.tail_cache_bytes // shards,
+        forget_boot=forget_boot,
+    )
 
 
 def _resume_writing(engine: Engine, writers: Sequence[ShardWriter], *, machine_restarted: bool) -> None:

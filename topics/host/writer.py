@@ -1,13 +1,16 @@
 """Carrying one shard's batches to the disk, blocking. Shared by the embedded store's driver and the simulator.
 
 Any error of a write or sync fails the batch and makes the shard read-only: it is never papered over and never tried
-again on the same pages (storage 3). The steps of a batch are separate methods, so that a driver may hold its lock
-around the engine's calls and let go of it around the disk's.
+again on the same pages (storage 3). Before anybody hears of it the boot id leaves LOCK, for the kernel may drop what
+was written and not synced, and the next start must not take that for the mere end of a process (storage 4).
+
+The steps of a batch are separate methods, so that a driver may hold its lock around the engine's calls and let go of it
+around the disk's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,10 +30,19 @@ class Free(NamedTuple):
 
 
 class ShardWriter:
-    """One shard's engine side, file and disk. `tail_bytes`: how much of what it wrote last stays in memory."""
+    """One shard's engine side, file and disk. `tail_bytes`: how much of what it wrote last stays in memory.
+    `forget_boot`: see `DirectoryLock`.
+    """
 
     def __init__(
-        self, engine: Engine, wal: WalFile, disk: Disk, *, min_free_bytes: int, tail_bytes: int = 0
+        self,
+        engine: Engine,
+        wal: WalFile,
+        disk: Disk,
+        *,
+        min_free_bytes: int,
+        tail_bytes: int = 0,
+        forget_boot: Callable[[], None] | None = None,
     ) -> None:
         self.engine = engine
         self.wal = wal
@@ -42,6 +54,8 @@ class ShardWriter:
         self._min_free_bytes = min_free_bytes
         self._free = Free(0, 0)
         self._closing_mark: Sequence[DiskOp] = ()
+        self._forget_boot = forget_boot
+        self._unforgotten: OSError | None = None
 
     @property
     def wants_keeper(self) -> bool:
@@ -135,7 +149,11 @@ class ShardWriter:
         size = self.wanted_reserve(self.free_bytes(), needed)
         if size is None:
             return not self.disk_low
-        return self.end_reserve(size, self.carry_out(self.wal.reserve(size)))
+        return self.end_reserve(size, self.reserve(size))
+
+    def reserve(self, size: int) -> OSError | None:
+        """System calls: make the next file. What fails here is not of the log yet, and ends nothing."""
+        return _tried(self.disk, self.wal.reserve(size))
 
     def free_bytes(self) -> Free:
         """Free space, the last known if a disk will not say. System calls."""
@@ -179,14 +197,30 @@ class ShardWriter:
         self.tail.add(self.wal.file, written.offset, written.chunks, stop - written.offset)
 
     def _fatal(self, error: OSError) -> Fatal:
-        fatal = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)
+        message = f"writing shard {self.shard} failed: {error}"
+        if self._unforgotten is not None:
+            message += (
+                f"; nor could LOCK be written ({self._unforgotten}): restart the machine before you open the store"
+                " again, or nobody may miss what the disk has lost"
+            )
+        fatal = Fatal(message, shard=self.shard)
         fatal.__cause__ = error
         return fatal
 
     def carry_out(self, ops: Sequence[DiskOp]) -> OSError | None:
-        """System calls; an error is a value."""
-        try:
-            run(self.disk, ops)
-        except OSError as error:
-            return error
-        return None
+        """System calls of a batch or a mark. An error is a value: the caller ends the shard."""
+        error = _tried(self.disk, ops)
+        if error is not None and self._forget_boot is not None:
+            try:
+                self._forget_boot()
+            except OSError as unforgotten:
+                self._unforgotten = unforgotten
+        return error
+
+
+def _tried(disk: Disk, ops: Sequence[DiskOp]) -> OSError | None:
+    try:
+        run(disk, ops)
+    except OSError as error:
+        return error
+    return None

@@ -24,10 +24,11 @@ from topics.codec.control import TopicDelete
 from topics.codec.run import Run
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
+from topics.host.boot import machine_boot_id
 from topics.host.fsspec_files import open_files, without_secrets
 from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.layout import read_format
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, machine_boot_id
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.opening import ReadState, read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.config import Durability
