@@ -1,4 +1,4 @@
-"""A write that the operating system refuses ends the shard, and the boot id leaves LOCK: the next start is a careful one.
+"""A write that the operating system refuses ends the shard, and the boot id leaves LOCK: the next start is careful.
 
 A limit on the size of files, set from outside, refuses a write into the log, which is long, and none into LOCK.
 """

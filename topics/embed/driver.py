@@ -164,9 +164,9 @@ class LocalEngine:
             refused = ticket.error
             if refused is None or tries == _ROOM_TRIES or not isinstance(refused, Rejected):
                 return ticket
-            if refused.code is not Code.DISK_LOW or not self._make_room(refused):
+            if refused.code is not Code.DISK_LOW:
                 return ticket
-            tries += 1
+            tries = tries + 1 if self._make_room(refused) else _ROOM_TRIES
             created, ticket = ticket.created, self._propose(command, sync=sync)
             ticket.created = ticket.created or created
 
@@ -185,9 +185,10 @@ class LocalEngine:
             try:
                 ticket = self.engine.propose(command, sync=sync)
             except Rejected as refused:
-                if refused.code is not Code.DISK_LOW or tries == _ROOM_TRIES or not self._make_room(refused):
+                if refused.code is not Code.DISK_LOW or tries == _ROOM_TRIES:
                     raise
-                tries += 1
+                # Once more where there is none: why there is none was not known before it was tried.
+                tries = tries + 1 if self._make_room(refused) else _ROOM_TRIES
             else:
                 self.tell()
                 return ticket

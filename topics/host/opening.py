@@ -148,6 +148,7 @@ def open_store(
             disk,
             clock,
             entropy,
+            where=where,
             form=form,
             machine_restarted=machine_restarted,
             confirm=confirm,
@@ -167,6 +168,7 @@ def _open_with(
     clock: Clock,
     entropy: Entropy,
     *,
+    where: str,
     form: Format,
     machine_restarted: bool,
     confirm: Callable[[Sequence[Format]], None],
@@ -194,7 +196,7 @@ def _open_with(
         go_on(disk, entropy, form.generation, shard, verdicts, options.limits) for shard in range(form.shards)
     ]
     engine = _engine(clock, form, recovered, options)
-    writers = [_writer(engine, wal, disk, options, form.shards, forget_boot) for wal in wals]
+    writers = [_writer(engine, wal, disk, options, form.shards, where, forget_boot) for wal in wals]
     _resume_writing(engine, writers, machine_restarted=machine_restarted)
     confirm(begun_logs(disk, form, restored.places))
     tier = _cold_tier(engine, disk, cold)
@@ -328,12 +330,14 @@ def _writer(
     disk: Disk,
     options: StoreOptions,
     shards: int,
+    where: str,
     forget_boot: Callable[[], None] | None,
 ) -> ShardWriter:
     return ShardWriter(
         engine,
         wal,
         disk,
+        where=where,
         min_free_bytes=options.min_free_bytes,
         tail_bytes=options.tail_cache_bytes // shards,
         forget_boot=forget_boot,

@@ -45,6 +45,7 @@ class Landed(Enum):
 class FaultKind(Enum):
     EIO = "EIO"  # nothing done; a failed sync leaves the pages dirty
     ENOSPC = "ENOSPC"  # nothing done
+    EMFILE = "EMFILE"  # nothing done
     SHORT = "short write"  # a part is done, then EIO
     DROPS_PAGES = "drops the pages"  # EIO; what was dirty of the file is clean now, but was never written
     MISDIRECTED = "misdirected"  # the call works, at another offset

@@ -344,8 +344,8 @@ class SimDisk:
         """Raise the fault's error, or answer with the call it turned this one into."""
         if fault.kind is FaultKind.MISDIRECTED:
             return call._replace(offset=max(0, call.offset + fault.shift))
-        if fault.kind is FaultKind.ENOSPC:
-            raise _error(errno.ENOSPC, call.path)
+        if fault.kind in (FaultKind.ENOSPC, FaultKind.EMFILE):
+            raise _error(getattr(errno, fault.kind.value), call.path)
         if fault.kind is FaultKind.SHORT:
             self._act_partly(call, act)
         elif fault.kind is FaultKind.DROPS_PAGES:
