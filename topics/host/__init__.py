@@ -1,6 +1,6 @@
 """A store on this machine: the operating system behind the core's ports, and what a data directory is made of.
 
-    ports           clock, entropy, disk (filetypes, parallel, systemcalls), memory: a disk that is no disk; folder;
+    ports           clock, entropy, disk (filetypes, parallel, spares, systemcalls), memory: one that is none; folder;
                     refusals: what the system refused, in words
     a directory     lock, boot, layout (all names), moving (between disks); directory: claimed, then recovered;
                     opening, loading, absent, generations, tailend
