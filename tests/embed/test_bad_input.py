@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import topics
+from tests.embed.conftest import OpenSim
 from topics.kernel.errors import Unusable
+from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 
 DEEP: Any = []
@@ -153,6 +155,49 @@ def test_a_full_disk_refuses_before_a_seq_and_accepts_again(store: topics.Store,
 
     disk.free = free
     assert topic.put("again").first_seq == head_seq + 1
+
+
+@pytest.mark.rule("H1.36")
+def test_a_full_disk_is_told_with_its_path_what_is_free_and_what_is_needed(
+    open_sim: OpenSim, disk: SimDisk
+) -> None:
+    store = open_sim(min_free_bytes=5000)
+    topic = store.create("t")
+    disk.free = 700
+
+    with pytest.raises(topics.Rejected) as refused:
+        for _ in range(2000):
+            topic.put_many([{"data": "x" * 1000}] * 100)
+    size = refused.value.detail["needed_free_bytes"] - 5000
+    assert (
+        "sim/wal/gen-0/shard-00 has not enough disk space: 700 bytes are free, "
+        f"{size + 5000} are needed ({size} for the next log file, and min_free_bytes 5000 beside it)"
+    ) in refused.value.message
+    assert refused.value.detail["path"] == "sim/wal/gen-0/shard-00"
+    assert (refused.value.detail["free_bytes"], refused.value.detail["min_free_bytes"]) == (700, 5000)
+    store.close()
+
+
+@pytest.mark.rule("H1.36", "T3.24")
+def test_no_descriptor_for_the_next_file_is_a_refusal_that_recovers(
+    store: topics.Store, disk: SimDisk
+) -> None:
+    topic = store.create("t")
+    for kind, words in (
+        (FaultKind.EMFILE, "too many files are open: allow more"),
+        (FaultKind.EIO, "the disk does not"),
+    ):
+        disk.inject("create", kind, times=None)
+        with pytest.raises(topics.Rejected, match=words) as refused:
+            for _ in range(2000):
+                topic.put_many([{"data": "x" * 1000}] * 1000)
+        assert refused.value.code == "disk_low"
+        assert "the next log file" in refused.value.message
+        head_seq = topic.state().head_seq
+
+        disk.heal()
+        assert topic.put("again").first_seq == head_seq + 1
+    assert not store.read_only
 
 
 @pytest.mark.rule("Q7.2")

@@ -20,8 +20,9 @@ from topics.host.coldowner import NOTE_FILE, Whose, adopt, settle_place, whose
 from topics.host.disk import OsDisk
 from topics.host.inline import carry_out
 from topics.host.layout import read_format
-from topics.host.opening import StoreOptions, read_state
+from topics.host.opening import StoreOptions
 from topics.host.pins import PINS_MAX
+from topics.host.readstate import read_state
 from topics.host.relocation import HotRules
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected

@@ -11,16 +11,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from topics.host.boot import BOOT_ID_CHARS_MAX
 from topics.host.layout import Format
 from topics.host.lock import (
     BEGUN_MAX,
-    BOOT_ID_CHARS_MAX,
     RECORD_SIZE,
     RECORD_SIZE_BEFORE,
     URL_CHARS_MAX,
     DirectoryLock,
     OwnerRecord,
-    machine_boot_id,
     read_owner,
     same_boot,
 )
@@ -283,6 +282,23 @@ def test_a_confirmation_that_cannot_be_synced_says_so(tmp_path):
     lock.release()
 
 
+@pytest.mark.rule("T4.24")
+def test_a_boot_that_is_forgotten_counts_as_a_restart_and_is_tried_again_at_the_end(tmp_path):
+    lock = acquire(tmp_path)
+    lock.confirm(LOGS)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        lock.forget_boot(sync=lambda _: os.close(-1))
+    (tmp_path / "LOCK").write_bytes(
+        attrs.evolve(read_owner(tmp_path), boot_id="boot-1").encode()
+    )  # what the disk has
+    lock.release()
+    again = acquire(tmp_path)
+
+    assert (again.previous.boot_id, again.previous.begun) == (None, ((0, 1),))
+    assert again.machine_restarted
+    again.release()
+
+
 @pytest.mark.rule("T4.26")
 def test_a_copied_directory_counts_as_a_restart(tmp_path):
     (tmp_path / "a").mkdir()
@@ -478,9 +494,3 @@ def test_the_simulated_disk_can_run_the_same_logic():
     assert not restarted()
     disk.power_loss()
     assert restarted()
-
-
-@pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no boot id is known elsewhere")
-def test_this_machine_has_a_boot_id_that_stays():
-    assert machine_boot_id()
-    assert machine_boot_id() == machine_boot_id()

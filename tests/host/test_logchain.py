@@ -17,7 +17,7 @@ from topics.codec.walheader import HEADER_SIZE
 from topics.host.archive import ArchiveRules
 from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
-from topics.host.opening import read_state
+from topics.host.readstate import read_state
 from topics.host.verifying import read_manifest
 from topics.host.walfile import MARK_SIZE
 from topics.kernel.errors import Corrupt

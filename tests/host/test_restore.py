@@ -18,7 +18,7 @@ from topics.host.cutting import Goal, find_cuts
 from topics.host.inline import carry_out
 from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
-from topics.host.opening import read_state
+from topics.host.readstate import read_state
 from topics.host.restore import rebuild
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Corrupt, Rejected

@@ -153,7 +153,12 @@ def test_after_a_failed_sync_nothing_is_synced_again_and_what_was_published_stay
     lazy, strict = scene.propose(append("d", 1)), scene.propose(append("f", 1))
     calls = calls_of(scene, scene.opened.writers[0].drain)
 
-    assert calls == ["write"]  # the sync failed, so it took no effect
+    assert calls == [
+        "write",
+        "write",
+        "sync_data",
+    ]  # the sync failed, so it took no effect; then LOCK is written
+    assert [call.path for call in list(scene.disk.calls)[-2:]] == ["LOCK", "LOCK"]
     assert lazy.error is None
     assert isinstance(strict.error, Fatal)
     assert scene.read("d") == {1: b"1"}

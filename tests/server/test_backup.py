@@ -17,8 +17,8 @@ from tests.server.wire.playing import Client, pass_time
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest
 from topics.host.contents import PIECE_SIZE
 from topics.host.layout import read_format
-from topics.host.opening import read_state
 from topics.host.pins import PINS_MAX
+from topics.host.readstate import read_state
 from topics.host.verifying import verify_backup
 from topics.kernel.limits import Limits
 from topics.server.wire.connection import serve_connection

@@ -194,6 +194,29 @@ class TestConnections:
             assert server.ask("GET", "/v0/health")[0] == 200
             server.stop()
 
+    @pytest.mark.rule("T3.24")
+    def test_idle_connections_leave_the_store_the_descriptors_it_needs(self, tmp_path):
+        few = (
+            "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
+            "sys.argv[0] = 'topics'; sys.argv.insert(1, 'serve'); runpy.run_module('topics', run_name='__main__')"
+        )
+        server = Process("--port", 0, "--data", "data", cwd=tmp_path, entry=("-c", few))
+        with server, ExitStack() as stack:
+            assert server.until("files.few")["connections_max"] == 32
+            server.ready()
+            kept = stack.enter_context(server.connect())
+            kept.sendall(GET)
+            assert kept.recv(65_536)
+            for _ in range(100):
+                stack.enter_context(server.connect())
+            body = json.dumps({"records": [{"data": "x" * 9000}] * 50}).encode()
+            for _ in range(8):  # the log begins its second file, and its third
+                kept.sendall(
+                    b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                )
+                kept.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+                assert kept.recv(65_536).startswith(b"HTTP/1.1 20")
+
 
 class TestDraining:
     @pytest.mark.trio

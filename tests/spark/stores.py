@@ -9,7 +9,8 @@ from topics.codec.control import CommitMark, TopicDelete
 from topics.codec.run import Run
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
-from topics.host.lock import LOCK_NAME, OwnerRecord, machine_boot_id
+from topics.host.boot import machine_boot_id
+from topics.host.lock import LOCK_NAME, OwnerRecord
 from topics.host.opening import StoreOptions
 from topics.host.relocation import HotRules
 from topics.log.regions import WalFileId

@@ -31,8 +31,8 @@ from topics.host.layout import (
     read_hint,
 )
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, RECORD_SIZE_BEFORE, OwnerRecord
-from topics.host.opening import read_state
 from topics.host.readonly import Hiding
+from topics.host.readstate import read_state
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.kernel.config import Durability

@@ -1,6 +1,6 @@
 """What a start would make of the directory, without a change to it: the state that rows are checked against.
 
-Everything is asked of the code that a start runs (`host.opening.read_state`, `engine.judge`), so that fsck and recovery
+Everything is asked of the code that a start runs (`host.readstate`, `engine.judge`), so that fsck and recovery
 cannot disagree on what is a torn tail, what is damage and what a reader would be shown.
 """
 
@@ -13,7 +13,7 @@ import attrs
 from topics.audit.rows import SegmentRow, SegmentTask, Severity, Violation, WalRow, WalTask
 from topics.engine.image import Snapshot
 from topics.host.layout import Format, find_shards, find_wal_files, read_format
-from topics.host.opening import ReadState, read_state
+from topics.host.readstate import ReadState, read_state
 from topics.host.snapshots import find_snapshots, read_snapshot, snapshot_path
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import wal_path

@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from topics.embed.lock import Reentered, is_held, retake
@@ -24,7 +25,7 @@ from topics.engine.commands import Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
-from topics.host.walfile import DiskOp, PlannedWrite, run
+from topics.host.walfile import PlannedWrite
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 
@@ -166,9 +167,9 @@ class LocalEngine:
             refused = ticket.error
             if refused is None or tries == _ROOM_TRIES or not isinstance(refused, Rejected):
                 return ticket
-            if refused.code is not Code.DISK_LOW or not self._make_room(refused):
+            if refused.code is not Code.DISK_LOW:
                 return ticket
-            tries += 1
+            tries = tries + 1 if self._make_room(refused) else _ROOM_TRIES
             created, ticket = ticket.created, self._propose(command, sync=sync)
             ticket.created = ticket.created or created
 
@@ -187,9 +188,10 @@ class LocalEngine:
             try:
                 ticket = self.engine.propose(command, sync=sync)
             except Rejected as refused:
-                if refused.code is not Code.DISK_LOW or tries == _ROOM_TRIES or not self._make_room(refused):
+                if refused.code is not Code.DISK_LOW or tries == _ROOM_TRIES:
                     raise
-                tries += 1
+                # Once more where there is none: why there is none was not known before it was tried.
+                tries = tries + 1 if self._make_room(refused) else _ROOM_TRIES
             else:
                 self.tell()
                 return ticket
@@ -239,7 +241,7 @@ class LocalEngine:
             size = writer.wanted_reserve(free_bytes, needed)
             if size is None:
                 return False
-            return writer.end_reserve(size, self.unlocked(writer, writer.wal.reserve(size)))
+            return writer.end_reserve(size, self.unlocked(partial(writer.reserve, size)))
         finally:
             self._reserving.discard(writer.shard)
             self.changed.notify_all()
@@ -272,7 +274,7 @@ class LocalEngine:
         """The closing mark of a shard that nobody leads."""
         self._led.add(writer.shard)
         try:
-            writer.end_mark(self.unlocked(writer, writer.begin_mark()))
+            writer.end_mark(self.unlocked(partial(writer.carry_out, writer.begin_mark())))
         finally:
             self._stop_leading(writer.shard)
 
@@ -310,38 +312,34 @@ class LocalEngine:
     def _write_then_sync(
         self, writer: ShardWriter, batch: WalBatch, plan: PlannedWrite, *, rotates: bool
     ) -> OSError | None:
-        error = self._rotate(writer, plan.write) if rotates else self.unlocked(writer, plan.write)
+        write = partial(writer.write, plan)
+        error = self._rotate(writer, write) if rotates else self.unlocked(write)
         if error is not None:
             return error
         writer.after_write(batch, plan)
         self.tell()
         if batch.sync:
-            error = self.unlocked(writer, plan.sync)
+            error = self.unlocked(partial(writer.sync, plan))
             if error is None:
                 writer.after_sync(batch, plan)
         return error
 
-    def _rotate(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
+    def _rotate(self, writer: ShardWriter, write: Callable[[], OSError | None]) -> OSError | None:
         """The write that begins the next file: nobody reserves another under its name meanwhile."""
         self._rotating.add(writer.shard)
         try:
-            return self.unlocked(writer, ops)
+            return self.unlocked(write)
         finally:
             self._rotating.discard(writer.shard)
             self.changed.notify_all()
 
-    def unlocked(self, writer: ShardWriter, ops: Sequence[DiskOp]) -> OSError | None:
-        """System calls, without the lock. An `OSError` is a value."""
-        if not ops:
-            return None
+    def unlocked(self, calls: Callable[[], OSError | None]) -> OSError | None:
+        """System calls, without the lock."""
         self.lock.release()
         try:
-            run(writer.disk, ops)
-        except OSError as error:
-            return error
+            return calls()
         finally:
             retake(self.lock)
-        return None
 
     # Waiting.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -109,12 +109,19 @@ class WalBatch(msgspec.Struct, frozen=True, eq=False):
     silent: bool = False
 
 
+class Shortage(msgspec.Struct, frozen=True):
+    """Why a shard has so little room, and what to do about it; `detail` for machines."""
+
+    words: str
+    detail: Mapping[str, object]
+
+
 class Shard:
     """The queue of one shard: what waits, what is in flight, what is written but not synced."""
 
     __slots__ = (
-        "cut_wanted", "in_flight", "number", "pending", "pending_bytes", "read_only", "space_left", "synced_ms",
-        "unsynced", "unsynced_lanes", "written",
+        "cut_wanted", "in_flight", "number", "pending", "pending_bytes", "read_only", "shortage", "space_left",
+        "synced_ms", "unsynced", "unsynced_lanes", "written",
     )  # fmt: skip
 
     def __init__(self, number: int, timer_ms: int) -> None:
@@ -127,6 +134,7 @@ class Shard:
         self.unsynced_lanes: dict[int, tuple[Lane, int]] = {}
         self.synced_ms = timer_ms
         self.space_left = 0
+        self.shortage: Shortage | None = None
         self.read_only: Fatal | None = None
         self.cut_wanted = False
 

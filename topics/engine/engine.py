@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from topics.codec.frame import Run
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog
-from topics.engine.batch import Entry, Shard, WalBatch, WalPosition
+from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
 from topics.engine.change import after_restart, lost_by_restart
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import (
@@ -203,9 +203,10 @@ class Engine:
         self._state.time.read()
         return queue.quiet and self._state.time.timer_ms - queue.synced_ms >= idle_ms
 
-    def space(self, shard: int, bytes_left: int) -> None:
+    def space(self, shard: int, bytes_left: int, shortage: Shortage | None = None) -> None:
         """How many bytes the shard's files surely take; told before propose, so that 507 comes before any seq."""
-        self._state.shards[shard].space_left = bytes_left
+        told = self._state.shards[shard]
+        told.space_left, told.shortage = bytes_left, shortage
 
     # Time.
 

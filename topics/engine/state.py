@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import Final
 
 from topics.codec.control import TYPES, Control, Payload, encode_control
 from topics.engine.apply import Catalog, apply
-from topics.engine.batch import Entry, Shard
+from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
@@ -23,6 +24,7 @@ from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
 
 NOWHERE = WalFileId(0, 0, 0)
+_UNKNOWN_SHORTAGE: Final = Shortage("not enough disk space for it, or for the next log file: free some", {})
 
 
 class Effects:
@@ -146,12 +148,11 @@ class EngineState:
         shard = self.shards[shard_number]
         needed = shard.unwritten_bytes + size + (self.limits.wal_reserve if keep_reserve else 0)
         if needed > shard.space_left:
+            short = shard.shortage or _UNKNOWN_SHORTAGE
             raise Rejected(
                 Code.DISK_LOW,
-                f"not enough disk space for {size} bytes, or for the next log file: nothing was written; free some, "
-                "or lower min_free_bytes or wal_file_max",
-                needed_bytes=needed,
-                shard=shard_number,
+                f"nothing was written: {short.words}",
+                **{**short.detail, "needed_bytes": needed, "shard": shard_number},
             )
         if shard.pending_bytes + size > PENDING_BYTES_MAX:
             raise Rejected(

@@ -1,10 +1,10 @@
 """A store on this machine: the operating system behind the core's ports, and what a data directory is made of.
 
-    ports           clock, entropy, disk (filetypes, parallel, systemcalls), readonly: one that is only looked at;
+    ports           clock, entropy, disk (filetypes, parallel, spares, systemcalls), readonly: one only looked at;
                     memory: one that is none; folder;
                     refusals: what the system refused, in words
-    a directory     lock, layout (all names), moving (between disks); directory: claimed, then recovered;
-                    opening, loading, absent, generations, tailend
+    a directory     lock, boot, layout (all names), moving (between disks); directory: claimed, then recovered;
+                    opening, readstate, loading, absent, generations, tailend
     the log         walfile and writer: one shard's; unabsorbed; tailcache; archive; logcopies, logchain, cutting:
                     the log behind a backup
     segments        segments, blocks, belonging: what a start reads of them; appending, rewrite, flags: the files;

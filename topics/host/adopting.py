@@ -17,7 +17,7 @@ from topics.engine.apply import Catalog
 from topics.host.coldframes import is_ours, whole_idx
 from topics.host.coldowner import NOTE_FILE, adopt, are_notes_readable
 from topics.host.layout import read_format
-from topics.host.opening import read_state
+from topics.host.readstate import read_state
 from topics.host.tiers import OWNER_FILE, SegmentStore
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ports import Disk, Entropy

@@ -77,6 +77,7 @@ class Directory:
                 where=str(self.root),
                 machine_restarted=self.lock.machine_restarted,
                 confirm=self.lock.confirm,
+                forget_boot=self.lock.forget_boot,
                 options=options,
                 progress=progress,
             )

@@ -22,7 +22,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -30,6 +30,8 @@ from typing import Final, Self
 
 from topics.host.filetypes import DIRECTORY_FLAGS, open_directory, open_file, status_of
 from topics.host.parallel import call_all
+from topics.host.refusals import TOO_MANY
+from topics.host.spares import Spares
 from topics.host.systemcalls import SystemCalls
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import check_path
@@ -89,11 +91,13 @@ class OsDisk:
         self._handles: dict[str, _Handle] = {}  # in order of use, the coldest first
         self._unsynced: set[str] = set()  # directories of which a sync has failed
         self._root_fd = os.open(self.root, DIRECTORY_FLAGS)
+        self._spares = Spares()
+        self._spares.keep(self._root_fd)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0, offset
         assert size >= 0, size
-        with self._using(path) as handle:
+        with self._using(path, spares=False) as handle:
             data = os.pread(handle.fd, size, offset)
             if len(data) == size or not data:
                 return data
@@ -160,7 +164,7 @@ class OsDisk:
         if path in self._unsynced:
             why = "a sync of it has failed before, and it may have lost names: restart the process"
             raise OSError(errno.EIO, why, path)
-        fd = self._open_dir(path)
+        fd = self._open_dir(path, spares=True)
         try:
             self._calls.sync_dir(fd)
         except OSError:
@@ -269,6 +273,7 @@ class OsDisk:
                 return
             for path in list(self._handles):
                 self._doom(path)
+            self._spares.close()
             os.close(self._root_fd)
             self._root_fd = -1
         assert not self._handles
@@ -279,31 +284,46 @@ class OsDisk:
             self._check_open()
             return status_of(path, root_fd=self._root_fd)
 
-    def _using(self, path: str, flags: int = 0) -> _Handle:
+    def _using(self, path: str, flags: int = 0, *, spares: bool = True) -> _Handle:
         """The path's handle, kept open until its `with` block ends, or `leave`."""
         with self._lock:
             handle = self._handles.pop(path, None)
             if handle is None:
-                handle = self._open(path, flags)
+                handle = self._open(path, flags, spares=spares)
             self._handles[path] = handle  # the warmest now
             handle.users += 1
         return handle
 
-    def _open(self, path: str, flags: int) -> _Handle:
+    def _open(self, path: str, flags: int, *, spares: bool) -> _Handle:
         self._check_open()  # `close` leaves no handle to find
         check_path(path)
-        fd = open_file(path, _OPEN_FLAGS | flags, FILE_MODE, root_fd=self._root_fd)
+        fd = self._opened(
+            lambda: open_file(path, _OPEN_FLAGS | flags, FILE_MODE, root_fd=self._root_fd), spares=spares
+        )
         self._evict_to(self._open_files_max - 1)
         return _Handle(fd, self._lock)
 
-    def _evict_to(self, count: int) -> None:
-        """Close the coldest handles that are neither in use nor dirty. Dirty ones may stay above the bound."""
-        surplus = len(self._handles) - count
-        if surplus <= 0:
-            return
+    def _opened(self, open_it: Callable[[], int], *, spares: bool) -> int:
+        """Open; without a descriptor for it, give up files that nobody uses, and `spares`. Under the lock."""
+        self._spares.keep(self._root_fd)
+        while True:
+            try:
+                return open_it()
+            except OSError as error:
+                given_up = error.errno in TOO_MANY and (
+                    self._evict_to(len(self._handles) - 1) or (spares and self._spares.give_up())
+                )
+                if not given_up:
+                    raise
+
+    def _evict_to(self, count: int) -> bool:
+        """Close the coldest handles that are neither in use nor dirty, if any. Dirty ones may stay above the bound."""
+        surplus = max(len(self._handles) - count, 0)
         idle = (path for path, handle in self._handles.items() if handle.users == 0 and not handle.dirty)
-        for path in list(islice(idle, surplus)):
+        coldest = list(islice(idle, surplus))
+        for path in coldest:
             self._doom(path)
+        return bool(coldest)
 
     def _doom(self, path: str) -> None:
         handle = self._handles.pop(path, None)
@@ -327,12 +347,12 @@ class OsDisk:
             raise
         assert os.fstat(fd).st_size == size
 
-    def _open_dir(self, path: str) -> int:
+    def _open_dir(self, path: str, *, spares: bool = False) -> int:
         with self._lock:
             self._check_open()
             if path:
                 check_path(path)
-            return open_directory(path or ".", root_fd=self._root_fd)
+            return self._opened(lambda: open_directory(path or ".", root_fd=self._root_fd), spares=spares)
 
     def _check_open(self) -> None:
         if self._root_fd < 0:

@@ -7,8 +7,10 @@ on. Boot id or mount unknown or another, LOCK copied, new or unreadable: in each
 counts as a restart. Wrong in that direction is slow, in the other it loses data.
 
 So the boot id changes late: `acquire` writes the new pid beside the old boot id, and only `confirm`, called when
-recovery's cuts are synced, writes the new one. The line has a fixed size and is written in place by one call, within
-one sector: a crash leaves the old line or the new one. An earlier version wrote 256 bytes, which are read as well.
+recovery's cuts are synced, writes the new one. And it leaves early: once a write or sync of the log has failed, the
+kernel may drop what it was to write, and `forget_boot` makes the next start one behind a restart. The line has a fixed
+size and is written in place by one call, within one sector: a crash leaves the old line or the new one. An earlier
+version wrote 256 bytes, which are read as well.
 
 `confirm` says as well which logs have begun: each shard of the generation has its first file by then, durably, and
 nothing was acknowledged before. Of a log that is gone with its directory nothing else tells, until a snapshot was taken
@@ -25,7 +27,6 @@ import errno
 import fcntl
 import json
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -36,9 +37,9 @@ from typing import Final, TypeGuard
 import attrs
 
 from topics.codec.primitives import checksum
+from topics.host.boot import BOOT_ID_CHARS_MAX, is_plain, log_mount, machine_boot_id
 from topics.host.filetypes import open_file
 from topics.host.layout import Format
-from topics.host.mounts import log_mount
 from topics.host.refusals import told
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import U32_MAX, U64_MAX, WAL_SHARDS_MAX
@@ -47,16 +48,10 @@ from topics.kernel.ports import Disk
 LOCK_NAME: Final = "LOCK"
 RECORD_SIZE: Final = 512
 RECORD_SIZE_BEFORE: Final = 256  # of an earlier version
-BOOT_ID_CHARS_MAX: Final = 64
 URL_CHARS_MAX: Final = 200
 BEGUN_MAX: Final = 3
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_UNLOCKABLE: Final = (
-    errno.ENOLCK,
-    errno.EOPNOTSUPP,
-    errno.EBADF,
-)  # of file systems where nobody can own a directory
 _REASONS: Final = {
     errno.ENOENT: (Unusable.MISSING, "the directory does not exist"),
     errno.ENOTDIR: (Unusable.NOT_A_DIRECTORY, "not a directory"),
@@ -74,10 +69,10 @@ _REASONS: Final = {
 
 @attrs.frozen(kw_only=True)
 class OwnerRecord:
-    """The line in LOCK. `boot_id` is that of the last completed recovery, None before the first. `begun`: (generation,
-    shards) of logs that have begun, the newest first; none in a line of an earlier version, or if the checksum is
-    wrong. `mount`: that of the log, None if unknown. `url`: where its owner serves it, None if it is no server, or does
-    not listen yet.
+    """The line in LOCK. `boot_id` is that of the last completed recovery, None before the first, and once a write or
+    sync of the log has failed behind it. `begun`: (generation, shards) of logs that have begun, the newest first; none
+    in a line of an earlier version, or if the checksum is wrong. `mount`: that of the log, None if unknown. `url`:
+    where its owner serves it, None if it is no server, or does not listen yet.
     """
 
     pid: int
@@ -112,10 +107,10 @@ class OwnerRecord:
         boot_id, mount, url = (value.get(name) for name in ("boot_id", "mount", "url"))
         if not (_is_number(pid, U32_MAX) and _is_number(device, U64_MAX) and _is_number(inode, U64_MAX)):
             return None
-        if boot_id is not None and not _is_plain(boot_id, BOOT_ID_CHARS_MAX):
+        if boot_id is not None and not is_plain(boot_id, BOOT_ID_CHARS_MAX):
             return None
         if not (mount is None or _is_number(mount, U64_MAX)) or not (
-            url is None or _is_plain(url, URL_CHARS_MAX)
+            url is None or is_plain(url, URL_CHARS_MAX)
         ):
             return None
         begun = value.get("begun", [])
@@ -136,13 +131,6 @@ def _sum(begun: Sequence[tuple[int, int]], url: str | None) -> str:
 def _is_number(value: object, maximum: int) -> TypeGuard[int]:
     """From 0 on. Without a bound it might not fit the line, which the next owner writes again."""
     return type(value) is int and 0 <= value <= maximum
-
-
-def _is_plain(value: object, chars_max: int) -> TypeGuard[str]:
-    """Text that JSON writes as it is, or it might not fit the line."""
-    if not isinstance(value, str) or not 0 < len(value) <= chars_max:
-        return False
-    return value.isascii() and value.isprintable() and not set(value) & {'"', "\\"}
 
 
 def _is_begun(value: object) -> bool:
@@ -179,17 +167,6 @@ def same_boot_at(root: Path) -> bool:
     )
 
 
-def machine_boot_id() -> str | None:
-    """Changes with every start of the machine; None where the system does not tell."""
-    if sys.platform == "darwin":
-        return _boot_session_uuid()
-    try:
-        text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return None
-    return text if _is_plain(text, BOOT_ID_CHARS_MAX) else None
-
-
 class DirectoryLock:
     """Held from `acquire` to `release` or the end of the process."""
 
@@ -219,6 +196,7 @@ class DirectoryLock:
         self._find_mount = find_mount
         self._line = attrs.evolve(previous or _NOBODY, pid=os.getpid(), url=None)
         self._writing = threading.Lock()
+        self._doubtful = False
 
     @classmethod
     def acquire(
@@ -274,13 +252,23 @@ class DirectoryLock:
         )
         sync(self._fd)
 
+    def forget_boot(self, *, sync: Callable[[int], None] = os.fsync) -> None:
+        """A write or sync of the log has failed, so what was written and not synced need not be there next time.
+
+        Raises OSError: the next start may know nothing of it. `release` tries again.
+        """
+        self._doubtful = True
+        self._change(lambda line: attrs.evolve(line, boot_id=None))
+        sync(self._fd)
+        self._doubtful = False
+
     def note_url(self, url: str) -> None:
         """The owner is a server and listens: who finds the directory in use can go there. A URL that does not fit the
         line is left out.
 
         Raises OSError; nothing depends on it.
         """
-        if _is_plain(url, URL_CHARS_MAX):
+        if is_plain(url, URL_CHARS_MAX):
             self._change(lambda line: attrs.evolve(line, url=url))
 
     def _change(self, change: Callable[[OwnerRecord], OwnerRecord]) -> None:
@@ -294,6 +282,9 @@ class DirectoryLock:
     def release(self) -> None:
         """Let go. Twice is fine; in a forked child it does nothing."""
         if self.held:
+            if self._doubtful:
+                with suppress(OSError):  # it was told when it failed first
+                    self.forget_boot()
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             fcntl.flock(self._root_fd, fcntl.LOCK_UN)
             self._close()
@@ -345,9 +336,8 @@ def check_unowned(root: str | os.PathLike[str]) -> None:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         raise _in_use(Path(root) / LOCK_NAME, read_owner(root)) from None
-    except OSError as error:
-        if error.errno not in _UNLOCKABLE:
-            raise
+    except OSError:
+        pass  # a file system that locks no directory: nobody can own one there
     finally:
         os.close(fd)
 
@@ -406,16 +396,3 @@ def _cannot_open(path: Path, error: OSError) -> CannotOpen:
     return CannotOpen(
         reason, f"cannot open {path.parent}: {why or told(error, path.parent)}", path=str(path.parent)
     )
-
-
-def _boot_session_uuid() -> str | None:
-    """What macOS calls the same thing."""
-    import subprocess
-
-    command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-    try:
-        answer = subprocess.run(command, capture_output=True, timeout=5, check=True, text=True)  # noqa: S603 -- fixed words
-    except (OSError, subprocess.SubprocessError):
-        return None
-    text = answer.stdout.strip()
-    return text if _is_plain(text, BOOT_ID_CHARS_MAX) else None

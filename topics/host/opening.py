@@ -9,17 +9,14 @@ let the new boot id, and that the logs have begun, into LOCK.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import attrs
 
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import Engine
-from topics.engine.image import Place
-from topics.engine.judge import Verdict, judge, look
-from topics.engine.recover import CutReport, DamageReport, Recovered, ShardKey, recover
-from topics.host.absent import absent_logs
+from topics.engine.recover import CutReport, DamageReport, Recovered
 from topics.host.archive import Archive, ArchiveRules
 from topics.host.checkpointer import Checkpointer
 from topics.host.cold import ColdTier
@@ -31,20 +28,17 @@ from topics.host.inline import checkpoint_alone
 from topics.host.layout import (
     Format,
     find_shards,
-    find_wal_files,
     read_format,
-    read_hint,
     write_format,
 )
-from topics.host.loading import Restored, Settled, mend, restore, settle
-from topics.host.lock import owner_on
+from topics.host.loading import mend
 from topics.host.reading import Reader
+from topics.host.readstate import ReadState, read_state, tell_nobody
 from topics.host.relocation import HotRules, Relocation
 from topics.host.snapshots import META_DIR
 from topics.host.tailend import repair_tail
 from topics.host.tiers import SegmentStore
-from topics.host.unabsorbed import unabsorbed_damages
-from topics.host.walfile import NEXT_FILE, WalFile, shard_dir, wal_path
+from topics.host.walfile import NEXT_FILE, WalFile, shard_dir
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import CannotOpen, Unusable, invalid
@@ -58,10 +52,6 @@ from topics.kernel.limits import (
     Limits,
 )
 from topics.kernel.ports import Clock, Disk, Entropy
-from topics.log.regions import WalFileId
-
-JUDGED: Final = 0.5  # of the progress, when everything is read and judged
-FOLDED: Final = 0.45  # of the progress, for folding it; the rest is repair
 
 
 @attrs.frozen(kw_only=True)
@@ -121,11 +111,13 @@ def open_store(
     where: str,
     machine_restarted: bool,
     confirm: Callable[[Sequence[Format]], None],
+    forget_boot: Callable[[], None] | None = None,
     options: StoreOptions | None = None,
     progress: Callable[[float], None] | None = None,
     cold: SegmentStore | None = None,
 ) -> Opened:
     """Recover the directory and make its engine. `where`: its name in messages. `cold`: in place of `cold_dir`.
+    `confirm` and `forget_boot` write LOCK: see `DirectoryLock`; no `forget_boot` where nothing outlives the process.
 
     `progress` is told, by this thread, how far that is: up to a half by bytes read and judged, then by frames folded,
     1 when the store is ready. It never falls.
@@ -146,11 +138,13 @@ def open_store(
             disk,
             clock,
             entropy,
+            where=where,
             form=form,
             machine_restarted=machine_restarted,
             confirm=confirm,
+            forget_boot=forget_boot,
             options=options,
-            tell=progress or _tell_nobody,
+            tell=progress or tell_nobody,
             cold=own or cold,
         )
     except BaseException:
@@ -164,9 +158,11 @@ def _open_with(
     clock: Clock,
     entropy: Entropy,
     *,
+    where: str,
     form: Format,
     machine_restarted: bool,
     confirm: Callable[[Sequence[Format]], None],
+    forget_boot: Callable[[], None] | None,
     options: StoreOptions,
     tell: Callable[[float], None],
     cold: SegmentStore | None,
@@ -177,10 +173,7 @@ def _open_with(
     if recovered.read_only:
         tell(1.0)
         return _unwritable(disk, clock, form, read, options, cold)
-    if restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
-        disk.sync_dir(META_DIR)
-    for verdict in verdicts.values():
-        repair_tail(disk, verdict)
+    _make_durable(disk, read, forget_boot)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
     before = form
     form = choose_generation(disk, form, verdicts, options.shards, clock, entropy, restored.places)
@@ -191,7 +184,7 @@ def _open_with(
         go_on(disk, entropy, form.generation, shard, verdicts, options.limits) for shard in range(form.shards)
     ]
     engine = _engine(clock, form, recovered, options)
-    writers = [_writer(engine, wal, disk, options, shards=form.shards) for wal in wals]
+    writers = [_writer(engine, wal, disk, options, form.shards, where, forget_boot) for wal in wals]
     _resume_writing(engine, writers, machine_restarted=machine_restarted)
     confirm(begun_logs(disk, form, restored.places))
     tier = _cold_tier(engine, disk, cold)
@@ -253,87 +246,38 @@ def _told(refused: str) -> list[str]:
     return [f"no checkpoint behind the change of shards: {refused}"] if refused else []
 
 
-@attrs.frozen
-class ReadState:
-    """What a directory holds, and how it was put together."""
+def _make_durable(disk: Disk, read: ReadState, forget_boot: Callable[[], None] | None) -> None:
+    """What the process before has written and not synced, and of the log what is kept."""
+    try:
+        if read.restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
+            disk.sync_dir(META_DIR)
+        for verdict in read.verdicts.values():
+            repair_tail(disk, verdict)
+    except OSError:
+        if forget_boot is not None:  # it may be gone now
+            with suppress(OSError):
+                forget_boot()
+        raise
 
-    restored: Restored
-    verdicts: Mapping[ShardKey, Verdict]
-    settled: Settled
-    recovered: Recovered
 
-
-def read_state(
+def _writer(
+    engine: Engine,
+    wal: WalFile,
     disk: Disk,
-    form: Format,
-    *,
-    same_boot: bool,
-    progress: Callable[[float], None] | None = None,
-    cold: SegmentStore | None = None,
-) -> ReadState:
-    """Snapshot, segments and log, without a change on the disk.
-
-    Raises:
-        Corrupt: an intact snapshot that contradicts its segments.
-        OSError: the disk failed.
-    """
-    tell = progress or _tell_nobody
-    behind = ColdBehind(disk, cold)
-    owner = owner_on(disk)  # first: whoever looks at a store in use misses nothing that began meanwhile
-    restored = restore(behind)
-    verdicts = _judge(disk, restored.places, same_boot=same_boot, progress=tell)
-    recovered = recover(verdicts, restored.catalog, progress=lambda share: tell(JUDGED + share * FOLDED))
-    settled = settle(behind, recovered.catalog, restored.unsure)
-    absent = absent_logs(form, owner, restored.places if restored.kept else None, verdicts)
-    unabsorbed = unabsorbed_damages(disk, recovered.catalog, restored.places)
-    damages = [*settled.damages, *absent, *unabsorbed, *recovered.damages]
-    return ReadState(restored, verdicts, settled, attrs.evolve(recovered, damages=damages))
-
-
-def _tell_nobody(progress: float) -> None:
-    assert 0 <= progress <= 1
-
-
-def _judge(
-    disk: Disk, places: Mapping[ShardKey, Place], *, same_boot: bool, progress: Callable[[float], None]
-) -> Mapping[ShardKey, Verdict]:
-    """Every shard of every generation, file by file, from where a snapshot has it. One that a snapshot has and that is
-    not there is judged, too: all of its log is gone.
-    """
-    known = dict.fromkeys((*find_shards(disk), *places))
-    files = {
-        key: [file for file in find_wal_files(disk, *key) if file.first_frame >= _place_in(places, key).file]
-        for key in sorted(known)
-        if key not in places or places[key].file
-    }
-    sizes = {file: disk.size(wal_path(file)) or 0 for found in files.values() for file in found}
-    total, done = max(1, sum(sizes.values())), 0
-    verdicts = {}
-    for (generation, shard), found in files.items():
-        place = _place_in(places, (generation, shard))
-        looks = []
-        for file in found:
-            progress(JUDGED * done / total)
-            since = (place.offset, place.next_frame) if file.first_frame == place.file else None
-            looks.append(look(file, disk.read(wal_path(file), 0, sizes[file]), since))
-            done += sizes[file]
-        verdicts[generation, shard] = judge(
-            looks,
-            same_boot=same_boot,
-            named=read_hint(disk, generation, shard),
-            since=WalFileId(generation, shard, place.file) if place.file else None,
-        )
-    return verdicts
-
-
-def _place_in(places: Mapping[ShardKey, Place], key: ShardKey) -> Place:
-    """Where a snapshot has the shard's log; its beginning if it knows nothing of it."""
-    return places.get(key) or Place(*key, 0, 0, 0, 0)
-
-
-def _writer(engine: Engine, wal: WalFile, disk: Disk, options: StoreOptions, *, shards: int) -> ShardWriter:
-    tail_bytes = options.tail_cache_bytes // shards
-    return ShardWriter(engine, wal, disk, min_free_bytes=options.min_free_bytes, tail_bytes=tail_bytes)
+    options: StoreOptions,
+    shards: int,
+    where: str,
+    forget_boot: Callable[[], None] | None,
+) -> ShardWriter:
+    return ShardWriter(
+        engine,
+        wal,
+        disk,
+        where=where,
+        min_free_bytes=options.min_free_bytes,
+        tail_bytes=options.tail_cache_bytes // shards,
+        forget_boot=forget_boot,
+    )
 
 
 def _resume_writing(engine: Engine, writers: Sequence[ShardWriter], *, machine_restarted: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_MANY: Final = (errno.EMFILE, errno.ENFILE)
+TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def told(error: OSError, root: Path | None = None) -> str:
@@ -29,7 +29,7 @@ def told(error: OSError, root: Path | None = None) -> str:
         return f"{what}, or open a copy of {root}; topics fsck and topics inspect work as it is"
     if error.errno in FULL:
         return f"{path}: no space left on the device; free some"
-    if error.errno in _MANY:
+    if error.errno in TOO_MANY:
         return f"{path}: too many files are open: allow more (ulimit -n)"
     if error.errno == errno.EIO:
         return f"{path}: {why}: the disk does not give or take it; see the system's log"

@@ -33,7 +33,8 @@ from topics.host.destination import Destination, unwritable
 from topics.host.directory import Directory
 from topics.host.layout import read_format
 from topics.host.logchain import Chain, Chains, Link, chains_behind
-from topics.host.opening import Opened, read_state
+from topics.host.opening import Opened
+from topics.host.readstate import read_state
 from topics.host.verifying import read_manifest
 from topics.host.walfile import CURRENT_FILE, hint, shard_dir, wal_path
 from topics.kernel.errors import Corrupt

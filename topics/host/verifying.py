@@ -14,7 +14,7 @@ import xxhash
 from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, decode_manifest
 from topics.host.contents import PIECE_SIZE
 from topics.host.layout import FORMAT_FILE, read_format
-from topics.host.opening import ReadState, read_state
+from topics.host.readstate import ReadState, read_state
 from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.ports import Disk
 

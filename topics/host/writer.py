@@ -1,18 +1,23 @@
 """Carrying one shard's batches to the disk, blocking. Shared by the embedded store's driver and the simulator.
 
 Any error of a write or sync fails the batch and makes the shard read-only: it is never papered over and never tried
-again on the same pages (storage 3). The steps of a batch are separate methods, so that a driver may hold its lock
-around the engine's calls and let go of it around the disk's.
+again on the same pages (storage 3). Before anybody hears of it the boot id leaves LOCK, for the kernel may drop what
+was written and not synced, and the next start must not take that for the mere end of a process (storage 4).
+
+The steps of a batch are separate methods, so that a driver may hold its lock around the engine's calls and let go of it
+around the disk's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
-from topics.engine.batch import WalBatch
+from topics.engine.batch import Shortage, WalBatch
 from topics.engine.engine import Engine
+from topics.host.refusals import told
 from topics.host.tailcache import TailCache
 from topics.host.walfile import DiskOp, PlannedWrite, WalFile, Write, run
 from topics.kernel.errors import Fatal
@@ -20,17 +25,30 @@ from topics.kernel.ports import Disk
 
 
 class Free(NamedTuple):
-    """Free bytes where the log lies, and the fewest where segments and snapshots do; often it is one file system."""
+    """Free bytes where the log lies, and the fewest where segments and snapshots do, and in which folder that is; often
+    it is one file system.
+    """
 
     log: int
     data: int
+    folder: str = ""
 
 
 class ShardWriter:
-    """One shard's engine side, file and disk. `tail_bytes`: how much of what it wrote last stays in memory."""
+    """One shard's engine side, file and disk. `where`: the directory's name in messages. `tail_bytes`: how much of what
+    it wrote last stays in memory. `forget_boot`: see `DirectoryLock`.
+    """
 
     def __init__(
-        self, engine: Engine, wal: WalFile, disk: Disk, *, min_free_bytes: int, tail_bytes: int = 0
+        self,
+        engine: Engine,
+        wal: WalFile,
+        disk: Disk,
+        *,
+        where: str,
+        min_free_bytes: int,
+        tail_bytes: int = 0,
+        forget_boot: Callable[[], None] | None = None,
     ) -> None:
         self.engine = engine
         self.wal = wal
@@ -39,9 +57,13 @@ class ShardWriter:
         self.tail = TailCache(tail_bytes)
         self.failed: Fatal | None = None
         self.disk_low = False
+        self._where = where
+        self._shortage: Shortage | None = None
         self._min_free_bytes = min_free_bytes
         self._free = Free(0, 0)
         self._closing_mark: Sequence[DiskOp] = ()
+        self._forget_boot = forget_boot
+        self._unforgotten: OSError | None = None
 
     @property
     def wants_keeper(self) -> bool:
@@ -135,13 +157,17 @@ class ShardWriter:
         size = self.wanted_reserve(self.free_bytes(), needed)
         if size is None:
             return not self.disk_low
-        return self.end_reserve(size, self.carry_out(self.wal.reserve(size)))
+        return self.end_reserve(size, self.reserve(size))
+
+    def reserve(self, size: int) -> OSError | None:
+        """System calls: make the next file. What fails here is not of the log yet, and ends nothing."""
+        return _tried(self.disk, self.wal.reserve(size))
 
     def free_bytes(self) -> Free:
         """Free space, the last known if a disk will not say. System calls."""
         with suppress(OSError):
-            data = min(self.disk.free_bytes(folder) for folder in ("", "topics"))
-            self._free = Free(self.disk.free_bytes(self.wal.directory), data)
+            data, folder = min((self.disk.free_bytes(folder), folder) for folder in ("", "topics"))
+            self._free = Free(self.disk.free_bytes(self.wal.directory), data, folder)
         return self._free
 
     def wanted_reserve(self, free: Free, needed: int = 0) -> int | None:
@@ -151,7 +177,8 @@ class ShardWriter:
         counts, too: without room there no checkpoint gives any space back.
         """
         size = self.wal.wanted_reserve(needed)
-        self.disk_low = free.log < self._min_free_bytes + (size or 0) or free.data < self._min_free_bytes
+        self._shortage = self._too_little(free, size or 0)
+        self.disk_low = self._shortage is not None
         self.tell_space()
         if not self.disk_low:
             return size
@@ -164,13 +191,45 @@ class ShardWriter:
             self.wal.reserved(size)
         else:
             self.disk_low = True
+            self._shortage = self._shortage or self._not_reserved(size, error)
         self.tell_space()
         return error is None
 
     def tell_space(self) -> None:
         """Appends need more than the reserve, so on a low disk they are refused and deletes are not (storage 3)."""
         room = self.wal.room()
-        self.engine.space(self.shard, min(room, self.engine.limits.wal_reserve) if self.disk_low else room)
+        if self.disk_low:
+            room = min(room, self.engine.limits.wal_reserve)
+        self.engine.space(self.shard, room, self._shortage)
+
+    def _too_little(self, free: Free, size: int) -> Shortage | None:
+        """What lacks for a next file of `size` bytes, and beside it."""
+        floor = self._min_free_bytes
+        if free.log < floor + size:
+            folder, found, needed = self.wal.directory, free.log, floor + size
+            what = (
+                f"{size} for the next log file, and min_free_bytes {floor} beside it"
+                if size
+                else "min_free_bytes"
+            )
+            how = "free some, or lower min_free_bytes or wal_file_max"
+        elif free.data < floor:
+            folder, found, needed, what = free.folder, free.data, floor, "min_free_bytes"
+            how = "free some, or lower min_free_bytes"
+        else:
+            return None
+        path = f"{self._where}/{folder}".rstrip("/")
+        return Shortage(
+            f"{path} has not enough disk space: {found} bytes are free, {needed} are needed ({what}): {how}",
+            {"path": path, "free_bytes": found, "needed_free_bytes": needed, "min_free_bytes": floor},
+        )
+
+    def _not_reserved(self, size: int, error: OSError) -> Shortage:
+        why = told(error, Path(self._where))
+        return Shortage(
+            f"the next log file, of {size} bytes, cannot be made: {why}",
+            {"path": f"{self._where}/{self.wal.directory}", "free_bytes": self._free.log, "file_bytes": size},
+        )
 
     def _note_written(self, written: DiskOp, stop: int) -> None:
         """A write up to `stop` has returned: before that nobody could know of its bytes."""
@@ -179,14 +238,30 @@ class ShardWriter:
         self.tail.add(self.wal.file, written.offset, written.chunks, stop - written.offset)
 
     def _fatal(self, error: OSError) -> Fatal:
-        fatal = Fatal(f"writing shard {self.shard} failed: {error}", shard=self.shard)
+        message = f"writing shard {self.shard} failed: {error}"
+        if self._unforgotten is not None:
+            message += (
+                f"; nor could LOCK be written ({self._unforgotten}): restart the machine before you open the store"
+                " again, or nobody may miss what the disk has lost"
+            )
+        fatal = Fatal(message, shard=self.shard)
         fatal.__cause__ = error
         return fatal
 
     def carry_out(self, ops: Sequence[DiskOp]) -> OSError | None:
-        """System calls; an error is a value."""
-        try:
-            run(self.disk, ops)
-        except OSError as error:
-            return error
-        return None
+        """System calls of a batch or a mark. An error is a value: the caller ends the shard."""
+        error = _tried(self.disk, ops)
+        if error is not None and self._forget_boot is not None:
+            try:
+                self._forget_boot()
+            except OSError as unforgotten:
+                self._unforgotten = unforgotten
+        return error
+
+
+def _tried(disk: Disk, ops: Sequence[DiskOp]) -> OSError | None:
+    try:
+        run(disk, ops)
+    except OSError as error:
+        return error
+    return None

@@ -96,6 +96,7 @@ class ListenerOptions:
     """Bounds of the port."""
 
     connections_max: int = 10_000
+    refusals_max: int = REFUSALS_MAX
     handshake_s: float = 10.0
     wire: WireOptions = attrs.field(factory=WireOptions)
 
@@ -236,7 +237,7 @@ class Listener:
         """Say that there are too many connections, cheaply, and never for many at once."""
         self.counts.refused += 1
         try:
-            if self.context is None and self._refusing < REFUSALS_MAX:
+            if self.context is None and self._refusing < self._options.refusals_max:
                 self._refusing += 1
                 try:
                     with trio.move_on_after(_REFUSAL_LINGER_S):
@@ -250,7 +251,8 @@ class Listener:
         bound = self._options.connections_max
         refused = Rejected(
             Code.THROTTLED,
-            f"connections: {bound} are open, and no more are taken; retry, or raise TOPICS_MAX_CONNECTIONS",
+            f"connections: {bound} are open, and no more are taken; retry, or raise TOPICS_MAX_CONNECTIONS, and the"
+            " limit on open files (ulimit -Hn) with it",
             limit="connections",
             max=bound,
         )

@@ -35,7 +35,7 @@ from topics.server.api.origins import Origins
 from topics.server.api.site import Site, SiteOptions
 from topics.server.api.table import route_table
 from topics.server.app.handover import HandOver
-from topics.server.listener import Listener, ListenerOptions, bind, port_of
+from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.runtime.runtime import Runtime
@@ -47,7 +47,7 @@ from topics.server.wire.patience import WireOptions
 
 RELOADED: Final = frozenset({"log_level", "certfile", "keyfile"})
 STORAGE_SHARE_S: Final = 1.0  # of the drain's time, at most a fifth of it, is kept for closing storage
-FILES_KEPT: Final = 256  # of the descriptors, for everything that is no connection
+FILES_KEPT: Final = 256  # of the descriptors, or half of fewer than twice as many, for what is no connection
 
 
 class Home(Protocol):
@@ -85,8 +85,8 @@ def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Tol
     take_over_libraries()
     sys.setswitchinterval(settings.switch_interval_us / 1_000_000)
     files_max = raise_file_limit()
-    if files_max < settings.max_connections + FILES_KEPT:
-        log.warning("files.few", files_max=files_max, max_connections=settings.max_connections)
+    if connections_fit(files_max) < settings.max_connections:
+        log.warning("files.few", files_max=files_max, connections_max=connections_fit(files_max))
     try:
         trio.run(main, settings, options, home, told)
     except BaseExceptionGroup as group:
@@ -308,8 +308,10 @@ def make_site(settings: ServerSettings, options: StoreOptions) -> Site:
 
 
 def listener_options(settings: ServerSettings) -> ListenerOptions:
+    files_max = open_files_max()
     return ListenerOptions(
-        connections_max=settings.max_connections,
+        connections_max=min(settings.max_connections, connections_fit(files_max)),
+        refusals_max=min(REFUSALS_MAX, (files_max - connections_fit(files_max)) // 4),
         handshake_s=settings.handshake_timeout_ms / 1000,
         wire=WireOptions(
             head_s=settings.head_timeout_ms / 1000,
@@ -321,13 +323,23 @@ def listener_options(settings: ServerSettings) -> ListenerOptions:
 
 def raise_file_limit() -> int:
     """The soft limit on open files becomes the hard one; returns what holds now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(
         ValueError, OSError
     ):  # where the hard one is not to be had (macOS: unlimited), the soft one stays
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return open_files_max()
+
+
+def open_files_max() -> int:
+    """How many descriptors this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else 1 << 30
+
+
+def connections_fit(files_max: int) -> int:
+    """How many connections leave the store and everything else the descriptors they need."""
+    return files_max - min(FILES_KEPT, files_max // 2)
 
 
 def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -13,7 +13,7 @@ from topics.engine.apply import Catalog
 from topics.host.backup import Backup, write_backup
 from topics.host.checkpointer import Checkpointer
 from topics.host.layout import read_format
-from topics.host.opening import read_state
+from topics.host.readstate import read_state
 from topics.host.steps import Blocking, GoOn, Steps
 from topics.host.verifying import verify_backup
 from topics.kernel.errors import Corrupt

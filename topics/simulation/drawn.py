@@ -9,14 +9,15 @@ from topics.engine.checkpoint import SegmentRules
 from topics.host.opening import StoreOptions
 from topics.host.relocation import HotRules
 from topics.kernel.limits import Limits
+from topics.simulation.machine import End
 from topics.testing.faults import FaultKind
 
 _SIZES: Final = ((4096, 16_384, 512), (8192, 65_536, 1024), (16_384, 32_768, 2048))
 _MIN_FREE: Final = 4096
 FAULTS: Final = (
     ("sync_data", FaultKind.EIO), ("sync_data", FaultKind.DROPS_PAGES), ("write", FaultKind.EIO),
-    ("write", FaultKind.SHORT), ("write", FaultKind.ENOSPC), ("create", FaultKind.ENOSPC),
-    ("extend", FaultKind.SHORT), ("read", FaultKind.EIO),
+    ("write", FaultKind.SHORT), ("write", FaultKind.ENOSPC), ("write", FaultKind.DROPS_PAGES),
+    ("create", FaultKind.ENOSPC), ("extend", FaultKind.SHORT), ("read", FaultKind.EIO),
 )  # fmt: skip
 
 _STEPS: Final = {
@@ -51,6 +52,12 @@ def draw_time(rng: random.Random) -> int:
         "minutes": rng.randrange(60_000, 200_000),
         "back": -rng.randrange(10_000),
     }[kind]
+
+
+def draw_end(rng: random.Random, *, may_lose_pages: bool) -> End:
+    """How a process ends. `may_lose_pages`: a write or sync of it had failed."""
+    end = rng.choices((End.POWER, End.MOUNT, End.PROCESS), (55, 10, 35))[0]
+    return rng.choice((end, End.PAGES)) if end is End.PROCESS and may_lose_pages else end
 
 
 def draw_step(rng: random.Random) -> str:

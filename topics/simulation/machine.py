@@ -1,13 +1,16 @@
 """Opening a store on a simulated disk as a driver would, and reading what is on a disk without changing it.
 
 LOCK is an ordinary file here: its line is that of `host.lock`, written in place before recovery (who owns) and synced
-by `confirm` behind it (which boot was recovered, which logs have begun), so its own torn states are part of the
-simulation.
+by `confirm` behind it (which boot was recovered, which logs have begun) and when a shard fails, so its own torn states
+are part of the simulation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
+
+import attrs
 
 from topics.codec.frame import FrameView
 from topics.engine.engine import Engine
@@ -16,18 +19,42 @@ from topics.host.attempts import Attempts
 from topics.host.coldowner import settle_place
 from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
-from topics.host.opening import Opened, StoreOptions, open_store, read_state
+from topics.host.opening import Opened, StoreOptions, open_store
 from topics.host.reading import Reader, Unread
+from topics.host.readstate import read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.log.diff import DiffPlan, DiffQuery, assemble
 from topics.testing.below import Below
 from topics.testing.simdisk import SimDisk
+from topics.testing.survival import Shape
 
 COLD_FOLDER = "cold"
 _PID = 1
 _INODE = 1
+
+
+class End(Enum):
+    """What ends with a process."""
+
+    PROCESS = "process deaths"
+    PAGES = "process deaths with pages dropped"  # behind a failed write or sync, when memory runs short
+    MOUNT = "mounts"  # its file system, taken away and mounted again
+    POWER = "power losses"
+
+
+def end_as(disk: SimDisk, end: End, shape: Shape) -> None:
+    """The process ends. `shape`: what becomes of bytes that no sync covered, where they are not simply kept."""
+    match end:
+        case End.POWER:
+            disk.power_loss(shape)
+        case End.MOUNT:
+            disk.mount_again(shape)
+        case _:
+            disk.process_death()
+    if end is End.PAGES:
+        disk.drop_caches()
 
 
 def restarted(disk: SimDisk) -> bool:
@@ -35,6 +62,12 @@ def restarted(disk: SimDisk) -> bool:
     return not same_boot(
         _owner(disk), boot_id=disk.boot_id, device=disk.device, inode=_INODE, mount=disk.mount
     )
+
+
+def may_lose_pages(opened: Opened | None) -> bool:
+    """Whether a write or sync has failed, and LOCK could be told: only then must a loss of pages be noticed."""
+    failures = [writer.failed for writer in opened.writers if writer.failed is not None] if opened else []
+    return any("LOCK" not in failed.message for failed in failures)
 
 
 def open_simulated(
@@ -66,7 +99,14 @@ def open_simulated(
         record = OwnerRecord(
             pid=_PID, boot_id=disk.boot_id, device=disk.device, inode=_INODE, begun=begun, mount=disk.mount
         )
-        port.write(LOCK_NAME, 0, [record.begin(logs).encode()])
+        keep(record.begin(logs))
+
+    def forget_boot() -> None:
+        if (found := _owner(disk)) is not None:
+            keep(attrs.evolve(found, boot_id=None))
+
+    def keep(record: OwnerRecord) -> None:
+        port.write(LOCK_NAME, 0, [record.encode()])
         port.sync_data(LOCK_NAME)
 
     return open_store(
@@ -76,6 +116,7 @@ def open_simulated(
         where="simulated",
         machine_restarted=machine_restarted,
         confirm=confirm,
+        forget_boot=forget_boot,
         options=options,
         cold=cold,
     )

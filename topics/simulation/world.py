@@ -26,9 +26,9 @@ from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
 from topics.simulation.backups import Backups
 from topics.simulation.checkpoint import Walk, begin_walk
-from topics.simulation.drawn import FAULTS, draw_options, draw_step, draw_time
+from topics.simulation.drawn import FAULTS, draw_end, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
-from topics.simulation.machine import cold_folder, open_simulated, read_page
+from topics.simulation.machine import End, cold_folder, end_as, may_lose_pages, open_simulated, read_page
 from topics.simulation.oracle import Violation, check_losses, facts
 from topics.simulation.pen import Pen, Stage
 from topics.simulation.workload import NAMES, Workload
@@ -129,6 +129,8 @@ class World:
             except (OSError, Fatal) as error:
                 self._note(f"open failed: {error}")
                 self.disk.heal()
+                if self.random.random() < 0.5:
+                    self._crash()
                 continue
             self.disk.heal()
             self.disk.drop_caches()
@@ -179,17 +181,14 @@ class World:
         self._crash()
 
     def _crash(self) -> None:
-        """The process or the machine ends; what is left is held against the oracle."""
-        power = self.random.random() < 0.6
+        """The process ends, and perhaps more than that; what is left is held against the oracle."""
+        end = draw_end(self.random, may_lose_pages=may_lose_pages(self.opened))
         shape = self.random.choice(list(Shape))
-        at_least = self.ledger.crashing(power=power)
-        self._note(f"end: {'power ' + shape.value if power else 'process'}")
-        if power:
-            self.disk.power_loss(shape)
-        else:
-            self.disk.process_death()
-        self.ledger.crashed(at_least, power=power)
-        self.counts["power losses" if power else "process deaths"] += 1
+        at_least = self.ledger.crashing(power=end is not End.PROCESS)
+        self._note(f"end: {end.value} {shape.value}")
+        end_as(self.disk, end, shape)
+        self.ledger.crashed(at_least, power=end in (End.POWER, End.MOUNT))
+        self.counts[end.value] += 1
         self._count_works()
         self.opened, self.pens, self.walk = None, [], None
         self.backups.forget()

@@ -1,6 +1,6 @@
 """A data directory, or a backup, as a place to read from: no server, no lock, and nothing in it is changed.
 
-The state is what a start would recover (`host.opening.read_state`), so a torn tail of the log that is being written is
+The state is what a start would recover (`host.readstate`), so a torn tail of the log that is being written is
 left out and told, and a deleted record is deleted. While a server owns the directory files come and go: a read that
 meets that is begun again. What only the owner's next sync makes durable is not shown for a topic of class `fsync`: its
 seqs could be given to other records after a power cut.
@@ -23,12 +23,13 @@ from topics.codec.control import TopicDelete
 from topics.codec.run import Run
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
+from topics.host.boot import machine_boot_id
 from topics.host.fsspec_files import open_files, without_secrets
 from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.layout import read_format
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, machine_boot_id
-from topics.host.opening import ReadState, read_state
+from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.readonly import ReadOnlyDisk, WithCold
+from topics.host.readstate import ReadState, read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable, invalid

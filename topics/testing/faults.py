@@ -45,8 +45,9 @@ class Landed(Enum):
 class FaultKind(Enum):
     EIO = "EIO"  # nothing done; a failed sync leaves the pages dirty
     ENOSPC = "ENOSPC"  # nothing done
+    EMFILE = "EMFILE"  # nothing done
     SHORT = "short write"  # a part is done, then EIO
-    DROPS_PAGES = "failed sync drops the pages"  # EIO; the pages are clean now, but were never written
+    DROPS_PAGES = "drops the pages"  # EIO; what was dirty of the file is clean now, but was never written
     MISDIRECTED = "misdirected"  # the call works, at another offset
 
 
@@ -64,9 +65,7 @@ class Fault:
         assert self.op is None or self.op in OPERATIONS, self.op
         assert self.at >= 0, self.at
         assert self.times is None or self.times >= 1, self.times
-        assert self.kind is not FaultKind.DROPS_PAGES or self.op == "sync_data", (
-            "only a sync of data drops pages"
-        )
+        assert self.kind is not FaultKind.DROPS_PAGES or self.op in ("sync_data", "write")
         assert self.kind is not FaultKind.MISDIRECTED or self.op in ("read", "write")
         assert self.kind is not FaultKind.SHORT or self.op in SIZED
 

@@ -4,9 +4,10 @@ Theory. What is on the disk is `simstore`'s (content by `simfile`, names by `sim
 from `survival`; errors come from `faults`. This module is the machine: it counts calls, strikes faults, springs the
 crash trap, and keeps what outlives a process: boot id, device, and who holds the lock.
 
-Two ends are different. After `process_death()` everything written is still there, un-synced changes included, and the
-boot id stays. After `power_loss()` only what was synced is sure, the rest is any part a file system could have kept,
-and the boot id is new. Everything is drawn from one seed.
+Three ends are different. After `process_death()` everything written is still there, un-synced changes included, and the
+boot id stays; what a failed write or sync gave up goes with `drop_caches()`. After `power_loss()` only what was synced
+is sure, the rest is any part a file system could have kept, and the boot id is new. After `mount_again()` the same is
+sure, and only the mount's id is new. Everything is drawn from one seed.
 
 Threads may share it. The monitor runs outside the mutex, in the thread of the call, after the call took effect.
 """
@@ -183,8 +184,18 @@ class SimDisk:
             self._restart()
         return self.boot_id
 
+    def mount_again(self, shape: Shape = Shape.RANDOM_PAGES, seed: int | None = None) -> None:
+        """The process is gone, and its file system was taken away with what no sync covered, repaired, and mounted.
+
+        Boot id, device and inodes stay, and the mount's id is new.
+        """
+        with self._lock:
+            self._store.lose_power(shape, self._random if seed is None else random.Random(seed))
+            self.mount += 1
+            self._restart()
+
     def drop_caches(self) -> None:
-        """Clean pages leave memory: after a failed sync the lost ones read as the platter has them."""
+        """Clean pages leave memory: behind a failed write or sync the lost ones read as the platter has them."""
         with self._lock:
             for file in self._store.tree.files():
                 file.drop_caches()
@@ -333,8 +344,8 @@ class SimDisk:
         """Raise the fault's error, or answer with the call it turned this one into."""
         if fault.kind is FaultKind.MISDIRECTED:
             return call._replace(offset=max(0, call.offset + fault.shift))
-        if fault.kind is FaultKind.ENOSPC:
-            raise _error(errno.ENOSPC, call.path)
+        if fault.kind in (FaultKind.ENOSPC, FaultKind.EMFILE):
+            raise _error(getattr(errno, fault.kind.value), call.path)
         if fault.kind is FaultKind.SHORT:
             self._act_partly(call, act)
         elif fault.kind is FaultKind.DROPS_PAGES:

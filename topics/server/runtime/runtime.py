@@ -184,9 +184,10 @@ class Runtime:
                         self._in_flight -= 1
                 return ticket.result(), took
             except Rejected as refused:
-                tries -= 1
-                if refused.code is not Code.DISK_LOW or tries < 0 or not await self._make_room(refused):
+                if refused.code is not Code.DISK_LOW or tries == 0:
                     raise
+                # Once more where there is none: why there is none was not known before it was tried.
+                tries = tries - 1 if await self._make_room(refused) else 0
 
     async def _make_room(self, refused: Rejected) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]

@@ -103,7 +103,7 @@ class ShardTask:
             size = writer.wanted_reserve(free_bytes, needed)
             if size is None:
                 return False
-            error = await self._threads.run(partial(writer.carry_out, writer.wal.reserve(size)))
+            error = await self._threads.run(partial(writer.reserve, size))
             return writer.end_reserve(size, error)
         finally:
             self._reserving.set()

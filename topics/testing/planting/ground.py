@@ -25,7 +25,7 @@ from topics.engine import image
 from topics.engine.image import Place, Snapshot
 from topics.engine.judge import FileLook, look
 from topics.host.layout import find_shards, find_wal_files, read_format, segment_path
-from topics.host.opening import ReadState, read_state
+from topics.host.readstate import ReadState, read_state
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.host.walfile import wal_path
 from topics.log.image import TopicImage

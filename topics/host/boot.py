@@ -1,20 +1,24 @@
-"""Which mount of a file system the log lies on (storage 4).
+"""What may have taken bytes that were written and not synced: another boot of the machine, another mount of the log
+(storage 4).
 
-A file system that was unmounted and mounted again need not have what was written to it and not synced: it may have been
-taken away, or repaired. Boot id, device and inode stay the same, so LOCK keeps the mount's own id, too. Since 6.8 Linux
-gives each mount a number that is never given again; before, one that the next mount may get. Another number makes a
-start only more careful, so that a bind mount or a namespace of its own counts as another mount does no harm.
+A file system that was unmounted and mounted again need not have all that was written to it: it may have been taken
+away, or repaired. Boot id, device and inode stay the same, so LOCK keeps the mount's own id, too. Since 6.8 Linux gives
+each mount a number that is never given again; before, one that the next mount may get. Another number makes a start
+only more careful, so that a bind mount or a namespace of its own counts as another mount does no harm.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
+from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, TypeGuard
 
 from topics.host.filetypes import DIRECTORY_FLAGS
 
+BOOT_ID_CHARS_MAX: Final = 64
 _AT_EMPTY_PATH: Final = 0x1000
 _STX_MNT_ID_UNIQUE: Final = 0x4000
 _STATX_SIZE: Final = 256
@@ -23,6 +27,17 @@ _MOUNT: Final = Struct("=Q")
 _MOUNT_AT: Final = 144
 _LEVELS: Final = 3  # wal, its generations, their shards
 _statx: Final = getattr(ctypes.CDLL(None), "statx", None)
+
+
+def machine_boot_id() -> str | None:
+    """Changes with every start of the machine; None where the system does not tell."""
+    if sys.platform == "darwin":
+        return _boot_session_uuid()
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return text if is_plain(text, BOOT_ID_CHARS_MAX) else None
 
 
 def log_mount(root_fd: int) -> int | None:
@@ -80,3 +95,23 @@ def numbered_mount_of(fd: int) -> int | None:
     except (OSError, ValueError):
         return None
     return None
+
+
+def is_plain(value: object, chars_max: int) -> TypeGuard[str]:
+    """Text that JSON writes as it is, or it might not fit the line."""
+    if not isinstance(value, str) or not 0 < len(value) <= chars_max:
+        return False
+    return value.isascii() and value.isprintable() and not set(value) & {'"', "\\"}
+
+
+def _boot_session_uuid() -> str | None:
+    """What macOS calls the same thing."""
+    import subprocess
+
+    command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+    try:
+        answer = subprocess.run(command, capture_output=True, timeout=5, check=True, text=True)  # noqa: S603 -- fixed words
+    except (OSError, subprocess.SubprocessError):
+        return None
+    text = answer.stdout.strip()
+    return text if is_plain(text, BOOT_ID_CHARS_MAX) else None

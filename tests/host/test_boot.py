@@ -1,13 +1,13 @@
-"""Which mount the log lies on: the same number while it is mounted, another one elsewhere, None where nobody knows."""
+"""Which boot of the machine this is, which mount the log lies on: the same while it lasts, None where nobody knows."""
 
 import os
 import sys
 
 import pytest
 
-from topics.host.mounts import log_mount, mount_of, numbered_mount_of
+from topics.host.boot import log_mount, machine_boot_id, mount_of, numbered_mount_of
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not tell")
+on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems tell no mount")
 
 
 @pytest.fixture
@@ -25,6 +25,7 @@ def opened_mount(path, tell=mount_of):
         os.close(fd)
 
 
+@on_linux
 @pytest.mark.parametrize("tell", [mount_of, numbered_mount_of])
 def test_a_mount_has_one_number_and_another_mount_another(tmp_path, tell):
     """The second is for kernels before 6.8 and C libraries without statx."""
@@ -37,6 +38,7 @@ def test_a_descriptor_of_which_the_system_does_not_tell_has_none():
     assert mount_of(1 << 20) is None
 
 
+@on_linux
 @pytest.mark.rule("T4.26")
 def test_the_logs_mount_is_that_of_all_its_directories(root):
     path, fd = root
@@ -47,6 +49,7 @@ def test_the_logs_mount_is_that_of_all_its_directories(root):
     assert log_mount(fd) == mount_of(fd)
 
 
+@on_linux
 @pytest.mark.rule("T4.26")
 @pytest.mark.parametrize("place", ["wal/gen-0", "wal/gen-0/shard-01"])
 def test_a_log_on_several_mounts_has_none_so_each_start_counts_as_a_restart(root, place):
@@ -58,9 +61,16 @@ def test_a_log_on_several_mounts_has_none_so_each_start_counts_as_a_restart(root
     assert log_mount(fd) is None
 
 
+@on_linux
 def test_a_log_that_is_a_link_lies_where_it_leads(root):
     path, fd = root
     (path / "wal").symlink_to("/proc/self")
 
     assert log_mount(fd) in (opened_mount("/proc"), None)
     assert log_mount(fd) != mount_of(fd)
+
+
+@pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no boot id is known elsewhere")
+def test_this_machine_has_a_boot_id_that_stays():
+    assert machine_boot_id()
+    assert machine_boot_id() == machine_boot_id()
