@@ -12,6 +12,8 @@ import pytest
 import topics
 from tests.embed.conftest import OpenSim
 from tests.embed.test_closing import wait_until
+from topics.embed.readers import wait_for_news
+from topics.log.diff import DiffQuery
 from topics.testing.clock import ManualClock
 
 PATIENCE_S = 20
@@ -137,6 +139,14 @@ def test_a_wait_ends_at_its_deadline_and_takes_no_time_of_the_processor(store: t
     assert (page.records, page.from_seq, page.next_from_seq, page.caught_up) == ([], 0, 1, True)
     assert (page.account.filtered, page.account.delivered) == (1, 0)
     assert taken[0] < 0.1
+
+
+def test_what_comes_between_the_read_and_the_wait_is_news(store: topics.Store) -> None:
+    topic = store.create("t")
+    plan = store._opened.engine.plan_diff(DiffQuery(topic="t"))
+    topic.put("in between")
+
+    assert wait_for_news(store._local, plan, time.monotonic() + PATIENCE_S)
 
 
 def test_many_wait_for_one(store: topics.Store) -> None:
