@@ -11,10 +11,11 @@ import topics
 from topics.cli.private import PrivateServer
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def test_the_example_runs_against_a_server(tmp_path: pathlib.Path) -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    block = BLOCKS[0]
     with PrivateServer(tmp_path / "data", tmp_path) as own:
         program = block.replace("http://127.0.0.1:4000", own.url)
         done = subprocess.run(
@@ -33,6 +34,17 @@ def test_the_example_runs_against_a_server(tmp_path: pathlib.Path) -> None:
         "3 b'{\"mag\":2.3}'",
         "['quakes']",
     ]
+
+
+def test_the_example_of_create_and_configure_prints_what_it_says(tmp_path: pathlib.Path) -> None:
+    assert len(BLOCKS) == 2
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BLOCKS[1]],
+        capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["True", "0", "{'cap_records': {'there': 10, 'asked': 3}}"]
 
 
 def test_the_bounds_it_names_are_the_codes() -> None:

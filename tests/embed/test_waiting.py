@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,8 @@ import pytest
 import topics
 from tests.embed.conftest import OpenSim
 from tests.embed.test_closing import wait_until
-from topics.client import Topic as ServedTopic
+from topics.embed.readers import wait_for_news
+from topics.log.diff import DiffQuery
 from topics.testing.clock import ManualClock
 
 PATIENCE_S = 20
@@ -141,6 +141,14 @@ def test_a_wait_ends_at_its_deadline_and_takes_no_time_of_the_processor(store: t
     assert taken[0] < 0.1
 
 
+def test_what_comes_between_the_read_and_the_wait_is_news(store: topics.Store) -> None:
+    topic = store.create("t")
+    plan = store._opened.engine.plan_diff(DiffQuery(topic="t"))
+    topic.put("in between")
+
+    assert wait_for_news(store._local, plan, time.monotonic() + PATIENCE_S)
+
+
 def test_many_wait_for_one(store: topics.Store) -> None:
     topic = store.create("t")
     readers = [Waiting(store, lambda: topic.read(wait_ms=LONG_MS)) for _ in range(5)]
@@ -192,42 +200,7 @@ def test_wait_ms_is_checked_and_clamped(store: topics.Store) -> None:
     topic = store.create("t")
     topic.put("x")
     assert len(topic.read(wait_ms=10**12).records) == 1
-    for wrong in (-1, 1.5, True, "1"):
+    refused: list[Any] = [-1, 1.5, True, "1"]
+    for wrong in refused:
         with pytest.raises(topics.Rejected, match="wait_ms"):
-            topic.read(wait_ms=wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.rule("O5.2")
-@pytest.mark.parametrize(("embedded", "client"), [(topics.Topic, ServedTopic), (topics.Store, topics.Client)])
-def test_store_and_client_have_the_same_calls(embedded: type, client: type) -> None:
-    """What one of them alone can do has no place at the other; everything else has the same parameters."""
-    alone = {
-        topics.Store: {
-            "read_only",
-            "failures",
-            "damages",
-            "cuts",
-            "warnings",
-            "compact",
-            "call",
-            "append",
-            "read",
-        },
-        topics.Client: {"health", "ready", "with_key", "new_key", "call"},
-    }
-    both = public(embedded) - alone.get(embedded, set())
-
-    assert both == public(client) - alone.get(client, set())
-    for name in both:
-        assert parameters(embedded, name) == parameters(client, name), name
-
-
-def public(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
-
-
-def parameters(kind: type, name: str) -> list[str] | None:
-    found = getattr(kind, name)
-    if not callable(found):
-        return None
-    return [str(one) for one in inspect.signature(found).parameters.values()]
+            topic.read(wait_ms=wrong)

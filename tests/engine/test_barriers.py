@@ -5,7 +5,7 @@ import pytest
 from tests.engine.driving import Driver, config
 from topics.codec.control import ConfigUpdate, TopicCreate, TopicDelete
 from topics.engine import verify
-from topics.engine.commands import DeleteTopic, PutTopic, Sync
+from topics.engine.commands import DeleteTopic, PutMode, PutTopic, Sync
 from topics.engine.tickets import TRANSITIONS, Stage, Ticket
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import PARKED_PER_TOPIC_MAX
@@ -186,3 +186,49 @@ def test_a_ticket_goes_only_where_the_table_says():
                     ticket.move(target)
     assert set(Stage) == set(TRANSITIONS)
     assert not TRANSITIONS[Stage.DONE]
+
+
+@pytest.mark.rule("S3.32")
+def test_two_who_change_different_fields_at_once_both_have_their_way(driver):
+    """Each merge is decided when its turn comes, not against the config of when it was asked."""
+    driver.propose(driver.appending(1))
+    merges = [
+        driver.propose(PutTopic.of("t", given, mode=PutMode.MERGE, record_bytes_max=1 << 20))
+        for given in ({"cap_records": 7}, {"ttl_ms": 10**9}, {"durability": "fsync"})
+    ]
+    assert {Stage.PARKED} == {ticket.stage for ticket in merges}
+    driver.run()
+
+    new = driver.state().config
+    assert (new.cap_records, new.ttl_ms, new.durability.value) == (7, 10**9, "fsync")
+    assert [ticket.result().config.cap_records for ticket in merges] == [7, 7, 7]
+
+
+@pytest.mark.rule("S3.33")
+def test_a_creation_is_compared_with_what_stands_when_its_turn_comes(driver):
+    driver.propose(driver.appending(1))
+    change = driver.propose(
+        PutTopic.of("t", {"cap_records": 7}, mode=PutMode.MERGE, record_bytes_max=1 << 20)
+    )
+    same, other = (
+        driver.propose(PutTopic.of("t", {"cap_records": cap}, mode=PutMode.CREATE, record_bytes_max=1 << 20))
+        for cap in (7, 8)
+    )
+    driver.run()
+
+    assert same.result().config == change.result().config
+    assert other.error.detail["differences"] == {"cap_records": {"there": 7, "asked": 8}}
+
+
+@pytest.mark.rule("S3.32", "S3.33")
+def test_behind_a_deletion_a_creation_makes_the_topic_and_a_merge_does_not(driver):
+    driver.propose(driver.appending(1))
+    driver.propose(DeleteTopic(topic="t"))
+    merge, create = (
+        driver.propose(PutTopic.of("t", {"cap_records": 7}, mode=mode, record_bytes_max=1 << 20))
+        for mode in (PutMode.MERGE, PutMode.CREATE)
+    )
+    driver.run()
+
+    assert merge.error.code is Code.TOPIC_NOT_FOUND
+    assert (create.result().created, driver.state().epoch) == (True, 2)
