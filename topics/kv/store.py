@@ -60,6 +60,18 @@ class Store:
 
     keys: Tree[Keyed] = None
     floor: int = 0
+    _newest: int | None = attrs.field(init=False, default=None, repr=False)  # found when it is asked for
+
+    @property
+    def newest(self) -> int:
+        """The highest stamp of its keys."""
+        if self._newest is None:
+            self._remember(max((keyed.entry.newest for keyed in items(self.keys)), default=0))
+        assert self._newest is not None
+        return self._newest
+
+    def _remember(self, newest: int) -> None:
+        object.__setattr__(self, "_newest", newest)  # of a value that is frozen, and says the same afterwards
 
     def get(self, key: str) -> Entry:
         """The entry of the key, zero if there is none."""
@@ -68,11 +80,17 @@ class Store:
 
     def with_entries(self, deltas: Iterable[Keyed]) -> Store:
         """The join with these entries."""
-        keys = self.keys
+        keys, newest = self.keys, 0
         for keyed in deltas:
             keys = unite(keys, _leaf(keyed), join_keyed)
+            newest = max(newest, keyed.entry.newest)
         assert count(keys) >= len(self)
-        return self if keys is self.keys else attrs.evolve(self, keys=keys)
+        if keys is self.keys:
+            return self
+        joined = attrs.evolve(self, keys=keys)
+        if self._newest is not None:
+            joined._remember(max(self._newest, newest))
+        return joined
 
     def __len__(self) -> int:
         return count(self.keys)
@@ -100,7 +118,10 @@ def join_stores(own: Store, other: Store) -> Store:
     for side in (own, other):
         if keys is side.keys and floor == side.floor:
             return side
-    return Store(keys, floor)
+    joined = Store(keys, floor)
+    if floor == 0 and own._newest is not None:  # noqa: SLF001  # of one class
+        joined._remember(max(own._newest, other.newest))  # noqa: SLF001  # as above
+    return joined
 
 
 def difference(old: Store, new: Store) -> Iterable[Keyed]:
