@@ -239,7 +239,7 @@ def test_a_restamped_write_is_one_of_now_for_everybody(restart):
         assert (node.db.zrange("z", 0, -1), node.db.zscore("z", "n")) == (["n"], 7.0)
         assert node.db.lrange("l", 0, -1) == ["e", "late"]
         assert node.db.incrby("c", 0) == 7
-        assert 0 < node.db.ttl("new") <= HOUR_MS
+        assert 0 < node.db.ttl("new") <= HOUR_MS + 5  # the other clock stands 5 ms behind
         assert [found.value for found in node.db.read("v").conflicts] == ["of b"]  # it had not seen that
     assert state(a.db) == state(b.db)
     assert b.later(20).set("v", "later") is None

@@ -148,7 +148,7 @@ def _lane_until(tag: Tag, lane: Lane, limit: int, now_ms: int) -> Lane:
 
 
 def restamped(entry: Entry, now_ms: int, first: int, replica: str) -> Entry:
-    """The entry as if `replica` wrote now what is stamped above `now_ms`: those stamps, in their order, from `first` on.
+    """The entry as if `replica` wrote now what is stamped above `now_ms`: those stamps in their order, from `first`.
 
     An expiry keeps its distance from the write that set it.
     """

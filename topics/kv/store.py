@@ -89,7 +89,7 @@ class Store:
             return self
         joined = attrs.evolve(self, keys=keys)
         if self._newest is not None:
-            joined._remember(max(self._newest, newest))
+            joined._remember(max(self._newest, newest))  # noqa: SLF001  # of one class
         return joined
 
     def __len__(self) -> int:
