@@ -24,5 +24,14 @@ class Faults:
 
 
 QUIET: Final = Faults(
-    lost=0, repeated=0, changed=0, broken=0, forged=0, restart=0, partition=0, pruned=0, restored=0, glitched=0
+    lost=0,
+    repeated=0,
+    changed=0,
+    broken=0,
+    forged=0,
+    restart=0,
+    partition=0,
+    pruned=0,
+    restored=0,
+    glitched=0,
 )
