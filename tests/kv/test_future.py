@@ -193,6 +193,21 @@ def test_after_a_glitch_of_its_clock_a_node_agrees_with_everybody(by_ms):
     assert state(a.db) == state(b.db)
 
 
+def test_of_a_large_key_only_what_lies_in_the_future_is_taken_out_and_written_small():
+    """One field of many: the rest stays, and the journal does not take the key twice."""
+    a = Node(1, now_ms=NOW_MS, journal=MemoryJournal())
+    for i in range(300):
+        a.db.hset("h", f"f{i}", "x" * 1000)
+    glitch(a, lambda db: db.hset("h", "g", 1))
+    before = sum(map(len, a.journal.items))
+    assert a.db.hlen("h") == 300
+    assert sum(map(len, a.journal.items)) - before < 100
+    (waiting,) = a.db.future()
+    assert waiting.value == {"g": 1}
+    a.restart()
+    assert (a.db.hlen("h"), a.db.future()) == (300, (waiting,))
+
+
 def test_what_a_node_wrote_in_the_future_is_not_handed_on():
     a, b = Node(1, now_ms=NOW_MS), Node(2, now_ms=NOW_MS)
     mark = a.db.mark()

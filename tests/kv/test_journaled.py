@@ -161,6 +161,7 @@ GOOD = ("change", {}, {})
         [encode_cell(("wait", {"k": ("garbage",)}))],
         [encode_cell(("wait", None))],
         [encode_cell(("due", "soon"))],
+        [encode_cell(("aside", 1))],
         [encode_cell(("withdraw", None))],
     ],
 )

@@ -11,7 +11,7 @@ columns of a counter carry no stamps; they stay, and count.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from heapq import heappop, heappush
 from typing import Final
@@ -21,6 +21,7 @@ from topics.kv.entry import (
     NO_EVENT,
     NO_EXPIRY,
     NO_LANE,
+    ZERO,
     Element,
     Entry,
     Event,
@@ -35,8 +36,8 @@ from topics.kv.entry import (
     newest_in,
 )
 from topics.kv.merge import join, join_events
-from topics.kv.store import Keyed, with_parts
-from topics.kv.tree import Leaf, Tree, items, put, sift
+from topics.kv.store import Keyed, Store, entry_difference, with_parts
+from topics.kv.tree import Leaf, Tree, items, put, sift, without
 from topics.kv.wire import name_digest
 
 VERSIONS_MAX: Final = 64  # of one key that wait on their own; above that the two latest wait as one
@@ -79,10 +80,13 @@ class WaitingList:
         assert self._count == 0
         return None
 
-    def add(self, keyed: Keyed) -> None:
-        """Let the entry wait."""
-        if self.has(keyed):
-            return
+    def add(self, entries: Iterable[Keyed]) -> None:
+        """Let entries wait."""
+        for keyed in entries:
+            if not self.has(keyed):
+                self._add(keyed)
+
+    def _add(self, keyed: Keyed) -> None:
         same = self._by_key.setdefault(keyed.key, [])
         if len(same) >= VERSIONS_MAX:
             keyed = Keyed(keyed.key, join(same.pop().entry, keyed.entry))
@@ -110,6 +114,19 @@ class WaitingList:
         self._count += len(kept) - len(self._by_key.pop(key, ()))
         if kept:
             self._by_key[key] = kept
+
+
+def set_aside(store: Store, limit: int, now_ms: int) -> tuple[Store, list[Keyed]]:
+    """The store without what is stamped above the limit, and that: what of each such key has to wait."""
+    keys, ahead = store.keys, []
+    for keyed in items(store.keys):
+        if keyed.entry.newest > limit:
+            left = until(keyed.entry, limit, now_ms)
+            digest = name_digest(keyed.key)
+            keys = without(keys, digest) if left is ZERO else put(keys, Leaf(digest, Keyed(keyed.key, left)))
+            ahead.append(Keyed(keyed.key, entry_difference(left, keyed.entry)))
+    assert all(keyed.entry.newest > limit for keyed in ahead)
+    return (Store(keys, store.floor) if ahead else store), ahead
 
 
 def until(entry: Entry, limit: int, now_ms: int) -> Entry:

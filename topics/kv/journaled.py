@@ -3,9 +3,10 @@
 The journal holds cells. `["open", version, name, replica]` says whose it is and under which id this replica counts; it
 is written again when the id changes. `["change", up, down]`: `up` is a store to be joined, what an edit or a merge has
 added; `down` is a map from key to the entry that takes its place, or nil, for the rare change that is no join (a
-peer's floor told that something was collected, or what waits was taken out). `["collect", now, grace, floor]` repeats a
+peer's floor told that something was collected). `["collect", now, grace, floor]` repeats a
 collection. `["wait", store]` holds entries that wait for the clock, each on its own; `["due", stamp]` says that those
-stamped up to there were merged, `["withdraw", key]` that what waits of the key was given up.
+stamped up to there were merged, `["withdraw", key]` that what waits of the key was given up. `["aside", now, limit]`
+repeats that what the state held above the limit was let wait.
 
 Opening is folding all items from the beginning. Joins may be repeated, so a snapshot is nothing but the state written
 once more, in pieces, and what stands before it may be cut off at any time after it: no moment of that is special.
@@ -23,7 +24,7 @@ from topics.kernel.errors import Corrupt, Fatal, Rejected, WrongState
 from topics.kernel.ports import Journal
 from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES, KvLimits
 from topics.kv.entry import LANE_OF, LANE_TAGS, NO_LANE, ZERO, Lane, Tag, make_entry
-from topics.kv.future import WaitingList
+from topics.kv.future import WaitingList, set_aside
 from topics.kv.gc import Collected, collect
 from topics.kv.merge import join
 from topics.kv.store import (
@@ -156,8 +157,14 @@ class Journaled(Cursor[Store]):
         fresh = [keyed for keyed in entries if not self.waiting.has(keyed)]
         for group in _grouped(_waiting_items(fresh)):
             self._append(group)
-        for keyed in fresh:
-            self.waiting.add(keyed)
+        self.waiting.add(fresh)
+
+    def set_aside(self, limit: int, now_ms: int) -> None:
+        """Take out of the state what is stamped above the limit and let it wait, in one small write."""
+        left, ahead = set_aside(self._root.get(), limit, now_ms)
+        self._append([encode_cell(("aside", now_ms, limit))])
+        self.waiting.add(ahead)
+        self._root.update(lambda _: left)
 
     def waited(self, limit: int) -> None:
         """What waited with stamps up to the limit was merged."""
@@ -259,8 +266,10 @@ def replay(journal: Journal) -> Replayed:
             case ("collect", int(now_ms), int(grace_ms), int(floor)) if min(now_ms, grace_ms, floor) >= 0:
                 store, _ = collect(store, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
             case ("wait", part):
-                for keyed in items(_store_of(part, number).keys):
-                    waiting.add(keyed)
+                waiting.add(items(_store_of(part, number).keys))
+            case ("aside", int(now_ms), int(limit)):
+                store, ahead = set_aside(store, limit, now_ms)
+                waiting.add(ahead)
             case ("due", int(limit)):
                 waiting.drop_due(limit)
             case ("withdraw", str(key)):
@@ -270,11 +279,6 @@ def replay(journal: Journal) -> Replayed:
     if header is None and size:
         raise _foreign_item(0)
     return Replayed(store, header, size, waiting)
-
-
-def _floored(store: Store, floor: int) -> Store:
-    assert floor >= 0
-    return attrs.evolve(store, floor=floor) if floor > store.floor else store
 
 
 def opening_item(header: Header) -> bytes:
@@ -305,7 +309,7 @@ def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
     added = _store_of(up, number)
     if not isinstance(down, Mapping):
         raise _foreign_item(number)
-    store = _floored(store.with_entries(items(added.keys)), added.floor)
+    store = store.with_entries(items(added.keys))
     keys = store.keys
     for key, cell in down.items():
         entry = ZERO if cell is None else entry_from_cell(cell, ANY)
@@ -313,7 +317,7 @@ def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
             raise _foreign_item(number)
         digest = name_digest(key)
         keys = without(keys, digest) if entry is ZERO else put(keys, Leaf(digest, Keyed(key, entry)))
-    return attrs.evolve(store, keys=keys)
+    return attrs.evolve(store, keys=keys, floor=max(store.floor, added.floor))
 
 
 def _store_of(cell: Cell, number: int) -> Store:
@@ -332,12 +336,13 @@ def _waiting_items(entries: Iterable[Keyed]) -> Iterator[bytes]:
 
 def _grouped(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Items in writes of bounded size."""
-    group: list[bytes] = []
+    group, size = list[bytes](), 0
     for item in encoded:
-        if group and sum(map(len, group)) + len(item) > JOURNAL_ITEM_BYTES:
+        if group and size + len(item) > JOURNAL_ITEM_BYTES:
             yield group
-            group = []
+            group, size = [], 0
         group.append(item)
+        size += len(item)
     if group:
         yield group
 

@@ -14,12 +14,11 @@ from functools import reduce
 from typing import Final
 
 from topics.kernel.errors import Code, Rejected
-from topics.kv.entry import ZERO
-from topics.kv.future import WaitingList, restamped, until
+from topics.kv.future import WaitingList, restamped, set_aside
 from topics.kv.journaled import Journaled
 from topics.kv.merge import join
 from topics.kv.store import Keyed, Store
-from topics.kv.tree import Leaf, Tree, items, put, without
+from topics.kv.tree import Leaf, Tree, items, put
 from topics.kv.wire import name_digest
 from topics.lattice.cursor import Cursor
 from topics.lattice.stamps import is_future, is_unset, next_stamp
@@ -52,11 +51,10 @@ class Room:
 
     def wait(self, entries: Iterable[Keyed]) -> None:
         """Let entries wait."""
-        if self._journaled is not None:
+        if self._journaled is None:
+            self.waiting.add(entries)
+        else:
             self._journaled.wait(entries)
-            return
-        for keyed in entries:
-            self.waiting.add(keyed)
 
     def take(self, store: Store, now_ms: int) -> list[Keyed]:
         """Join a foreign store but for what comes from the future, which waits, and is given back."""
@@ -112,22 +110,15 @@ class Room:
             )
 
     def _set_aside(self, now_ms: int) -> None:
-        """Take out of the state what is stamped too far ahead. It waits first, so nothing is lost in between."""
+        """Take out of the state what is stamped too far ahead, and let it wait."""
         limit = now_ms + self._max_drift_ms
-        ahead = [keyed for keyed in items(self._cursor.get().keys) if keyed.entry.newest > limit]
-        assert ahead
-        self.wait(ahead)
-
-        def change(store: Store) -> Store:
-            keys = store.keys
-            for keyed in ahead:
-                digest = name_digest(keyed.key)
-                left = until(store.get(keyed.key), limit, now_ms)
-                keys = without(keys, digest) if left is ZERO else put(keys, _leaf(Keyed(keyed.key, left)))
-            return Store(keys, store.floor)
-
-        left = self._cursor.shrink(change)
-        assert not is_future(left.newest, now_ms, self._max_drift_ms)
+        if self._journaled is not None:
+            self._journaled.set_aside(limit, now_ms)
+        else:
+            left, ahead = set_aside(self._cursor.get(), limit, now_ms)
+            self._cursor.shrink(lambda _: left)
+            self.wait(ahead)
+        assert not is_future(self._cursor.get().newest, now_ms, self._max_drift_ms)
 
 
 def _leaf(keyed: Keyed) -> Leaf[Keyed]:

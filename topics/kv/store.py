@@ -129,7 +129,7 @@ def difference(old: Store, new: Store) -> Iterable[Keyed]:
     for before, leaf in changes(old.keys, new.keys):
         after = leaf.item
         assert before is None or before.key == after.key
-        yield after if before is None else Keyed(after.key, _entry_difference(before.entry, after.entry))
+        yield after if before is None else Keyed(after.key, entry_difference(before.entry, after.entry))
 
 
 class StoreLattice:
@@ -280,7 +280,8 @@ def _lane(lane: Lane, utime: int, tree: Tree[Element]) -> Lane:
 # --- what changed
 
 
-def _entry_difference(old: Entry, new: Entry) -> Entry:
+def entry_difference(old: Entry, new: Entry) -> Entry:
+    """The part of the new entry that the old one does not hold: their join is the new one."""
     lanes = []
     for tag, before, after in zip(LANE_TAGS, old.lanes, new.lanes, strict=True):
         if after is before:
