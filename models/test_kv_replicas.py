@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.kv.nodes import LIMITS, Node, state
+from tests.kv.nodes import LIMITS, Node, accepted, everybody, state
 from topics.codec.cell import encode_cell
 from topics.kernel.errors import Code, Rejected
 from topics.kv.database import Database
@@ -287,7 +287,7 @@ class Replicas(RuleBasedStateMachine):
     @rule(reader=nodes, writer=nodes)
     def exchange(self, reader, writer):
         if reader != writer:
-            assert self.nodes[reader].pull(self.nodes[writer]) == [1]
+            assert accepted(self.nodes[reader].pull(self.nodes[writer], accept_floor=everybody)) == [1]
             self.met(reader, writer, whole=True)
 
     @rule(reader=nodes, writer=nodes)
@@ -297,7 +297,7 @@ class Replicas(RuleBasedStateMachine):
             changes = self.nodes[writer].db.export_changes(self.marks.get((reader, writer), {}))
             self.marks[reader, writer] = self.nodes[writer].db.mark()
             mine, theirs = (self.nodes[n].db.snapshot() for n in (reader, writer))
-            assert self.nodes[reader].db.merge_changes(changes) == 1
+            assert len(self.nodes[reader].db.merge_changes(changes).accepted) == 1
             after = self.nodes[reader].db.snapshot()
             assert same(
                 join_stores(after, theirs), join_stores(mine, theirs)
@@ -374,7 +374,7 @@ class Replicas(RuleBasedStateMachine):
     def journals(self):
         """What a restart would find is what is there."""
         for node in self.nodes:
-            store, header, _ = replay(node.journal)
+            store, header, *_ = replay(node.journal)
             assert same(store, node.db.snapshot())
             assert header.replica == node.db.replica
 

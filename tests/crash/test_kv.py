@@ -16,6 +16,7 @@ from tests.kv.nodes import Node, keys_of, state
 from topics.embed.database import Databases
 from topics.host.opening import open_store
 from topics.kernel.errors import TopicsError
+from topics.lattice.stamps import MAX_DRIFT_MS
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Landed, SimCrash
@@ -38,6 +39,8 @@ class Machine:
         self.peer.db.sadd("s", "theirs")
         self.peer.db.hset("h", "f", "theirs")
         self.peer.db.incrby("c", 100)
+        self.ahead = Node(8, now_ms=1_700_000_000_000 + 2 * MAX_DRIFT_MS)
+        self.ahead.db.set("k", "two hours ahead")
         self.restarted = False
 
     def open(self):
@@ -79,6 +82,7 @@ EDITS = (
     lambda m: m.db.incrby("c", 5),
     batch,
     lambda m: m.db.merge_replicas(m.peer.db.export_replica()),
+    lambda m: m.db.merge_replicas(m.ahead.db.export_replica()),
     lambda m: m.db.delete("c"),
     lambda m: m.db.delete("k"),
     lambda m: m.db.expire("h", 5),
@@ -86,16 +90,22 @@ EDITS = (
     lambda m: m.db.incr("c"),
     lambda m: m.databases.compact("shared"),
     lambda m: m.db.zadd("z", 1, "m"),
+    lambda m: m.db.withdraw("k"),
 )
+
+
+def seen(db):
+    """What is there, and what waits."""
+    return state(db), db.future()
 
 
 def run(machine, reached):
     """Open, then every edit; `reached` gets the state after each step that has returned."""
     machine.open()
-    reached.append(state(machine.db))
+    reached.append(seen(machine.db))
     for edit in EDITS:
         edit(machine)
-        reached.append(state(machine.db))
+        reached.append(seen(machine.db))
 
 
 def states_of_a_quiet_run():
@@ -114,7 +124,7 @@ def strike(call, landed, how, expected):
     machine.end(how, call)
 
     machine.open()
-    found = state(machine.db)
+    found = seen(machine.db)
     # What was struck is the next edit: whole, or not there. Of a database that was never opened nothing is there.
     possible = expected[max(len(reached) - 1, 0) : len(reached) + 1]
     assert found in possible
@@ -122,7 +132,7 @@ def strike(call, landed, how, expected):
     machine.disk.drop_caches()
     machine.end(PROCESS, call)
     machine.open()
-    assert found == state(machine.db)
+    assert found == seen(machine.db)
     before = machine.db.incrby("c", 0)
     assert machine.db.incr("c") == before + 1
 

@@ -64,7 +64,7 @@ def test_absorbed_replicas_and_collections_are_there_again(opened, clock) -> Non
     db = databases.open("shared")
     peer = Node(2, now_ms=clock.now_ms())
     fill(peer.db)
-    assert db.merge_replicas(peer.db.export_replica()) == 1
+    assert len(db.merge_replicas(peer.db.export_replica()).accepted) == 1
     db.set("old", 1)
     db.delete("old")
     clock.advance(1000)
@@ -90,7 +90,7 @@ def test_what_a_floor_has_dropped_stays_dropped(opened, clock) -> None:
     clock.advance(1000)
     peer.clock.advance(1000)
     peer.db.gc(stable_ms=clock.now_ms() - 500)
-    db.merge_replicas(peer.db.export_replica())
+    db.merge_replicas(peer.db.export_replica(), accept_floor=lambda _: True)
     before = state(db)
     assert state(peer.db) == before
     assert db.keys() == ["s"]
@@ -144,7 +144,7 @@ def test_databases_of_one_store_share_the_envelope_and_nothing_else(opened) -> N
     assert b.get("k") is None
     assert databases.open("a") is a
     reader = Node(3, name="b", now_ms=1_700_000_000_000)
-    assert reader.db.merge_replicas(a.export_replica()) == 1
+    assert len(reader.db.merge_replicas(a.export_replica()).accepted) == 1
     assert databases.home.names() == ["a", "b"]
     store.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import LIMITS, START_MS, Node, exchange, state
+from tests.kv.nodes import LIMITS, START_MS, Node, everybody, exchange, state
 from topics.kernel.errors import Rejected
 from topics.kv.bounds import DAY_MS, GRACE_MS
 from topics.kv.gc import Collected
@@ -132,7 +132,7 @@ def test_a_part_of_a_store_says_nothing_of_what_the_whole_lacks():
     mark = a.db.mark()
     a.later(100).set("new", 1)
     a.db.gc(stable_ms=1050)
-    assert b.db.merge_changes(a.db.export_changes(mark)) == 1
+    assert len(b.db.merge_changes(a.db.export_changes(mark)).accepted) == 1
     assert b.db.keys() == ["kept", "new"]
 
     a.clock.set(START_MS + MAX_DRIFT_MS + 5000)
@@ -141,7 +141,7 @@ def test_a_part_of_a_store_says_nothing_of_what_the_whole_lacks():
     assert (b.db.get("kept"), b.db.snapshot().floor, b.home.deferred("shared")) == (1, 0, 1)
     b.later(10_000)
     assert b.db.get("kept") == "from the future"
-    b.pull(a)
+    b.pull(a, accept_floor=everybody)
     assert b.db.snapshot().floor == 1050
 
     cell = dict(store_to_cell(a.db.snapshot()))
@@ -161,7 +161,7 @@ def test_columns_that_were_collected_do_not_come_back_into_a_counter_made_again(
     assert a.db.incrby("c", 3) == 3
     a.pull(b)
     assert a.db.incrby("c", 0) == 3
-    b.pull(a)
+    b.pull(a, accept_floor=everybody)
     assert b.db.incrby("c", 0) == 3
     assert state(a.db) == state(b.db)
 
@@ -180,3 +180,57 @@ def test_a_delete_after_the_floor_of_a_counter_from_before_it_counts():
     assert state(a.db) != state(b.db)
     exchange(a, b)
     assert b.db.incrby("c", 0) == 1
+
+
+@pytest.mark.parametrize("stable_ms", [START_MS + MAX_DRIFT_MS + 1, 1_700_000_000_000_000_000, 2**63 - 1])
+def test_a_stable_stamp_ahead_of_the_clock_is_refused_and_hides_nobodys_writes(stable_ms):
+    """Nanoseconds by mistake, and the last number there is: the floor would be above everything that peers write."""
+    node, peer = Node(1), Node(2)
+    node.db.set("k", 1)
+    with pytest.raises(
+        Rejected, match=rf"stable_ms: {stable_ms} ms .* {MAX_DRIFT_MS} ms ahead .* {START_MS}"
+    ):
+        node.db.gc(stable_ms=stable_ms)
+    peer.db.set("theirs", 2)
+    node.pull(peer)
+    assert (node.db.keys(), node.db.snapshot().floor) == (["k", "theirs"], 0)
+    node.db.export_replica()
+    node.db.gc(stable_ms=START_MS + MAX_DRIFT_MS)
+    node.later(1).set("k", 2)
+    assert peer.later(1).merge_replicas(node.db.export_replica()).accepted == (node.keys.public,)
+    assert peer.db.get("k") == 2
+
+
+def test_a_peers_floor_is_taken_only_where_accept_floor_allows_it():
+    """An envelope of a key that nobody knows says that everything here was collected."""
+    node, stranger = Node(1), Node(2)
+    for i in range(100):
+        node.db.set(f"k{i}", i)
+    stranger.later(50).gc(stable_ms=START_MS + 40)
+    stranger.db.set("theirs", 1)
+    message = stranger.db.export_replica()
+    report = node.later(50).merge_replicas(message)
+    assert len(node.db.keys()) == 101
+    assert node.db.snapshot().floor == 0
+    (refused,) = report.refused
+    assert refused.owner == stranger.keys.public
+    assert refused.why == f"its floor {START_MS + 40} was not taken: accept_floor= does not allow it"
+    assert report.accepted == (stranger.keys.public,)
+
+    asked = []
+    report = node.db.merge_replicas(message, accept_floor=lambda owner: not asked.append(owner))
+    assert (asked, report.refused) == ([stranger.keys.public], ())
+    assert (node.db.keys(), node.db.snapshot().floor) == (["theirs"], START_MS + 40)
+
+
+def test_a_foreign_floor_ahead_of_the_clock_is_refused_even_where_floors_are_taken():
+    node, peer = Node(1), Node(2, now_ms=START_MS + MAX_DRIFT_MS)
+    node.db.set("mine", 1)
+    peer.db.set("theirs", 1)
+    peer.db.gc(stable_ms=START_MS + MAX_DRIFT_MS + 1)
+    report = node.pull(peer, accept_floor=everybody)[0]
+    (refused,) = report.refused
+    assert (
+        f"floor {START_MS + MAX_DRIFT_MS + 1} was not taken: more than {MAX_DRIFT_MS} ms ahead" in refused.why
+    )
+    assert (node.db.keys(), node.db.snapshot().floor) == (["mine", "theirs"], 0)

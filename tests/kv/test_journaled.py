@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.kv.nodes import LIMITS, Node, keys_of, state
@@ -103,7 +105,7 @@ def test_a_snapshot_is_in_pieces_too_and_any_number_of_them_may_be_there_twice()
         assert bytes_of(replay(MemoryJournal([*journal.items, *pieces[:count]]))[0]) == before
     cursor.compact()
     assert len(journal.items) == len(pieces)
-    store, header, _ = replay(journal)
+    store, header, *_ = replay(journal)
     assert (bytes_of(store), header) == (before, HEADER)
 
 
@@ -128,7 +130,7 @@ def test_a_compaction_that_is_refused_is_not_the_edits_business():
 
 
 def test_an_empty_journal_has_neither_state_nor_header():
-    assert replay(MemoryJournal()) == (EMPTY, None, 0)
+    assert replay(MemoryJournal())[:3] == (EMPTY, None, 0)
     journal = MemoryJournal()
     opened(journal)
     assert replay(journal)[1] == HEADER
@@ -156,6 +158,11 @@ GOOD = ("change", {}, {})
         [encode_cell(("collect", 1, 2))],
         [encode_cell(("collect", -1, 0, 0))],
         [encode_cell(("open", 1, "n", b"s", ""))],
+        [encode_cell(("wait", {"k": ("garbage",)}))],
+        [encode_cell(("wait", None))],
+        [encode_cell(("due", "soon"))],
+        [encode_cell(("aside", 1))],
+        [encode_cell(("withdraw", None))],
     ],
 )
 def test_an_item_that_no_database_wrote_is_corrupt(items):
@@ -173,3 +180,19 @@ def test_a_change_that_changes_nothing_is_not_written():
     assert len(journal.items) == 1
     assert not cursor.collect(now_ms=1, grace_ms=0, floor=0, replica="q").keys
     assert len(journal.items) == 1
+
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "kv-journal.bin"
+
+
+def test_a_journal_from_before_anything_waited_in_one_is_read():
+    """Written by the version before: items, and last the state they fold to, each with its length in four bytes."""
+    data, items = GOLDEN.read_bytes(), []
+    while data:
+        size = int.from_bytes(data[:4], "little")
+        items.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    *items, expected = items
+    store, header, _, waiting = replay(MemoryJournal(items))
+    assert bytes_of(store) == expected
+    assert (header.name, len(waiting)) == ("shared", 0)

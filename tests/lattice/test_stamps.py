@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.codec.cell import INT_MAX
 from topics.kernel.errors import WrongState
 from topics.lattice.algebra import LwwLattice, MapLattice
 from topics.lattice.laws import check_mutator
-from topics.lattice.stamps import MAX_DRIFT_MS, Deferral, is_future, next_stamp
+from topics.lattice.stamps import MAX_DRIFT_MS, STAMP_MAX, Deferral, is_future, next_stamp
 
 NOW = 1_700_000_000_000
 REGISTERS = MapLattice(LwwLattice())
@@ -41,10 +40,11 @@ def test_a_write_is_stamped_above_its_object(now, newest_stamp, stamp):
 
 
 def test_the_last_stamp_cannot_be_followed():
-    """It is said, not wrapped."""
-    assert next_stamp(0, INT_MAX - 1) == INT_MAX
-    with pytest.raises(WrongState, match="last"):
-        next_stamp(0, INT_MAX)
+    """It is said, not wrapped: 48 bits, whether it is the object or the clock that is at the end of them."""
+    assert next_stamp(0, STAMP_MAX - 1) == STAMP_MAX == 2**48 - 1
+    for now, newest_stamp in ((0, STAMP_MAX), (STAMP_MAX + 1, 0), (0, 2**63 - 1), (2**63, 1)):
+        with pytest.raises(WrongState, match=f"above the last one that can be written, {STAMP_MAX}"):
+            next_stamp(now, newest_stamp)
 
 
 @pytest.mark.rule("R1.3.1", "R9.5", "R1.1.1")

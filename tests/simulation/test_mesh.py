@@ -6,7 +6,7 @@ import pytest
 
 from tests.weaver.weaving import NOW, made
 from topics.crypto.keys import KeyPair
-from topics.simulation.mesh import Mesh
+from topics.simulation.mesh import SKEW_MS, Mesh
 from topics.simulation.meshfaults import QUIET, Faults
 from topics.simulation.meshnode import STORE_ID
 from topics.weaver.limits import ExchangeOptions
@@ -119,3 +119,21 @@ def test_an_intention_of_a_stranger_is_found():
 
     with pytest.raises(AssertionError, match="a stranger's intention"):
         mesh.check()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_nodes_whose_clocks_were_years_ahead_for_a_while_agree_when_they_are_corrected(seed):
+    """Long before those years are over: what they show, and that they go on speaking to each other."""
+    mesh = Mesh(seed, node_count=6, faults=Faults(glitched=0.08))
+    mesh.run(80)
+    assert mesh.glitches
+    ahead = [node.weaver.future() for node in mesh.nodes]
+    assert ahead[0]
+    assert all(found == ahead[0] for found in ahead)
+    assert all(node.weaver.store.clock.wall < mesh.clock.now_ms() + 2 * SKEW_MS for node in mesh.nodes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_more_meshes_whose_clocks_were_years_ahead_agree(seed):
+    Mesh(seed, node_count=8, faults=Faults(glitched=0.1, restart=0.1)).run(100)

@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 
 from tests.weaver.test_dag import closure
 from tests.weaver.weaving import NOW, A, B, C, Site, author, made, name_of
-from topics.kernel.errors import Rejected
+from topics.kernel.errors import Rejected, WrongState
 from topics.testing.journal import MemoryJournal
-from topics.weaver.effective import eff
+from topics.weaver.effective import eff, reference_after
 from topics.weaver.hlc import HLC
 from topics.weaver.ops import encode_ops
 from topics.weaver.projection import open_state
 from topics.weaver.store import open_store
+from topics.weaver.weaver import Weaver
 
 pytestmark = pytest.mark.rule("R5.4.6", "R7.12")
 
@@ -199,14 +200,16 @@ def test_peers_cannot_carry_the_clock_off():
 
 @pytest.mark.rule("R5.4.5")
 def test_the_last_stamp_of_all():
-    """An author that signed the greatest stamp there is cannot write on here; everybody else can."""
+    """Whoever signed the greatest stamp there is writes on: it is from the future. At the end of time nobody does."""
     site = Site()
     site.ingest(made(A, 2**64 - 1, counter=2**32 - 1))
-
-    with pytest.raises(Rejected, match="another key"):
-        site.store.submit(A, b"")
-    site.store.submit(B, b"", site.order)
+    for key in (A, B):
+        site.store.submit(key, b"", site.order)
     assert site.store.clock.wall == NOW
+
+    site.clock.set(2**64 - 1)
+    with pytest.raises(Rejected, match="the last there is"):
+        site.store.submit(B, b"", site.order)
 
 
 @pytest.mark.rule("R5.4.6")
@@ -221,3 +224,140 @@ def test_eff_is_never_signed():
     assert site.store.envelope(name_of(ahead)) == ahead
     again = open_store(site.journal, store_id=site.store.store_id, node=site.node, clock=site.clock)
     assert again.fingerprint == site.store.fingerprint
+
+
+# A node judges its own stamps as it judges others'.
+
+YEARS = 10 * 365 * 24 * HOUR
+
+
+class Whole(Site):
+    """A site with its state, as a program has it."""
+
+    def open(self, **options):
+        super().open(**options)
+        self.weaver = Weaver(self.store, view(self), self.node)
+
+
+def glitched(number, call, by_ms=YEARS):
+    """A node whose clock was wrong while the call happened."""
+    node = Whole(node=author(number))
+    node.weaver.put(b"before", b"1")
+    node.clock.advance(by_ms)
+    call(node.weaver)
+    node.clock.set(NOW + 5)
+    return node
+
+
+def exchanged(*nodes):
+    for node in nodes:
+        for other in nodes:
+            node.weaver.ingest([each.envelope for each in other.store.graph.order])
+
+
+@pytest.mark.rule("R9.33")
+@pytest.mark.parametrize("by_ms", [HOUR + 10, YEARS])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_after_a_glitch_of_its_clock_a_node_shows_what_everybody_shows(by_ms, reopened):
+    """It took its own write of that time for one of now, for as long as the clock had been ahead."""
+    a = glitched(11, lambda weaver: weaver.put(b"k", b"glitch"), by_ms)
+    b = Whole(node=author(12))
+    b.clock.set(NOW + 6)
+    b.weaver.put(b"k", b"of b")
+    if reopened:
+        a.open()
+    exchanged(a, b)
+    assert a.weaver.get(b"k") == b.weaver.get(b"k") == (b"of b", True)
+    assert a.weaver.inspect(b"k") == b.weaver.inspect(b"k")
+    assert a.weaver.future() == b.weaver.future()
+    (ahead,) = a.weaver.future()
+    assert (ahead.key, ahead.value, ahead.author) == (b"k", b"glitch", author(11).public)
+    assert (ahead.stamp, ahead.due_ms) == (NOW + by_ms, NOW + by_ms - HOUR)
+    for node in (a, b):
+        node.clock.set(NOW + by_ms)
+    assert a.weaver.get(b"k") == b.weaver.get(b"k") == (b"glitch", True)
+    assert not a.weaver.future()
+
+
+@pytest.mark.rule("R9.32")
+@pytest.mark.parametrize("reopened", [False, True])
+def test_what_is_written_after_a_glitch_is_stamped_by_the_corrected_clock(reopened):
+    """Neither the persisted clock nor the author's own last stamp carries it on; a rival of later wins by its time."""
+    a = glitched(11, lambda weaver: weaver.put(b"k", b"glitch"))
+    b = Whole(node=author(12))
+    if reopened:
+        a.open()
+    committed = a.weaver.put(b"l", b"of a")
+    written = a.store.node(committed.hash)
+    assert written.hlc.wall == NOW + 5
+    assert written.hlc > a.store.effective.of(written.prev)
+    b.clock.set(NOW + 50)
+    b.weaver.put(b"l", b"of b")
+    exchanged(a, b)
+    assert a.weaver.get(b"l") == b.weaver.get(b"l") == (b"of b", True)
+    assert a.store.clock.wall <= NOW + 51
+
+
+@pytest.mark.parametrize("value", [b"glitch", None])
+def test_a_restamped_write_is_one_of_now_for_everybody(value):
+    a = glitched(11, lambda weaver: weaver.batch({b"k": value, b"l": b"x"}))
+    b = Whole(node=author(12))
+    b.weaver.put(b"k", b"of b")
+    exchanged(a, b)
+    a.weaver.restamp(b"k")
+    assert [ahead.key for ahead in a.weaver.future()] == [b"l"]
+    exchanged(a, b)
+    assert a.weaver.get(b"k") == b.weaver.get(b"k") == (value, False)
+    with pytest.raises(Rejected, match="key: b'k' has no write from the future"):
+        b.weaver.restamp(b"k")
+    b.clock.advance(10)
+    b.weaver.put(b"k", b"later")
+    exchanged(a, b)
+    a.clock.advance(YEARS)
+    assert a.weaver.get(b"k") == (b"later", False)
+
+
+def test_of_a_log_the_future_is_listed_and_cannot_be_written_again():
+    site = Site()
+    store = open_store(
+        MemoryJournal(), store_id=site.store.store_id, node=site.node, clock=site.clock, kind="log"
+    )
+    weaver = Weaver(store, open_state(store, MemoryJournal()), A)
+    site.clock.advance(YEARS)
+    weaver.append(b"entry")
+    site.clock.set(NOW)
+    (ahead,) = weaver.future()
+    assert ahead.value == b"entry"
+    with pytest.raises(WrongState, match="type log"):
+        weaver.restamp(ahead.key)
+
+
+def test_a_correction_is_told_to_watchers():
+    """What was shown under the wrong time changes at once, without a restart."""
+    a = glitched(11, lambda weaver: weaver.put(b"k", b"glitch"))
+    a.clock.advance(YEARS)
+    watch = a.weaver.watch()
+    a.weaver.ingest([made(B, NOW + 3, ops=encode_ops({b"k": b"rival"}))])
+    assert [event.value for event in watch.take()] == [b"glitch"]
+    a.clock.set(NOW + 9)
+    assert a.weaver.get(b"k").value == b"rival"
+    assert [(event.key, event.value) for event in watch.take()] == [(b"k", b"rival")]
+    a.clock.advance(YEARS)
+    assert a.weaver.get(b"k").value == b"glitch"
+    assert [(event.key, event.value) for event in watch.take()] == [(b"k", b"glitch")]
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "expected"),
+    [
+        (NOW, NOW + 1, NOW + 1),
+        (NOW, NOW - 1, NOW),
+        (NOW, NOW - HOUR, NOW),
+        (NOW, NOW - HOUR - 1, NOW - HOUR - 1),  # corrected
+        (NOW, 0, NOW),  # never set
+        (NOW + YEARS, NOW, NOW),
+        (YEARS, 0, 0),  # all of it before 2020, in a test
+    ],
+)
+def test_time_goes_back_only_if_the_clock_was_corrected(seen, now, expected):
+    assert reference_after(seen, now, HOUR) == expected

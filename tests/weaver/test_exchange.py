@@ -409,6 +409,25 @@ def test_silence_that_nobody_noticed_ends_with_the_next_turn():
     assert b.names == a.names
 
 
+def test_a_clock_that_is_set_back_stops_no_wait():
+    """It was ten years ahead while a turn was taken: the next one is due 30 s later, not then."""
+    net, a, b = pair()
+    years = 10 * 365 * 24 * 3_600_000
+    net.clock.advance(years)
+    for peer in (a, b):
+        peer.exchange.tick()
+    net.pump()
+    net.clock.set(NOW + 10)
+    assert min(peer.exchange.deadline_ms for peer in (a, b)) <= NOW + 10 + 30_000
+    net.lost = no_gossip
+    a.write()
+    net.pump()
+    net.lost = lambda message: False
+    net.wait(31_000)
+
+    assert b.names == a.names
+
+
 def test_bytes_that_are_no_message_end_their_stream_only():
     net, a, b = pair()
     stream = Stream(b.key.public, mine=False, number=77)

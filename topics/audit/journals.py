@@ -105,13 +105,13 @@ def _try(disk: Disk, topic: Topic, find: Finder) -> tuple[int | None, str]:
 
 def _wrong_with_database(items: list[bytes], topic: Topic) -> str:
     """Whose it says it is; folded as it is, and with the joins between two other items in the other order."""
-    store, _, _ = replay_database(ItemJournal(items))
+    store, *_ = replay_database(ItemJournal(items))
     _check_openings(items, topic.name.removeprefix(KV_BY_NAME) if topic.name.startswith(KV_BY_NAME) else None)
     turned: list[bytes] = []
     for joins, group in groupby(items, key=_is_join):
         some = list(group)
         turned += reversed(some) if joins else some
-    other, _, _ = replay_database(ItemJournal(turned))
+    other, *_ = replay_database(ItemJournal(turned))
     if encode_cell(store_to_cell(store)) != encode_cell(store_to_cell(other)):
         return "its changes give another state when they meet in another order"
     return ""

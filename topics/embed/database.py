@@ -74,7 +74,7 @@ class Databases:
         if name in self._opened:
             return self._opened[name]
         journal = TopicJournal(self._store, topic_of(name))
-        store, header, size = replay(journal)
+        store, header, size, waiting = replay(journal)
         if header is not None and header.name != name:
             raise Corrupt(
                 f"topic {journal.topic!r} holds database {header.name!r}, not {name!r}", topic=journal.topic
@@ -82,7 +82,7 @@ class Databases:
         fresh = header is None or new_life or header.signer != self._keys.public
         if header is None or fresh:
             header = Header(name, self._keys.public, self.home.new_replica_id())
-        cursor = Journaled(journal, self.home.limits, store, header, journal_bytes=size)
+        cursor = Journaled(journal, self.home.limits, store, header, journal_bytes=size, waiting=waiting)
         if fresh:
             cursor.begin(header)
         self.home.adopt(name, cursor)

@@ -22,7 +22,6 @@ REPLICA_BYTES_MAX: Final = 128
 REPLICA_ID_SIZE: Final = 16
 TTL_MS_MAX: Final = 36_600 * DAY_MS
 NAME_BYTES_MAX: Final = 200  # of a database
-DEFERRED_MAX: Final = 1024  # keys from the future that wait on their own
 ENVELOPES_KNOWN_MAX: Final = 10_000  # absorbed ones that are recognized without verifying them again
 COMPACT_BYTES_MIN: Final = 16 * MIB  # a journal shorter than this is left as it is
 JOURNAL_ITEM_BYTES: Final = 4 * MIB  # of many keys; a single key may be larger

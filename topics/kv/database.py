@@ -11,22 +11,26 @@ from collections.abc import Mapping
 
 from topics.codec.cell import CellMap
 from topics.crypto.keys import KeyPair
-from topics.kernel.checks import whole_number
-from topics.kernel.errors import WrongState
+from topics.kernel.checks import text_bytes, whole_number
+from topics.kernel.errors import WrongState, invalid
 from topics.kernel.ports import Clock, Entropy
 from topics.kv.bounds import GRACE_MS, KvLimits
 from topics.kv.counters import CounterOperations
+from topics.kv.edit import Edit
 from topics.kv.gc import Collected, collect
 from topics.kv.hashes import HashOperations
 from topics.kv.journaled import Journaled
+from topics.kv.keyspace import Looked
 from topics.kv.lists import ListOperations
 from topics.kv.ranks import RankOperations
 from topics.kv.replica import TOKEN_SIZE, Accept, Replica, check_database_name, check_replica_id, replica_id
+from topics.kv.report import MergeReport, Waiting
 from topics.kv.sets import SetOperations
 from topics.kv.store import Store
 from topics.kv.values import ValueOperations
 from topics.lattice.authority import Authority, Owner
 from topics.lattice.cursor import Cursor, Fork
+from topics.lattice.stamps import MAX_DRIFT_MS, is_future
 
 
 class Database(
@@ -102,21 +106,46 @@ class Database(
         """What `export_changes` starts from."""
         return self._alone("mark").snapshot()
 
-    def merge_replicas(self, replicas: object, accept: Accept | None = None) -> int:
-        """Verify and absorb the replicas of other owners; how many accepted ones hold this database.
+    def merge_replicas(
+        self, replicas: object, accept: Accept | None = None, *, accept_floor: Accept | None = None
+    ) -> MergeReport:
+        """Verify and absorb the replicas of other owners. `.accepted` are those that hold this database, `.deferred` is
+        what waits for this node's clock, `.refused` what was not taken, and why.
 
         `accept`: whose state is absorbed, by owner. Verification is not its business: what is not authorised and signed
-        is never taken.
+        is never taken. `accept_floor`: whose floor is believed, by owner; nobody's if it is not given. What is stamped
+        below a floor and not there was collected: whose floor is believed may take away everything up to it.
 
         Raises:
             WrongState: connected.
             Rejected: a replica would pass the limit of keys, or cannot be written; those of the others were absorbed.
         """
-        return self._alone("merge").absorb(self.name, replicas, accept=accept)
+        return self._alone("merge").absorb(self.name, replicas, accept=accept, accept_floor=accept_floor)
 
-    def merge_changes(self, replicas: object, accept: Accept | None = None) -> int:
-        """The same for what `export_changes` has made."""
+    def merge_changes(self, replicas: object, accept: Accept | None = None) -> MergeReport:
+        """The same for what `export_changes` has made, which carries no floor."""
         return self._alone("merge").absorb(self.name, replicas, accept=accept, changes=True)
+
+    def future(self) -> tuple[Waiting, ...]:
+        """What waits because it is stamped more than an hour ahead of this node's clock: writes of peers, and this
+        node's own from a time when its clock was wrong. Each is merged at its `due_ms`.
+
+        Raises:
+            WrongState: connected.
+        """
+        return self._alone("future").future(self.name)
+
+    def withdraw(self, key: str, *, restamp: bool = False) -> bool:
+        """Give up what waits of the key, so that it is not merged when its time comes; False if nothing waits.
+
+        `restamp`: write it again as of now, instead. Peers that hold the old stamps withdraw them for themselves.
+
+        Raises:
+            WrongState: connected.
+        """
+        home = self._alone("withdraw")
+        text_bytes("key", key, bytes_max=self.limits.key_bytes)
+        return home.withdraw(self.name, key, replica=self._replica if restamp else None)
 
     def fork(self) -> Database:
         """A database apart from this one until its `sync`, with a replica id of its own."""
@@ -145,11 +174,19 @@ class Database(
         which nothing comes back and no grace is needed. It cannot be lowered.
 
         Raises:
+            Rejected: `stable_ms` is more than an hour ahead of the clock; nothing was changed.
             WrongState: on a fork, whose sync could bring everything back.
         """
         self._refuse_in_batch("gc")
         grace, floor = whole_number("grace_ms", grace_ms), whole_number("stable_ms", stable_ms)
         now_ms = self._clock.now_ms()
+        if is_future(floor, now_ms):
+            raise invalid(
+                "stable_ms",
+                f"{floor} ms is more than {MAX_DRIFT_MS} ms ahead of the clock, which says {now_ms}; it is a stamp in "
+                "milliseconds since 1970 that every owner has reached",
+                limit=now_ms + MAX_DRIFT_MS,
+            )
         replica = sub_replica(self._replica, self._entropy)
         if isinstance(self._cursor, Journaled):
             collected = self._cursor.collect(now_ms=now_ms, grace_ms=grace, floor=floor, replica=replica)
@@ -173,6 +210,12 @@ class Database(
             )
         self._refuse_in_batch(what)
         return self._home
+
+    def _edit(self, looked: Looked) -> Edit:
+        edit = super()._edit(looked)
+        if self._home is not None:
+            self._home.check_stamp(self.name, looked.key, edit.stamp, looked.now_ms)
+        return edit
 
     def _catch_up(self) -> None:
         if self._home is not None and self._working is None:

@@ -3,7 +3,10 @@
 The journal holds cells. `["open", version, name, replica]` says whose it is and under which id this replica counts; it
 is written again when the id changes. `["change", up, down]`: `up` is a store to be joined, what an edit or a merge has
 added; `down` is a map from key to the entry that takes its place, or nil, for the rare change that is no join (a
-peer's floor told that something was collected). `["collect", now, grace, floor]` repeats a collection.
+peer's floor told that something was collected). `["collect", now, grace, floor]` repeats a
+collection. `["wait", store]` holds entries that wait for the clock, each on its own; `["due", stamp]` says that those
+stamped up to there were merged, `["withdraw", key]` that what waits of the key was given up. `["aside", now, limit]`
+repeats that what the state held above the limit was let wait.
 
 Opening is folding all items from the beginning. Joins may be repeated, so a snapshot is nothing but the state written
 once more, in pieces, and what stands before it may be cut off at any time after it: no moment of that is special.
@@ -12,7 +15,7 @@ once more, in pieces, and what stands before it may be cut off at any time after
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import attrs
 
@@ -21,6 +24,7 @@ from topics.kernel.errors import Corrupt, Fatal, Rejected, WrongState
 from topics.kernel.ports import Journal
 from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES, KvLimits
 from topics.kv.entry import LANE_OF, LANE_TAGS, NO_LANE, ZERO, Lane, Tag, make_entry
+from topics.kv.future import WaitingList, set_aside
 from topics.kv.gc import Collected, collect
 from topics.kv.merge import join
 from topics.kv.store import (
@@ -70,8 +74,16 @@ class Journaled(Cursor[Store]):
     """A root whose changes are durable. A journal that can forget is compacted when it is long."""
 
     def __init__(
-        self, journal: Journal, limits: KvLimits, store: Store, header: Header, *, journal_bytes: int = 0
+        self,
+        journal: Journal,
+        limits: KvLimits,
+        store: Store,
+        header: Header,
+        *,
+        journal_bytes: int = 0,
+        waiting: WaitingList | None = None,
     ) -> None:
+        self.waiting: Final = WaitingList() if waiting is None else waiting
         self._journal = journal
         self._cuttable = journal if isinstance(journal, Cuttable) else None
         self._root = Root(StoreLattice(limits), store)
@@ -140,6 +152,30 @@ class Journaled(Cursor[Store]):
             self._root.update(lambda _: new)
         return collected
 
+    def wait(self, entries: Iterable[Keyed]) -> None:
+        """Let entries wait, each on its own, as long as the journal holds them too."""
+        fresh = [keyed for keyed in entries if not self.waiting.has(keyed)]
+        for group in _grouped(_waiting_items(fresh)):
+            self._append(group)
+        self.waiting.add(fresh)
+
+    def set_aside(self, limit: int, now_ms: int) -> None:
+        """Take out of the state what is stamped above the limit and let it wait, in one small write."""
+        left, ahead = set_aside(self._root.get(), limit, now_ms)
+        self._append([encode_cell(("aside", now_ms, limit))])
+        self.waiting.add(ahead)
+        self._root.update(lambda _: left)
+
+    def waited(self, limit: int) -> None:
+        """What waited with stamps up to the limit was merged."""
+        self._append([encode_cell(("due", limit))])
+        self.waiting.drop_due(limit)
+
+    def withdraw(self, key: str) -> None:
+        """What waits of the key is given up."""
+        self._append([encode_cell(("withdraw", key))])
+        self.waiting.drop(key)
+
     def begin(self, header: Header) -> None:
         """Write a header: of a new journal, or of another life of the replica."""
         assert header.name == self._header.name
@@ -167,6 +203,7 @@ class Journaled(Cursor[Store]):
         """Items that fold to the state as it is: appended, they let everything before them be cut off."""
         yield opening_item(self._header)
         yield from _pieces(self._root.get())
+        yield from _waiting_items(self.waiting)
 
     def _shorten(self) -> None:
         """Compact a long journal. A refusal (no space, say) is not the business of the change that was written."""
@@ -197,13 +234,22 @@ class Journaled(Cursor[Store]):
         return 0 if self._cuttable is None else self._cuttable.position
 
 
-def replay(journal: Journal) -> tuple[Store, Header | None, int]:
-    """The state, the last header (None of an empty journal), and how many bytes were read.
+class Replayed(NamedTuple):
+    """The state, the last header (None of an empty journal), how many bytes were read, and what waits for the clock."""
+
+    store: Store
+    header: Header | None
+    size: int
+    waiting: WaitingList
+
+
+def replay(journal: Journal) -> Replayed:
+    """Fold a journal.
 
     Raises:
         Corrupt: an item is none of ours.
     """
-    store, header, size = EMPTY, None, 0
+    store, header, size, waiting = EMPTY, None, 0, WaitingList()
     for number, item in enumerate(journal.read()):
         size += len(item)
         try:
@@ -219,16 +265,20 @@ def replay(journal: Journal) -> tuple[Store, Header | None, int]:
                 store = _folded(store, up, down, number)
             case ("collect", int(now_ms), int(grace_ms), int(floor)) if min(now_ms, grace_ms, floor) >= 0:
                 store, _ = collect(store, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
+            case ("wait", part):
+                waiting.add(items(_store_of(part, number).keys))
+            case ("aside", int(now_ms), int(limit)):
+                store, ahead = set_aside(store, limit, now_ms)
+                waiting.add(ahead)
+            case ("due", int(limit)):
+                waiting.drop_due(limit)
+            case ("withdraw", str(key)):
+                waiting.drop(key)
             case _:
                 raise _foreign_item(number)
     if header is None and size:
         raise _foreign_item(0)
-    return store, header, size
-
-
-def _floored(store: Store, floor: int) -> Store:
-    assert floor >= 0
-    return attrs.evolve(store, floor=floor) if floor > store.floor else store
+    return Replayed(store, header, size, waiting)
 
 
 def opening_item(header: Header) -> bytes:
@@ -256,12 +306,10 @@ def _change(old: Store, new: Store) -> bytes:
 
 
 def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
-    added = store_from_cell(up, ANY)
-    if added is None or not isinstance(up, Mapping) or not isinstance(down, Mapping):
+    added = _store_of(up, number)
+    if not isinstance(down, Mapping):
         raise _foreign_item(number)
-    if len(up) != len(added) + (added.floor > 0):
-        raise _foreign_item(number)
-    store = _floored(store.with_entries(items(added.keys)), added.floor)
+    store = store.with_entries(items(added.keys))
     keys = store.keys
     for key, cell in down.items():
         entry = ZERO if cell is None else entry_from_cell(cell, ANY)
@@ -269,7 +317,34 @@ def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
             raise _foreign_item(number)
         digest = name_digest(key)
         keys = without(keys, digest) if entry is ZERO else put(keys, Leaf(digest, Keyed(key, entry)))
-    return attrs.evolve(store, keys=keys)
+    return attrs.evolve(store, keys=keys, floor=max(store.floor, added.floor))
+
+
+def _store_of(cell: Cell, number: int) -> Store:
+    """A store all of whose entries are good."""
+    store = store_from_cell(cell, ANY)
+    if store is None or not isinstance(cell, Mapping) or len(cell) != len(store) + (store.floor > 0):
+        raise _foreign_item(number)
+    return store
+
+
+def _waiting_items(entries: Iterable[Keyed]) -> Iterator[bytes]:
+    """An item each: two that wait for different times stay apart, and one is there whole or not at all."""
+    for keyed in entries:
+        yield encode_cell(("wait", store_to_cell(Store(Leaf(name_digest(keyed.key), keyed)))))
+
+
+def _grouped(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Items in writes of bounded size."""
+    group, size = list[bytes](), 0
+    for item in encoded:
+        if group and size + len(item) > JOURNAL_ITEM_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += len(item)
+    if group:
+        yield group
 
 
 def _pieces(store: Store) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ What was absorbed is exported again, so replicas that never meet converge throug
 is not to be filtered: the predicate of a selective merge only chooses whose state is absorbed, and cannot tell what an
 accepted owner has absorbed from a refused one.
 
-Stamps from further ahead than clocks may differ wait, key by key, until this node's clock comes near.
+Stamps from further ahead than clocks may differ wait, key by key, until this node's clock comes near: see `room`.
 
 A delta is the same envelope in a region of its own, with only what has changed since a snapshot: it costs what changed,
 and whoever keeps newest envelopes never takes it for the whole.
@@ -17,7 +17,7 @@ and whoever keeps newest envelopes never takes it for the whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from topics.codec.cell import Cell, CellMap, encode_cell
 from topics.crypto.hashing import blake3
@@ -26,22 +26,23 @@ from topics.kernel.checks import text_bytes
 from topics.kernel.errors import Code, Corrupt, Rejected, WrongState, invalid
 from topics.kernel.ports import Clock, Entropy
 from topics.kv.bounds import (
-    DEFERRED_MAX,
     ENVELOPES_KNOWN_MAX,
     NAME_BYTES_MAX,
     REPLICA_BYTES_MAX,
     REPLICA_ID_SIZE,
     KvLimits,
 )
+from topics.kv.report import MergeReport, Refused, Waiting, waiting_of
+from topics.kv.room import Room
 from topics.kv.store import EMPTY, Keyed, Store, StoreLattice, difference, store_from_cell, store_to_cell
-from topics.kv.tree import Leaf, Tree, grow, items, leaves, put
+from topics.kv.tree import Leaf, Tree, grow
 from topics.kv.wire import RESET, name_digest
 from topics.lattice.algebra import MapKey, MapLattice
 from topics.lattice.authority import Authority, Owner, is_owner
 from topics.lattice.cursor import Cursor, Root
 from topics.lattice.owner import OWNERS_MAX, OwnerLattice
 from topics.lattice.signed import Envelope, Slot, envelopes_of
-from topics.lattice.stamps import MAX_DRIFT_MS, Deferral, is_future
+from topics.lattice.stamps import MAX_DRIFT_MS, is_future
 
 REGION: Final = "kv"
 DELTA_REGION: Final = "kv.delta"
@@ -99,8 +100,8 @@ class Replica:
         self._lattice: Final = self._region(REGION)
         self._deltas: Final = self._region(DELTA_REGION)
         self._cursors: dict[str, Cursor[Store]] = {}
-        self._deferred: dict[str, Deferral[Store]] = {}
-        self._known: dict[bytes, bool] = {}  # envelopes absorbed before: whether they held the database
+        self._rooms: dict[str, Room] = {}
+        self._known: dict[bytes, _Known] = {}  # envelopes absorbed before, whole
         self._slot: Slot[Stores] | None = None  # as last signed
         self._signed: dict[str, Store] = {}
 
@@ -126,10 +127,8 @@ class Replica:
                 limit=self.limits.databases,
             )
         self._cursors[name] = cursor
-        self._deferred[name] = Deferral(
-            self._stores, newest_in_store, max_drift_ms=self._max_drift_ms, room=DEFERRED_MAX
-        )
-        assert len(self._deferred) == len(self._cursors)
+        self._rooms[name] = Room(cursor, self._max_drift_ms)
+        assert len(self._rooms) == len(self._cursors)
         return cursor
 
     def names(self) -> list[str]:
@@ -144,6 +143,7 @@ class Replica:
 
     def export(self) -> CellMap:
         """`{owner → signed}`, for everybody. Signed anew only if something has changed since the last time."""
+        self._settle_all()
         stores = self.snapshot()
         changed = stores.keys() != self._signed.keys() or any(
             store is not self._signed[name] for name, store in stores.items()
@@ -160,6 +160,7 @@ class Replica:
 
         It carries no floor, which speaks of what a whole store lacks.
         """
+        self._settle_all()
         changed = {
             name: Store(_tree(difference(since.get(name, EMPTY), store)))
             for name, store in self.snapshot().items()
@@ -170,50 +171,69 @@ class Replica:
     # In.
 
     def absorb(
-        self, name: str, foreign: object, *, accept: Accept | None = None, changes: bool = False
-    ) -> int:
-        """Join what others have signed of this database; how many owners' replicas of it were accepted.
+        self,
+        name: str,
+        foreign: object,
+        *,
+        accept: Accept | None = None,
+        accept_floor: Accept | None = None,
+        changes: bool = False,
+    ) -> MergeReport:
+        """Join what others have signed of this database; what was accepted, what waits, what was refused and why.
 
-        Whatever is forged, misattributed, malformed or not accepted is as if it had not been there. `changes`: the map
-        is of `export_changes`.
+        Whatever is forged, misattributed, malformed or not accepted is as if it had not been there. A floor, which says
+        what everybody has and so takes away what is not there, is taken of those owners only that `accept_floor` says.
+        `changes`: the map is of `export_changes`.
 
         Raises:
             Rejected: a replica would pass the limit of keys, or cannot be written; those of the others were absorbed.
         """
         self.settle(name)
         if not isinstance(foreign, Mapping) or len(foreign) > OWNERS_MAX:
-            return 0
-        lattice = self._deltas if changes else self._lattice
-        accepted = 0
-        refused: Rejected | None = None
+            return MergeReport(refused=(Refused(None, f"it is no map of at most {OWNERS_MAX} owners"),))
+        merge = _Merge(name, self._deltas if changes else self._lattice, accept, accept_floor)
+        failed: Rejected | None = None
         for owner, entry in foreign.items():
-            found = False
-            for envelope in (envelopes_of(entry) or ()) if is_owner(owner) else ():
+            envelopes = envelopes_of(entry) if is_owner(owner) else None
+            if envelopes is None:
+                merge.refused.append(Refused(owner, "it is no owner with a slot of envelopes"))
+                continue
+            for envelope in envelopes:
                 try:
-                    found |= self._absorb(name, lattice, owner, envelope, accept)
+                    self._absorb(merge, owner, envelope)
                 except Rejected as error:  # nobody's replica keeps those of the others out
-                    refused = refused or error
-            accepted += found
-        assert accepted <= len(foreign)
-        if refused is not None:
-            raise refused
-        return accepted
+                    failed = failed or error
+        assert len(merge.accepted) <= len(foreign)
+        if failed is not None:
+            raise failed
+        deferred = tuple(waiting_of(keyed, self._max_drift_ms) for keyed in merge.deferred)
+        return MergeReport(tuple(merge.accepted), deferred, tuple(merge.refused))
 
     def settle(self, name: str) -> None:
-        """Merge what has waited for this node's clock."""
-        deferred = self._deferred[name]
-        due_ms = deferred.next_due_ms()
-        if due_ms is None:
-            return
-        now_ms = self.clock.now_ms()
-        if due_ms <= now_ms:
-            self._known.clear()  # what has waited is worth another look, all the more if this fails
-            for store in deferred.release(now_ms):
-                self._cursors[name].merge(store)
+        """Merge what has waited for this node's clock, and let wait what is ahead of it."""
+        self._rooms[name].settle(self.clock.now_ms())
 
     def deferred(self, name: str) -> int:
-        """How many groups of keys wait for this node's clock."""
-        return len(self._deferred[name])
+        """How many entries wait for this node's clock."""
+        return len(self._rooms[name].waiting)
+
+    def future(self, name: str) -> tuple[Waiting, ...]:
+        """What waits for this node's clock, in the order of its stamps: of peers, and of this node's own."""
+        self.settle(name)
+        return tuple(waiting_of(keyed, self._max_drift_ms) for keyed in self._rooms[name].waiting)
+
+    def withdraw(self, name: str, key: str, *, replica: str | None) -> bool:
+        """Give up what waits of the key, or write it again as of now in the name of `replica`. False: nothing waits."""
+        self.settle(name)
+        return self._rooms[name].withdraw(key, self.clock.now_ms(), replica)
+
+    def check_stamp(self, name: str, key: str, stamp: int, now_ms: int) -> None:
+        """Raises `Rejected` if nobody would believe a write with this stamp."""
+        self._rooms[name].check_stamp(key, stamp, now_ms)
+
+    def _settle_all(self) -> None:
+        for name in self._rooms:
+            self.settle(name)
 
     def _region(self, region: str) -> OwnerLattice[Stores]:
         return OwnerLattice(
@@ -224,68 +244,113 @@ class Replica:
             key=self._keys,
         )
 
-    def _absorb(
-        self,
-        name: str,
-        lattice: OwnerLattice[Stores],
-        owner: Owner,
-        envelope: Envelope,
-        accept: Accept | None,
-    ) -> bool:
-        """Whether the envelope is somebody else's good replica of the database."""
+    def _absorb(self, merge: _Merge, owner: Owner, envelope: Envelope) -> None:
+        """Take in one envelope, and tell what became of it."""
+        lattice = merge.lattice
         own = owner == self.owner and envelope.signer == self._keys.public
         if own and (lattice is self._deltas or self._is_past(envelope)):
-            return False
-        mark = blake3(encode_cell((name, lattice.region, owner, envelope.to_cell())))
-        if mark in self._known and self._authority.allows(owner, envelope.signer):
-            return self._known[mark] and not own and (accept is None or accept(owner))
+            return
+        mark = blake3(encode_cell((merge.name, lattice.region, owner, envelope.to_cell())))
+        known = self._known.get(mark) if self._authority.allows(owner, envelope.signer) else None
+        if known is not None and not (known.floor and merge.accept_floor):
+            if merge.accepts(owner) and not own:
+                merge.tell(owner, held=known.held, floor=known.floor)
+            return
         slot = lattice.slot(owner).sift(None, (envelope.to_cell(),))
-        if slot is None or not (accept is None or accept(owner)):
-            return False
+        if slot is None:
+            why = "its signature or its payload is not good, or the signer may not sign for it"
+            merge.refused.append(Refused(owner, f"the envelope of {envelope.signer.hex()}: {why}"))
+            return
+        if not merge.accepts(owner):
+            return
         if own:  # signed with this key in another life: go on above it
             self._slot = lattice.slot(owner).join(self._slot, slot)
             self._signed = {}
-        store = slot.value.get(name)
+        store = slot.value.get(merge.name)
+        floor, whole = 0, True
         if store is not None:
-            self._take(name, store)
-        self._remember(mark, held=store is not None)
-        return store is not None and not own
+            floor = self._floor_refused(merge, owner, store, own=own)
+            whole = self._take(merge, Store(store.keys) if floor else store)
+        if whole:
+            self._remember(mark, _Known(store is not None, floor))
+        if not own:
+            merge.tell(owner, held=store is not None, floor=floor)
+
+    def _floor_refused(self, merge: _Merge, owner: Owner, store: Store, *, own: bool) -> int:
+        """The floor of a replica that is not taken; 0 if it is, or there is none."""
+        if store.floor == 0:
+            return 0
+        believed = not is_future(store.floor, self.clock.now_ms(), self._max_drift_ms)
+        allowed = own or (merge.accept_floor is not None and merge.accept_floor(owner))
+        return 0 if believed and allowed else store.floor
 
     def _is_past(self, envelope: Envelope) -> bool:
         assert envelope.signer == self._keys.public
         mine = None if self._slot is None else self._slot.of_signer(envelope.signer)
         return mine is not None and envelope.seq <= mine.seq
 
-    def _remember(self, mark: bytes, *, held: bool) -> None:
+    def _remember(self, mark: bytes, known: _Known) -> None:
         assert len(self._known) <= ENVELOPES_KNOWN_MAX
-        self._known[mark] = held
+        self._known[mark] = known
         if len(self._known) > ENVELOPES_KNOWN_MAX:
             del self._known[next(iter(self._known))]
 
-    def _take(self, name: str, store: Store) -> None:
-        """Join what may be believed now, and let the rest wait."""
-        now_ms = self.clock.now_ms()
-        cursor, deferred = self._cursors[name], self._deferred[name]
-        if len(cursor.get()) + len(store) > 2 * self.limits.keys:
+    def _take(self, merge: _Merge, store: Store) -> bool:
+        """Join what may be believed now, and let the rest wait. Whether it was all."""
+        name = merge.name
+        room, waiting = self._rooms[name], len(self._rooms[name].waiting)
+        if len(self._cursors[name].get()) + waiting + len(store) > 2 * self.limits.keys:
             raise Rejected(
                 Code.THROTTLED,
                 f"database {name!r}: with the replica it would pass twice its limit of {self.limits.keys} keys",
                 limit=self.limits.keys,
             )
-        if not is_future(newest_in_store(store), now_ms, self._max_drift_ms):
-            cursor.merge(store)
-            return
-        present: Tree[Keyed] = None
-        own = cursor.get()
-        for leaf in leaves(store.keys):
-            newest = leaf.item.entry.newest
-            # What this node has believed before (under another clock) is no news from the future.
-            if is_future(newest, now_ms, self._max_drift_ms) and newest > own.get(leaf.item.key).newest:
-                deferred.admit(Store(leaf), now_ms)
-            else:
-                present = put(present, leaf)
-        # The floor speaks of what the whole store lacks, so it comes another time, with the whole.
-        cursor.merge(Store(present))
+        deferred = room.take(store, self.clock.now_ms())
+        merge.deferred += deferred
+        return not deferred
+
+
+class _Known(NamedTuple):
+    """Of an envelope absorbed before: whether it held the database, and the floor that was not taken."""
+
+    held: bool
+    floor: int
+
+
+class _Merge:
+    """One merge on its way: whom it listens to, and what it has to tell."""
+
+    def __init__(
+        self, name: str, lattice: OwnerLattice[Stores], accept: Accept | None, accept_floor: Accept | None
+    ) -> None:
+        self.name: Final = name
+        self.lattice: Final = lattice
+        self.accept_floor: Final = accept_floor
+        self._accept: Final = accept
+        self.accepted: list[Owner] = []
+        self.deferred: list[Keyed] = []
+        self.refused: list[Refused] = []
+
+    def accepts(self, owner: Owner) -> bool:
+        """Whether the owner's state is absorbed."""
+        if self._accept is None or self._accept(owner):
+            return True
+        self.refused.append(Refused(owner, "accept= does not allow it"))
+        return False
+
+    def tell(self, owner: Owner, *, held: bool, floor: int) -> None:
+        """The owner's envelope was good; `floor` was not taken."""
+        if not held:
+            self.refused.append(Refused(owner, f"it holds no database {self.name!r}"))
+        elif owner not in self.accepted:
+            self.accepted.append(owner)
+        if floor:
+            reason = (
+                "accept_floor= does not allow it"
+                if self.accept_floor is None
+                else f"more than {MAX_DRIFT_MS} ms ahead of the clock, or accept_floor= does not allow it"
+            )
+            self.refused.append(Refused(owner, f"its floor {floor} was not taken: {reason}"))
 
 
 def replica_id(public: bytes, incarnation: bytes) -> str:
@@ -312,9 +377,7 @@ def check_replica_id(replica: object) -> str:
 
 def newest_in_store(store: Store) -> int:
     """The highest stamp in a store."""
-    newest = max(store.floor, *(keyed.entry.newest for keyed in items(store.keys)), 0)
-    assert newest >= store.floor
-    return newest
+    return max(store.floor, store.newest)
 
 
 def _keyed(stores: Mapping[str, Store]) -> Stores:

@@ -60,6 +60,18 @@ class Store:
 
     keys: Tree[Keyed] = None
     floor: int = 0
+    _newest: int | None = attrs.field(init=False, default=None, repr=False)  # found when it is asked for
+
+    @property
+    def newest(self) -> int:
+        """The highest stamp of its keys."""
+        if self._newest is None:
+            self._remember(max((keyed.entry.newest for keyed in items(self.keys)), default=0))
+        assert self._newest is not None
+        return self._newest
+
+    def _remember(self, newest: int) -> None:
+        object.__setattr__(self, "_newest", newest)  # of a value that is frozen, and says the same afterwards
 
     def get(self, key: str) -> Entry:
         """The entry of the key, zero if there is none."""
@@ -68,11 +80,17 @@ class Store:
 
     def with_entries(self, deltas: Iterable[Keyed]) -> Store:
         """The join with these entries."""
-        keys = self.keys
+        keys, newest = self.keys, 0
         for keyed in deltas:
             keys = unite(keys, _leaf(keyed), join_keyed)
+            newest = max(newest, keyed.entry.newest)
         assert count(keys) >= len(self)
-        return self if keys is self.keys else attrs.evolve(self, keys=keys)
+        if keys is self.keys:
+            return self
+        joined = attrs.evolve(self, keys=keys)
+        if self._newest is not None:
+            joined._remember(max(self._newest, newest))  # noqa: SLF001  # of one class
+        return joined
 
     def __len__(self) -> int:
         return count(self.keys)
@@ -100,7 +118,10 @@ def join_stores(own: Store, other: Store) -> Store:
     for side in (own, other):
         if keys is side.keys and floor == side.floor:
             return side
-    return Store(keys, floor)
+    joined = Store(keys, floor)
+    if floor == 0 and own._newest is not None:  # noqa: SLF001  # of one class
+        joined._remember(max(own._newest, other.newest))  # noqa: SLF001  # as above
+    return joined
 
 
 def difference(old: Store, new: Store) -> Iterable[Keyed]:
@@ -108,7 +129,7 @@ def difference(old: Store, new: Store) -> Iterable[Keyed]:
     for before, leaf in changes(old.keys, new.keys):
         after = leaf.item
         assert before is None or before.key == after.key
-        yield after if before is None else Keyed(after.key, _entry_difference(before.entry, after.entry))
+        yield after if before is None else Keyed(after.key, entry_difference(before.entry, after.entry))
 
 
 class StoreLattice:
@@ -259,7 +280,8 @@ def _lane(lane: Lane, utime: int, tree: Tree[Element]) -> Lane:
 # --- what changed
 
 
-def _entry_difference(old: Entry, new: Entry) -> Entry:
+def entry_difference(old: Entry, new: Entry) -> Entry:
+    """The part of the new entry that the old one does not hold: their join is the new one."""
     lanes = []
     for tag, before, after in zip(LANE_TAGS, old.lanes, new.lanes, strict=True):
         if after is before:

@@ -81,7 +81,7 @@ class ValueOperations(Keyspace):
             return Reading(key, None, None, None, conflicts)
         view = looked.view
         assert view.tag is not None
-        return Reading(key, TYPE_NAMES[view.tag], _rendered(view), view.expire, conflicts)
+        return Reading(key, TYPE_NAMES[view.tag], rendered(view), view.expire, conflicts)
 
     def set(self, key: str, value: Cell, ttl_ms: int | None = None) -> None:
         """Write a value over whatever is there. Without `ttl_ms` it does not expire."""
@@ -182,7 +182,7 @@ def _conflicts(looked: Looked) -> tuple[Conflict, ...]:
     if expire is None or looked.now_ms < expire:
         for tag, lane in zip(LANE_TAGS, entry.lanes, strict=True):
             if not (looked.live and tag == view.tag) and _speaks(tag, lane.tree):
-                value = _rendered(View(tag, lane.utime, expire, tree=lane.tree))
+                value = rendered(View(tag, lane.utime, expire, tree=lane.tree))
                 found.append(Conflict(TYPE_NAMES[tag], value, lane.utime, expire))
     return tuple(sorted(found, key=lambda conflict: -conflict.utime))
 
@@ -198,7 +198,8 @@ def _speaks(tag: Tag, tree: Tree[Element]) -> bool:
     return total_of(tree) != 0 if tag is Tag.COUNTER else next(alive(tree), None) is not None
 
 
-def _rendered(view: View) -> Cell:
+def rendered(view: View) -> Cell:
+    """What a reader is shown of a view that is no delete."""
     assert view.tag is not None
     if view.tag is Tag.COUNTER:
         return total_of(view.tree)

@@ -12,29 +12,41 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
-from topics.codec.cell import INT_MAX
 from topics.kernel.errors import WrongState
 from topics.lattice.algebra import Lattice
 
 T = TypeVar("T")
 
 MAX_DRIFT_MS: Final = 3_600_000
+STAMP_MAX: Final = (1 << 48) - 1  # of what is written here, in the year 10889
+CLOCK_SET_MS: Final = 1_577_836_800_000  # 2020: a clock that stands before it was never set
 DEFERRED_MAX: Final = 64  # values that wait on their own; more share places
 
 
 def next_stamp(now_ms: int, newest: int) -> int:
-    """The stamp of a write to an object whose newest stamp is `newest` (0 if it has none)."""
+    """The stamp of a write to an object whose newest stamp is `newest` (0 if it has none).
+
+    Raises:
+        WrongState: it would be above `STAMP_MAX`; nothing may be written.
+    """
     assert newest >= 0
-    if newest >= INT_MAX:
+    stamp = max(now_ms, newest + 1)
+    if stamp > STAMP_MAX:
         raise WrongState(
-            "the object's newest stamp is the last that can be written; delete it under another key"
+            f"stamp: {stamp} ms would be above the last one that can be written, {STAMP_MAX}; the clock says {now_ms}, "
+            f"and the newest stamp of the object is {newest}: set the clock, or write under another name"
         )
-    return max(now_ms, newest + 1)
+    return stamp
 
 
 def is_future(stamp: int, now_ms: int, max_drift_ms: int = MAX_DRIFT_MS) -> bool:
     """Whether a foreign stamp is too far ahead to be believed now. Exactly the drift is still believed."""
     return stamp > now_ms + max_drift_ms
+
+
+def is_unset(now_ms: int, newest: int) -> bool:
+    """Whether it is the clock that is wrong, not the stamp `newest`: it was never set since the machine started."""
+    return now_ms < CLOCK_SET_MS <= newest
 
 
 class Deferral(Generic[T]):

@@ -93,7 +93,7 @@ class Mesh:
         self.options: Final = ExchangeOptions() if options is None else options
         self.nodes: Final[list[Node]] = []
         self.trace = blake3(b"")
-        self.restarts = self.prunings = 0
+        self.restarts = self.prunings = self.glitches = 0
         self._parcels: list[Parcel] = []
         self._order = 0
         self._lives: dict[tuple[int, int], int] = {}  # connections that are up
@@ -121,6 +121,9 @@ class Mesh:
         for _ in range(steps):
             self.step()
         self.faults = QUIET
+        for node in self.nodes:
+            node.clock.correct()
+            self._touched[node.number] = None
         self._heal()
         began_ms = self.clock.now_ms()
         self._settle()
@@ -142,6 +145,9 @@ class Mesh:
             self._forge()
         if draw.random() < faults.pruned:
             self._prune(node)
+        if faults.glitched and draw.random() < faults.glitched:
+            self.glitches += node.clock.glitch()
+            self._touched[node.number] = None
         if draw.random() < 0.6:
             self.write(node)
         self._pass(self.clock.now_ms() + draw.choice((5, 50, 400, 3000)))

@@ -20,8 +20,18 @@ class Faults:
     partition: float = 0.03  # of a step
     pruned: float = 0.0  # of a step: a node drops what all have attested
     restored: float = 0.0  # of a restart: from an old copy, so that the author contradicts itself
+    glitched: float = 0.0  # of a step: a node's clock goes ten years ahead, or is corrected
 
 
 QUIET: Final = Faults(
-    lost=0, repeated=0, changed=0, broken=0, forged=0, restart=0, partition=0, pruned=0, restored=0
+    lost=0,
+    repeated=0,
+    changed=0,
+    broken=0,
+    forged=0,
+    restart=0,
+    partition=0,
+    pruned=0,
+    restored=0,
+    glitched=0,
 )

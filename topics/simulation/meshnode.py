@@ -16,19 +16,30 @@ from topics.weaver.store import open_store
 from topics.weaver.weaver import Weaver
 
 STORE_ID: Final = b"\xa7" * 16
+GLITCH_MS: Final = 10 * 365 * 24 * 3_600_000
 
 
 class SkewedClock:
     """The mesh's time, seen by a node whose clock is off."""
 
-    __slots__ = ("_clock", "_skew_ms")
+    __slots__ = ("_clock", "_glitch_ms", "_skew_ms")
 
     def __init__(self, clock: ManualClock, skew_ms: int) -> None:
         self._clock = clock
         self._skew_ms = skew_ms
+        self._glitch_ms = 0  # what it is ahead for a while
 
     def now_ms(self) -> int:
-        return max(0, self._clock.now_ms() + self._skew_ms)
+        return max(0, self._clock.now_ms() + self._skew_ms + self._glitch_ms)
+
+    def glitch(self) -> bool:
+        """Go years ahead, or back if it is there; whether it is ahead now."""
+        self._glitch_ms = GLITCH_MS - self._glitch_ms
+        return self._glitch_ms > 0
+
+    def correct(self) -> None:
+        """Show the right time but for the skew."""
+        self._glitch_ms = 0
 
 
 class Node:

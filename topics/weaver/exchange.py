@@ -40,7 +40,7 @@ from topics.weaver.messages import (
     Welcome,
 )
 from topics.weaver.outbox import GOSSIP, Outbox, Sending, Stream
-from topics.weaver.partners import Partners
+from topics.weaver.partners import Elapsed, Partners
 from topics.weaver.projection import StateBackend
 from topics.weaver.prune import prune
 from topics.weaver.ranges import Scheme
@@ -67,17 +67,17 @@ class Exchange:
     ) -> None:  # fmt: skip
         assert key.public == stock.store.node_key, "a peer is known by the key that signs its witness records"
         self.stock: Final = stock
-        self.acker: Final = Acker(stock.store.graph, key.public, clock, options)
+        self._clock = Elapsed(clock)
+        self.acker: Final = Acker(stock.store.graph, key.public, self._clock, options)
         self.counts: Final = Counts()
         self.ahead: dict[bytes, None] = {}  # peers that pruned what was never seen here
         self.joined: dict[bytes, bool] = {}  # inviter -> whether it let this node in
         self.positions: dict[bytes, Position] = {}  # where a clone from a peer goes on
         self.roster: Final = roster
-        self._clock = clock
         self._key = key
         self._options = options
         self._scheme = scheme
-        self._partners = Partners(options, clock.now_ms())
+        self._partners = Partners(options, self._clock.now_ms())
         self._outbox = Outbox(options.outbox_bytes)
         self._machines = Machines()
         self._source = SnapshotSource(stock.store)
@@ -167,12 +167,12 @@ class Exchange:
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` next has something to do."""
+        """When `tick` next has something to do, by the clock as it goes now."""
         dues = [self.acker.attest_due_ms, self._partners.deadline_ms]
         dues += self._machines.deadlines_ms(self._options.idle_ms)
         if self.acker.due_ms is not None:
             dues.append(self.acker.due_ms)
-        return min(dues)
+        return min(dues) - (self._clock.now_ms() - self._clock.clock.now_ms())
 
     def take_outbox(self, limit: int) -> list[Sending]:
         """Messages for peers, in order a peer; those left are kept."""
@@ -202,7 +202,7 @@ class Exchange:
     def catch_up(self, peer: bytes) -> CatchUp:
         """Take the snapshot of a connected peer that is `ahead`, and so its word for what all have pruned."""
         self.ahead.pop(peer, None)
-        machine = CatchUp(self.stock.store, self._clock, peer)
+        machine = CatchUp(self.stock.store, self._clock.clock, peer)
         self._open(peer, machine, [machine.request()])
         return machine
 

@@ -7,7 +7,7 @@ part (8.7), and a head keeps what a read needs, so that nothing has to be looked
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
@@ -44,6 +44,19 @@ class Reading:
         return len(self.heads)
 
 
+class Ahead(NamedTuple):
+    """A write from the future that stands: nothing of its key came after it. It counts as the one after its parents,
+    and from `due_ms` on as it was stamped. `value` is None for a delete; times in milliseconds.
+    """
+
+    key: bytes
+    value: bytes | None
+    author: bytes
+    hash: bytes
+    stamp: int
+    due_ms: int
+
+
 MISSING: Final = Reading(exists=False, value=None, tombstone=False, conflicted=False, heads=())
 
 
@@ -60,6 +73,24 @@ def winner(heads: Heads, eff: Callable[[Head], HLC]) -> Head:
     """The head that reads show."""
     assert heads
     return heads[0] if len(heads) == 1 else max(heads, key=lambda head: (eff(head), head.author, head.hash))
+
+
+def signed(head: Head) -> HLC:
+    """The stamp as it was signed, for `winner`."""
+    return head.hlc
+
+
+def heads_ahead(
+    entries: Mapping[bytes, Heads], is_ahead: Callable[[Head], bool], drift_ms: int
+) -> list[Ahead]:  # fmt: skip
+    """The heads from the future, the nearest first."""
+    found = [
+        Ahead(key, head.value, head.author, head.hash, head.hlc.wall, head.hlc.wall - drift_ms)
+        for key, heads in entries.items()
+        for head in heads
+        if is_ahead(head)
+    ]
+    return sorted(found, key=lambda head: (head.stamp, head.key, head.hash))
 
 
 def reading(heads: Heads, eff: Callable[[Head], HLC]) -> Reading:

@@ -6,8 +6,31 @@ each `anti_entropy_ms` the connected peer whose last session is longest ago, so 
 
 from __future__ import annotations
 
+from typing import Final
+
 from topics.crypto.keys import KEY_SIZE
+from topics.kernel.ports import Clock
 from topics.weaver.limits import ExchangeOptions
+
+
+class Elapsed:
+    """Time for waits and bounds. It goes on as the `clock` does, from where it was when that is set back: a session
+    must not wait for a time that the clock will see again in ten years.
+    """
+
+    __slots__ = ("_newest_ms", "clock", "lead_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock: Final = clock
+        self.lead_ms = 0  # how far ahead of the clock it is
+        self._newest_ms = clock.now_ms()
+
+    def now_ms(self) -> int:
+        """The clock, and what it was ever set back."""
+        clock_ms = self.clock.now_ms()
+        self.lead_ms = max(self.lead_ms, self._newest_ms - clock_ms)
+        self._newest_ms = clock_ms + self.lead_ms
+        return self._newest_ms
 
 
 class Partners:

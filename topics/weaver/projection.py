@@ -20,7 +20,18 @@ from topics.kernel.errors import Code, Corrupt, Rejected, TopicsError, invalid
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Journal
 from topics.weaver.graph import Node
-from topics.weaver.heads import MISSING, Head, Heads, Reading, after_write, reading, winner
+from topics.weaver.heads import (
+    MISSING,
+    Ahead,
+    Head,
+    Heads,
+    Reading,
+    after_write,
+    heads_ahead,
+    reading,
+    signed,
+    winner,
+)  # fmt: skip
 from topics.weaver.hlc import HLC
 from topics.weaver.intention import ZERO_HASH
 from topics.weaver.item import Header, Kind, pack, unpack
@@ -73,8 +84,8 @@ class StateBackend:
     """The state of one store. Open it with `open_state`."""
 
     __slots__ = (
-        "_cursor", "_entries", "_epoch", "_journal", "_keys", "_machine", "_new_keys", "_shown", "_stall", "_store",
-        "_tips", "_watches", "journal_bytes",
+        "_cursor", "_entries", "_epoch", "_journal", "_keys", "_machine", "_new_keys", "_setbacks", "_shown", "_stall",
+        "_store", "_tips", "_watches", "journal_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -86,7 +97,7 @@ class StateBackend:
         self._machine = machine
         self._stall: Stall | None = None
         self._watches: list[Watch] = []
-        self._epoch = store.effective.epoch
+        self._epoch, self._setbacks = store.effective.epoch, store.effective.setbacks
         self._install(part)
 
     # Reading.
@@ -111,6 +122,12 @@ class StateBackend:
             if value is not None and key != after:
                 found.append(Listed(key, value, len(heads) > 1))
         return found
+
+    def ahead(self) -> list[Ahead]:
+        """The heads from the future, the nearest first."""
+        self.settle()
+        entries = self._entries if len(self._store.effective) else {}
+        return heads_ahead(entries, self._is_clamped, self._store.bounds.drift_ms)
 
     def heads(self, keys: Iterable[bytes]) -> list[bytes]:
         """The hashes of all heads of the keys: what a write of them cites."""
@@ -155,14 +172,23 @@ class StateBackend:
         return self.status
 
     def settle(self) -> None:
-        """Time may have reached stamps that were in the future: compare the heads that they decide again."""
+        """Time may have reached stamps that were in the future, or a clock may have been corrected: compare the heads
+        that they decide again.
+        """
         self._store.observe_time()
-        if self._epoch == self._store.effective.epoch:
+        effective = self._store.effective
+        if self._epoch == effective.epoch:
             return
-        self._epoch = self._store.effective.epoch
-        for key, shown in list(self._shown.items()):
+        shown = dict(self._shown)
+        if (
+            self._setbacks != effective.setbacks
+        ):  # any stamp may be ahead now; until now these counted as signed
+            conflicted = {key: heads for key, heads in self._entries.items() if len(heads) > 1}
+            shown = {key: winner(heads, signed).hash for key, heads in conflicted.items()} | shown
+        self._epoch, self._setbacks = effective.epoch, effective.setbacks
+        for key, name in shown.items():
             self._remember(key)
-            if winner(self._entries[key], self._eff).hash != shown:
+            if winner(self._entries[key], self._eff).hash != name:
                 self._tell(key)
 
     def restore(self, snapshot: bytes) -> None:

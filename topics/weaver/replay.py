@@ -14,7 +14,7 @@ from enum import Enum
 
 from topics.kernel.errors import Corrupt
 from topics.weaver.bounds import Bounds
-from topics.weaver.effective import EffectiveClock
+from topics.weaver.effective import EffectiveClock, reference_after
 from topics.weaver.envelope import Accepted, Envelope
 from topics.weaver.equivocation import Proof
 from topics.weaver.floating import Floating
@@ -102,7 +102,7 @@ class Replay:
         if not self._effective.is_clamped(node):
             self.clock = max(self.clock, node.hlc)
         self.fingerprint ^= int.from_bytes(accepted.hash)
-        self.reference_ms = max(self.reference_ms, record.wall_ms)
+        self.reference_ms = reference_after(self.reference_ms, record.wall_ms, self._bounds.drift_ms)
 
     def _fold(self, kind: Kind, payload: bytes) -> None:
         if kind is Kind.ENVELOPE:

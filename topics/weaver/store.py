@@ -5,9 +5,9 @@ large; a call returns when all of it is on stable storage (replication 13). All 
 made again at opening. Only witnessed intentions are counted, fingerprinted and handed out; floating ones are this
 node's own business.
 
-Time: `T` is the newest system time this node ever saw, the persisted one of its witness records included, so a clock
-that starts in 1970 makes nobody's stamp a stamp from the future. It is not raised by what peers send, or a chain of
-stamps, each within the drift of the one before, could carry the clock anywhere.
+Time: `T` is the newest system time this node ever saw, the persisted one of its witness records included, and goes back
+only if the clock was corrected (`reference_after`). It is not raised by what peers send, or a chain of stamps, each
+within the drift of the one before, could carry the clock anywhere.
 
 A write that fails leaves memory ahead of the journal, so the store then refuses every call until it is opened again.
 Only one thread may use it at a time.
@@ -24,13 +24,13 @@ from topics.kernel.errors import Corrupt, Fatal, TopicsError, invalid
 from topics.kernel.limits import MIB, U32_MAX, U64_MAX
 from topics.kernel.ports import Clock, Journal
 from topics.weaver.bounds import DEFAULT, Bounds
-from topics.weaver.effective import EffectiveClock
+from topics.weaver.effective import EffectiveClock, reference_after
 from topics.weaver.envelope import Accepted, Envelope, accept
 from topics.weaver.equivocation import Proof
 from topics.weaver.floating import Floating, MissingDep
 from topics.weaver.frontier import NO_FRONTIER, Frontier
 from topics.weaver.graph import Graph, Node
-from topics.weaver.hlc import HLC
+from topics.weaver.hlc import HLC, ZERO
 from topics.weaver.intake import Intake
 from topics.weaver.intention import STORE_ID_SIZE, ZERO_HASH, encode, hash_of
 from topics.weaver.item import KIND_MAX, Header, Kind, encode_clock, pack, unpack
@@ -41,7 +41,6 @@ from topics.weaver.witness import Witness, WitnessLog, witness
 
 WRITE_ITEMS: Final = 4096  # of one atomic write
 WRITE_BYTES: Final = 16 * MIB
-_LAST_READING: Final = HLC(U64_MAX, U32_MAX)
 
 
 class Committed(NamedTuple):
@@ -212,8 +211,14 @@ class IntentionStore:
         return self._carry([], [], self._begin()).dropped
 
     def observe_time(self) -> bool:
-        """Look at the clock. True if stamps that were from the future are not any more."""
-        return self.effective.advance(max(self._time.now_ms(), self.reference_ms))
+        """Look at the clock. True if stamps that were from the future are not any more, or others are now."""
+        changed = self.effective.observe(self._time.now_ms(), self.reference_ms, self.graph.order)
+        self.reference_ms = min(self.reference_ms, self.effective.now_ms)
+        if self.clock.is_future(self.effective.now_ms, self.bounds.drift_ms):
+            # A wrong time has carried it off: it goes on above what is believed.
+            nodes = self.graph.order
+            self.clock = max((n.hlc for n in nodes if not self.effective.is_clamped(n)), default=ZERO)
+        return changed
 
     def write(self, units: Iterable[list[bytes]], ready: Sequence[Accepted] = ()) -> None:
         """Write what `prune` staged, no unit in two; then `ready` waits for nothing any more. Raises `Fatal`."""
@@ -221,7 +226,6 @@ class IntentionStore:
         self._failed = True
         for items in _writes(units):
             self._journal.append(items)
-        self._failed = False
         self._carry([], [], now_ms, ready)
 
     def sign(self, message: bytes) -> bytes:
@@ -295,18 +299,16 @@ class IntentionStore:
         assert len(self.log) == node.seq == len(self.graph)
         self.effective.watch(node)
         self.fingerprint_int ^= int.from_bytes(node.hash)
-        self.reference_ms = max(self.reference_ms, now_ms)
+        self.reference_ms = reference_after(self.reference_ms, now_ms, self.bounds.drift_ms)
         return pack(Kind.WITNESS, record.encode())
 
     def _stamp_above(self, cited: list[Node], tips: tuple[Node, ...], now_ms: int) -> HLC:
-        """Above the clock, all parents as they count here, and the author's own last stamp as it is signed."""
-        readings = [*map(self.effective.of, cited), *(tip.hlc for tip in tips)]
-        newest = max(readings, default=self.clock)
-        newest = max(newest, self.clock)
-        if newest == _LAST_READING:
-            raise invalid("hlc", "the author's last stamp is the last there is; write with another key")
+        """Above the clock and all parents as they count here, the author's own last stamp among them."""
+        newest = max(self.clock, *map(self.effective.of, (*cited, *tips)), ZERO)
+        if newest == (U64_MAX, U32_MAX):
+            raise invalid("hlc", "the newest stamp is the last there is; set the clock")
         stamp = newest.tick(now_ms)
-        assert all(stamp > tip.hlc for tip in tips)  # P32
+        assert all(stamp > self.effective.of(tip) for tip in tips)  # P32
         return stamp
 
     def _seal(

@@ -13,7 +13,7 @@ from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Code, Rejected, WrongState, invalid
 from topics.weaver.dag import Dag, Edges
 from topics.weaver.envelope import Envelope
-from topics.weaver.heads import Reading
+from topics.weaver.heads import Ahead, Reading
 from topics.weaver.ops import encode_ops
 from topics.weaver.projection import Listed, StateBackend, Status
 from topics.weaver.report import Report
@@ -68,6 +68,20 @@ class Weaver:
             raise Rejected(Code.NOT_READY, text)
         return self._commit(encode_ops(writes), self.state.heads(writes))
 
+    def restamp(self, key: bytes) -> Committed:
+        """Write the key's value from the future again as of now; of several the latest. Like any write it
+        comes after all heads of the key. What is not wanted is put or deleted instead.
+
+        Raises:
+            Rejected: the key has no such write, or as `batch`.
+            Fatal: the journal failed.
+        """
+        found = [ahead for ahead in self.future() if ahead.key == key]
+        if not found:
+            raise invalid("key", f"{key!r:.80} has no write from the future; `future()` lists what there is")
+        last = max(found, key=lambda ahead: (self.store.node(ahead.hash).hlc, ahead.author, ahead.hash))
+        return self.batch({key: last.value})
+
     def append(self, entry: bytes) -> Committed:
         """Add an entry to a store of type `log`. It follows this author's last and cites nothing."""
         self._expect("log")
@@ -100,6 +114,12 @@ class Weaver:
     def inspect(self, key: bytes) -> Reading:
         """Everything about a key, all heads with their values."""
         return self.state.inspect(key)
+
+    def future(self) -> Sequence[Ahead]:
+        """The writes that are stamped more than the drift ahead of this node's time and still stand, its own among
+        them, from a time when its clock was wrong.
+        """
+        return self.state.ahead()
 
     def dag(self, edges: Edges = Edges.CAUSAL) -> Dag:
         """Questions about the graph of intentions."""
