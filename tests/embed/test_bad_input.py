@@ -223,3 +223,20 @@ def test_an_unwritable_directory_is_refused(tmp_path: Path) -> None:
 
     assert done.stdout.startswith("unwritable ") or "Permission" in done.stderr
     assert str(shut) in done.stdout
+
+
+def test_a_bare_tag_with_a_star_is_taken_neither_way(store: topics.Store) -> None:
+    """The wire has it as the very tag, and the command line had it as a glob: in Python one of them was a surprise."""
+    topic = store.topic("t")
+    topic.put_many([{"data": i, "tag": tag} for i, tag in enumerate(("us", "us-1", "us*", "eu"))])
+
+    for call in (
+        lambda: topic.read(match="us*"), lambda: topic.delete(match="us*"), lambda: next(topic.records(match="us*")),
+    ):  # fmt: skip
+        with pytest.raises(topics.Rejected, match="may mean this tag or all that begin so") as refused:
+            call()
+        assert 'write ["tag", "Glob", "us*"] for every tag that begins with \'us\'' in refused.value.message
+        assert (refused.value.code, refused.value.detail["field"]) == ("invalid_request", "match")
+    assert [record.data for record in topic.read(match=["tag", "Glob", "us*"]).records] == [0, 1, 2]
+    assert [record.data for record in topic.read(match=("tag", "Eq", "us*")).records] == [2]
+    assert topic.delete(match=["tag", "Eq", "us*"]).deleted == 1

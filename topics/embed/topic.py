@@ -18,7 +18,7 @@ from topics.kernel.errors import invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT
 from topics.log.diff import DiffQuery
 from topics.log.floors import Gap
-from topics.log.match import parse_match
+from topics.log.match import parse_match, spelled
 
 if TYPE_CHECKING:
     from topics.embed.store import Store
@@ -113,14 +113,15 @@ class Topic:
     ) -> Page:
         """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
 
-        `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or a match tuple. `node`: the reader's own
-        names, whose records it does not get. `epoch`: of the page the cursor came from.
+        `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or `["tag", "Glob", "us*"]` for all that
+        begin so. `node`: the reader's own names, whose records it does not get. `epoch`: of the page the cursor came from.
 
         Raises:
             Rejected: topic_not_found, invalid_request.
             Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
         """
         limits = self._store.limits
+        match = spelled(match)
         if from_ts is not None and from_seq:
             raise invalid("from_ts", "give from_seq or from_ts, not both")
         query = DiffQuery(
@@ -175,7 +176,9 @@ class Topic:
         command = DeleteRecords(
             topic=self.name,
             before_seq=None if before_seq is None else seq_number("before_seq", before_seq),
-            match=None if match is None else parse_match(match, tag_bytes_max=self._store.limits.tag_bytes),
+            match=None
+            if match is None
+            else parse_match(spelled(match), tag_bytes_max=self._store.limits.tag_bytes),
         )
         reply = self._store.call(command)
         assert isinstance(reply, RecordsDeleted)
