@@ -114,7 +114,8 @@ class Topic:
         """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
 
         `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or `["tag", "Glob", "us*"]` for all that
-        begin so. `node`: the reader's own names, whose records it does not get. `epoch`: of the page the cursor came from.
+        begin so. `node`: the reader's own names, whose records it does not get. `epoch`: of the page the cursor came
+        from.
 
         Raises:
             Rejected: topic_not_found, invalid_request.
