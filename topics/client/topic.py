@@ -56,7 +56,10 @@ class Topic:
         create: bool = True,
         sync: bool = False,
     ) -> Appended:
-        """Append one record: any JSON value, or `topics.Raw` JSON text. See `put_many`."""
+        """Append one record: any JSON value, or `topics.Raw` JSON text. See `put_many`.
+
+        A set, a Decimal, a datetime, a UUID and what else JSON does not have are refused, not converted.
+        """
         optional = {
             "tag": tag, "node": node, "key": key, "meta": meta, "ttl_ms": ttl_ms, "dedup_id": dedup_id,
             "content_type": content_type, "priority": priority, "delay_ms": delay_ms,
