@@ -78,7 +78,9 @@ def test_delete_takes_one_selector_or_both(call: Call) -> None:
     with topics.open("topics-data") as store:
         store.topic("t").put_many([{"data": i, "tag": "ab" if i % 2 else "b"} for i in range(1, 11)])
 
-    assert call("delete", "t", "--before", "6", "--match", "a*", "--json").lines[0] == {
+    refused = call("delete", "t", "--before", "6", "--match", "a*")
+    assert (refused.code, 'write ["tag", "Glob", "a*"]' in refused.err) == (2, True)
+    assert call("delete", "t", "--before", "6", "--match", '["tag", "Glob", "a*"]', "--json").lines[0] == {
         "topic": "t", "deleted": 3, "earliest_seq": 2, "head_seq": 10, "count": 7, "bytes": 8,
     }  # fmt: skip
     assert "2 records deleted, 5 records left" in call("delete", "t", "--before", "5").text

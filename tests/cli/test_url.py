@@ -36,7 +36,7 @@ SCRIPT: list[tuple[str, bytes]] = [
     ("put T --durability fsync", b"1\n"),
     ("get T --json --account", b""),
     ("get T --match a --limit 2 --json", b""),
-    ("get T --match y* --json", b""),
+    ('get T --match ["tag","Glob","y*"] --json', b""),
     ("get T --from 18 --node me --json --account", b""),
     ("get T --since 1h --json", b""),
     ("get T --match *a", b""),

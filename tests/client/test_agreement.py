@@ -77,7 +77,8 @@ def program(store: Any, name: str) -> list[Any]:
     for how in (
         {}, {"limit": 3}, {"from_seq": 5, "limit": 2, "account": True}, {"match": "t1"}, {"max_bytes": 1},
         {"match": ["tag", "Glob", "t*"]}, {"node": "n1", "account": True}, {"node": ["n0", "n1"]}, {"epoch": 7},
-        {"from_ts": 0, "limit": 2}, {"from_seq": 10_000}, {"from_seq": -1}, {"match": "a*", "limit": "x"},
+        {"match": "t*"}, {"from_ts": 0, "limit": 2}, {"from_seq": 10_000}, {"from_seq": -1},
+        {"match": "a*", "limit": "x"},
         {"match": ["tag", "Glob", "*x*"]}, {"node": [f"n{i}" for i in range(65)]}, {"from_seq": 1, "from_ts": 1},
     ):  # fmt: skip
         call(lambda how=how: topic.read(**how))
@@ -91,6 +92,7 @@ def program(store: Any, name: str) -> list[Any]:
     for wait_ms in (10**12, -1, 1.5, True, "1"):
         call(lambda wait_ms=wait_ms: topic.read(wait_ms=wait_ms, limit=1))
     call(topic.delete)
+    call(lambda: topic.delete(match="t*"))
     call(lambda: topic.delete(match="t2"))
     call(lambda: topic.delete(before_seq=3))
     call(lambda: topic.delete(before_seq=5, match=["tag", "Glob", "t*"]))

@@ -10,9 +10,11 @@ import shutil
 import subprocess
 import sys
 
+import attrs
 import pytest
 
 from tests.crash.serving import Served
+from topics.log.diff import Account
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -83,3 +85,9 @@ def test_every_line_of_the_console_block_runs(tmp_path: pathlib.Path) -> None:
 def test_the_files_it_names_are_there() -> None:
     for name in re.findall(r"`((?:ci|docs|topics)/[a-z./-]+)`", README):
         assert (ROOT / name).exists(), name
+
+
+def test_the_sum_it_promises_names_every_field_of_the_account() -> None:
+    (promise,) = re.findall(r"Ask for the account, and ([a-z_+\s]+) add up", README)
+
+    assert [name.strip() for name in promise.split("+")] == [field.name for field in attrs.fields(Account)]

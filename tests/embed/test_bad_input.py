@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
+import enum
 import json
 import os
 import subprocess
 import sys
+import uuid
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,7 @@ import pytest
 
 import topics
 from tests.embed.conftest import OpenSim
+from topics.client import messages
 from topics.kernel.errors import Unusable
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
@@ -268,3 +274,72 @@ def test_an_unwritable_directory_is_refused(tmp_path: Path) -> None:
 
     assert done.stdout.startswith("unwritable ") or "Permission" in done.stderr
     assert str(shut) in done.stdout
+
+
+def test_a_bare_tag_with_a_star_is_taken_neither_way(store: topics.Store) -> None:
+    """The wire has it as the very tag, and the command line had it as a glob: in Python one of them was a surprise."""
+    topic = store.topic("t")
+    topic.put_many([{"data": i, "tag": tag} for i, tag in enumerate(("us", "us-1", "us*", "eu"))])
+
+    for call in (
+        lambda: topic.read(match="us*"), lambda: topic.delete(match="us*"), lambda: next(topic.records(match="us*")),
+    ):  # fmt: skip
+        with pytest.raises(topics.Rejected, match="may mean this tag or all that begin so") as refused:
+            call()
+        assert 'write ["tag", "Glob", "us*"] for every tag that begins with \'us\'' in refused.value.message
+        assert (refused.value.code, refused.value.detail["field"]) == ("invalid_request", "match")
+    assert [record.data for record in topic.read(match=["tag", "Glob", "us*"]).records] == [0, 1, 2]
+    assert [record.data for record in topic.read(match=("tag", "Eq", "us*")).records] == [2]
+    assert topic.delete(match=["tag", "Eq", "us*"]).deleted == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "where", "kind", "hint"),
+    [
+        ({"a": {1, 2}}, r"data\.a", "set", r"list\(\)"),
+        (frozenset({1}), "data", "frozenset", r"list\(\)"),
+        ({"price": decimal.Decimal("1.50")}, r"data\.price", "Decimal", r"str\(\)"),
+        (
+            [1, {"at": dt.datetime(2026, 11, 22, tzinfo=dt.UTC)}],
+            r"data\[1\]\.at",
+            "datetime",
+            r"isoformat\(\)",
+        ),
+        ({"on": dt.date(2026, 11, 22)}, r"data\.on", "date", r"isoformat\(\)"),
+        ({"for": dt.timedelta(1)}, r"data\.for", "timedelta", "number"),
+        ({"id": uuid.UUID(int=7)}, r"data\.id", "UUID", r"str\(\)"),
+        (uuid.UUID(int=7), "data", "UUID", r"str\(\)"),
+        ({"raw": b"\0"}, r"data\.raw", "bytes", "base64"),
+        ({"of": {uuid.UUID(int=7): 1}}, r"data\.of: a key", "UUID", "make it text"),
+        ({"o": object}, "data", "type", ""),
+    ],
+)
+def test_what_json_does_not_have_is_refused_and_not_made_something_else(
+    store: topics.Store, value: Any, where: str, kind: str, hint: str
+) -> None:
+    topic = store.create("t")
+    calls = (
+        lambda: topic.put(value),
+        lambda: topic.put(value, ttl_ms=5),
+        lambda: topic.put_many([{"data": 1}, {"data": value}]),
+        lambda: messages.write_body([{"data": value}], node=None, fields={}),
+    )
+    for call in calls:
+        with pytest.raises(
+            topics.Rejected, match=rf"records\[[01]\]\.{where}.*\b{kind}\b.*{hint}"
+        ) as refused:
+            call()
+        assert refused.value.code == "invalid_request"
+    assert topic.state().head_seq == 0
+
+
+def test_subclasses_of_json_types_are_what_they_derive_from(store: topics.Store) -> None:
+    class Colour(enum.StrEnum):
+        RED = "red"
+
+    value = OrderedDict(a=Colour.RED, b=(1, 2), c=enum.IntEnum("N", "ONE").ONE, d=topics.Raw(b"[ 1]"))
+    store.topic("t").put_many([{"data": value}, {"data": {"n": [value, None, True, 0.5]}, "ttl_ms": 5}])
+
+    first, second = store.topic("t").read().records
+    assert first.raw == b'{"a":"red","b":[1,2],"c":1,"d":[ 1]}'
+    assert second.raw == b'{"n":[%b,null,true,0.5]}' % first.raw

@@ -59,7 +59,7 @@ def test_a_key_that_was_used_for_other_records_is_refused_unless_told_otherwise(
     assert topic.state().head_seq == 3
     assert topic.put_many([{"data": 1}, {"data": 2}], idempotency_key="k").same_body is True
     with pytest.raises(topics.Rejected, match="require_same_body: must be true or false"):
-        topic.put(9, idempotency_key="k", require_same_body=None)  # type: ignore[arg-type]
+        topic.put(9, idempotency_key="k", require_same_body=None)  # type: ignore[arg-type]  # refused at run time
 
 
 def test_a_key_whose_write_appended_nothing_is_refused_for_other_records_too(store: topics.Store) -> None:

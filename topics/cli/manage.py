@@ -153,7 +153,9 @@ def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: boo
 @click.argument("topic")
 @click.option("--before", type=click.IntRange(0), metavar="SEQ", help="The records below this seq.")
 @click.option(
-    "--match", metavar="TAG", help="The records with this tag; with * at its end, with tags that begin so."
+    "--match",
+    metavar="TAG",
+    help='The records with this tag; or \'["tag", "Glob", "us*"]\': with those that begin so.',
 )
 @json_option
 @common_options

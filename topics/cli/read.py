@@ -36,7 +36,7 @@ from_option = click.option(
 )
 since_option = click.option("--since", metavar="AGO", help="The records of the last 5m, 2h, 1d …")
 match_option = click.option(
-    "--match", metavar="TAG", help="Only this tag; with * at its end, tags that begin so."
+    "--match", metavar="TAG", help='Only this tag; or \'["tag", "Glob", "us*"]\': those that begin so.'
 )
 full_option = click.option("--full", is_flag=True, help="Do not cut lines at the terminal's edge.")
 
@@ -188,10 +188,18 @@ def _start(*, from_seq: int | None, since: str | None, from_ts: str | None = Non
 
 
 def parse_match(text: str | None) -> Any:
-    """A tag, or a prefix with its star, as the match tuple."""
-    if text is None or "*" not in text:
+    """A match as the wire and Python have it: a tag, or the JSON of its tuple."""
+    if text is None or not text.startswith("["):
         return text
-    return ["tag", "Glob", text]
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        form = '["tag", "Glob", "us*"] or ["tag", "Eq", "[x]"]'
+        raise Failed(f"--match: {text!r:.80} is not JSON as in {form}: {error}", code=USAGE) from None
+    except RecursionError:
+        raise Failed("--match: nested too deep", code=USAGE) from None
 
 
 def pages(

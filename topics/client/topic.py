@@ -19,6 +19,7 @@ from topics.kernel.checks import flag, whole_number
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import invalid
 from topics.kernel.limits import WAIT_MS_MAX
+from topics.log.match import spelled
 
 if TYPE_CHECKING:
     from topics.client.client import Client
@@ -52,7 +53,10 @@ class Topic(Paging):
         create: bool = True,
         sync: bool = False,
     ) -> Appended:
-        """Append one record: any JSON value, or `topics.Raw` JSON text. See `put_many`."""
+        """Append one record: any JSON value, or `topics.Raw` JSON text. See `put_many`.
+
+        A set, a Decimal, a datetime, a UUID and what else JSON does not have are refused, not converted.
+        """
         optional = {
             "tag": tag, "node": node, "key": key, "meta": meta, "ttl_ms": ttl_ms, "dedup_id": dedup_id,
             "content_type": content_type, "priority": priority, "delay_ms": delay_ms,
@@ -127,14 +131,16 @@ class Topic(Paging):
     ) -> Page:
         """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
 
-        `limit` and `max_bytes`: 0 = the server's default. `wait_ms`: where there is nothing to tell, the server waits
-        so long for something (at most 30 s) before it answers.
+        `limit` and `max_bytes`: 0 = the server's default. `match`: a tag, or `["tag", "Glob", "us*"]` for all that
+        begin so. `wait_ms`: where there is nothing to tell, the server waits so long for something (at most 30 s)
+        before it answers.
 
         Raises:
             Rejected: topic_not_found, invalid_request.
             Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
             Unreachable: no answer.
         """
+        match = spelled(match)
         if from_ts is not None and from_seq:
             raise invalid("from_ts", "give from_seq or from_ts, not both")
         fields: dict[str, object] = {
@@ -164,7 +170,7 @@ class Topic(Paging):
             Unreachable: if it was sent, it may have been carried out. It is not repeated: a second time it would reach
                 records that came in between.
         """
-        fields = {"before_seq": before_seq, "match": match}
+        fields = {"before_seq": before_seq, "match": spelled(match)}
         body = messages.fields_body({name: value for name, value in fields.items() if value is not None})
         request = Request(method="POST", path=self._path("/delete"), body=body, writes=True)
         return self._client.call(request, messages.read_records_deleted)

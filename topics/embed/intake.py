@@ -3,10 +3,14 @@
 A record is a mapping `{"data": …, "tag": …, …}`, or its bare payload: `bytes` (stored as they are, with a content
 type) or `topics.Raw` (JSON text already encoded, checked and stored byte for byte). Everything is checked before the
 engine sees it; each refusal names the record and the field.
+
+A payload holds what JSON has and nothing else: the encoder would make text of a Decimal, a datetime, a UUID or bytes, a
+list of a set, and that is what would come back.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -31,6 +35,20 @@ _ONLY_RAW: Final = {msgspec.Raw}
 _ONLY_DICTS: Final = {dict}
 _TEXTS_AND_DATA: Final = frozenset({"data", "tag", "node", "key"})
 _VALUES: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+_LEAVES: Final = _VALUES - {dict, list}
+_CONVERT: Final = {
+    "set": "a list, as by list()",
+    "frozenset": "a list, as by list()",
+    "Decimal": "text, as by str(), or a float",
+    "UUID": "text, as by str()",
+    "datetime": "text, as by isoformat(), or a number",
+    "date": "text, as by isoformat()",
+    "time": "text, as by isoformat()",
+    "timedelta": "a number, of seconds say",
+    **dict.fromkeys(
+        ("bytes", "bytearray", "memoryview"), "text, as base64, or put bytes as the whole payload"
+    ),
+}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -93,6 +111,8 @@ def _alike(given: Sequence[dict[str, Any]], limits: Limits) -> RecordColumns | N
     for name, column in optional.items():
         if not all(column) or max(map(len, column)) > getattr(limits, f"{name}_bytes"):
             return None
+    if not _is_plain(values):
+        return None
     for text, value in zip(texts, values, strict=True):
         if b"null" in text and not _finite(value):
             return None
@@ -123,10 +143,48 @@ def encode_json(field: str, value: object) -> bytes:
         raise invalid(field, f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise invalid(field, f"is not JSON: {error}") from None
+    if not _is_plain((value,)):
+        _check_types(field, value)
     if b"null" in text and not _finite(value):
         raise invalid(field, "NaN and Infinity are not JSON")
     check_json(text, field=field)  # depth; and a Raw inside a value is spliced in by the encoder, JSON or not
     return text
+
+
+def _is_plain(values: Sequence[Any]) -> bool:
+    """True if all are of the very types that JSON has, keys among them; a level at a time, at the speed of C.
+
+    What is asked of the collector is what a container holds; a leaf holds nothing. Nesting is finite: it was encoded.
+    """
+    while True:
+        kinds = set(map(type, values))
+        if kinds <= _LEAVES:
+            return True
+        if not kinds <= _VALUES:
+            return False
+        values = gc.get_referents(*values)
+
+
+def _check_types(field: str, value: object) -> None:
+    """Refuse the first that is neither of a type that JSON has nor of one derived from it."""
+    unseen = [(field, value)]
+    while unseen:
+        place, item = unseen.pop()
+        if isinstance(item, dict):
+            for key in item:
+                if not isinstance(key, (str, int, float)):
+                    raise invalid(
+                        place, f"a key of a JSON object is text, not {type(key).__name__}: make it text"
+                    )
+            unseen.extend((f"{place}.{key!s:.40}", inner) for key, inner in item.items())
+        elif isinstance(item, (list, tuple)):
+            unseen.extend((f"{place}[{i}]", inner) for i, inner in enumerate(item))
+        elif item is not None and not isinstance(item, (str, int, float, msgspec.Raw)):
+            name = type(item).__name__
+            way = _CONVERT.get(name, "a dict, a list, text, a number, a bool or None")
+            raise invalid(
+                place, f"JSON has no {name}, and it would come back as something else: make it {way}"
+            )
 
 
 class _Intake:

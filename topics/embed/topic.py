@@ -18,7 +18,7 @@ from topics.kernel.config import TopicConfig
 from topics.kernel.errors import invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX
 from topics.log.diff import DiffQuery
-from topics.log.match import parse_match
+from topics.log.match import parse_match, spelled
 
 if TYPE_CHECKING:
     from topics.embed.store import Store
@@ -52,7 +52,10 @@ class Topic(Paging):
         create: bool = True,
         sync: bool = False,
     ) -> Appended:
-        """Append one record: any JSON value, `topics.Raw` JSON text, or bytes. See `put_many`."""
+        """Append one record: any JSON value, `topics.Raw` JSON text, or bytes. See `put_many`.
+
+        A set, a Decimal, a datetime, a UUID and what else JSON does not have are refused, not converted.
+        """
         optional = {
             "tag": tag, "node": node, "key": key, "meta": meta, "ttl_ms": ttl_ms, "dedup_id": dedup_id,
             "content_type": content_type, "priority": priority, "delay_ms": delay_ms,
@@ -114,15 +117,17 @@ class Topic(Paging):
     ) -> Page:
         """One page of the records above `from_seq` (exclusive), or from `from_ts` (ms) on.
 
-        `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or a match tuple. `node`: the reader's own
-        names, whose records it does not get. `epoch`: of the page the cursor came from. `wait_ms`: where there is
-        nothing to tell, wait so long for something (at most 30 s): a record, a loss, or the topic's end.
+        `limit` and `max_bytes`: 0 = default (256, 1 MiB). `match`: a tag, or `["tag", "Glob", "us*"]` for all that
+        begin so. `node`: the reader's own names, whose records it does not get. `epoch`: of the page the cursor came
+        from. `wait_ms`: where there is nothing to tell, wait so long for something (at most 30 s): a record, a loss, or
+        the topic's end.
 
         Raises:
             Rejected: topic_not_found, invalid_request; shutting_down, also if the store is closed meanwhile.
             Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
         """
         limits = self._store.limits
+        match = spelled(match)
         if from_ts is not None and from_seq:
             raise invalid("from_ts", "give from_seq or from_ts, not both")
         query = DiffQuery(
@@ -155,7 +160,9 @@ class Topic(Paging):
         command = DeleteRecords(
             topic=self.name,
             before_seq=None if before_seq is None else seq_number("before_seq", before_seq),
-            match=None if match is None else parse_match(match, tag_bytes_max=self._store.limits.tag_bytes),
+            match=None
+            if match is None
+            else parse_match(spelled(match), tag_bytes_max=self._store.limits.tag_bytes),
         )
         reply = self._store.call(command)
         assert isinstance(reply, RecordsDeleted)

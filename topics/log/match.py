@@ -1,18 +1,23 @@
 """The match language of deletes and read filters (semantics 5): `["tag","Eq","x"]`, `["tag","Glob","x*"]`, `"x"`.
 
-Untagged records never match.
+Untagged records never match. It is spelled the same over HTTP, in Python and on the command line; the latter two refuse
+a bare tag with a `*`, which is too easily meant for a Glob.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 import attrs
+import msgspec
 
 from topics.kernel.checks import text_bytes
 from topics.kernel.errors import invalid
 from topics.log.tags import TagIndex
+
+T = TypeVar("T")
 
 
 class Operator(StrEnum):
@@ -43,6 +48,30 @@ class Match:
         """The tuple as clients write it."""
         text = self.value.decode()
         return ["tag", self.operator.value, text + "*" if self.operator is Operator.GLOB else text]
+
+
+def spelled(given: T) -> T:
+    """A match as Python and the command line take it: as on the wire, but that a bare tag has no `*`.
+
+    On the wire it is a tag like any other. Who writes one by hand may mean either, and one way deletes more.
+
+    Raises:
+        Rejected: invalid_request, with both ways to write it.
+    """
+    if isinstance(given, str) and "*" in given:
+        prefix = given[: given.index("*")]
+        every = f"every tag that begins with {prefix!r:.80}" if prefix else "every tag"
+        raise invalid(
+            "match",
+            f'{given!r:.80} may mean this tag or all that begin so: write ["tag", "Glob", {_quoted(prefix + "*")}] for'
+            f' {every}, ["tag", "Eq", {_quoted(given)}] for this very tag',
+        )
+    return given
+
+
+def _quoted(text: str) -> str:
+    """As JSON, for a message."""
+    return msgspec.json.encode(text[:80].encode(errors="replace").decode()).decode()
 
 
 def parse_match(given: object, *, tag_bytes_max: int) -> Match:

@@ -16,7 +16,7 @@ from topics.server.api.errors import STATUS
 from topics.server.api.message import Answer
 from topics.server.api.openapi import OPERATIONS, errors_of, openapi_fields
 from topics.server.api.routes import Body
-from topics.server.api.schemas import ANSWERS, REQUESTS
+from topics.server.api.schemas import ANSWERS, REQUESTS, ref
 from topics.server.api.table import route_table
 
 META = json.loads((Path(__file__).parent / "openapi-3.1.json").read_bytes())
@@ -128,6 +128,112 @@ def test_a_config_is_described_field_by_field():
         assert schemas["TopicConfig"]["properties"][name].get("default", value) == value
 
 
+# What it says of requests is what the server does: the same bodies are refused by both.
+
+ONE = [{"data": 1}]
+REFUSED = [
+    ("write_records", {"records": [{"data": 1, "node": ""}]}),
+    ("write_records", {"records": [{"data": 1, "tag": ""}]}),
+    ("write_records", {"records": [{"data": 1, "key": ""}]}),
+    ("write_records", {"records": [{"data": 1, "dedup_id": ""}]}),
+    ("write_records", {"records": ONE, "node": ""}),
+    ("write_records", {"records": ONE, "idempotency_key": ""}),
+    ("write_records", {"records": ONE, "config": {"dead_letter": ""}}),
+    ("put_topic", {"dead_letter": ""}),
+    ("put_topic", {"dead_letter": "$x"}),
+    ("put_topic", {"type": "queue"}),
+    ("put_topic", {"replicated": True}),
+    ("diff_records", {"node": ""}),
+    ("diff_records", {"node": ["a", ""]}),
+    ("diff_records", {"match": ""}),
+    ("diff_records", {"match": ["tag", "Eq", ""]}),
+    ("diff_records", {"match": ["tag", "Glob", "a"]}),
+    ("diff_records", {"match": ["tag", "Glob", "a*b*"]}),
+    ("diff_records", {"from_seq": 0, "from_ts": 0}),
+    ("diff_records", {"from_seq": 0, "consumer": "c"}),
+    ("diff_records", {"from_ts": 0, "consumer": "c"}),
+    ("diff_records", {"auto_commit": True}),
+    ("diff_records", {"auto_commit": True, "consumer": None}),
+    ("delete_records", {}),
+    ("delete_records", {"before_seq": None}),
+    ("delete_records", {"match": None}),
+]
+TAKEN = [
+    (
+        "write_records",
+        {"records": [{"data": 1, "node": "n", "tag": "t", "key": "k", "dedup_id": "d"}], "node": None},
+    ),
+    (
+        "write_records",
+        {"records": ONE, "config": {"dead_letter": "dead", "type": "log", "replicated": False}},
+    ),
+    ("put_topic", {"dead_letter": None}),
+    ("diff_records", {"from_seq": 0, "from_ts": None}),
+    ("diff_records", {"from_ts": 0, "consumer": None}),
+    ("diff_records", {"auto_commit": False}),
+    ("diff_records", {"match": ["tag", "Glob", "*"], "node": ["a"]}),
+    ("diff_records", {"match": ["tag", "Eq", "a*"]}),
+    ("diff_records", {"match": "a*"}),
+    ("delete_records", {"before_seq": 0}),
+    ("delete_records", {"before_seq": 0, "match": "x"}),
+]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("name", "body", "refused"), [(*one, True) for one in REFUSED] + [(*one, False) for one in TAKEN]
+)
+async def test_a_body_is_refused_by_its_schema_where_it_is_refused_by_the_server(name, body, refused):
+    (route,) = (route for route in route_table().routes if route.name == name)
+    schema = resolved(document(), OPERATIONS[name].request)
+    async with open_site() as site:
+        await ask(site, "PUT", "/v0/topics/t", {})
+        answer = await ask(site, route.method.decode(), route.path.replace("{topic}", "t"), body)
+
+    assert (answer.status == 400, not Draft202012Validator(schema).is_valid(body)) == (refused, refused)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("text", ["true", "false", "1", "0", "", "True", "yes", "2", "null"])
+async def test_a_yes_or_no_of_the_query_is_described_as_it_is_parsed(text):
+    described = document()
+    operation = described["paths"]["/v0/topics/{topic}"]["get"]
+    (touch,) = (parameter for parameter in operation["parameters"] if parameter["name"] == "touch")
+    given = {"true": True, "false": False}.get(text, text)  # as a typed parameter is read
+    schema = {**touch["schema"], "components": described["components"]}
+    async with open_site() as site:
+        await ask(site, "PUT", "/v0/topics/t", {})
+        answer = await ask(site, "GET", f"/v0/topics/t?touch={text}")
+
+    assert (answer.status == 200) == Draft202012Validator(schema).is_valid(given)
+    assert touch["allowEmptyValue"] is True
+
+
+@pytest.mark.trio
+async def test_an_empty_cursor_is_refused_by_both():
+    (cursor,) = (
+        parameter
+        for parameter in document()["paths"]["/v0/topics"]["get"]["parameters"]
+        if parameter["name"] == "cursor"
+    )
+    async with open_site() as site:
+        assert (await ask(site, "GET", "/v0/topics?cursor=")).status == 400
+    assert not Draft202012Validator(cursor["schema"]).is_valid("")
+
+
+def test_every_error_has_one_schema_which_is_referred_to():
+    """A generator makes a class of each schema that stands in its place: one an operation and status."""
+    for path, found in document()["paths"].items():
+        for method, operation in found.items():
+            for status, response in operation["responses"].items() if method != "parameters" else ():
+                if int(status) >= 400:
+                    place = (method, path, status)
+                    assert (place, response["content"]) == (
+                        place,
+                        {"application/json": {"schema": ref("Error")}},
+                    )
+
+
 # The answers.
 
 SOME = [{"data": {"a": [1, None]}, "tag": "t", "node": "n", "key": "k", "meta": {"m": "1"}}, {"data": None}]
@@ -218,6 +324,11 @@ async def test_every_answer_is_as_it_is_described():
             else:
                 fields = fields_of(answer)
                 jsonschema.validate(fields, schema, cls=Draft202012Validator)
+            if status >= 400 and fields_of(answer)["error"]["code"] != "not_found":
+                place = site.table.place(target.partition("?")[0].encode())
+                route = place.routes.get(method.encode())
+                told = errors_of(route)[status] if route is not None else [Code.METHOD_NOT_ALLOWED]
+                assert fields["error"]["code"] in told
             if answer.stream is None and "openapi" not in target and status < 400:
                 assert fields["performance"]["server_total_ms"] >= 0
             place = site.table.place(target.partition("?")[0].encode())

@@ -40,6 +40,22 @@ def _answer(what: str, /, *optional: str, **fields: Schema) -> dict[str, Any]:
     return _object(what, " ".join(name for name in fields if name not in optional), **fields)
 
 
+def _name(what: str) -> Schema:
+    """A text that is not empty."""
+    return _text(what, minLength=1)
+
+
+def _not_both(one: str, other: str) -> Schema:
+    """Two fields of which at most one is given; null is absent."""
+    given = {"not": {"type": "null"}}
+    return {"not": {"required": [one, other], "properties": {one: given, other: given}}}
+
+
+def _given(name: str) -> Schema:
+    """This one, and not as null."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
 def _text(what: str, **more: Any) -> Schema:
     text = {"type": "string", **more}
     return {**text, "description": what} if what else text
@@ -87,7 +103,7 @@ _META: Final[Schema] = {
 }
 
 _CONFIG: Final[Mapping[str, Schema]] = {
-    "type": _choice("Fixed when the topic is created", "log", "queue", default="log"),
+    "type": _choice("`queue` only where an earlier build let it in", "log", "queue", default="log"),
     "ttl_ms": _count("Records older than this are expired; 0: never", default=0),
     "cap_records": _count("Bound on the live records; 0: none", default=0),
     "cap_bytes": _count("Bound on their stored bytes; 0: none", default=0),
@@ -108,17 +124,25 @@ _CONFIG: Final[Mapping[str, Schema]] = {
     "compression": _choice("Of stored payloads", "none", "gzip", "zstd", default="none"),
     "compression_min_bytes": _count("Payloads from this size on", default=1024),
     "max_record_bytes": _count("Lowers the server's limit of a record", default=1 << 20),
-    "replicated": _flag("Reserved for replicated topics", default=False),
+    "replicated": _flag("Replicated topics are not built yet; true in one that an earlier build made", default=False),
     "lease_ms": _count("Queues: how long a claim holds", default=30_000),
     "claim_jitter_ms": _count("Queues: spread of claims", default=0),
     "max_deliveries": _count("Queues: then a job is dead; 0: never", default=0),
-    "dead_letter": _or_null(_text("Queues: where dead jobs go", default=None)),
+    "dead_letter": _or_null(_text("Queues: where dead jobs go, another topic", pattern=NAME_PATTERN, default=None)),
     "retry_backoff": _or_null(ref("RetryBackoff")),
     "leases_durable": _flag("Queues: leases are synced", default=False),
     "starvation_ms": _count("Queues: a job this old goes first", default=30_000),
     "max_in_flight": _count("Queues: bound on claimed jobs; 0: none", default=0),
     "require_lease_id": _flag("Queues: settling a job takes its lease id", default=False),
 }  # fmt: skip
+_ASKED: Final[Mapping[str, Schema]] = {  # of a config that is given
+    **_CONFIG,
+    "type": _choice("`queue` is refused: job queues are not built yet", "log", default="log"),
+    "replicated": {
+        **_flag("True is refused: replicated topics are not built yet", default=False),
+        "const": False,
+    },
+}
 
 
 def _without_defaults(fields: Mapping[str, Schema]) -> dict[str, Schema]:
@@ -129,34 +153,36 @@ def _without_defaults(fields: Mapping[str, Schema]) -> dict[str, Schema]:
     }
 
 
+def _tuple(operator: str, text: Schema) -> Schema:
+    items = [{"const": "tag"}, {"const": operator}, text]
+    return {"type": "array", "prefixItems": items, "minItems": 3, "maxItems": 3}
+
+
 _MATCH: Final[Schema] = {
     "description": 'A tag, `["tag", "Eq", TAG]`, or `["tag", "Glob", "prefix*"]`',
     "oneOf": [
-        {"type": "string"},
-        {
-            "type": "array",
-            "prefixItems": [{"const": "tag"}, {"enum": ["Eq", "Glob"]}, {"type": "string"}],
-            "minItems": 3,
-            "maxItems": 3,
-        },
+        {"type": "string", "minLength": 1},
+        _tuple("Eq", {"type": "string", "minLength": 1}),
+        _tuple("Glob", {"type": "string", "pattern": "^[^*]*[*]$"}),
     ],
 }
 
 
 _NODE_FILTER: Final[Schema] = {
     "type": ["string", "array", "null"],
-    "items": {"type": "string"},
+    "minLength": 1,
+    "items": {"type": "string", "minLength": 1},
     "maxItems": 64,
     "description": "The reader's own names: records with one of them are left out",
 }
 
 REQUESTS: Final[Mapping[str, Schema]] = {
     "TopicConfig": {
-        **_object("A topic's config. Fields left out have their defaults", **_CONFIG),
+        **_object("A topic's config. Fields left out have their defaults", **_ASKED),
         "additionalProperties": False,
     },
     "ConfigChanges": {
-        **_object("Fields of a topic's config. Those left out stay as they are", **_without_defaults(_CONFIG)),
+        **_object("Fields of a topic's config. Those left out stay as they are", **_without_defaults(_ASKED)),
         "additionalProperties": False,
     },
     "RetryBackoff": _object(
@@ -167,27 +193,27 @@ REQUESTS: Final[Mapping[str, Schema]] = {
     "NewRecord": _object(
         "A record to write", "data",
         data=_ANY,
-        tag=_or_null(_text("What deletes and filters select by, at most 256 bytes")),
-        node=_or_null(_text("Who writes it, at most 128 bytes")),
-        key=_or_null(_text("At most 256 bytes")),
+        tag=_or_null(_name("What deletes and filters select by, at most 256 bytes")),
+        node=_or_null(_name("Who writes it, at most 128 bytes")),
+        key=_or_null(_name("At most 256 bytes")),
         meta=_or_null(_META),
         ttl_ms=_or_null(_count("It expires so long after its ts")),
         priority=_or_null(_count("Of a job, 0 to 9")),
         delay_ms=_or_null(_count("Of a job: not before so long after its ts")),
-        dedup_id=_or_null(_text("Of two records with one id the second is dropped; at most 256 bytes")),
+        dedup_id=_or_null(_name("Of two records with one id the second is dropped; at most 256 bytes")),
     ),
     "Write": _object(
         "A write: all of its records or none", "records",
         records=_list(ref("NewRecord"), "10 000 at most", minItems=1),
-        node=_or_null(_text("Of the records that have none of their own")),
-        idempotency_key=_or_null(_text("A retry with it is answered as the first write was, and writes nothing")),
+        node=_or_null(_name("Of the records that have none of their own")),
+        idempotency_key=_or_null(_name("A retry with it is answered as the first write was, and writes nothing")),
         create=_or_null(_flag("Create an absent topic; the server's `TOPICS_AUTO_CREATE` if not given")),
         config=_or_null(ref("TopicConfig")),
         disable_backpressure=_or_null(_flag("Wait where pressure would refuse")),
         expected_head=_or_null(_count("Write only if this is the last assigned seq, else 409 `seq_mismatch`")),
         return_seqs=_or_null(_flag("Give `seqs`; as in the query")),
     ),
-    "Diff": _object(
+    "Diff": {**_object(
         "A read, from one of `from_seq` and `from_ts`",
         from_seq=_or_null(_count("Records above this seq", default=0)),
         from_ts=_or_null(_count("Records from this time on, in ms")),
@@ -203,14 +229,20 @@ REQUESTS: Final[Mapping[str, Schema]] = {
         wait_ms=_count("Wait so long for something to say, 30 000 at most", default=0),
         account=_flag("Say what became of every seq that was passed", default=False),
         auto_commit=_flag("Goes with a consumer", default=False),
-    ),
+    ), "allOf": [
+        _not_both("from_seq", "from_ts"), _not_both("from_seq", "consumer"), _not_both("from_ts", "consumer"),
+        {"anyOf": [{"properties": {"auto_commit": {"not": {"const": True}}}}, _given("consumer")]},
+    ]},
     "Match": _MATCH,
     "MatchOrNull": _or_null(ref("Match")),
-    "DeleteRecords": _object(
+    "DeleteRecords": {**_object(
         "At least one of the two; both together select what each does",
         before_seq=_or_null(_count("Every record below this seq, of those published by now")),
         match=ref("MatchOrNull"),
-    ),
+    ), "anyOf": [_given("before_seq"), _given("match")]},
+    "Flag": {"description": "In a query: true or false, 1 or 0; empty is true", "anyOf": [
+        {"type": "boolean"}, {"type": "string", "enum": ["1", "0", ""]},
+    ]},
 }  # fmt: skip
 
 _LISTED: Final = _object(
