@@ -484,6 +484,39 @@ async def test_a_cancelled_server_does_not_wait_for_a_peer_that_reads_nothing():
         assert hand_over.connections == site.held_bytes == 0
 
 
+async def test_requests_of_a_cancelled_server_are_given_no_answer_that_nobody_would_send():
+    async with open_site() as site:
+        hand_over = HandOver(site)
+        client, server = edge_pair()
+        peer = H2Peer(client)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hand_over, server, b"", True)
+            await peer.start()
+            await peer.get(b"PUT", b"/v0/topics/a", b"{}")
+            for _ in range(40):
+                await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON)
+            await trio.testing.wait_all_tasks_blocked()
+            (connection,) = hand_over._live
+            nursery.cancel_scope.cancel()
+        assert not connection._outgoing
+
+
+async def test_a_connection_that_is_gone_makes_no_answers():
+    async with open_site() as site, serving(site) as served:
+        peer = await served.h2()
+        await peer.get(b"PUT", b"/v0/topics/a", b"{}")
+        for _ in range(40):
+            await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON)
+        await trio.testing.wait_all_tasks_blocked()
+        (connection,) = served.hand_over._live
+
+        site.ready_runtime().hub.tell_all()
+        site.ready_runtime().closing = True  # each of them is about to be answered
+        served.edges[0].close()
+        await served.all_ended()
+        assert connection._queued_bytes < 1000, "they are not encoded any more"
+
+
 async def test_a_forced_close_ends_a_send_that_nobody_takes():
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()

@@ -303,6 +303,8 @@ class Http2(H2Protocol):
     # What goes.
 
     async def stream_send(self, event: StreamEvent) -> None:
+        if self.closed:  # by force with thousands of answers on their way: none is made for nobody
+            return
         if not isinstance(event, StreamClosed):
             await super().stream_send(event)
             if isinstance(event, EndBody) and event.stream_id in self.streams:  # taken, not reset

@@ -84,16 +84,16 @@ class Tasks:
         send: Callable[[ASGISendEvent | None], Awaitable[None]],
     ) -> None:
         try:
-            await app(scope, receive.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
-        except Exception as bug:  # noqa: BLE001 -- a request's bug ends that request only (architecture 4)
-            log.exception("app.request_bug", exc_info=bug)
+            try:
+                await app(scope, receive.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+            except Exception as bug:  # noqa: BLE001 -- a request's bug ends that request only (architecture 4)
+                log.exception("app.request_bug", exc_info=bug)
+            receive.close()
+            await self._run(send, None)  # not if it was cancelled: the server ends, and would make an answer for nobody
         finally:
             receive.close()
-            try:
-                await self._run(send, None)
-            finally:
-                self.running -= 1
-                self.requests.end()
+            self.running -= 1
+            self.requests.end()
 
     async def _run(self, func: Callable[..., Awaitable[None]], *args: Any) -> None:
         try:
