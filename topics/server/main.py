@@ -101,7 +101,12 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
         if settings.certfile is not None and settings.keyfile is not None:
             context = server_context(settings.certfile, settings.keyfile)
         site = make_site(settings, options)
-        hand_over = HandOver(site, keep_alive_s=settings.idle_timeout_ms / 1000)
+        hand_over = HandOver(
+            site,
+            keep_alive_s=settings.idle_timeout_ms / 1000,
+            streams_max=settings.max_http2_streams,
+            requests_max=settings.max_http2_requests,
+        )
         listener = Listener(
             site,
             await bind(settings.host, settings.port),

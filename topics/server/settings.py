@@ -48,6 +48,8 @@ class ServerSettings:
     max_held_bytes: int = 256 * MIB
     max_unsent_bytes: int = 256 * MIB
     max_connections: int = 10_000
+    max_http2_streams: int = 256
+    max_http2_requests: int = 10_000
     max_metric_topics: int = 1000
     inline_write_bytes: int = INLINE_BYTES_MAX
     log_level: str = "info"

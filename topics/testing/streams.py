@@ -105,9 +105,16 @@ class MemoryEdge:
         return self._send(data)
 
     async def send_eof(self) -> None:
-        await trio.lowlevel.checkpoint()
-        self._check()
-        self._outgoing.end()
+        """As a socket's: not beside a send."""
+        if self._sending:
+            raise trio.BusyResourceError("another task is sending")
+        self._sending = True
+        try:
+            await trio.lowlevel.checkpoint()
+            self._check()
+            self._outgoing.end()
+        finally:
+            self._sending = False
 
     async def aclose(self) -> None:
         self.close()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 import msgspec
 import trio
 
@@ -61,6 +62,10 @@ class H2Peer:
     async def start(self) -> None:
         self.h2.initiate_connection()
         await self.flush()
+
+    def forget_bounds(self) -> None:
+        """Open as many streams as a test wants, whatever the server has promised."""
+        self.h2.remote_settings = h2.settings.Settings(client=False)
 
     async def flush(self) -> None:
         data = self.h2.data_to_send()
@@ -165,8 +170,8 @@ class H2Peer:
 class Served:
     """A hand-over being tested, and the connections it was given."""
 
-    def __init__(self, nursery: trio.Nursery, site: Site) -> None:
-        self.hand_over = HandOver(site)
+    def __init__(self, nursery: trio.Nursery, site: Site, **bounds: int) -> None:
+        self.hand_over = HandOver(site, **bounds)
         self.site = site
         self.edges: list[MemoryEdge] = []
         self.clients: list[MemoryEdge] = []
@@ -201,13 +206,13 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(site: Site) -> AsyncIterator[Served]:
+async def serving(site: Site, **bounds: int) -> AsyncIterator[Served]:
     """At the end every connection has ended by itself, and nothing is held."""
     async with trio.open_nursery() as nursery:
-        served = Served(nursery, site)
+        served = Served(nursery, site, **bounds)
         yield served
         await served.hand_over.drain()
         for client in served.clients:
             client.close()
-    assert served.hand_over.connections == 0
+    assert (served.hand_over.connections, served.hand_over.requests) == (0, 0)
     assert (site.held_bytes, site.unsent_bytes) == (0, 0)

@@ -195,7 +195,7 @@ def test_every_setting_is_one_that_hypercorn_knows(config):
 @pytest.mark.rule("A5.29", "H1.1")
 def test_limits_and_times_are_set():
     config = http2_config()
-    assert config.h2_max_concurrent_streams == 1024
+    assert config.h2_max_concurrent_streams == 256
     assert config.h2_max_header_list_size == 32 * 1024
     assert config.keep_alive_timeout == 75
     assert config.read_timeout > 30

@@ -40,11 +40,11 @@ async def test_streams_are_served_side_by_side():
         peer = await served.h2()
         assert peer.h2.remote_settings.max_concurrent_streams >= 100
         await peer.get(b"PUT", b"/v0/topics/a", b"{}")
-        assert peer.h2.remote_settings.max_concurrent_streams == 1024
+        assert peer.h2.remote_settings.max_concurrent_streams == 256
 
         waiting = await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON)
-        ids = [await peer.ask(b"GET", b"/v0/topics/a") for _ in range(300)]
-        assert [(await peer.reply(i)).status for i in ids] == [200] * 300
+        ids = [await peer.ask(b"GET", b"/v0/topics/a") for _ in range(255)]
+        assert [(await peer.reply(i)).status for i in ids] == [200] * 255
         assert not peer.replies[waiting].ended
 
         await peer.get(b"POST", b"/v0/topics/a", b'{"records":[{"data":1}]}')
@@ -56,7 +56,7 @@ async def test_all_the_promised_streams_may_wait_at_once():
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()
         await peer.get(b"PUT", b"/v0/topics/a", b"{}")
-        ids = [await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON) for _ in range(1023)]
+        ids = [await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON) for _ in range(255)]
 
         await peer.get(b"POST", b"/v0/topics/a", b'{"records":[{"data":1}]}')
 
@@ -482,6 +482,39 @@ async def test_a_cancelled_server_does_not_wait_for_a_peer_that_reads_nothing():
         assert trio.current_time() - began < 1
         assert server.closed
         assert hand_over.connections == site.held_bytes == 0
+
+
+async def test_requests_of_a_cancelled_server_are_given_no_answer_that_nobody_would_send():
+    async with open_site() as site:
+        hand_over = HandOver(site)
+        client, server = edge_pair()
+        peer = H2Peer(client)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hand_over, server, b"", True)
+            await peer.start()
+            await peer.get(b"PUT", b"/v0/topics/a", b"{}")
+            for _ in range(40):
+                await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON)
+            await trio.testing.wait_all_tasks_blocked()
+            (connection,) = hand_over._live
+            nursery.cancel_scope.cancel()
+        assert not connection._outgoing
+
+
+async def test_a_connection_that_is_gone_makes_no_answers():
+    async with open_site() as site, serving(site) as served:
+        peer = await served.h2()
+        await peer.get(b"PUT", b"/v0/topics/a", b"{}")
+        for _ in range(40):
+            await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON)
+        await trio.testing.wait_all_tasks_blocked()
+        (connection,) = served.hand_over._live
+
+        site.ready_runtime().hub.tell_all()
+        site.ready_runtime().closing = True  # each of them is about to be answered
+        served.edges[0].close()
+        await served.all_ended()
+        assert connection._queued_bytes < 1000, "they are not encoded any more"
 
 
 async def test_a_forced_close_ends_a_send_that_nobody_takes():

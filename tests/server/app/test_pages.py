@@ -165,6 +165,14 @@ async def test_of_pipelined_requests_the_first_is_answered():
         assert (await exchange(served, get(b"/") + get(b"/nowhere")))[0] == 200
 
 
+@pytest.mark.parametrize("behind", [get(b"/nowhere"), b"no request", b"\r\n", b"x" * 5000])
+async def test_whatever_comes_behind_a_request_its_answer_is_whole(behind):
+    async with open_site() as site, serving(site) as served:
+        for _ in range(30):  # the order of two tasks is thrown
+            status, _, body = await exchange(served, get(b"/nowhere") + behind)
+            assert (status, body[:22]) == (404, b'{"error":{"code":"not_')
+
+
 async def test_a_request_is_read_byte_by_byte():
     async with open_site() as site, serving(site) as served:
         edge = served.connect(http2=False)

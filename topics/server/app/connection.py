@@ -15,95 +15,39 @@ were read before, and loses frames when a task is cancelled while it sends. What
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from math import inf
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final
 
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, ConnectionState, Scope
+from hypercorn.typing import AppWrapper, ConnectionState
 
 from topics.server.api.edge import Edge
 from topics.server.app.http1 import Http1
 from topics.server.app.http2 import Http2
+from topics.server.app.tasks import Requests, Tasks
 from topics.server.runtime.log import log
 
 SEND_S: Final = 75.0  # a peer that takes nothing for so long is gone
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = 64 * 1024
-_SLICE: Final = 8 * 1024
-
-
-class Tasks:
-    """What Hypercorn calls a task group: the requests of one connection, and the protocol's own task."""
-
-    def __init__(self, nursery: trio.Nursery, on_bug: Callable[[], None]) -> None:
-        self._nursery = nursery
-        self._on_bug = on_bug
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
-
-    def spawn(self, func: Callable[..., Awaitable[None]], *args: Any) -> None:
-        self._nursery.start_soon(self._run, func, *args)
-
-    async def spawn_app(
-        self,
-        app: AppWrapper,
-        config: Config,
-        scope: Scope,
-        send: Callable[[ASGISendEvent | None], Awaitable[None]],
-    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
-        """Start the request. Its events may be sent on after it has ended: they are dropped, and nobody waits."""
-        events, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
-        self._nursery.start_soon(self._run_app, app, scope, receive, send)
-
-        async def put(event: ASGIReceiveEvent) -> None:
-            with suppress(trio.BrokenResourceError):
-                await events.send(event)
-
-        return put
-
-    async def _run_app(
-        self,
-        app: AppWrapper,
-        scope: Scope,
-        receive: trio.MemoryReceiveChannel[ASGIReceiveEvent],
-        send: Callable[[ASGISendEvent | None], Awaitable[None]],
-    ) -> None:
-        try:
-            await app(scope, receive.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
-        except Exception as bug:  # noqa: BLE001 -- a request's bug ends that request only (architecture 4)
-            log.exception("app.request_bug", exc_info=bug)
-        finally:
-            receive.close()
-            await self._run(send, None)
-
-    async def _run(self, func: Callable[..., Awaitable[None]], *args: Any) -> None:
-        try:
-            await func(*args)
-        except Exception as bug:  # noqa: BLE001 -- a protocol's bug ends that connection only
-            log.exception("app.connection_bug", exc_info=bug)
-            self._on_bug()
+_SLICE: Final = 1024
 
 
 class Connection:
-    """One connection, from its first unread byte to its end."""
+    """One connection, from its first unread byte to its end. `requests`: what its requests are counted among."""
 
     def __init__(
         self,
         app: AppWrapper,
         config: Config,
         context: WorkerContext,
+        requests: Requests,
         edge: Edge,
         *,
         http2: bool,
@@ -111,6 +55,7 @@ class Connection:
     ) -> None:
         self._config = config
         self._context = context
+        self._requests = requests
         self._edge = edge
         self._begin = partial(Http2 if http2 else Http1, app, config, context)
         self._secure = secure
@@ -132,7 +77,7 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_queued)
-                tasks = Tasks(nursery, self.end)
+                tasks = Tasks(nursery, self._requests, self.end)
                 state = ConnectionState({})
                 self._protocol = self._begin(tasks, state, self._secure, None, None, self._send)
                 try:

@@ -18,21 +18,34 @@ from topics.server.api.edge import Edge
 from topics.server.api.site import Site
 from topics.server.app.connection import Connection
 from topics.server.app.pages import make_app
+from topics.server.app.tasks import Requests
 from topics.server.runtime.log import log
 
 KEEP_ALIVE_S: Final = 75
 READ_S: Final = 120
-STREAMS_MAX: Final = 1024
+STREAMS_MAX: Final = 256
+REQUESTS_MAX: Final = 10_000
 HEAD_BYTES_MAX: Final = 32 * 1024
 
 
 class HandOver:
-    """Takes connections over. One for a server; `drain` ends what it has taken."""
+    """Takes connections over. One for a server; `drain` ends what it has taken.
 
-    def __init__(self, site: Site, *, keep_alive_s: float = KEEP_ALIVE_S) -> None:
+    `streams_max`: requests under way in one HTTP/2 connection, which it is told; `requests_max`: in all of them.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        keep_alive_s: float = KEEP_ALIVE_S,
+        streams_max: int = STREAMS_MAX,
+        requests_max: int = REQUESTS_MAX,
+    ) -> None:
         self._app = ASGIWrapper(make_app(site))
         self._context = WorkerContext(None)
-        self._http2 = http2_config(site.options.head_bytes_max)
+        self._requests = Requests(requests_max)
+        self._http2 = http2_config(site.options.head_bytes_max, streams_max)
         self._http1 = http1_config(site.options.head_bytes_max)
         self._http1.keep_alive_timeout = self._http2.keep_alive_timeout = keep_alive_s
         self._live: set[Connection] = set()
@@ -40,7 +53,8 @@ class HandOver:
     async def __call__(self, edge: Edge, unread: bytes, http2: bool, *, secure: bool = False) -> None:  # noqa: FBT001 -- the data plane's signature
         """Serve the connection to its end, and close it. `secure`: it came over TLS."""
         config = self._http2 if http2 else self._http1
-        connection = Connection(self._app, config, self._context, edge, http2=http2, secure=secure)
+        requests = self._requests if http2 else Requests(1)
+        connection = Connection(self._app, config, self._context, requests, edge, http2=http2, secure=secure)
         self._live.add(connection)
         try:
             await connection.run(unread)
@@ -51,6 +65,11 @@ class HandOver:
     def connections(self) -> int:
         return len(self._live)
 
+    @property
+    def requests(self) -> int:
+        """HTTP/2 requests under way."""
+        return self._requests.running
+
     async def drain(self) -> None:
         """No new requests: connections at rest end now, others behind their last answer. Returns at once."""
         await self._context.terminated.set()
@@ -58,10 +77,10 @@ class HandOver:
             connection.end_at_rest()
 
 
-def http2_config(head_bytes_max: int = HEAD_BYTES_MAX) -> Config:
+def http2_config(head_bytes_max: int = HEAD_BYTES_MAX, streams_max: int = STREAMS_MAX) -> Config:
     """HTTP/2. Flow-control windows are h2's: 64 KiB a stream and a connection, given back as the body is read."""
     config = _config()
-    config.h2_max_concurrent_streams = STREAMS_MAX
+    config.h2_max_concurrent_streams = streams_max
     config.h2_max_header_list_size = head_bytes_max
     config.h2_max_inbound_frame_size = 1 << 14
     return config

@@ -7,7 +7,10 @@ answer is all there is to say), and a request that h11 cannot read is answered w
 
 from __future__ import annotations
 
+from typing import Any
+
 import h11
+from hypercorn.events import Closed, Event
 from hypercorn.protocol.events import Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
@@ -21,6 +24,18 @@ class Http1(H11Protocol):
     """One connection."""
 
     stream: HTTPStream | None
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._pass_on, self.send = self.send, self._send
+
+    async def _send(self, event: Event) -> None:
+        """h11 takes what comes behind the one request for an error as soon as its answer has begun, and Hypercorn then
+        closes: here the answer is ended first.
+        """
+        answering = self.stream is not None and self.connection.our_state is h11.SEND_BODY
+        if not (answering and isinstance(event, Closed)):
+            await self._pass_on(event)
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Hypercorn answers `Upgrade: h2c` here."""

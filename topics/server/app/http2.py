@@ -7,19 +7,23 @@ Theory. `H2Protocol` turns frames into streams and streams into ASGI; that is ke
   (RFC 9113, 8.1). Not at once: curl 7.88 takes a reset during its upload for a failure and forgets the answer.
 - A CONNECT without a path, or bytes above 127 in a method or path, raise too. Here the first is a request like any
   other (the site answers 501), the second is malformed: its stream is reset.
-- The priority tree takes 1000 streams and any number of PRIORITY frames for streams that never come. Priorities are
-  deprecated (RFC 9113, 5.3): here they are ignored, and the tree holds whatever may be open.
+- A stream beyond those that were promised ends its connection, though a client may not have read the promise yet.
+  Here it is refused, and so is what is beyond the bound on all connections' requests. A request counts until its
+  handler has ended, for a client that resets it does not end a write.
+- The priority tree takes 1000 streams and any number of PRIORITY frames for streams that never come, and each step in
+  it costs as much as there are streams. Priorities are deprecated (RFC 9113, 5.3): here streams take turns.
 - GOAWAY at the end of a drain can overtake the last frame of the last answer. Here the connection rests, and may be
   said good-bye to, only when no answer is waiting to be sent.
 - A frame is judged by its length when all of it is there. Here, when its length is.
 - Frames that cost the client nothing (PING, SETTINGS, RST_STREAM, empty DATA ...) are taken without end. Here each
-  costs a token; time and answers bring some back, and so do bytes, which frames of DATA and WINDOW_UPDATEs
-  go with (`Calm`).
+  costs a token, as does a request that is refused; time and answers bring some back, and so do bytes, which frames of
+  DATA and WINDOW_UPDATEs go with (`Calm`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Container
 from typing import Final
 
 import h2.config
@@ -35,10 +39,11 @@ from hypercorn.protocol.events import Body, EndBody, Request, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import H2Protocol, StreamBuffer
 from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup, WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState, WorkerContext
 from hypercorn.utils import filter_pseudo_headers
-from priority.priority import PriorityTree
+from priority.priority import DeadlockError
 
+from topics.server.app.tasks import Tasks
 from topics.server.runtime.log import log
 
 ENDED: Final = "topics.ended"  # in the scope's state: the request ended with its head
@@ -73,6 +78,43 @@ class Calm:
         return self._tokens >= 0
 
 
+class Turns:
+    """Whose turn it is to send: streams that may have something to send, one behind the other. Stands where Hypercorn
+    has its priority tree; `open_streams` are those that it may name.
+    """
+
+    def __init__(self, open_streams: Container[int]) -> None:
+        self._open = open_streams
+        self._ready: OrderedDict[int, None] = OrderedDict()
+
+    def unblock(self, stream_id: int) -> None:
+        if stream_id in self._open:
+            self._ready[stream_id] = None
+
+    def block(self, stream_id: int) -> None:
+        self._ready.pop(stream_id, None)
+
+    remove_stream = block
+
+    def __next__(self) -> int:
+        if not self._ready:
+            raise DeadlockError
+        stream_id = next(iter(self._ready))
+        self._ready.move_to_end(stream_id)
+        return stream_id
+
+
+class Frames(h2.connection.H2Connection):
+    """h2, which leaves it to us to refuse what is too many: it would end the connection."""
+
+    MAX_CLOSED_STREAMS = 4096  # remembered, for frames that were under way: sixteen times what may be open
+
+    @property
+    def open_inbound_streams(self) -> int:
+        super().open_inbound_streams  # noqa: B018 -- forgets the streams that have closed
+        return 0
+
+
 class Http2(H2Protocol):
     """One connection."""
 
@@ -81,7 +123,7 @@ class Http2(H2Protocol):
         app: AppWrapper,
         config: Config,
         context: WorkerContext,
-        task_group: TaskGroup,
+        task_group: Tasks,
         connection_state: ConnectionState,
         ssl: bool,  # noqa: FBT001 -- Hypercorn's signature
         client: tuple[str, int] | None,
@@ -89,9 +131,8 @@ class Http2(H2Protocol):
         send: Callable[[Event], Awaitable[None]],
     ) -> None:
         super().__init__(app, config, context, task_group, connection_state, ssl, client, server, send)
-        self.connection = h2.connection.H2Connection(
-            config=h2.config.H2Configuration(client_side=False, header_encoding=None)
-        )
+        self._tasks = task_group
+        self.connection = Frames(config=h2.config.H2Configuration(client_side=False, header_encoding=None))
         codes = h2.settings.SettingCodes
         self.connection.local_settings = h2.settings.Settings(
             client=False,
@@ -103,7 +144,7 @@ class Http2(H2Protocol):
         )
         self.connection.max_inbound_frame_size = config.h2_max_inbound_frame_size
         self.connection.decoder.max_header_list_size = _HEADER_LIST_MAX
-        self.priority = PriorityTree(maximum_streams=2**31 - 1)
+        self.priority = Turns(self.stream_buffers)  # type: ignore[assignment]  # what Hypercorn calls of one
         self._receiving: set[int] = set()  # streams whose request has not ended
         self._unwanted: dict[int, int] = {}  # bytes that came for streams whose answer is out
         self._lingering: dict[int, trio.Event] = {}  # over when it need not be waited for any more
@@ -148,8 +189,9 @@ class Http2(H2Protocol):
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         widened: set[int] = set()  # once a batch: one update of the whole connection touches every stream
         for event in events:
+            is_free = isinstance(event, h2.events.StreamEnded | h2.events.ConnectionTerminated)
             if isinstance(event, h2.events.RequestReceived):
-                await self._open(event)
+                is_free = await self._open(event)
             elif isinstance(event, h2.events.DataReceived):
                 await self._data(event)
             elif isinstance(event, h2.events.StreamEnded):
@@ -166,19 +208,29 @@ class Http2(H2Protocol):
                 widened.add(0)
             elif isinstance(event, h2.events.ConnectionTerminated):
                 await self.send(Closed())
-            if not _asks(event) and not self._calm.spend(self.context.time()):
+            if not is_free and not self._calm.spend(self.context.time()):
                 await self._lose_patience()
                 return
         for stream_id in {0} if 0 in widened else widened:
             await self._window_updated(stream_id)
         await self._flush()
 
-    async def _open(self, event: h2.events.RequestReceived) -> None:
-        if self.context.terminated.is_set():
+    async def _open(self, event: h2.events.RequestReceived) -> bool:
+        """False if the request is refused, which tells the client that it may repeat it (RFC 9113, 8.7)."""
+        await (
+            trio.lowlevel.checkpoint()
+        )  # one at a time: many connections with many each must not hold up the others
+        if self.context.terminated.is_set() or self._is_full:
             self.connection.reset_stream(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
-            return
+            return False
         await self._create_stream(event)
         await self.send(Updated(idle=self.resting))
+        return True
+
+    @property
+    def _is_full(self) -> bool:
+        here = self._tasks.running + len(self._lingering)
+        return here >= self.config.h2_max_concurrent_streams or self._tasks.requests.is_full()
 
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:
         stream_id = request.stream_id
@@ -191,8 +243,6 @@ class Http2(H2Protocol):
             return
         self._receiving.add(stream_id)
         self.stream_buffers[stream_id] = StreamBuffer(self.context.event_class)
-        self.priority.insert_stream(stream_id)
-        self.priority.block(stream_id)
         stream = self.streams[stream_id] = HTTPStream(
             self.app,
             self.config,
@@ -253,6 +303,8 @@ class Http2(H2Protocol):
     # What goes.
 
     async def stream_send(self, event: StreamEvent) -> None:
+        if self.closed:  # by force with thousands of answers on their way: none is made for nobody
+            return
         if not isinstance(event, StreamClosed):
             await super().stream_send(event)
             if isinstance(event, EndBody) and event.stream_id in self.streams:  # taken, not reset
@@ -321,10 +373,3 @@ def _check_frame_size(connection: h2.connection.H2Connection) -> None:
     begun = connection.incoming_buffer._data[:3]  # noqa: SLF001 -- nothing else tells
     if len(begun) == 3 and int.from_bytes(begun) > connection.max_inbound_frame_size:
         raise h2.exceptions.FrameTooLargeError
-
-
-def _asks(event: h2.events.Event) -> bool:
-    """True for what asks for an answer. Anything else is paid for; a request that is taken back, with its reset."""
-    return isinstance(
-        event, h2.events.RequestReceived | h2.events.StreamEnded | h2.events.ConnectionTerminated
-    )
