@@ -18,11 +18,9 @@ import msgspec
 
 from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
 from topics.kernel.errors import Rejected, invalid
-from topics.kernel.limits import JSON_DEPTH_MAX, KIB
+from topics.kernel.limits import JSON_DEPTH_MAX
+from topics.server.api.pieces import FIELD_BYTES_MAX, slimmed, too_large
 
-FIELD_BYTES_MAX: Final = (
-    64 * KIB
-)  # of a field that is not typed: a config or a match has nothing nearly as large
 T = TypeVar("T")
 ABSENT: Final = msgspec.Raw(b"null")
 _PLACE: Final = re.compile(r" - at `\$\.?(.*?)`$")
@@ -46,6 +44,8 @@ def decode_form(decoder: msgspec.json.Decoder[T], text: bytes, *, field: str = "
     Raises:
         Rejected: invalid_request, naming the field, or `field` for the whole.
     """
+    if len(text) > FIELD_BYTES_MAX:
+        text = slimmed(text, field_names(decoder), field=field)
     try:
         form = decoder.decode(text or b"{}")
         if not text.isascii():
@@ -59,6 +59,12 @@ def decode_form(decoder: msgspec.json.Decoder[T], text: bytes, *, field: str = "
     if len(text) > FLAT_BYTES and not depth_fits(text, JSON_DEPTH_MAX):
         raise _too_deep(field)
     return form
+
+
+def field_names(decoder: msgspec.json.Decoder[Any]) -> tuple[str, ...]:
+    """Of the form that it decodes to."""
+    names: tuple[str, ...] = decoder.type.__struct_fields__
+    return names
 
 
 def what_is_wrong(message: str) -> tuple[str, str]:
@@ -80,11 +86,7 @@ def plain_value(name: str, raw: msgspec.Raw) -> Any:
         Rejected: invalid_request.
     """
     if len(raw) > FIELD_BYTES_MAX:
-        raise invalid(
-            name,
-            f"{len(raw)} bytes are more than any right value of it has (at most {FIELD_BYTES_MAX})",
-            limit=FIELD_BYTES_MAX,
-        )
+        raise too_large(name, len(raw))
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:  # JSON bounds no number, Python's floats are bounded

@@ -102,10 +102,11 @@ class Exchange:
                 message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
                 raise Rejected(Code.NOT_IMPLEMENTED, message)
             admitted = site.admit(head_of(self._scope, site.options))
-            body = await self._body(admitted)
+            return await site.answer(
+                admitted, await self._body(admitted), self
+            )  # and nobody holds the body here
         except Rejected as error:
             return site.refuse(error)
-        return await site.answer(admitted, body, self)
 
     async def _body(self, admitted: Admitted) -> bytes:
         """The whole body.
