@@ -125,10 +125,9 @@ def test_the_decoder_names_the_byte_at_which_something_else_follows():
             assert walk.at == len(value + behind) - 1
 
 
-def test_utf8_is_checked_in_slices(monkeypatch):
-    monkeypatch.setattr(pieces, "MIB", 5)
+def test_utf8_is_checked_in_slices():
     text = "aé€😀ü".encode() * 20
-    check_utf8(text, field="body")
+    check_utf8(text, field="body", slice_bytes=5)
     for at in range(len(text)):
         if text[at] < 0x80:
             continue
@@ -136,7 +135,7 @@ def test_utf8_is_checked_in_slices(monkeypatch):
         with pytest.raises(UnicodeDecodeError) as expected:
             broken.decode()
         with pytest.raises(Rejected) as refused:
-            check_utf8(broken, field="body")
+            check_utf8(broken, field="body", slice_bytes=5)
         assert refused.value.message == f"body: is not UTF-8 (byte {expected.value.start})"
 
 

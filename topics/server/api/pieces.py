@@ -160,7 +160,7 @@ class Walk:
         return Rejected(code, message, field=name, limit=most)
 
 
-def check_utf8(text: bytes, *, field: str) -> None:
+def check_utf8(text: bytes, *, field: str, slice_bytes: int = MIB) -> None:
     """Nothing, if the text is UTF-8. Slice by slice: as text, a large one would take up to four times its room.
 
     Raises:
@@ -170,8 +170,8 @@ def check_utf8(text: bytes, *, field: str) -> None:
         return
     start = 0
     while start < len(text):
-        end = start + MIB
-        while end < len(text) and text[end] in _CONTINUES and end < start + MIB + 3:
+        end = start + slice_bytes
+        while end < min(len(text), start + slice_bytes + 3) and text[end] in _CONTINUES:
             end += 1
         try:
             text[start:end].decode()
