@@ -235,7 +235,7 @@ class Connection:
         if self._body is not None:  # it came with its head
             return self._body
         if admitted.expects_continue and not self._incoming.buffer:
-            self._outgoing.add(CONTINUE)
+            self._outgoing.pieces.append(CONTINUE)
         if length is None:
             return await self._read_chunks(admitted.body_max)
         buffer = incoming.buffer
@@ -276,8 +276,8 @@ class Connection:
         """Put the answer behind those before it. True if it is the last."""
         closes = not wire.keeps or answer.closes or self.site.draining
         without_body = wire.head.method == b"HEAD"
-        self._outgoing.add(
-            *self._writer.pieces(answer, without_body=without_body, closes=closes, old=wire.old)
+        self._outgoing.pieces += self._writer.pieces(
+            answer, without_body=without_body, closes=closes, old=wire.old
         )
         return closes
 
@@ -293,7 +293,7 @@ class Connection:
 
     async def _flush(self) -> None:
         outgoing = self._outgoing
-        if not outgoing:
+        if not outgoing.pieces:
             return
         if not outgoing.send_nowait():
             size = outgoing.size
@@ -310,7 +310,9 @@ class Connection:
         if self._phase is Phase.BODY:  # what has come of it does not count as left unread
             self._incoming.buffer.clear()
             self._held.release()
-        self._outgoing.add(*self._writer.pieces(answer, without_body=without_body, closes=True, old=False))
+        self._outgoing.pieces += self._writer.pieces(
+            answer, without_body=without_body, closes=True, old=False
+        )
         await self._flush()
         await self.linger()
 

@@ -12,56 +12,50 @@ _GATHERED_BYTES_MAX: Final = 256 * 1024
 
 
 class Outgoing:
-    """The pieces that are not sent yet."""
+    """`pieces`: what is not sent yet. To add to them is all that may be done to them from outside."""
 
-    __slots__ = ("_edge", "_pieces", "_sent")
+    __slots__ = ("_edge", "_sent", "pieces")
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
-        self._pieces: list[bytes] = []
+        self.pieces: list[bytes] = []
         self._sent = 0  # of the first piece
-
-    def __len__(self) -> int:
-        return len(self._pieces)
 
     @property
     def size(self) -> int:
         """Bytes in memory. A piece is there until all of it is sent."""
-        return sum(map(len, self._pieces))
+        return sum(map(len, self.pieces))
 
     @property
     def enough(self) -> bool:
         """True if answers to pipelined requests are so many or so large that they are sent before more are made."""
-        return len(self._pieces) >= GATHERED_MAX or self.size >= _GATHERED_BYTES_MAX
-
-    def add(self, *pieces: bytes) -> None:
-        self._pieces += pieces
+        return len(self.pieces) >= GATHERED_MAX or self.size >= _GATHERED_BYTES_MAX
 
     def drop(self) -> None:
-        self._pieces.clear()
+        self.pieces.clear()
         self._sent = 0
 
     def send_nowait(self) -> bool:
         """Send what goes at once. True if that was all."""
-        pieces = self._pieces
-        if len(pieces) > 1 and self.size <= SLICE_BYTES and not self._sent:
+        assert self._sent == 0
+        pieces = self.pieces
+        if len(pieces) > 1 and self.size <= SLICE_BYTES:
             pieces[:] = (b"".join(pieces),)
         while pieces:
-            piece = pieces[0]
-            self._sent += self._edge.try_send(memoryview(piece)[self._sent :] if self._sent else piece)
-            if self._sent < len(piece):
+            sent = self._edge.try_send(pieces[0])
+            if sent < len(pieces[0]):
+                self._sent = sent
                 return False
             del pieces[0]
-            self._sent = 0
         return True
 
     async def send(self) -> None:
         """Send the rest, as the peer takes it."""
-        while self._pieces:
-            piece = memoryview(self._pieces[0])
+        while self.pieces:
+            piece = memoryview(self.pieces[0])
             while self._sent < len(piece):
                 part = piece[self._sent : self._sent + SLICE_BYTES]
                 await self._edge.send_all(part)
                 self._sent += len(part)
-            del self._pieces[0]
+            del self.pieces[0]
             self._sent = 0
