@@ -125,6 +125,13 @@ def test_the_decoder_names_the_byte_at_which_something_else_follows():
             assert walk.at == len(value + behind) - 1
 
 
+def test_records_that_are_given_twice_are_not_added_up():
+    body = b'{"records":[{"data":1}],"records":[{"data":2}]}'
+
+    assert outcome_of(body)[0] == [b"2"]
+    assert in_pieces(body, run_bytes=30) == ("invalid_request", "records")
+
+
 def test_utf8_is_checked_in_slices():
     text = "aé€😀ü".encode() * 20
     check_utf8(text, field="body", slice_bytes=5)

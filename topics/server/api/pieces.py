@@ -209,6 +209,10 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
     walk = Walk(body, value_bytes_max=max(VALUE_BYTES_MAX, 2 * limits.record_bytes))
     rest: dict[str, bytes] = {}
     for name in walk.members():
+        if name == "records" and name in rest:
+            raise invalid(
+                name, "is given twice, in a large body"
+            )  # else the last counts, and the first are taken
         if name == "records" and walk.peek() == b"[":
             rest[name] = b'"records":[]'
             for run in walk.runs(name):
