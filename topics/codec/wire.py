@@ -11,7 +11,6 @@ A payload of the embedded store that is bytes goes out as `{"$bytes": BASE64}` b
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -33,10 +32,10 @@ _encode: Final = msgspec.json.Encoder().encode
 
 _STRUCTURE: Final = b'[]{}"'
 _REST: Final = bytes(byte for byte in range(256) if byte not in _STRUCTURE)
-_STRING: Final = re.compile(rb'"[^"]*"')
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _STEPS: Final = bytes.maketrans(b"[]", b"\x01\xff")  # +1 and -1 as signed bytes
 _PEELS: Final = 4
+_STEPS_AT_ONCE: Final = 1 << 16
 FLAT_BYTES: Final = 2 * JSON_DEPTH_MAX  # a level takes two bytes: no JSON text up to here nests too deep
 _CUT_MAX: Final = 256  # texts in one layout,
 _CUTS_MAX: Final = 32  # and layouts kept
@@ -127,16 +126,22 @@ def depth_fits(text: bytes, depth_max: int) -> bool:
     if b"\\" in text:
         structure = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _REST)
     # Strings without a bracket inside have left two adjacent quotes. An odd number of adjacent quotes means a bracket
-    # between quotes; only then is the slow pattern needed.
+    # between quotes; only then is the slow way needed.
     brackets = structure.replace(b'""', b"")
     if b'"' in brackets:
-        brackets = _STRING.sub(b"", structure)
+        brackets = b"".join(structure.split(b'"')[::2])  # what is between strings
     brackets = brackets.translate(_SQUARE)
     for _ in range(_PEELS):
         brackets = brackets.replace(b"[]", b"")  # takes exactly one level off, the innermost of each branch
         if not brackets:
             return True
-    return max(accumulate(array("b", brackets.translate(_STEPS)))) <= depth_max - _PEELS
+    steps, level = array("b", brackets.translate(_STEPS)), 0
+    for start in range(0, len(steps), _STEPS_AT_ONCE):
+        levels = list(accumulate(steps[start : start + _STEPS_AT_ONCE], initial=level))
+        if max(levels) > depth_max - _PEELS:
+            return False
+        level = levels[-1]
+    return True
 
 
 def records_json(

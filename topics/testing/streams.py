@@ -85,7 +85,7 @@ class MemoryEdge:
                 return b""
             await pipe.moved.park()
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         if self._sending:
             raise trio.BusyResourceError("another task is sending")
         self._sending = True
@@ -99,7 +99,7 @@ class MemoryEdge:
         finally:
             self._sending = False
 
-    def try_send(self, data: bytes) -> int:
+    def try_send(self, data: bytes | memoryview) -> int:
         if self._sending:
             raise trio.BusyResourceError("another task is sending")
         return self._send(data)
@@ -136,7 +136,7 @@ class MemoryEdge:
         self._incoming.break_off()
         self._outgoing.break_off()
 
-    def _send(self, data: bytes) -> int:
+    def _send(self, data: bytes | memoryview) -> int:
         self._check()
         pipe = self._outgoing
         if pipe.reset:  # the other end has closed

@@ -16,8 +16,8 @@ from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head
 from topics.server.api.site import Site
 from topics.server.api.table import route_table
-from topics.server.wire.answers import GATHERED_MAX
 from topics.server.wire.connection import serve_connection
+from topics.server.wire.sending import GATHERED_MAX
 from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio

@@ -2,6 +2,7 @@
 
 import io
 import json
+import tracemalloc
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,8 +17,9 @@ from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Body, Route
 from topics.server.runtime.log import LEVEL_DEFAULT, log
-from topics.server.wire.answers import GATHERED_MAX
-from topics.server.wire.connection import READ_AHEAD_BYTES, serve_connection
+from topics.server.wire.connection import serve_connection
+from topics.server.wire.receiving import READ_AHEAD_BYTES
+from topics.server.wire.sending import GATHERED_MAX
 from topics.testing.streams import MemoryEdge, edge_pair
 
 pytestmark = pytest.mark.trio
@@ -115,6 +117,8 @@ async def test_the_end_of_the_peer_ends_its_wait(mock_clock, how):
 
             if how == "half-close":
                 await waiter.edge.send_eof()
+                page = await waiter.answer()
+                assert (page.status, json.loads(page.body)["records"]) == (200, [])
                 await waiter.end()
             elif how == "close":
                 await waiter.edge.aclose()
@@ -144,6 +148,67 @@ async def test_what_comes_during_a_wait_is_read_up_to_a_bound(mock_clock):
             await ask(writer, WRITE)
             statuses = {(await waiter.answer()).status for _ in range(count + 1)}
         assert statuses == {200}
+
+
+@pytest.mark.rule("A5.4", "H1.49")
+async def test_what_comes_during_a_wait_is_held_until_it_is_served(mock_clock):
+    async with open_site() as site, connected(site) as waiter, connected(site) as writer:
+        await ask(writer, CREATE, status=201)
+        ahead = get(b"A: " + b"a" * 200) * 100
+        await waiter.send(POLL + ahead)
+        await wait_all_tasks_blocked()
+        assert site.held_bytes >= len(ahead)
+
+        await ask(writer, WRITE)
+        assert {(await waiter.answer()).status for _ in range(101)} == {200}
+        await wait_all_tasks_blocked()
+        assert site.held_bytes == 0
+        await waiter.send(POLL + ahead)
+        await wait_all_tasks_blocked()
+        waiter.edge.reset()
+        await wait_all_tasks_blocked()
+        assert site.held_bytes == 0
+
+
+@pytest.mark.rule("A5.4", "A5.22")
+async def test_a_wait_ends_when_there_is_no_room_for_what_comes_behind_it(mock_clock):
+    """What is not read does not say that its sender has gone either."""
+    for held_bytes_max in (1 << 20, STEP_BYTES + 1000):
+        async with open_site(held_bytes_max=held_bytes_max) as site, connected(site) as client:
+            await ask(client, CREATE, status=201)
+            hub = site.ready_runtime().hub
+            for how in ("stay", "close"):
+                async with connected(site) as waiter:
+                    await waiter.send(POLL)
+                    await wait_all_tasks_blocked()
+                    assert hub.topics == 1
+                    site.requests.hold(1000)
+                    await waiter.send(get() * (READ_AHEAD_BYTES // len(get()) + 1))
+                    if how == "close":
+                        waiter.edge.close()
+                    else:
+                        page = await waiter.answer()
+                        assert (page.status, json.loads(page.body)["records"]) == (200, [])
+                    await wait_all_tasks_blocked()
+                    assert hub.topics == 0
+                    assert how == "stay" or waiter.ended.is_set()
+                    site.requests.release(1000)
+
+
+@pytest.mark.rule("A5.22")
+async def test_requests_behind_a_wait_that_a_half_close_ends_are_answered(mock_clock):
+    async with open_site() as site, connected(site) as writer, connected(site) as waiter:
+        await ask(writer, CREATE, status=201)
+        await ask(writer, WRITE)
+        await waiter.send(post(b'{"from_seq":1,"wait_ms":30000,"account":true}') + WRITE + POLL + get())
+        await waiter.edge.send_eof()
+
+        pages = [await waiter.answer() for _ in range(4)]
+        assert [page.status for page in pages] == [200] * 4
+        first, poll = json.loads(pages[0].body), json.loads(pages[2].body)
+        assert (first["records"], first["next_from_seq"], first["caught_up"]) == ([], 1, True)
+        assert len(poll["records"]) == 2, "there is something to say, so nothing is waited for"
+        await waiter.end()
 
 
 @pytest.mark.rule("A5.4")
@@ -381,6 +446,31 @@ async def test_answers_that_nobody_takes_are_bounded_together_and_what_is_small_
         lazier.edge.reset()
         await wait_all_tasks_blocked()
         assert (site.unsent_bytes, site.unsent_dropped) == (0, 0)
+
+
+@pytest.mark.rule("H1.35")
+async def test_an_answer_that_nobody_takes_is_in_memory_once(mock_clock):
+    body, served = 400_000, []
+
+    async def large(call):
+        served.append(None)
+        return Answer(200, b'"%b"' % (b"a" * body))
+
+    more = [Route(name="large", method=b"GET", path="/large", handler=large, scope=None, summary="")]
+    async with open_site(limits=Limits(), more_routes=more) as site, connected(site, back=1000) as lazy:
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            await lazy.send(get() + get(path=b"/large"))
+            await wait_all_tasks_blocked()
+            taken = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert served
+        assert body < site.unsent_bytes < body + 1000
+        assert taken < 1.3 * site.unsent_bytes
+        assert (await lazy.answer()).status == 200
+        assert (await lazy.answer()).body == b'"%b"' % (b"a" * body)
 
 
 @pytest.mark.rule("H1.35")

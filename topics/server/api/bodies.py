@@ -7,90 +7,43 @@ ignored, and named in the answer; a field that is null is absent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Final, cast
 
 import attrs
 import msgspec
 
-from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
-from topics.embed.intake import check_sizes, dedup_bytes, encode_meta, key_bytes
+from topics.codec.wire import FLAT_BYTES, depth_fits
+from topics.embed.intake import check_sizes, dedup_bytes, key_bytes
 from topics.engine.commands import DEFAULT_CONFIG, Append, PutMode, PutTopic
 from topics.kernel.checks import text_bytes
 from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
-from topics.server.api.fields import IGNORED_MAX, ClosedForm, OpenForm, what_is_wrong
+from topics.kernel.limits import JSON_DEPTH_MAX, KIB, TTL_MS_MAX, U64_MAX, Limits
+from topics.server.api.fields import IGNORED_MAX, ClosedForm
 from topics.server.api.known import Known, KnownLabels
+from topics.server.api.metas import stored_metas
+from topics.server.api.pieces import write_pieces
+from topics.server.api.writeforms import (
+    KNOWN_FIELDS,
+    NO_CONFIG,
+    AnyWriteIn,
+    LabelledWriteIn,
+    PlainWriteIn,
+    RecordIn,
+    WriteIn,
+    decoded,
+    ignored_names,
+)
 
+PIECED_BYTES_MIN: Final = 512 * KIB  # a body above it is decoded in pieces
 _PRIORITY_MAX: Final = 9
 _WRAP: Final = 3  # levels around a payload: body, records, record
-_NO_META: Final = msgspec.Raw(b"")
-_NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
-
-
-class PlainRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A record that is data and nothing else."""
-
-    data: msgspec.Raw
-
-
-class LabelledRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A record with nothing beside its data but what most writes label theirs with."""
-
-    data: msgspec.Raw
-    tag: str | None = None
-    node: str | None = None
-    meta: msgspec.Raw = _NO_META
-
-
-class RecordIn(msgspec.Struct, gc=False):
-    """A record as a client writes it."""
-
-    data: msgspec.Raw
-    tag: str | None = None
-    node: str | None = None
-    key: str | None = None
-    dedup_id: str | None = None
-    ttl_ms: int | None = None
-    priority: int | None = None
-    delay_ms: int | None = None
-    meta: msgspec.Raw = _NO_META
-
-
-class _WriteIn(msgspec.Struct, kw_only=True):
-    node: str | None = None
-    idempotency_key: str | None = None
-    create: bool | None = None
-    config: msgspec.Raw = _NO_CONFIG
-    disable_backpressure: bool | None = None
-    expected_head: int | None = None
-    return_seqs: bool | None = None
-
-
-class PlainWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):
-    """A write of plain records: decoded and checked in half the time, and most writes are."""
-
-    records: list[PlainRecordIn]
-
-
-class LabelledWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):
-    """A write of labelled records: nothing in it but payloads, metas and the config can nest."""
-
-    records: list[LabelledRecordIn]
-
-
-class WriteIn(_WriteIn, kw_only=True):
-    """The body of any write."""
-
-    records: list[RecordIn]
-
-
-class _Around(msgspec.Struct):
-    records: msgspec.Raw
 
 
 @attrs.frozen
@@ -103,18 +56,6 @@ class WriteWish:
 
 
 _CONFIG: Final = ClosedForm("Config", FIELDS)
-_record_form: Final = OpenForm(RecordIn)
-_write_form: Final = OpenForm(WriteIn, records=list[_record_form.exact])  # type: ignore[name-defined]  # a type made here
-_decoder: Final = msgspec.json.Decoder(WriteIn)
-_around: Final = msgspec.json.Decoder(_Around)
-_raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
-_labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
-_ABSENT_METAS: Final = (b"", b"null")
-_meta_decoder: Final = msgspec.json.Decoder(list[dict[str, str]])
-_MEMBER_BYTES: Final = len('"":"",')  # the least that a key takes in an object of strings
-_RESERVED_META: Final = (b'"$', b'"_topics')  # how a reserved key begins, or any text that looks like one
-_encode: Final = msgspec.json.Encoder().encode
 _data: Final = attrgetter("data")
 _tag: Final = attrgetter("tag")
 _node: Final = attrgetter("node")
@@ -122,7 +63,9 @@ _meta: Final = attrgetter("meta")
 _fields: Final = attrgetter(
     "data", "tag", "node", "meta", "key", "dedup_id", "ttl_ms", "priority", "delay_ms"
 )
-_AnyWriteIn = PlainWriteIn | LabelledWriteIn | WriteIn
+_Columns = tuple[Sequence[bytes], list[int], dict[str, Any]]  # data, sizes, and the others by name
+_NUMBERS: Final = frozenset({"ttl_ms", "priority", "delay_ms"})
+_RECORD: Final = re.compile(r"^records\[([0-9]+)\]")
 
 
 def decode_write(
@@ -133,18 +76,24 @@ def decode_write(
     Raises:
         Rejected: naming the field or the limit; nothing was written.
     """
-    write = _decoded(body)
-    if len(write.records) > limits.records_per_write:
-        raise Rejected(
-            Code.BATCH_TOO_LARGE,
-            f"records: {len(write.records)} records are more than the limit of {limits.records_per_write} a write",
-            limit=limits.records_per_write,
-        )
-    columns = _columns(write, body, limits, known or KnownLabels())
+    known = known or KnownLabels()
+    if len(body) <= PIECED_BYTES_MIN:
+        write = decoded(body)
+        if len(write.records) > limits.records_per_write:
+            raise _too_many(f"{len(write.records)} records are ", limits)
+        data, sizes, optional = _columns(write, body, limits, known)
+        ignored = ignored_names(body, write)
+    else:
+        write, (data, sizes, optional), ignored = _in_pieces(body, limits, known)
+    if write.node is not None:
+        default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
+        own = optional.get("node")
+        optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
+    columns = RecordColumns(data, sizes=sizes, **optional)
     check_sizes(columns, limits)
     head = write.expected_head
     config = DEFAULT_CONFIG
-    if write.config is not _NO_CONFIG and bytes(write.config) != b"null":
+    if write.config is not NO_CONFIG and bytes(write.config) != b"null":
         config = decode_config(bytes(write.config), limits, field="config")
     elif limits.record_bytes != DEFAULT_CONFIG.max_record_bytes:
         config = parse_config({}, record_bytes_max=limits.record_bytes)
@@ -156,7 +105,6 @@ def decode_write(
         create=auto_create if write.create is None else write.create,
         config=config,
     )
-    ignored = _ignored(body, write) if type(write) is WriteIn else ()
     return WriteWish(command, write.return_seqs is not False, ignored)
 
 
@@ -180,40 +128,65 @@ def decode_put(topic: str, body: bytes, limits: Limits, *, mode: PutMode) -> Put
     )
 
 
-def _decoded(body: bytes) -> _AnyWriteIn:
-    """The narrowest form it has: a narrow decoder gives up at the first field it does not know."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _plain_decoder.decode(body)
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _labelled_decoder.decode(body)
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _write_form.exact_decoder.decode(body)
+def _too_many(counted: str, limits: Limits) -> Rejected:
+    most = limits.records_per_write
+    message = f"records: {counted}more than the limit of {most} a write"
+    return Rejected(Code.BATCH_TOO_LARGE, message, limit=most)
+
+
+def _in_pieces(body: bytes, limits: Limits, known: KnownLabels) -> tuple[AnyWriteIn, _Columns, Sequence[str]]:
+    """A large body as many small ones, whose records are counted before more are decoded; and what is ignored in it."""
+    pieces = write_pieces(body, KNOWN_FIELDS, limits)
+    parts: list[_Columns] = []
+    ignored: list[str] = []
+    count = 0
     try:
-        return _decoder.decode(body)
-    except RecursionError:
-        raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        check_json(body or b"{}")  # is it JSON at all?
-        field, what = what_is_wrong(str(error))
-        raise invalid(field or "body", what) from None
+        while (write := decoded(piece := next(pieces))).records:
+            if count + len(write.records) > limits.records_per_write:
+                raise _too_many("", limits)
+            parts.append(_columns(write, piece, limits, known))
+            if len(ignored) < IGNORED_MAX:
+                ignored += [_moved(name, count) for name in ignored_names(piece, write)]
+            count += len(write.records)
+    except Rejected as refused:
+        raise _renumbered(refused, count) from None
+    names = [*ignored_names(piece, write), *ignored][:IGNORED_MAX]
+    return write, _joined(parts), names
 
 
-def _ignored(body: bytes, write: WriteIn) -> Sequence[str]:
-    """Names that nobody knows, of a write that is well-formed and not too large: its own, then those of its records."""
-    texts = _around.decode(body).records
-    found = list(_write_form.ignored(body, known_bytes=len(texts)))
-    for i, (text, record) in enumerate(zip(_raws.decode(texts), write.records, strict=True)):
-        if len(found) >= IGNORED_MAX:
-            break
-        names = _record_form.ignored(bytes(text), known_bytes=len(record.data) + len(record.meta))
-        found += [f"records[{i}].{name}" for name in names]
-    return found[:IGNORED_MAX]
+def _renumbered(refused: Rejected, before: int) -> Rejected:
+    """What is wrong with a record, by its index in the whole body."""
+    detail = dict(refused.detail)
+    if isinstance(field := detail.get("field"), str):
+        detail["field"] = _moved(field, before)
+    return Rejected(refused.code, _moved(refused.message, before), **detail)
 
 
-def _columns(write: _AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> RecordColumns:
+def _moved(text: str, before: int) -> str:
+    """What begins with the index of a record in its piece, with that in the whole body."""
+    return _RECORD.sub(lambda found: f"records[{before + int(found[1])}]", text)
+
+
+def _joined(parts: Sequence[_Columns]) -> _Columns:
+    """The columns of one write from those of its pieces."""
+    datas = [data for data, _, _ in parts]
+    data: Sequence[bytes]
+    if all(isinstance(one, Texts) for one in datas):
+        data = Texts([raw for one in cast("list[Texts]", datas) for raw in one.raws])
+    else:
+        data = list(chain.from_iterable(datas))
+    optional: dict[str, Any] = {}
+    for name in {name for _, _, own in parts for name, column in own.items() if column is not None}:
+        absent = None if name in _NUMBERS else b""
+        optional[name] = list(
+            chain.from_iterable(own.get(name) or repeat(absent, len(sizes)) for _, sizes, own in parts)
+        )
+    return data, list(chain.from_iterable(sizes for _, sizes, _ in parts)), optional
+
+
+def _columns(write: AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> _Columns:
     """The columns that any record uses, each checked."""
     data: Sequence[bytes]
-    sizes: list[int] = []
     if isinstance(write, PlainWriteIn) or not write.records:
         data = list(map(bytes, map(_data, write.records)))
         sizes = list(map(len, data))
@@ -224,17 +197,11 @@ def _columns(write: _AnyWriteIn, body: bytes, limits: Limits, known: KnownLabels
     elif isinstance(write, LabelledWriteIn):
         data, sizes, optional = _labelled_columns(write, body, limits, known)
     else:
-        data, optional = _any_columns(write.records, body, limits)
-    if write.node is not None:
-        default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
-        own = optional.get("node")
-        optional["node"] = [default] * len(data) if own is None else [node or default for node in own]
-    return RecordColumns(data, sizes=sizes, **optional)
+        data, sizes, optional = _any_columns(write.records, body, limits)
+    return data, sizes, optional
 
 
-def _labelled_columns(
-    write: LabelledWriteIn, body: bytes, limits: Limits, known: KnownLabels
-) -> tuple[Texts, list[int], dict[str, Any]]:
+def _labelled_columns(write: LabelledWriteIn, body: bytes, limits: Limits, known: KnownLabels) -> _Columns:
     datas: list[msgspec.Raw] = []
     tags: list[str | None] = []
     nodes: list[str | None] = []
@@ -247,14 +214,14 @@ def _labelled_columns(
     data, sizes, metas = Texts(datas), list(map(len, datas)), _short_texts(raw_metas)
     _check_text(body, data, sizes)
     stored = known.metas.column(metas)
-    if write.config is not _NO_CONFIG or (stored is None and max(map(len, metas)) > FLAT_BYTES):
+    if write.config is not NO_CONFIG or (stored is None and max(map(len, metas)) > FLAT_BYTES):
         _check_around(body, data, metas)
     optional = {
         "tag": _present(_known_texts("tag", tags, limits.tag_bytes, known.tags)),
         "node": _present(_known_texts("node", nodes, limits.node_bytes, known.nodes)),
     }
     if stored is None:
-        stored = _metas(metas, limits)
+        stored = stored_metas(metas, limits)
         known.metas.learn(metas, stored)
     optional["meta"] = _present(stored)
     return data, sizes, optional
@@ -266,25 +233,28 @@ def _short_texts(raws: Sequence[msgspec.Raw]) -> list[bytes]:
     return texts if len(texts) == len(raws) else list(map(bytes, raws))
 
 
-def _any_columns(
-    records: Sequence[RecordIn], body: bytes, limits: Limits
-) -> tuple[list[bytes], dict[str, Any]]:
+def _any_columns(records: Sequence[RecordIn], body: bytes, limits: Limits) -> _Columns:
     datas, tags, nodes, raw_metas, keys, dedup_ids, ttls, priorities, delays = zip(
         *map(_fields, records), strict=True
     )
     data, metas = list(map(bytes, datas)), list(map(bytes, raw_metas))
-    _check_text(body, data, list(map(len, data)))
+    sizes = list(map(len, data))
+    _check_text(body, data, sizes)
     _check_around(body, data, metas)
-    return data, {
-        "tag": _present(_texts("tag", tags, limits.tag_bytes)),
-        "node": _present(_texts("node", nodes, limits.node_bytes)),
-        "key": _present(_texts("key", keys, limits.key_bytes)),
-        "dedup_id": _dedup_ids(dedup_ids, limits),
-        "ttl_ms": _numbers("ttl_ms", ttls, TTL_MS_MAX),
-        "priority": _numbers("priority", priorities, _PRIORITY_MAX),
-        "delay_ms": _numbers("delay_ms", delays, TTL_MS_MAX),
-        "meta": _present(_metas(metas, limits)),
-    }
+    return (
+        data,
+        sizes,
+        {
+            "tag": _present(_texts("tag", tags, limits.tag_bytes)),
+            "node": _present(_texts("node", nodes, limits.node_bytes)),
+            "key": _present(_texts("key", keys, limits.key_bytes)),
+            "dedup_id": _dedup_ids(dedup_ids, limits),
+            "ttl_ms": _numbers("ttl_ms", ttls, TTL_MS_MAX),
+            "priority": _numbers("priority", priorities, _PRIORITY_MAX),
+            "delay_ms": _numbers("delay_ms", delays, TTL_MS_MAX),
+            "meta": _present(stored_metas(metas, limits)),
+        },
+    )
 
 
 def _check_text(body: bytes, data: Sequence[bytes], sizes: Sequence[int]) -> None:
@@ -309,52 +279,6 @@ def _check_around(body: bytes, data: Sequence[bytes], metas: Sequence[bytes]) ->
     around = 2 + 2 * len(data) - metas.count(b"")  # body, list, records, and an object for each meta
     if openers > around and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
-
-
-def _metas(metas: list[bytes], limits: Limits) -> list[bytes]:
-    """The column of metas as the embedded store would write them; each distinct one is looked at once."""
-    known, distinct = dict.fromkeys(_ABSENT_METAS, b""), dict.fromkeys(metas)
-    texts = list(distinct)
-    if not known.keys().isdisjoint(distinct):
-        texts = [text for text in texts if text not in known]
-    stored = _stored_metas(texts, limits) if texts else texts
-    if stored is texts and len(texts) == len(distinct):
-        return metas
-    if stored is None:
-        for i, text in enumerate(metas):  # name the first that is wrong
-            if text not in known:
-                field = f"records[{i}].meta"
-                known[text] = encode_meta(field, _one_meta(field, text), limits)
-    else:
-        known |= zip(texts, stored, strict=True)
-    return list(map(known.__getitem__, metas))
-
-
-def _stored_metas(texts: list[bytes], limits: Limits) -> list[bytes] | None:
-    """What is stored for each text, the very list if that is the texts; None if one needs a closer look."""
-    joined = b"[%b]" % b",".join(texts)
-    try:
-        values = _meta_decoder.decode(joined)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    again = _encode(values)
-    if any(map(again.count, _RESERVED_META)):
-        return None
-    stored = texts
-    if again != joined or not all(values):
-        stored = [_encode(value) if value else b"" for value in values]
-    longest = max(map(len, stored))
-    if longest > limits.meta_keys * _MEMBER_BYTES and max(map(len, values)) > limits.meta_keys:
-        return None
-    return stored if longest <= limits.meta_bytes else None
-
-
-def _one_meta(field: str, text: bytes) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        place, what = what_is_wrong(str(error))
-        raise invalid(field + place, what) from None
 
 
 def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes]:

@@ -12,7 +12,7 @@ import trio
 
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import MIB
+from topics.kernel.limits import KIB
 from topics.server.api.message import Answer, Head, Peer
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
-DECODED_INLINE_BYTES_MAX: Final = 1 * MIB
+DECODED_INLINE_BYTES_MAX: Final = 512 * KIB
 T = TypeVar("T")
 _BOOLEANS: Final = {b"true": True, b"1": True, b"false": False, b"0": False, b"": True}
 _encode: Final = msgspec.json.Encoder().encode
@@ -64,10 +64,25 @@ class Call:
         return name
 
     async def decoded(self, decode: Callable[[], T]) -> T:
-        """The body decoded by a pure function: in a thread if it is large, so that others are served meanwhile."""
-        if len(self.body) <= DECODED_INLINE_BYTES_MAX:
+        """The body decoded by a pure function: in a thread if it is large, so that others are served meanwhile.
+
+        What a large body becomes takes about its size; that is held too while both are there.
+
+        Raises:
+            Rejected: throttled, or what `decode` raises, without the frames that hold what was decoded so far.
+        """
+        size = len(self.body)
+        if size <= DECODED_INLINE_BYTES_MAX:
             return decode()
-        return await trio.to_thread.run_sync(decode, limiter=self.site.decoding)
+        async with self.site.decoding:
+            self.site.requests.hold(size)
+            try:
+                return await trio.to_thread.run_sync(decode)
+            except Rejected as refused:
+                refused.__context__ = None
+                raise refused.with_traceback(None) from None
+            finally:
+                self.site.requests.release(size)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """A yes-or-no of the query: `true`, `false`, `1`, `0`, or the bare name."""

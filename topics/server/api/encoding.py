@@ -5,26 +5,32 @@ from __future__ import annotations
 import gzip
 import zlib
 from functools import partial
+from io import BytesIO
 from typing import Final
 
 import trio
 
 from topics.kernel.errors import Code, Rejected, invalid
+from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head
 
 ENCODE_BYTES_MIN: Final = 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 1
 _VARY: Final = (b"vary", b"accept-encoding")
+_RATIO_MAX: Final = 1032  # of deflate
 _PIECE: Final = 1 << 16
 _SLICE: Final = 1 << 12
 
 
-async def decoded(head: Head, body: bytes, body_max: int, limiter: trio.CapacityLimiter) -> bytes:
-    """The body as it was before its content encoding; its limit holds while it is decoded. `limiter`: how many at once.
+async def decoded(
+    head: Head, body: bytes, body_max: int, limiter: trio.CapacityLimiter, held: Share
+) -> bytes:
+    """The body as it was before its content encoding; its limit holds while it is decoded. `limiter`: how many at
+    once; `held`: room for all that it may become, and then for what it has become.
 
     Raises:
-        Rejected: payload_too_large, unsupported_media_type, invalid_request.
+        Rejected: payload_too_large, unsupported_media_type, invalid_request, throttled.
     """
     coding = head.headers[b"content-encoding"].strip().lower()
     if coding in (b"", b"identity"):
@@ -34,7 +40,12 @@ async def decoded(head: Head, body: bytes, body_max: int, limiter: trio.Capacity
             Code.UNSUPPORTED_MEDIA_TYPE,
             f"content-encoding: gzip or none, not {coding[:40].decode('latin-1')!r}",
         )
-    return await trio.to_thread.run_sync(partial(gunzip, body, body_max), limiter=limiter)
+    async with limiter:
+        held.reserve(min(body_max, len(body) * _RATIO_MAX))
+        body = await trio.to_thread.run_sync(partial(gunzip, body, body_max))
+        held.cover(len(body), most=len(body))
+        held.settle(len(body))
+    return body
 
 
 def gunzip(body: bytes, body_max: int) -> bytes:
@@ -42,7 +53,7 @@ def gunzip(body: bytes, body_max: int) -> bytes:
 
     It is fed in slices: zlib copies what it has not used, so that many members of a few bytes would cost their square.
     """
-    pieces: list[bytes] = []
+    unfolded = BytesIO()  # not pieces: joined, they would be there twice
     size = at = 0
     while at < len(body):
         machine = zlib.decompressobj(_GZIP)
@@ -65,10 +76,9 @@ def gunzip(body: bytes, body_max: int) -> bytes:
                     f"body: decompressed, it is more than the limit of {body_max} bytes",
                     limit=body_max,
                 )
-            if piece:
-                pieces.append(piece)
+            unfolded.write(piece)
         at -= len(machine.unused_data)
-    return b"".join(pieces)
+    return unfolded.getvalue()
 
 
 async def encoded(head: Head, answer: Answer) -> Answer:

@@ -21,11 +21,9 @@ import msgspec
 
 from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
 from topics.kernel.errors import Rejected, invalid
-from topics.kernel.limits import JSON_DEPTH_MAX, KIB
+from topics.kernel.limits import JSON_DEPTH_MAX
+from topics.server.api.pieces import FIELD_BYTES_MAX, slimmed, too_large
 
-FIELD_BYTES_MAX: Final = (
-    64 * KIB
-)  # of a field that is not typed: a config or a match has nothing nearly as large
 IGNORED_MAX: Final = 10  # names in an answer,
 IGNORED_CHARS_MAX: Final = 128  # and of each so much
 T = TypeVar("T", bound=msgspec.Struct)
@@ -52,6 +50,8 @@ def decode_form(decoder: msgspec.json.Decoder[T], text: bytes, *, field: str = "
     Raises:
         Rejected: invalid_request, naming the field, or `field` for the whole.
     """
+    if len(text) > FIELD_BYTES_MAX:
+        text = slimmed(text, field_names(decoder), field=field)
     try:
         form = decoder.decode(text or b"{}")
         if not text.isascii():
@@ -65,6 +65,12 @@ def decode_form(decoder: msgspec.json.Decoder[T], text: bytes, *, field: str = "
     if len(text) > FLAT_BYTES and not depth_fits(text, JSON_DEPTH_MAX):
         raise _too_deep(field)
     return form
+
+
+def field_names(decoder: msgspec.json.Decoder[Any]) -> tuple[str, ...]:
+    """Of the form that it decodes to."""
+    names: tuple[str, ...] = decoder.type.__struct_fields__
+    return names
 
 
 def what_is_wrong(message: str) -> tuple[str, str]:
@@ -86,11 +92,7 @@ def plain_value(name: str, raw: msgspec.Raw) -> Any:
         Rejected: invalid_request.
     """
     if len(raw) > FIELD_BYTES_MAX:
-        raise invalid(
-            name,
-            f"{len(raw)} bytes are more than any right value of it has (at most {FIELD_BYTES_MAX})",
-            limit=FIELD_BYTES_MAX,
-        )
+        raise too_large(name, len(raw))
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:  # JSON bounds no number, Python's floats are bounded
@@ -117,6 +119,8 @@ class OpenForm(Generic[T]):
         Raises:
             Rejected: invalid_request, naming the field.
         """
+        if len(text) > FIELD_BYTES_MAX:
+            text = slimmed(text, self._names)
         try:
             return decode_form(self.exact_decoder, text), ()
         except Rejected:

@@ -26,7 +26,9 @@ class Peer(Protocol):
         ...
 
     def watch(self) -> AbstractAsyncContextManager[None]:
-        """Around a long wait: if the peer goes, the block is cancelled and `PeerGone` is raised behind it."""
+        """Around a long wait. If the peer goes, the block is cancelled and `PeerGone` is raised behind it; if all that
+        is known is that the wait should end, the block is cancelled and what is behind it goes on: answer now.
+        """
         ...
 
 

@@ -102,7 +102,7 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
     runtime, query, first = call.runtime, reading.query, plan
     deadline = trio.current_time() + reading.wait_ms / 1000
     passed = plan.account
-    with trio.move_on_at(deadline) as until:
+    with trio.move_on_at(deadline):
         async with call.peer.watch():  # where earlier answers may have to be sent first
             while waits_on(plan) and not (call.site.draining or runtime.closing):
                 if not _has_news(call, plan):
@@ -114,7 +114,10 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
                 else:  # which seq a time stands for may still change
                     plan, records = await runtime.read(query, reading.form, call.peer.room)
                     first, passed = plan, plan.account
-    if until.cancelled_caught and waits_on(plan):  # a page found as the time ran out is still one
+    ended = call.site.draining or runtime.closing
+    if (
+        waits_on(plan) and not ended
+    ):  # a page found as the time ran out, or as the peer ended its side, is still one
         last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
         plan, records = runtime.engine.plan_diff(last), b"[]"
         passed = passed_since(passed, first, plan)

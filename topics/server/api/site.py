@@ -21,7 +21,7 @@ from topics.server.api import encoding
 from topics.server.api.call import Call, not_found
 from topics.server.api.errors import error_answer
 from topics.server.api.known import KnownLabels
-from topics.server.api.memory import Account
+from topics.server.api.memory import Account, Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.origins import Origins
 from topics.server.api.routes import Body, Route, RouteTable
@@ -29,7 +29,7 @@ from topics.server.runtime.log import log
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
 
-UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: what one becomes is known, and held, only when it is done
+UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: room for all that one may become is held until it is done
 DECODED_AT_ONCE: Final = (
     2  # large bodies: the interpreter runs one thread at a time, and each copies its payloads
 )
@@ -176,15 +176,14 @@ class Site:
         """
         route, head = admitted.route, admitted.head
         call: Call | None = None
-        unfolded = 0
+        unfolded: Share | None = None
         try:
             if body and route.body is not Body.NONE:
                 if head.length is None:
                     check_media_type(head)
                 if b"content-encoding" in head.headers:
-                    body = await encoding.decoded(head, body, admitted.body_max, self._unfolding)
-                    self.requests.hold(len(body))
-                    unfolded = len(body)
+                    unfolded = Share(self.requests)
+                    body = await encoding.decoded(head, body, admitted.body_max, self._unfolding, unfolded)
             call = Call(self, head, admitted.params, body, peer, admitted.started)
             del body  # the call's now, to let go of
             answer = await route.handler(call)
@@ -195,8 +194,8 @@ class Site:
         except Exception as bug:  # noqa: BLE001 -- one request's bug ends that request only (architecture 4)
             answer = self.failed(bug, route.name)
         finally:
-            if unfolded:
-                self.requests.release(unfolded)
+            if unfolded is not None:
+                unfolded.release()
         self.counts[route.name, answer.status] += 1
         if len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             answer = await encoding.encoded(head, answer)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Any, Final
 
 import trio
@@ -102,10 +103,11 @@ class Exchange:
                 message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
                 raise Rejected(Code.NOT_IMPLEMENTED, message)
             admitted = site.admit(head_of(self._scope, site.options))
-            body = await self._body(admitted)
+            return await site.answer(
+                admitted, await self._body(admitted), self
+            )  # and nobody holds the body here
         except Rejected as error:
             return site.refuse(error)
-        return await site.answer(admitted, body, self)
 
     async def _body(self, admitted: Admitted) -> bytes:
         """The whole body.
@@ -121,11 +123,11 @@ class Exchange:
             self._held.cover(1, most=length)
         if admitted.expects_continue and GO_ON in self._scope["state"]:
             await self._scope["state"][GO_ON]()
-        body = bytearray()  # not a list: frames of one byte each would take forty times their room
+        body = BytesIO()  # not a list: frames of one byte each would take forty times their room
         started, rate = trio.current_time(), self._site.options.bytes_per_s
         more = True
         while more:
-            with trio.move_on_at(started + BODY_GRACE_S + len(body) / rate) as patience:
+            with trio.move_on_at(started + BODY_GRACE_S + body.tell() / rate) as patience:
                 event: Any = await self._receive()
             if patience.cancelled_caught:
                 raise Rejected(Code.REQUEST_TIMEOUT, f"body: slower than the limit of {rate} bytes a second")
@@ -133,14 +135,14 @@ class Exchange:
                 self._gone = True
                 raise PeerGone
             piece, more = event.get("body", b""), event.get("more_body", False)
-            if len(body) + len(piece) > admitted.body_max:
+            size = body.tell() + len(piece)
+            if size > admitted.body_max:
                 raise too_large(admitted.body_max)
-            size = len(body) + len(piece)
             self._held.cover(size, most=size if length is None else max(length, size))
-            body += piece
-        if length is not None and len(body) != length:
-            raise invalid("body", f"has {len(body)} bytes, its content-length says {length}")
-        return bytes(body)
+            body.write(piece)
+        if length is not None and body.tell() != length:
+            raise invalid("body", f"has {body.tell()} bytes, its content-length says {length}")
+        return body.getvalue()
 
     async def _send_answer(self, answer: Answer) -> None:
         headers = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
@@ -10,14 +10,8 @@ from typing import Final
 from topics.server.api.message import Answer
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-GATHERED_MAX: Final = 16
-_GATHERED_BYTES_MAX: Final = 256 * 1024
+JOINED_BYTES_MAX: Final = 16 * 1024  # a body that is sent with its head in one call
 _LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
-
-
-def enough(gathered: Sequence[bytes]) -> bool:
-    """True if answers to pipelined requests are so many or so large that they are sent before the next is looked at."""
-    return len(gathered) >= GATHERED_MAX or sum(map(len, gathered)) >= _GATHERED_BYTES_MAX
 
 
 class AnswerWriter:
@@ -31,12 +25,19 @@ class AnswerWriter:
         self._date = b""
 
     def encode(self, answer: Answer, *, without_body: bool, closes: bool, old: bool) -> bytes:
-        """`without_body`: the answer to a HEAD. `old`: to a request of HTTP/1.0, which is told if we keep open."""
+        """All of it in one. See `pieces`."""
+        return b"".join(self.pieces(answer, without_body=without_body, closes=closes, old=old))
+
+    def pieces(self, answer: Answer, *, without_body: bool, closes: bool, old: bool) -> tuple[bytes, ...]:
+        """What to send. A large body is a piece of its own: it is not copied.
+
+        `without_body`: the answer to a HEAD. `old`: to a request of HTTP/1.0, which is told if we keep open.
+        """
         second = int(self._now_s())
         if second != self._second:
             self._second = second
             self._date = b"\r\ndate: " + formatdate(second, usegmt=True).encode() + b"\r\n"
-        body = answer.body
+        body = b"" if without_body else answer.body
         extra = b""
         for name, value in answer.headers:
             extra += name + b": " + value + b"\r\n"
@@ -44,11 +45,13 @@ class AnswerWriter:
             extra += b"connection: close\r\n"
         elif old:
             extra += b"connection: keep-alive\r\n"
-        return b"%bcontent-type: %b\r\ncontent-length: %d%b%b\r\n%b" % (
+        joined = len(body) <= JOINED_BYTES_MAX
+        head = b"%bcontent-type: %b\r\ncontent-length: %d%b%b\r\n%b" % (
             _LINES[answer.status],
             answer.content_type,
             answer.size,
             self._date,
             extra,
-            b"" if without_body else body,
+            body if joined else b"",
         )
+        return (head,) if joined else (head, body)

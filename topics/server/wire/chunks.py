@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from io import BytesIO
 from typing import Final
 
 from topics.kernel.errors import invalid
@@ -30,14 +31,20 @@ class ChunkReader:
 
     def __init__(self, body_max: int) -> None:
         self._body_max = body_max
-        self.body = bytearray()  # not a list: chunks of a byte would cost fifty each
+        self._body = (
+            BytesIO()
+        )  # not a list: chunks of a byte would cost fifty each; it gives all away without a copy
         self._state = _State.SIZE
         self._left = 0
         self._trailer_bytes = 0
 
     @property
     def size(self) -> int:
-        return len(self.body)
+        return self._body.tell()
+
+    @property
+    def body(self) -> bytes:
+        return self._body.getvalue()
 
     @property
     def done(self) -> bool:
@@ -54,7 +61,8 @@ class ChunkReader:
                 if not buffer:
                     return
                 count = min(self._left, len(buffer))
-                self.body += memoryview(buffer)[:count]
+                with memoryview(buffer) as view:
+                    self._body.write(view[:count])
                 del buffer[:count]
                 self._left -= count
                 if self._left == 0:
@@ -80,7 +88,7 @@ class ChunkReader:
             if size is None:
                 raise invalid("body", "the size of a chunk is a hex number of at most 8 digits")
             self._left = int(size[1], 16)
-            if len(self.body) + self._left > self._body_max:
+            if self.size + self._left > self._body_max:
                 raise too_large(self._body_max)
             self._state = _State.DATA if self._left else _State.TRAILER
             return

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from io import BytesIO
 from typing import Final
 
 import trio
@@ -22,16 +23,16 @@ from topics.server.api.edge import Edge
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, PeerGone
 from topics.server.api.site import Admitted, Site
-from topics.server.wire.answers import CONTINUE, AnswerWriter, enough
+from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
-from topics.server.wire.head import WireHead, find_end, parse_head
+from topics.server.wire.head import WireHead, parse_head
 from topics.server.wire.patience import Phase, WireOptions
+from topics.server.wire.receiving import Incoming
+from topics.server.wire.sending import Outgoing
 from topics.server.wire.streaming import send_stream
 from topics.server.wire.watch import Watch
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
-READ_AHEAD_BYTES: Final = 64 * 1024
-_EMPTY_LINES_MAX: Final = 16  # before a request
 _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each
 _LINGER_BYTES: Final = 64 * 1024
 _LINGER_S: Final = 1.0
@@ -56,12 +57,11 @@ class Connection:
         self.options = options or WireOptions()
         self._hand_over = hand_over
         self._secure = secure
-        self._buffer = bytearray()
-        self._eof = False
+        self._incoming = Incoming(edge, site.requests)
         self._phase = Phase.IDLE
         self._requests = 0
         self._writer = AnswerWriter(self.options.now_s)
-        self._gathered: list[bytes] = []
+        self._outgoing = Outgoing(edge)
         self._held = Share(site.requests)
         self.room = Share(site.answers)
         self._scope = trio.CancelScope()
@@ -98,6 +98,7 @@ class Connection:
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             await self._broken(bug)
         finally:
+            self._incoming.let_go()
             self._held.release()
             self.room.release()
             with trio.CancelScope(deadline=trio.current_time() + _LINGER_S, shield=True):
@@ -160,7 +161,7 @@ class Connection:
             if wire.chunked or wire.head.length:
                 await self._end(answer, without_body=wire.head.method == b"HEAD")
                 return False
-            return await self._send(answer, wire)
+            return await self._go_on(self._gather(answer, wire))
         if self._body is None:
             return False
         self._enter_unbounded(Phase.BUSY)
@@ -168,33 +169,28 @@ class Connection:
         self._held.release()
         if answer.stream is not None:
             return await send_stream(self, self._writer, answer, answer.stream)
-        return await self._send(answer, wire)
+        closes = self._gather(answer, wire)
+        del answer  # what is gathered is all of it that is held
+        return await self._go_on(closes)
 
     async def _read_head(self) -> bytes | None:
         """The next head; None if the peer has ended."""
-        buffer = self._buffer
-        searched = empty_lines = 0
+        incoming = self._incoming
         first = True
         while True:
-            if buffer:
-                while buffer.startswith(b"\r\n") and empty_lines < _EMPTY_LINES_MAX:  # RFC 9112 2.2
-                    del buffer[:2]
-                    searched = 0
-                    empty_lines += 1
+            if incoming.buffer:
                 try:
-                    end = find_end(buffer, searched, self.site.options.head_bytes_max)
+                    text = incoming.take_head(self.site.options.head_bytes_max)
                 except Rejected as refused:
                     await self._end(self.site.refuse(refused))
                     return None
-                if end >= 0:
-                    text = bytes(buffer[:end])
-                    del buffer[:end]
+                if text is not None:
                     return text
-                searched = len(buffer)
-            if self._eof:
-                return None
             await self._flush()
-            if not buffer:
+            if incoming.ended:
+                return None
+            if not incoming.buffer:
+                incoming.let_go()
                 if self.site.draining:
                     return None
                 self._idle_since = trio.current_time()
@@ -207,7 +203,7 @@ class Connection:
             if first or self._phase is Phase.IDLE:
                 self._enter(Phase.HEAD, self.options.head_s)
             first = False
-            await self._receive()
+            await incoming.receive()
 
     async def _receive_again(self) -> bytes | None:
         """More bytes into the empty buffer. If they are the last head again and its whole body, which a small request
@@ -220,8 +216,8 @@ class Connection:
             if length is not None and len(data) == len(text) + length and data.startswith(text):
                 self._body = data[len(text) :]
                 return text
-        self._eof = not data
-        self._buffer += data
+        self._incoming.ended = not data
+        self._incoming.buffer += data
         return None
 
     def _take_body(self) -> bytes:
@@ -231,41 +227,42 @@ class Connection:
 
     async def _read_body(self, wire: WireHead, admitted: Admitted) -> bytes | None:
         """The whole body; None if the peer ended in it."""
-        length = wire.head.length
+        length, incoming = wire.head.length, self._incoming
         if length == 0:
             return b""
         if length is not None:
             self._held.cover(1, most=length)
         if self._body is not None:  # it came with its head
             return self._body
-        if admitted.expects_continue and not self._buffer:
-            self._gathered.append(CONTINUE)
+        if admitted.expects_continue and not self._incoming.buffer:
+            self._outgoing.pieces.append(CONTINUE)
         if length is None:
             return await self._read_chunks(admitted.body_max)
-        buffer = self._buffer
-        if len(buffer) < length:
-            await self._flush()
-            started = trio.current_time()
-            while len(buffer) < length:
-                self._held.cover(len(buffer) + 1, most=length)
-                self._pace(started, len(buffer))
-                if not await self._receive():
-                    return None
-        body = bytes(memoryview(buffer)[:length])
-        del buffer[:length]
-        return body
+        buffer = incoming.buffer
+        if len(buffer) >= length:
+            body = bytes(memoryview(buffer)[:length])
+            del buffer[:length]
+            return body
+        await self._flush()
+        started, collected = trio.current_time(), BytesIO()  # which gives all away without a copy
+        while (size := incoming.move(collected, length)) < length:
+            self._held.cover(size + 1, most=length)
+            self._pace(started, size)
+            if not await incoming.receive():
+                return None
+        return collected.getvalue()
 
     async def _read_chunks(self, body_max: int) -> bytes | None:
         reader = ChunkReader(body_max)
         started = trio.current_time()
         while True:
-            reader.take(self._buffer)
+            reader.take(self._incoming.buffer)
             self._held.cover(reader.size, most=reader.size)
             if reader.done:
-                return bytes(reader.body)
+                return reader.body
             await self._flush()
             self._pace(started, reader.size)
-            if not await self._receive():
+            if not await self._incoming.receive():
                 return None
 
     def _pace(self, started: float, received: int) -> None:
@@ -275,67 +272,61 @@ class Connection:
 
     # Bytes.
 
-    async def _receive(self) -> bool:
-        """More bytes into the buffer. False at their end."""
-        data = await self.edge.receive()
-        self._eof = not data
-        self._buffer += data
-        return not self._eof
-
-    async def _send(self, answer: Answer, wire: WireHead) -> bool:
-        """Answer. False if the connection ends."""
+    def _gather(self, answer: Answer, wire: WireHead) -> bool:
+        """Put the answer behind those before it. True if it is the last."""
         closes = not wire.keeps or answer.closes or self.site.draining
         without_body = wire.head.method == b"HEAD"
-        self._gathered.append(
-            self._writer.encode(answer, without_body=without_body, closes=closes, old=wire.old)
+        self._outgoing.pieces += self._writer.pieces(
+            answer, without_body=without_body, closes=closes, old=wire.old
         )
+        return closes
+
+    async def _go_on(self, closes: bool) -> bool:  # noqa: FBT001 -- what `_gather` says
+        """Behind an answer. False if the connection ends with it."""
         if closes:
             await self._flush()
             await self.linger()
-        elif self._buffer and enough(self._gathered):
+        elif self._incoming.buffer and self._outgoing.enough:
             await self._flush()
             await trio.lowlevel.checkpoint()  # a peer that takes all at once must not hold up the others
         return not closes
 
     async def _flush(self) -> None:
-        if not self._gathered:
+        outgoing = self._outgoing
+        if not outgoing.pieces:
             return
-        data = b"".join(self._gathered) if len(self._gathered) > 1 else self._gathered[0]
-        self._gathered.clear()
-        sent = self.edge.try_send(data)
-        if sent < len(data):
-            if not self.room.keep(len(data)):
+        if not outgoing.send_nowait():
+            size = outgoing.size
+            if not self.room.keep(size):
                 self.site.unsent_dropped += 1
                 raise trio.BrokenResourceError("no memory is left for a peer that does not read")
-            self._enter(Phase.SENDING, self.options.grace_s + len(data) / self.options.byte_rate)
-            await self.edge.send_all(data[sent:])
+            self._enter(Phase.SENDING, self.options.grace_s + size / self.options.byte_rate)
+            await outgoing.send()
         if self.room.size:
             self.room.release()
 
     async def _end(self, answer: Answer, *, without_body: bool = False) -> None:
         """Answer and close. What the peer still sends is read for a while, so that it reads the answer first."""
         if self._phase is Phase.BODY:  # what has come of it does not count as left unread
-            self._buffer.clear()
+            self._incoming.buffer.clear()
             self._held.release()
-        self._gathered.append(self._writer.encode(answer, without_body=without_body, closes=True, old=False))
+        self._outgoing.pieces += self._writer.pieces(
+            answer, without_body=without_body, closes=True, old=False
+        )
         await self._flush()
         await self.linger()
 
     async def linger(self) -> None:
         """Half-close and drain (RFC 9112 9.6): a close with bytes unread would take the answer back."""
         await self.edge.send_eof()
-        left = _LINGER_BYTES - len(self._buffer)
         with trio.move_on_after(_LINGER_S):
-            while left > 0 and not self._eof:
-                data = await self.edge.receive()
-                left -= len(data)
-                self._eof = not data
+            await self._incoming.drain(_LINGER_BYTES)
 
     async def _give_away(self, text: bytes, *, http2: bool) -> None:
         await self._flush()
         self._enter_unbounded(Phase.BUSY)
-        unread = text + bytes(self._buffer)
-        self._buffer.clear()
+        unread = text + bytes(self._incoming.buffer)
+        self._incoming.buffer.clear()
         assert self._hand_over is not None
         await self._hand_over(self.edge, unread, http2)
 
@@ -357,13 +348,13 @@ class Connection:
         if self._phase in (Phase.HEAD, Phase.BODY):
             head = f"head: slower than the limit of {self.options.head_s:g} s"
             body = f"body: slower than the limit of {self.options.byte_rate} bytes a second"
-            self._gathered.clear()
+            self._outgoing.drop()
             refused = Rejected(Code.REQUEST_TIMEOUT, head if self._phase is Phase.HEAD else body)
             with trio.move_on_after(_LINGER_S):
                 await self._end(self.site.refuse(refused))
 
     async def _broken(self, bug: Exception) -> None:
-        self._gathered.clear()
+        self._outgoing.drop()
         answer = self.site.failed(bug, "connection")
         with trio.move_on_after(_LINGER_S), suppress(Exception):  # what broke may be the stream
             await self._end(answer)
@@ -371,21 +362,12 @@ class Connection:
     # As the handlers' Peer.
 
     def watch(self) -> Watch:
-        return Watch(self)
+        return Watch(self._incoming, self.flush_answers)
 
     async def flush_answers(self) -> None:
         """Answers to requests before the present one: nobody waits for them any longer."""
         await self._flush()
         self._enter_unbounded(Phase.BUSY)
-
-    async def read_ahead(self) -> None:
-        """Until the peer goes; what it sends meanwhile stays in the buffer, up to a bound."""
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            while not self._eof:
-                if len(self._buffer) >= READ_AHEAD_BYTES:
-                    await trio.sleep_forever()
-                await self._receive()
-        self._eof = True
 
 
 async def serve_connection(

@@ -33,10 +33,10 @@ class SocketEdge:
             except ValueError:
                 raise trio.ClosedResourceError("this end is closed") from None
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         await self.stream.send_all(data)
 
-    def try_send(self, data: bytes) -> int:
+    def try_send(self, data: bytes | memoryview) -> int:
         try:
             return self._raw.send(data)
         except (BlockingIOError, InterruptedError):
@@ -65,10 +65,10 @@ class TlsEdge:
         except trio.BrokenResourceError:
             return b""  # an end without TLS's goodbye is an end too: lengths say whether a message is whole
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes | memoryview) -> None:
         await self.stream.send_all(data)
 
-    def try_send(self, data: bytes) -> int:  # noqa: ARG002 -- the port has it
+    def try_send(self, data: bytes | memoryview) -> int:  # noqa: ARG002 -- the port has it
         return 0
 
     async def send_eof(self) -> None:

@@ -1,34 +1,28 @@
-"""Reading ahead while a handler waits, so that the end of the peer ends the wait (architecture 5)."""
+"""Reading ahead while a handler waits, so that the end of the peer ends the wait (architecture 5, decision 32)."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Protocol
 
 import trio
 
 from topics.server.api.message import PeerGone
-
-
-class ReadsAhead(Protocol):
-    """What a watch asks of its connection."""
-
-    async def flush_answers(self) -> None: ...
-
-    async def read_ahead(self) -> None: ...
+from topics.server.wire.receiving import Incoming
 
 
 class Watch:
     """Reads ahead while a handler waits, so that the end of the peer ends the wait."""
 
-    def __init__(self, ahead: ReadsAhead) -> None:
-        self._ahead = ahead
+    def __init__(self, incoming: Incoming, flush_answers: Callable[[], Awaitable[None]]) -> None:
+        self._incoming = incoming
+        self._flush_answers = flush_answers
         self._gone = False
         self._manager = trio.open_nursery()
 
     async def __aenter__(self) -> None:
         try:
-            await self._ahead.flush_answers()
+            await self._flush_answers()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise PeerGone from None  # before its earlier answers could be sent
         self._nursery = await self._manager.__aenter__()
@@ -47,6 +41,5 @@ class Watch:
         return bool(swallowed)
 
     async def _look(self) -> None:
-        await self._ahead.read_ahead()
-        self._gone = True
+        self._gone = not await self._incoming.read_ahead()
         self._nursery.cancel_scope.cancel()

@@ -1,0 +1,125 @@
+"""What the body of a write may look like, and its decoders (http-api 4).
+
+A body is decoded to the narrowest form that it has: plain records, labelled ones, any. A narrow decoder gives up at the
+first field it does not know, so that only a body with fields that nobody knows is looked through for their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from topics.codec.wire import check_json
+from topics.kernel.errors import invalid
+from topics.kernel.limits import JSON_DEPTH_MAX
+from topics.server.api.fields import IGNORED_MAX, OpenForm, what_is_wrong
+
+_NO_META: Final = msgspec.Raw(b"")
+NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
+
+
+class PlainRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record that is data and nothing else."""
+
+    data: msgspec.Raw
+
+
+class LabelledRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A record with nothing beside its data but what most writes label theirs with."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: msgspec.Raw = _NO_META
+
+
+class RecordIn(msgspec.Struct, gc=False):
+    """A record as a client writes it."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    key: str | None = None
+    dedup_id: str | None = None
+    ttl_ms: int | None = None
+    priority: int | None = None
+    delay_ms: int | None = None
+    meta: msgspec.Raw = _NO_META
+
+
+class _WriteIn(msgspec.Struct, kw_only=True):
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: msgspec.Raw = NO_CONFIG
+    disable_backpressure: bool | None = None
+    expected_head: int | None = None
+    return_seqs: bool | None = None
+
+
+class PlainWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):
+    """A write of plain records: decoded and checked in half the time, and most writes are."""
+
+    records: list[PlainRecordIn]
+
+
+class LabelledWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):
+    """A write of labelled records: nothing in it but payloads, metas and the config can nest."""
+
+    records: list[LabelledRecordIn]
+
+
+class WriteIn(_WriteIn, kw_only=True):
+    """The body of any write."""
+
+    records: list[RecordIn]
+
+
+class _Around(msgspec.Struct):
+    records: msgspec.Raw
+
+
+AnyWriteIn = PlainWriteIn | LabelledWriteIn | WriteIn
+KNOWN_FIELDS: Final = frozenset(WriteIn.__struct_fields__)
+_record_form: Final = OpenForm(RecordIn)
+_write_form: Final = OpenForm(WriteIn, records=list[_record_form.exact])  # type: ignore[name-defined]  # a type made here
+_decoder: Final = msgspec.json.Decoder(WriteIn)
+_around: Final = msgspec.json.Decoder(_Around)
+_raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
+_labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
+
+
+def decoded(body: bytes) -> AnyWriteIn:
+    """The narrowest form it has: a narrow decoder gives up at the first field it does not know."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _plain_decoder.decode(body)
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _labelled_decoder.decode(body)
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _write_form.exact_decoder.decode(body)
+    try:
+        return _decoder.decode(body)
+    except RecursionError:
+        raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        check_json(body or b"{}")  # is it JSON at all?
+        field, what = what_is_wrong(str(error))
+        raise invalid(field or "body", what) from None
+
+
+def ignored_names(body: bytes, write: AnyWriteIn) -> Sequence[str]:
+    """Names that nobody knows, of a write that is well-formed and not too large: its own, then those of its records."""
+    if type(write) is not WriteIn:
+        return ()
+    texts = _around.decode(body).records
+    found = list(_write_form.ignored(body, known_bytes=len(texts)))
+    for i, (text, record) in enumerate(zip(_raws.decode(texts), write.records, strict=True)):
+        if len(found) >= IGNORED_MAX:
+            break
+        names = _record_form.ignored(bytes(text), known_bytes=len(record.data) + len(record.meta))
+        found += [f"records[{i}].{name}" for name in names]
+    return found[:IGNORED_MAX]
