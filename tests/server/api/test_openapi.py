@@ -251,7 +251,7 @@ STEPS = [
     ("PUT", "/v0/topics/a?replace=false", {"cap_records": 3}, 200),
     ("PUT", "/v0/topics/a?replace=false", {"cap_records": 4}, 409),
     ("PATCH", "/v0/topics/a", {"ttl_ms": 10**9}, 200),
-    ("PATCH", "/v0/topics/a", {"type": "queue"}, 409),
+    ("PATCH", "/v0/topics/a", {"type": "queue"}, 400),
     ("PATCH", "/v0/topics/zzz", {}, 404),
     ("OPTIONS", "/v0/topics/a", {}, 405),
     ("POST", "/v0/topics/a", {"records": SOME, "idempotency_key": "once"}, 200),

@@ -208,6 +208,8 @@ def test_a_long_list_in_another_body_is_not_built(decode, field):
         decode
     ]
     if field not in known:
+        if decode is decode_delete:
+            body = b'{"before_seq":1,' + body[1:]  # it needs a selector
         decode("t", body, LIMITS)
         return
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from topics.kernel.errors import Code, Rejected
-from topics.server.api.errors import STATUS, error_answer
+from topics.kernel.errors import Rejected
+from topics.server.api.errors import error_answer
 from topics.server.api.table import route_table
 
 TABLE = route_table()
@@ -44,7 +44,3 @@ def test_another_method_is_told_which_there_are():
 
     answer = error_answer(refused.value)
     assert (answer.status, dict(answer.headers)) == (405, {b"allow": b"POST"})
-
-
-def test_every_code_has_a_status():
-    assert set(STATUS) == set(Code)
