@@ -9,6 +9,8 @@ import pytest
 
 import topics
 from tests.cli.conftest import Call
+from topics.host.archive import ArchiveRules
+from topics.host.opening import StoreOptions
 
 
 @pytest.fixture
@@ -122,3 +124,40 @@ def test_a_backup_is_not_repaired_and_nothing_is_left_in_it(call: Call, log: pat
     assert call("restore", "b", "r").code == 1
     assert call("fsck", "--repair", "r").code == 0
     assert call("get", "orders", "--data", "r").code == 0
+
+
+@pytest.mark.parametrize("goal", ["--to-seq", "--to-time"])
+def test_what_a_restore_to_a_moment_leaves_out_is_no_loss(call: Call, goal: str) -> None:
+    """Nothing was lost with the power: heads are what they were then, and the next write goes on there."""
+    with topics.open("data", options=StoreOptions(archive=ArchiveRules())) as store:
+        for durability in ("disk", "fsync", "memory"):
+            store.create(durability, durability=durability).put_many([{"data": n} for n in range(3)])
+        store.backup("nightly")
+        for topic in ("disk", "fsync", "memory"):
+            store.topic(topic).put(3)
+        moment = store.topic("fsync").read().records[-1].ts + 1
+        while store.topic("disk").state().last_write_ts <= moment:
+            store.topic("disk").put(4)
+        expected = sum(record.ts <= moment for record in store.topic("disk").records())
+        expected = expected if goal == "--to-time" else 4
+    reached = ("--to-time", str(moment)) if goal == "--to-time" else ("--to-seq", "disk=4")
+    done = call("restore", "nightly", "again", "--archive", "data", *reached)
+    assert done.code == 0, done.err
+
+    with topics.open("again") as store:
+        for topic in ("disk", "fsync"):
+            page = store.topic(topic).read(from_seq=0, account=True)
+            assert (page.tombstone, page.account.lost) == (None, 0)
+            assert page.head_seq == (expected if topic == "disk" else 4)
+            assert store.topic(topic).put("next").first_seq == page.head_seq + 1
+
+
+def test_a_restored_backup_alone_lost_nothing_either(call: Call) -> None:
+    with topics.open("data") as store:
+        store.create("t").put_many([{"data": n} for n in range(3)])
+        store.backup("nightly")
+    assert call("restore", "nightly", "again").code == 0
+
+    with topics.open("again") as store:
+        page = store.topic("t").read(from_seq=0, account=True)
+        assert (page.tombstone, page.head_seq) == (None, 3)

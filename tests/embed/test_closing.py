@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
+import pytest
+
 import topics
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
@@ -53,3 +56,23 @@ def wait_until(holds: Callable[[], bool]) -> bool:
     while not holds() and time.monotonic() < until:
         os.sched_yield()
     return holds()
+
+
+@pytest.mark.parametrize("kind", ["read", "records"])
+def test_a_read_under_way_when_the_store_closes_is_told_so(tmp_path, kind):
+    """Its file is closed between plan and fetch: that is no damage."""
+    store = topics.open(tmp_path, options=topics.StoreOptions(tail_cache_bytes=0))
+    store.create("t").put_many([{"data": n} for n in range(10)])
+    reader = store._opened.reader
+
+    class Closing:
+        def read(self, extent):
+            store.close()
+            return reader.read(extent)
+
+    store._opened = attrs.evolve(store._opened, reader=Closing())
+    topic = store.topic("t")
+    with pytest.raises(topics.Rejected) as refused:
+        topic.read() if kind == "read" else list(topic.records())
+
+    assert refused.value.code == "shutting_down"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import pathlib
@@ -204,18 +205,21 @@ class TestConnections:
         with server, ExitStack() as stack:
             assert server.until("files.few")["connections_max"] == 32
             server.ready()
-            kept = stack.enter_context(server.connect())
-            kept.sendall(GET)
-            assert kept.recv(65_536)
+            kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            stack.callback(kept.close)
+            kept.request("GET", "/v0/health")
+            assert kept.getresponse().read()
             for _ in range(100):
                 stack.enter_context(server.connect())
-            body = json.dumps({"records": [{"data": "x" * 9000}] * 50}).encode()
+            body = json.dumps({"records": [{"data": "x" * 9000}] * 50})
+            statuses = []
             for _ in range(8):  # the log begins its second file, and its third
-                kept.sendall(
-                    b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                )
-                kept.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-                assert kept.recv(65_536).startswith(b"HTTP/1.1 20")
+                kept.request("POST", "/v0/topics/t", body, {"Content-Type": "application/json"})
+                answer = kept.getresponse()
+                answer.read()
+                statuses.append(answer.status)
+
+            assert statuses == [201] + [200] * 7
 
 
 class TestDraining:

@@ -365,6 +365,7 @@ class Store:
                 stored = assemble(plan, [self._opened.reader.read(extent) for extent in plan.extents])
                 views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
             except (Corrupt, Unread) as error:
+                self._local.check_open()  # `close` takes the files away
                 attempts.failed(plan, error)
                 continue
             if len(views) == len(stored):

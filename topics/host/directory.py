@@ -62,8 +62,10 @@ class Directory:
         clock: Clock | None = None,
         options: StoreOptions | None = None,
         progress: Callable[[float], None] | None = None,
+        machine_restarted: bool | None = None,
     ) -> Opened:
-        """Read the log, repair its tail, go on. If it fails, the directory is released.
+        """Read the log, repair its tail, go on. If it fails, the directory is released. `machine_restarted`: whether
+        something that was not synced may be gone, if somebody knows better than LOCK.
 
         Raises:
             CannotOpen: the disk failed; the message says what to do.
@@ -75,7 +77,9 @@ class Directory:
                 clock or SystemClock(),
                 SystemEntropy(),
                 where=str(self.root),
-                machine_restarted=self.lock.machine_restarted,
+                machine_restarted=self.lock.machine_restarted
+                if machine_restarted is None
+                else machine_restarted,
                 confirm=self.lock.confirm,
                 forget_boot=self.lock.forget_boot,
                 options=options,

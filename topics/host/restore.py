@@ -94,7 +94,9 @@ def restore(
     try:
         target.check_room(manifest.size)
         changed = rebuild(base, manifest, chains, cuts, target.disk, tell=tell)
-        restored = attrs.evolve(_recovered(target, manifest, chains, cuts), changed=changed)
+        restored = attrs.evolve(
+            _recovered(target, manifest, chains, cuts, logged=bool(logs)), changed=changed
+        )
         target.finish()
     except OSError as error:
         target.discard()
@@ -204,8 +206,10 @@ def _write_hint(target: Disk, file: WalFileId) -> None:
     target.sync_data(path)
 
 
-def _recovered(target: Destination, manifest: Manifest, chains: Chains, cuts: Cuts) -> Restored:
-    """Open what was made, which completes it, and close it again."""
+def _recovered(
+    target: Destination, manifest: Manifest, chains: Chains, cuts: Cuts, *, logged: bool
+) -> Restored:
+    """Open what was made, which completes it, and close it again. `logged`: there is a log behind the backup."""
     form = read_format(target.disk, str(target.path))
     if form is None:
         raise Corrupt("the backup has no FORMAT")
@@ -215,9 +219,13 @@ def _recovered(target: Destination, manifest: Manifest, chains: Chains, cuts: Cu
     whole = [chain for key, chain in sorted(chains.items()) if keeps_end(key, cuts)]
     verdicts = [chain.verdict for chain in whole if chain.verdict is not None]
     torn = [cut_report(found.catalog, one) for one in verdicts if one.state is State.TORN]
+    unclosed = [chain.unclosed for chain in whole if chain.unclosed]
+    # What the goal left out was never lost, and neither is what came behind a backup. A log that is kept to its end is
+    # another thing: its machine may have lost what was not synced, and nobody has told yet.
+    may_lack = bool(torn or unclosed or (logged and not cuts))
     directory = Directory.claim(target.partial, create=False)
     try:
-        opened = directory.recover()
+        opened = directory.recover(machine_restarted=may_lack)
         _shut_down(opened)
     finally:
         directory.release()
@@ -229,7 +237,7 @@ def _recovered(target: Destination, manifest: Manifest, chains: Chains, cuts: Cu
         cut=bool(cuts),
         damages=opened.damages,
         cuts=[*(one for one in torn if one is not None), *opened.cuts],
-        unclosed=[chain.unclosed for chain in whole if chain.unclosed],
+        unclosed=unclosed,
     )
 
 
