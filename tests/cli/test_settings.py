@@ -304,3 +304,42 @@ def test_variables_an_orchestrator_sets_for_a_service_are_no_settings(
 @pytest.mark.parametrize("pair", ["zebra=1", "wal_shards=x", "wal_shards"])
 def test_a_bad_flag_refuses_to_start(call: Call, pair: str) -> None:
     assert call("--set", pair, "ls").code == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://me:secret@127.0.0.1:1", "http://me:secret@[::1", "ftp://me:secret@h", "me:secret@h", "http://h?key=secret",
+     "http://me:secret/x@h", "http://h/#secret"],
+)  # fmt: skip
+def test_a_password_in_a_url_is_refused_and_not_repeated(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, url: str
+) -> None:
+    (tmp_path / "t.toml").write_text(f'url = "{url}"')
+    given = [call("--settings", str(tmp_path / "t.toml"), "ls"), call("--url", url, "ls")]
+    given.append(call("--debug", "--url", url, "ls"))
+    monkeypatch.setenv("TOPICS_URL", url)
+    given += [call("ls"), call("config", "show"), call("serve")]
+
+    assert [answer.code for answer in given] == [2] * 6
+    assert not [answer for answer in given if b"secret" in answer.out or "secret" in answer.err]
+
+
+def test_a_password_of_a_cold_directory_is_not_repeated(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICS_COLD_DIR", "file://me:secret@h/x")
+    shown, refused = call("config", "show"), call("put", "a", "-", stdin=b"1")
+
+    assert (shown.code, refused.code) == (0, 2)
+    assert "cold_dir" in refused.err
+    assert not [one for one in (shown, refused) if b"secret" in one.out or "secret" in one.err]
+
+
+def test_a_clock_beyond_what_python_tells_refuses_to_start(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beyond() -> float:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    monkeypatch.setattr("time.time", beyond)
+    answer = call("ls")
+    assert "beyond the year 2262" in answer.err
+    assert (answer.code, "fault" in answer.err) == (1, False)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Final
+
+_LAST_MS: Final = (2**63 - 1) // 1_000_000  # in the year 2262: beyond it Python tells no time
 
 
 class SystemClock:
@@ -11,4 +14,7 @@ class SystemClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        try:
+            return time.time_ns() // 1_000_000
+        except OverflowError:
+            return _LAST_MS
