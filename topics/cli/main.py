@@ -15,7 +15,7 @@ with Guard():
     import os
     import sys
     import time
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib import import_module
     from typing import Final
 
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     invocation = Invocation()
     try:
         occupy_standard_streams()
-        _check_clock()
+        check_clock()
         given = list(sys.argv[1:] if arguments is None else arguments)
         if os.environ.get(_COMPLETING):
             cli.main(given, prog_name="topics", complete_var=_COMPLETING)
@@ -128,10 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _check_clock() -> None:
+def check_clock(now_s: Callable[[], float] = time.time) -> None:
     """Python's own modules cannot even be imported when it tells no time."""
     try:
-        time.time()
+        now_s()
     except OverflowError:
         raise Failed(
             "this machine's clock is beyond the year 2262, where Python tells no time: set it right"
