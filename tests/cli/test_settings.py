@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from topics.cli.failure import Failed
+from topics.cli.main import check_clock
 from topics.cli.setting import Kind
 from topics.cli.settings import SYNC_INTERVAL_MS, TABLE, load
 from topics.engine.checkpoint import SegmentRules
@@ -328,3 +329,38 @@ def test_the_help_of_serve_offers_no_server_to_go_to(call: Call) -> None:
     for option in ("--url", "--cafile", "--api-key-file"):
         assert option not in offered
         assert option in call("get", "--help").text
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://me:secret@127.0.0.1:1", "http://me:secret@[::1", "ftp://me:secret@h", "me:secret@h", "http://h?key=secret",
+     "http://me:secret/x@h", "http://h/#secret"],
+)  # fmt: skip
+def test_a_password_in_a_url_is_refused_and_not_repeated(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, url: str
+) -> None:
+    (tmp_path / "t.toml").write_text(f'url = "{url}"')
+    given = [call("--settings", str(tmp_path / "t.toml"), "ls"), call("--url", url, "ls")]
+    given.append(call("--debug", "--url", url, "ls"))
+    monkeypatch.setenv("TOPICS_URL", url)
+    given += [call("ls"), call("config", "show"), call("serve")]
+
+    assert [answer.code for answer in given] == [2] * 6
+    assert not [answer for answer in given if b"secret" in answer.out or "secret" in answer.err]
+
+
+def test_a_password_of_a_cold_directory_is_not_repeated(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICS_COLD_DIR", "file://me:secret@h/x")
+    shown, refused = call("config", "show"), call("put", "a", "-", stdin=b"1")
+
+    assert (shown.code, refused.code) == (0, 2)
+    assert "TOPICS_COLD_DIR" in refused.err
+    assert not [one for one in (shown, refused) if b"secret" in one.out or "secret" in one.err]
+
+
+def test_a_clock_beyond_what_python_tells_refuses_to_start() -> None:
+    def beyond() -> float:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    with pytest.raises(Failed, match="beyond the year 2262"):
+        check_clock(beyond)

@@ -26,6 +26,13 @@ def test_the_system_clock_is_wall_time():
     assert before <= now_ms <= time.time_ns() // 1_000_000
 
 
+def test_beyond_the_year_2262_the_system_clock_stands_still():
+    def beyond():
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    assert SystemClock(beyond).now_ms() == (2**63 - 1) // 1_000_000
+
+
 def test_a_manual_clock_moves_only_by_hand_and_may_step_back():
     clock = ManualClock(1000)
 

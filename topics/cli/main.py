@@ -14,7 +14,8 @@ from topics.cli.early import STOPPED, Guard
 with Guard():
     import os
     import sys
-    from collections.abc import Sequence
+    import time
+    from collections.abc import Callable, Sequence
     from importlib import import_module
     from typing import Final
 
@@ -111,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     invocation = Invocation()
     try:
         occupy_standard_streams()
+        check_clock()
         given = list(sys.argv[1:] if arguments is None else arguments)
         if os.environ.get(_COMPLETING):
             cli.main(given, prog_name="topics", complete_var=_COMPLETING)
@@ -124,6 +126,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 -- the one place where every error becomes a line and a code
         return tell_failure(error, invocation)
     return code
+
+
+def check_clock(now_s: Callable[[], float] = time.time) -> None:
+    """Python's own modules cannot even be imported when it tells no time."""
+    try:
+        now_s()
+    except OverflowError:
+        raise Failed(
+            "this machine's clock is beyond the year 2262, where Python tells no time: set it right"
+        ) from None
 
 
 def _run(arguments: list[str], invocation: Invocation) -> int:

@@ -17,6 +17,7 @@ _DIGITS: Final = re.compile(r"[0-9]{1,40}")
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?", re.ASCII)
 _STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
+_SECRET: Final = re.compile(r"[@?#]")
 _USER: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/]*@", re.ASCII)
 _FLAGS: Final = {
     "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False,
@@ -120,6 +121,12 @@ class Setting:
         if isinstance(value, bool):
             return "true" if value else "false"
         return ", ".join(value) if isinstance(value, tuple) else str(self.told(value))
+
+    def quoted(self, given: object) -> str:
+        """A value that is refused, as a message may name it: not what may be a password in a URL."""
+        if self.kind in (Kind.URL, Kind.PLACE) and _SECRET.search(str(given)):
+            return "a URL with a user, a password, a query or a fragment"
+        return f"{given!r:.80}"
 
     def told(self, value: Any) -> Any:
         """The value without what a store's URL says of a user, which is nobody's business."""

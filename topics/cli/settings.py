@@ -325,7 +325,9 @@ def _from_file(named: str | None, *, named_by: str) -> dict[str, Value]:
         try:
             values[key] = Value(setting.from_toml(value, path.parent), str(path))
         except ValueError:
-            raise _bad(f"{path}: {key}: {value!r:.80} is not allowed; give {setting.allowed}") from None
+            raise _bad(
+                f"{path}: {key}: {setting.quoted(value)} is not allowed; give {setting.allowed}"
+            ) from None
     return values
 
 
@@ -350,7 +352,7 @@ def _from_text(setting: Setting, text: str, *, source: str) -> Any:
     try:
         return setting.from_text(text)
     except ValueError:
-        raise _bad(f"{source}: {text!r:.80} is not allowed; give {setting.allowed}") from None
+        raise _bad(f"{source}: {setting.quoted(text)} is not allowed; give {setting.allowed}") from None
 
 
 def _check_pairs(values: Mapping[str, Value]) -> None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Final
+
+_LAST_MS: Final = (2**63 - 1) // 1_000_000  # in the year 2262: beyond it Python tells no time
 
 
 class SystemClock:
     """`kernel.ports.Clock` over the system's real-time clock."""
 
-    __slots__ = ()
+    __slots__ = ("_time_ns",)
+
+    def __init__(self, time_ns: Callable[[], int] = time.time_ns) -> None:
+        self._time_ns = time_ns
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        try:
+            return self._time_ns() // 1_000_000
+        except OverflowError:
+            return _LAST_MS

@@ -13,6 +13,7 @@ from typing import Final
 
 from topics.host.disk import OsDisk
 from topics.host.folder import make_folder
+from topics.host.fsspec_files import without_secrets
 from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.nesting import COLD_TIER, enclosing
 from topics.host.tiers import LocalSegmentStore, SegmentStore
@@ -73,7 +74,8 @@ def folder_of(place: str) -> str | None:
     if scheme.lower() in _FOLDERS and path:
         if not path.startswith("///"):
             raise invalid(
-                "cold_dir", f"{place} is no URL of a folder: write {scheme}:///absolute/path, or the folder"
+                "cold_dir",
+                f"{without_secrets(place)} is no URL of a folder: write {scheme}:///absolute/path, or the folder",
             )
         return path.removeprefix("//")
     return None if is_url(place) else place

@@ -501,22 +501,6 @@ async def test_requests_of_a_cancelled_server_are_given_no_answer_that_nobody_wo
         assert not connection._outgoing
 
 
-async def test_a_connection_that_is_gone_makes_no_answers():
-    async with open_site() as site, serving(site) as served:
-        peer = await served.h2()
-        await peer.get(b"PUT", b"/v0/topics/a", b"{}")
-        for _ in range(40):
-            await peer.ask(b"POST", b"/v0/topics/a/diff", b'{"wait_ms":30000}', JSON)
-        await trio.testing.wait_all_tasks_blocked()
-        (connection,) = served.hand_over._live
-
-        site.ready_runtime().hub.tell_all()
-        site.ready_runtime().closing = True  # each of them is about to be answered
-        served.edges[0].close()
-        await served.all_ended()
-        assert connection._queued_bytes < 1000, "they are not encoded any more"
-
-
 async def test_a_forced_close_ends_a_send_that_nobody_takes():
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()

@@ -33,7 +33,10 @@ class AnswerWriter:
 
         `without_body`: the answer to a HEAD. `old`: to a request of HTTP/1.0, which is told if we keep open.
         """
-        second = int(self._now_s())
+        try:
+            second = int(self._now_s())
+        except OverflowError:  # beyond the year 2262 Python tells no time: the date stands still
+            second = max(self._second, 0)
         if second != self._second:
             self._second = second
             self._date = b"\r\ndate: " + formatdate(second, usegmt=True).encode() + b"\r\n"
