@@ -44,6 +44,7 @@ WAL_RESERVE_STEP: Final = 4 * MIB
 WAL_FILE_MAX: Final = 64 * MIB
 WAL_RESERVE: Final = 1 * MIB
 WAL_SHARDS_MAX: Final = 64
+GENERATION_MAX: Final = 999_999_999  # nine digits in the name of its directory
 BATCH_BYTES_MAX: Final = 8 * MIB
 BATCH_FRAMES_MAX: Final = 100_000
 INLINE_BYTES_MAX: Final = 256 * KIB
@@ -54,6 +55,9 @@ ZERO_FILL_CHUNK: Final = 1 * MIB
 # Checkpoints (storage 5).
 CHECKPOINT_WAL_BYTES: Final = 256 * MIB
 CHECKPOINT_INTERVAL_MS: Final = 300_000
+
+# Backups.
+MANIFEST_BYTES_MAX: Final = 256 * MIB
 
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024
