@@ -190,7 +190,7 @@ def _said_of_a_link(disk: Disk, path: str) -> str:
     try:
         disk.read(path, 0, 0)
     except OSError as error:
-        return error.strerror if error.errno == errno.ELOOP else ""
+        return (error.strerror or "a link") if error.errno == errno.ELOOP else ""
     return ""
 
 

@@ -55,6 +55,8 @@ ZERO_FILL_CHUNK: Final = 1 * MIB
 # Checkpoints (storage 5).
 CHECKPOINT_WAL_BYTES: Final = 256 * MIB
 CHECKPOINT_INTERVAL_MS: Final = 300_000
+SEGMENT_RECORDS_MAX: Final = 10_000_000
+SEGMENT_BYTES_MAX: Final = 1024 * MIB  # offsets in it have 32 bits
 
 # Backups.
 MANIFEST_BYTES_MAX: Final = 256 * MIB
