@@ -70,7 +70,9 @@ class ReadOnlyDisk(Unchanging):
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0
         assert size >= 0
-        check_file(self._at(path).lstat().st_mode, path)  # to open a pipe would wait for who writes to it
+        found = self._at(path).lstat()
+        check_file(found.st_mode, path)  # to open a pipe would wait for who writes to it
+        size = min(size, max(found.st_size - offset, 0))  # memory for all of it is taken first
         with (self.root / path).open("rb", buffering=0) as file:
             file.seek(offset)
             parts = []

@@ -16,7 +16,7 @@ import msgspec
 
 from topics.codec.primitives import Buffer, checksum
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import GENERATION_MAX, MANIFEST_BYTES_MAX, WAL_SHARDS_MAX
+from topics.kernel.limits import GENERATION_MAX, MANIFEST_BYTES_MAX, U32_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import is_below
 
 MANIFEST_FILE: Final = "BACKUP.json"
@@ -28,7 +28,7 @@ _T = TypeVar("_T", bound=Hashable)
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
 _Shard = Annotated[int, msgspec.Meta(ge=0, lt=WAL_SHARDS_MAX)]
-_FileSize = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # a file system has no larger one
+_FileSize = Annotated[int, msgspec.Meta(ge=0, le=U32_MAX)]  # no kind of file is larger
 _Checksum = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 

@@ -38,6 +38,7 @@ OPEN_FILES_MAX: Final = 128
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
+_SURE: Final = 1 << 20  # bytes of a read for which the file is not asked how long it is
 _HAS_PWRITEV: Final = hasattr(os, "pwritev")
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0  # Linux has it
 _NOT_AT_HAND: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
@@ -94,6 +95,8 @@ class OsDisk:
         assert offset >= 0, offset
         assert size >= 0, size
         with self._using(path) as handle:
+            if size > _SURE:  # memory for all of it is taken first, and a damaged file may say any length
+                size = min(size, max(os.fstat(handle.fd).st_size - offset, 0))
             data = os.pread(handle.fd, size, offset)
             if len(data) == size or not data:
                 return data

@@ -28,6 +28,7 @@ from topics.host.coldowner import note_of
 from topics.host.coldplace import open_cold
 from topics.host.generations import begun_logs, choose_generation, go_on
 from topics.host.inline import checkpoint_alone
+from topics.host.largest import log_bytes, read_log
 from topics.host.layout import (
     Format,
     find_shards,
@@ -281,7 +282,7 @@ def _judge(
         for key in sorted(known)
         if key not in places or places[key].file
     }
-    sizes = {file: disk.size(wal_path(file)) or 0 for found in files.values() for file in found}
+    sizes = {file: log_bytes(disk, wal_path(file)) for found in files.values() for file in found}
     total, done = max(1, sum(sizes.values())), 0
     verdicts = {}
     for (generation, shard), found in files.items():
@@ -290,7 +291,7 @@ def _judge(
         for file in found:
             progress(JUDGED * done / total)
             since = (place.offset, place.next_frame) if file.first_frame == place.file else None
-            looks.append(look(file, disk.read(wal_path(file), 0, sizes[file]), since))
+            looks.append(look(file, read_log(disk, wal_path(file)), since, size=sizes[file]))
             done += sizes[file]
         verdicts[generation, shard] = judge(
             looks,
