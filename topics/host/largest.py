@@ -1,4 +1,4 @@
-"""How large a file of each kind can be, so that whoever reads one whole never reads more (I-18).
+"""How large a file of each kind can be, so that whoever reads one whole reads no more (I-18).
 
 The size of a file says nothing of what is in it: a hole of a tebibyte takes no room, and bytes may have been put behind
 what topics wrote. So a file is read up to the most that topics would have written, as far as it is known what that is.
@@ -13,12 +13,13 @@ from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.host.layout import segment_path
 from topics.kernel.limits import (
     KIB,
+    MANIFEST_BYTES_MAX,
     MIB,
+    PENDING_BYTES_MAX,
     PIECE_RECORDS_MAX,
     SEGMENT_BYTES_MAX,
     SEGMENT_RECORDS_MAX,
     SNAPSHOT_BYTES_MAX,
-    U32_MAX,
     WAL_BYTES_MAX,
     WAL_FILE_MAX,
 )
@@ -67,24 +68,35 @@ def part_bytes_max(part: str, *, count: int, size: int, sealed: bool) -> int:
 
 
 def read_log(disk: Disk, path: str) -> bytes:
-    """What is there of a file of the log, up to the most that one has; of many zeros behind it only the first.
+    """What is there of a file of the log; of many zeros behind it only the first.
 
     Raises:
         FileNotFoundError: it is not there.
         OSError: it cannot be read.
     """
-    size = log_bytes(disk, path)
+    return read_most(disk, path, WAL_BYTES_MAX)
+
+
+def read_most(disk: Disk, path: str, most: int) -> bytes:
+    """The first `most` bytes of a file. Of many zeros at the end of them only the first: a hole takes no memory.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        OSError: it cannot be read.
+    """
+    size = min(disk.size(path) or 0, most)
     if size <= WAL_FILE_MAX:
         return disk.read(path, 0, size)
     pieces: list[bytes] = []
-    zeros = 0
+    zeros, nothing = 0, bytes(_PIECE)
     for at in range(0, size, _PIECE):
         piece = disk.read(path, at, min(_PIECE, size - at))
-        if piece.count(0) == len(piece):
+        if piece == nothing[: len(piece)]:
             zeros += len(piece)
             continue
-        pieces += (bytes(zeros), piece)
-        zeros = 0
+        stripped = piece.rstrip(b"\0")
+        pieces += (bytes(zeros), stripped)
+        zeros = len(piece) - len(stripped)
     pieces.append(bytes(min(zeros, _ZEROS_KEPT)))
     return b"".join(pieces)
 
@@ -94,12 +106,20 @@ def log_bytes(disk: Disk, path: str) -> int:
     return min(disk.size(path) or 0, WAL_BYTES_MAX)
 
 
-# Whole files of any segment, by the end of their names: for whoever looks at one by itself.
-BYTES_MAX: Final = {
+def bytes_max(name: str) -> int:
+    """Of a file of this name, whatever it is about."""
+    return _BYTES_MAX.get(name.removesuffix(".tmp").rpartition(".")[2], _SMALL_BYTES_MAX)
+
+
+_SMALL_BYTES_MAX: Final = 4 * KIB  # LOCK, FORMAT, CURRENT, and the notes of a cold tier
+_BYTES_MAX: Final = {
     "log": WAL_BYTES_MAX,
+    "next": WAL_BYTES_MAX,
     "bin": SNAPSHOT_BYTES_MAX,
-    "data": U32_MAX,
+    "snapshot": SNAPSHOT_BYTES_MAX,
+    "data": SEGMENT_BYTES_MAX + PENDING_BYTES_MAX,
     "idx": SEGMENT_RECORDS_MAX * ENTRY_SIZE + TRAILER_SIZE,
     "del": SEGMENT_RECORDS_MAX * DEL_RUN.size + DEL_OVERHEAD,
     "col": 1024 * MIB,
+    "json": MANIFEST_BYTES_MAX,
 }
