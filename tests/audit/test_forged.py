@@ -145,7 +145,7 @@ def swept(record_property, alter, attempt):
         for path, new, files in alter:
             try:
                 attempt(files)
-            except BaseException as error:
+            except Exception as error:
                 raise AssertionError(f"{path} = {new!r:.40}") from error
             count += 1
     record_property("forged files", count)

@@ -17,6 +17,7 @@ from topics.log.regions import Generation, SegmentId, ShardNumber
 from topics.log.slots import Slots
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # it goes on from there
 
 
 class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -24,7 +25,7 @@ class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
     ts: _Count
     high_ts: _Count
-    next_topic_id: _Count
+    next_topic_id: _Number
     epochs: list[tuple[str, _Count]]
     topics: list[TopicImage]
 
@@ -45,9 +46,9 @@ class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     generation: Generation
     shard: ShardNumber
-    file: _Count
-    offset: _Count
-    next_frame: _Count
+    file: _Number
+    offset: _Number
+    next_frame: _Number
     needed: _Count
 
 

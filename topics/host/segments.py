@@ -222,9 +222,12 @@ def _fits(
 
 def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
     """The idx file if it is whole."""
+    data = read_part(disk, topic_id, segment, "idx")
     try:
-        return decode_idx(read_part(disk, topic_id, segment, "idx") or b"")
-    except Corrupt:
+        if data is None:
+            disk.read(segment_path(topic_id, segment.first, "idx"), 0, 0)  # refused, if it is something else
+        return decode_idx(data or b"")
+    except (Corrupt, FileNotFoundError):
         return None
 
 

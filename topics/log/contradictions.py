@@ -34,6 +34,8 @@ def contradictions(image: TopicImage) -> Iterator[str]:
         yield f"base_seq {base} with head_seq {head}"
     if not 1 <= image.evict_floor <= head + 1:
         yield f"evict_floor {image.evict_floor} with head_seq {head}"
+    if max(image.reasons.values(), default=0) < image.evict_floor - 1:
+        yield f"evict_floor {image.evict_floor}, and no reason for it"
     if stored > head:
         yield f"stored_seq {stored} with head_seq {head}"
     if unknown := sorted(image.reasons.keys() - _REASONS):
