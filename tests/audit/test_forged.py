@@ -243,6 +243,14 @@ def test_every_field_of_a_small_file_may_say_anything(sample, path, share, recor
     swept(record_property, alterations(value, with_json(files, path), share=share, seed=4), look_at)
 
 
+@pytest.mark.parametrize("generation", [10**9, 2**32 - 1])
+def test_a_generation_whose_directory_nobody_would_find_is_refused(generation):
+    form = {FORMAT_FILE: json.dumps({"format": 1, "shards": 1, "generation": generation}).encode()}
+
+    with pytest.raises(CannotOpen, match="not a FORMAT file"):
+        opened(form)
+
+
 # One forged value that fits the others.
 
 
