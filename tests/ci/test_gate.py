@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
@@ -157,3 +158,42 @@ def test_every_static_part_runs_and_one_red_part_makes_the_gate_red(house):
     assert any(line.startswith("--- tidy: FAILED") for line in lines)
     assert any(line.startswith("--- rules: ok") for line in lines)
     assert any(line.startswith("--- lint: ") for line in lines)
+
+
+ASSERTED = "def checked(value):\n    assert value >= 0, 'negative'\n    return value\n"
+BAD_INPUT_TEST = """import product
+import pytest
+
+def test_bad_input():
+    with pytest.raises(AssertionError, match="negative"):
+        product.checked(-1)
+"""
+DECODER = "tests/kv/test_wire.py"  # one of gate.BAD_INPUT
+
+
+def test_what_hangs_on_an_assert_is_red_without_asserts(house):
+    """Green with the product's asserts, and red in the step that takes them away."""
+    plant(house, {"product.py": ASSERTED, DECODER: BAD_INPUT_TEST})
+    (house / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n    slow: slow\n")
+    code, lines = gate(house, "unit")
+
+    assert code == 1
+    assert lines[-1] == "1 passed, 1 failed"
+    assert any(line.startswith("--- unit and models: ok") for line in lines)
+    assert any(line.startswith("--- without asserts: FAILED") for line in lines)
+
+
+def test_a_failing_test_is_red_without_asserts_too(house):
+    """pytest rewrites the asserts of test modules, so -O leaves them."""
+    test = "def test_optimized():\n    assert __debug__, 'the canary'\n"
+    plant(house, {DECODER: test})
+    code, lines = gate(house, "unit")
+
+    assert code == 1
+    assert lines[-1] == "1 passed, 1 failed"
+    assert any("the canary" in line for line in lines)
+
+
+def test_every_test_of_bad_input_is_there():
+    for path in runpy.run_path(str(ROOT / "ci" / "gate.py"))["BAD_INPUT"]:
+        assert (ROOT / path).exists(), path

@@ -41,7 +41,11 @@ def test_the_golden_manifest_is_written_and_read():
 
 
 @given(
-    st.lists(st.builds(Position, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS), max_size=3),
+    st.lists(
+        st.builds(Position, st.integers(0, 999_999_999), st.integers(0, 63), NUMBERS, NUMBERS, NUMBERS),
+        max_size=3,
+        unique_by=lambda end: (end.generation, end.shard),
+    ),
     st.lists(st.builds(TopicEntry, st.text(), NUMBERS, NUMBERS, NUMBERS), max_size=3),
 )
 def test_any_manifest_is_read_as_it_was_written(vector, topics):

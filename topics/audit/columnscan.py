@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
-from topics.codec.layout import EXT, FRAME_HEAD, META, Ext, parse_region
+from topics.codec.layout import EXT, FRAME_HEAD, META, Ext, checked_region
 from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_within, implied_sizes
 from topics.codec.segdel import decode_del
 from topics.codec.segment import DataColumns
@@ -66,9 +66,7 @@ def _wanted(frame: bytes) -> tuple[int, bytes, bytes, int]:
     at, expiry = tag_at + tag_len, b""
     size = data_len
     if flags & (META | EXT):
-        parsed = parse_region(frame[at : at + data_len], flags)
-        assert parsed is not None
-        meta, exts, data = parsed
+        meta, exts, data = checked_region(frame[at : at + data_len], flags)
         size, expiry = len(meta) + len(data), exts.get(Ext.EXPIRES_AT, b"")
     return size, frame[tag_at:at], frame[FRAME_HEAD.size : tag_at], int.from_bytes(expiry, "little")
 

@@ -15,10 +15,12 @@ import msgspec
 
 from topics.audit.dumplog import Item, damaged, log_items, shown
 from topics.audit.dumpsegment import col_items, data_items, del_items, idx_items
+from topics.host.readonly import ReadOnlyDisk
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest
-from topics.codec.snapshot import decode_snapshot
+from topics.codec.snapshot import SNAPSHOT_HEAD, check_head, decode_snapshot
 from topics.engine import image
 from topics.host.coldowner import NOTE_FILE
+from topics.host.largest import bytes_max, read_most
 from topics.host.layout import FORMAT_FILE
 from topics.host.lock import LOCK_NAME, OwnerRecord
 from topics.host.tiers import OWNER_FILE
@@ -44,7 +46,25 @@ def dump(path: Path) -> Iterator[Item]:
             "file", f"{path} has no name that topics gives: wal-….log, seg-….data, .idx, .col or .del, "
             "snapshot.….bin, next.tmp, CURRENT, LOCK, FORMAT, COLD, OWNER or BACKUP.json",
         )  # fmt: skip
-    return dumper(path.read_bytes(), path)
+    return _items(dumper, path)
+
+
+def _items(dumper: Dumper, path: Path) -> Iterator[Item]:
+    """Of what is read of the file: neither more than one of its kind can have, nor many zeros behind it."""
+    disk, size = ReadOnlyDisk(path.parent), path.stat().st_size
+    most = bytes_max(path.name)
+    if dumper is _snapshot:
+        try:
+            check_head(disk.read(path.name, 0, SNAPSHOT_HEAD.size), size)
+        except Corrupt as damage:
+            yield damaged(0, size, damage.message)
+            return
+    buffer = read_most(disk, path.name, most)
+    yield from dumper(buffer, path)
+    if size > most:
+        yield damaged(most, size - most, f"a file of this name can have no more than {most} bytes")
+    elif size > len(buffer) and dumper is not _log:
+        yield damaged(len(buffer), size - len(buffer), "zeros, where nothing is written")
 
 
 def _dumper(name: str) -> Dumper | None:

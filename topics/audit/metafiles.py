@@ -28,14 +28,16 @@ from topics.host.layout import (
     TOPIC_NAME,
     WAL_NAME,
     find_shards,
+    find_wal_files,
     read_hint,
 )
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, RECORD_SIZE_BEFORE, OwnerRecord
 from topics.host.readonly import Hiding
 from topics.host.readstate import read_state
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
-from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
+from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, shard_dir, wal_path
 from topics.kernel.config import Durability
+from topics.kernel.limits import WAL_BYTES_MAX
 from topics.kernel.ports import Disk
 from topics.log.topic import Topic
 
@@ -58,6 +60,7 @@ def check_metafiles(disk: Disk, state: State) -> Iterator[Violation]:
     yield from _check_lock(disk)
     for generation, shard in find_shards(disk):
         yield from _check_shard(disk, generation, shard)
+        yield from _check_log_sizes(disk, generation, shard)
     yield from _check_snapshots(state)
     for one in _check_leftovers(disk, state):
         if one.file.rpartition("/")[2] not in OF_A_NEW_DISK:
@@ -84,16 +87,31 @@ def _check_lock(disk: Disk) -> Iterator[Violation]:
 def _check_shard(disk: Disk, generation: int, shard: int) -> Iterator[Violation]:
     hint = f"{shard_dir(generation, shard)}/{CURRENT_FILE}"
     size = disk.size(hint)
-    if size is not None and any(disk.read(hint, 0, size)) and read_hint(disk, generation, shard) is None:
+    said = b"" if size is None else disk.read(hint, 0, min(size, CURRENT_SIZE + 1))
+    if any(said) and read_hint(disk, generation, shard) is None:
         yield _told("hint", hint, Severity.NOTE, "it names no file; nobody needs it while the log is whole")
     reserve = f"{shard_dir(generation, shard)}/{NEXT_FILE}"
-    for at in range(0, disk.size(reserve) or 0, _PIECE):
+    size = disk.size(reserve) or 0
+    if size > WAL_BYTES_MAX:
+        detail = f"it has {size} bytes, and none is larger than {WAL_BYTES_MAX}; the next start makes it anew"
+        yield _told("reserve", reserve, Severity.NOTE, detail)
+        return
+    for at in range(0, size, _PIECE):
         piece = disk.read(reserve, at, _PIECE)
         if piece.count(0) != len(piece):
             offset = at + len(piece) - len(piece.lstrip(b"\0"))
             detail = "bytes that are not zero, where nothing was written yet; the next start makes it anew"
             yield _told("reserve", reserve, Severity.NOTE, detail, offset)
             return
+
+
+def _check_log_sizes(disk: Disk, generation: int, shard: int) -> Iterator[Violation]:
+    """What lies behind the most that a file of the log has is read by nobody."""
+    for file in find_wal_files(disk, generation, shard):
+        size = disk.size(wal_path(file)) or 0
+        if size > WAL_BYTES_MAX:
+            detail = f"it has {size} bytes, and none is larger than {WAL_BYTES_MAX}: what is behind them is not read"
+            yield _told("wal.damage", wal_path(file), Severity.ERROR, detail, WAL_BYTES_MAX)
 
 
 def _check_snapshots(state: State) -> Iterator[Violation]:

@@ -30,6 +30,7 @@ from topics.codec.walheader import FILE_ID_SIZE, HEADER_SIZE, WalHeader, decode_
 from topics.engine.judge import FileLook, Item, Verdict, look
 from topics.engine.judge import State as End
 from topics.engine.recover import DamageReport, ShardKey
+from topics.host.largest import read_log
 from topics.host.layout import find_shards, read_hint
 from topics.host.walfile import shard_dir, wal_path
 from topics.kernel.config import Durability
@@ -205,7 +206,7 @@ class _Log:
 
     def _behind_header(self, seen: FileLook) -> FileLook | None:
         """What a file holds whose header is damaged, and nothing else may be; None if there is nothing."""
-        data = self._disk.read(wal_path(seen.file), 0, seen.size)
+        data = read_log(self._disk, wal_path(seen.file))
         with suppress(Corrupt):
             decode_header(data)
             return None  # it is that of another file

@@ -25,7 +25,7 @@ from topics.host.reading import Reader
 from topics.host.segments import ENDS_OF, encode_idx
 from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import MIB
+from topics.kernel.limits import MIB, U32_MAX
 from topics.kernel.ports import Disk
 from topics.log.diff import Extent, extents_of
 from topics.log.index import LIVE as IS_LIVE
@@ -62,7 +62,8 @@ class Salvaged:
 def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot | int]:
     """The slots of a segment in the order of their seqs; of a live record that is damaged only the seq."""
     path = segment_path(topic.topic_id, segment.first, "data")
-    data = disk.read(path, 0, disk.size(path) or 0) if disk.size(path) is not None else b""
+    size = disk.size(path)
+    data = b"" if size is None else disk.read(path, 0, min(size, U32_MAX))  # offsets name no more
     found = walk(
         data, 0, len(data), topic_id=topic.topic_id, first_seq=segment.first, seq_stop=segment.last + 1
     )

@@ -19,6 +19,7 @@ from topics.audit.rows import Ranges, SegmentRow, SegmentTask, Severity
 from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL, FRAME_HEAD, Defect, check_frame
 from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
 from topics.codec.segment import LIVE, Damage, DataColumns, is_deleted, is_regular, walk
+from topics.host.largest import part_bytes_max
 from topics.host.segments import data_end
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U32_MAX
@@ -46,7 +47,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
         return _row_of_cold(disk, task, flaws)
     if size is None:
         return None
-    idx_buffer, col_buffer = (_read(disk, task.part(part)) for part in ("idx", "col"))
+    idx_buffer, col_buffer = (_read(disk, task, part, flaws) for part in ("idx", "col"))
     stop = _stale_size(task, idx_buffer) if task.stale else task.size
     try:
         data = disk.read(task.file, 0, min(stop, size))
@@ -68,7 +69,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentRow | None:
     _check_ends(found, flaws)
     idx = _check_idx(task, found, idx_buffer, flaws)
     check_columns(task, found, data, col_buffer, _ended(task, found, idx), flaws, labels)
-    check_del(task, _read(disk, task.part("del")), flaws)
+    check_del(task, _read(disk, task, "del", flaws), flaws)
     print_first, prints = _prints(task, found, data)
     return SegmentRow(
         task=task, records=len(found), size=len(data), ts_first=found.ts[0] if found.ts else 0,
@@ -89,9 +90,9 @@ def _records(task: SegmentTask, data: bytes, idx: bytes | None) -> tuple[DataCol
 
 def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
     """The idx of a segment whose data is, or may be, in the other tier, which is not asked."""
-    idx = _whole_idx(task, _read(disk, task.part("idx")), flaws)
-    check_blocks(task, _read(disk, task.part("col")) or b"", flaws)
-    ends = check_del(task, _read(disk, task.part("del")), flaws)
+    idx = _whole_idx(task, _read(disk, task, "idx", flaws), flaws)
+    check_blocks(task, _read(disk, task, "col", flaws) or b"", flaws)
+    ends = check_del(task, _read(disk, task, "del", flaws), flaws)
     seqs = range(task.first, task.last + 1)
     return SegmentRow(
         task=task, records=0, size=0, ts_first=0, ts_last=0, damaged=(), missing=(),
@@ -101,9 +102,15 @@ def _row_of_cold(disk: Disk, task: SegmentTask, flaws: Flaws) -> SegmentRow:
     )  # fmt: skip
 
 
-def _read(disk: Disk, path: str) -> bytes | None:
-    """A whole file, None if it is not there (any more)."""
+def _read(disk: Disk, task: SegmentTask, part: str, flaws: Flaws) -> bytes | None:
+    """A file beside the data, up to the most that one has; None if it is not there (any more)."""
+    path = task.part(part)
     size = disk.size(path)
+    count = task.last - task.first + 1
+    most = part_bytes_max(part, count=count, size=task.size, sealed=task.sealed)
+    if size is not None and size > most:
+        flaws.add(f"segment.{part}", None, most, f"it has {size} bytes, and can have no more than {most}")
+        size = most
     try:
         return None if size is None else disk.read(path, 0, size)
     except FileNotFoundError:

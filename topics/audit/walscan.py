@@ -15,6 +15,7 @@ from topics.codec.control import CommitMark, Control
 from topics.codec.frame import Run
 from topics.codec.layout import CHECKSUM_SIZE, FrameType
 from topics.engine.judge import FileLook, look
+from topics.host.largest import read_log
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
 
@@ -27,15 +28,15 @@ def scan_wal(disk: Disk, task: WalTask) -> WalRow | None:
     if size is None:
         return None
     try:
-        buffer = disk.read(task.file, 0, size)
+        buffer = read_log(disk, task.file)
     except FileNotFoundError:
         return None
-    return row_of(task, buffer)
+    return row_of(task, buffer, size=size)
 
 
-def row_of(task: WalTask, buffer: bytes) -> WalRow:
-    """The row of a WAL file's bytes."""
-    seen = look(WalFileId(task.generation, task.shard, task.first_frame), buffer)
+def row_of(task: WalTask, buffer: bytes, *, size: int | None = None) -> WalRow:
+    """The row of a WAL file's bytes; `size` as for `look`."""
+    seen = look(WalFileId(task.generation, task.shard, task.first_frame), buffer, size=size)
     return WalRow(
         task=task, size=seen.size, header_defect=seen.header_defect, blank=seen.blank, frames=seen.frames,
         beyond=len(seen.beyond), end=seen.end, stopped_at=seen.stopped_at, clean=seen.clean, defect=seen.defect,

@@ -25,9 +25,9 @@ from topics.codec.layout import (
     Ext,
     FrameType,
     check_frame,
+    checked_region,
     pack_exts,
     pack_frame,
-    parse_region,
 )  # fmt: skip
 from topics.codec.primitives import U32, U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
@@ -224,11 +224,8 @@ def control_at(buffer: Buffer, offset: int, total: int) -> Control:
         raise Corrupt(
             f"frame at offset {offset}: an append is no control frame", offset=offset, defect=Defect.TYPE
         )
-    parsed = parse_region(
-        bytes(buffer[offset + FRAME_HEAD.size : offset + total - CHECKSUM_SIZE]), flags & EXT
-    )
-    assert parsed is not None
-    _, exts, data = parsed
+    region = bytes(buffer[offset + FRAME_HEAD.size : offset + total - CHECKSUM_SIZE])
+    _, exts, data = checked_region(region, flags & EXT)
     frame_type = FrameType(kind)
     try:
         if exts.keys() - {Ext.WRITE_FRAMES}:

@@ -20,6 +20,7 @@ from struct import Struct
 from typing import Final
 
 from topics.codec.primitives import U16, U32, U64, Buffer, checksum
+from topics.kernel.errors import Corrupt
 
 FRAME_HEAD: Final = Struct("<IBBQQQHHI")
 assert FRAME_HEAD.size == 38
@@ -222,6 +223,18 @@ def parse_region(region: bytes, flags: int) -> tuple[bytes, dict[int, bytes], by
         at += size
     assert at <= stop
     return meta, exts, region[at:]
+
+
+def checked_region(region: bytes, flags: int) -> tuple[bytes, dict[int, bytes], bytes]:
+    """The same of a frame that `check_frame` has let through.
+
+    Raises:
+        Corrupt: it has not.
+    """
+    parsed = parse_region(region, flags)
+    if parsed is None:
+        raise Corrupt(f"frame: {Defect.REGION.value}", defect=Defect.REGION)
+    return parsed
 
 
 def check_head(buffer: Buffer, offset: int, stop: int) -> int | Defect:

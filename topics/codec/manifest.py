@@ -8,18 +8,28 @@ checksum has a fixed width, so how long the manifest will be is known too.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from topics.codec.primitives import Buffer, checksum
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import GENERATION_MAX, MANIFEST_BYTES_MAX, U32_MAX, WAL_SHARDS_MAX
+from topics.kernel.ports import is_below
 
 MANIFEST_FILE: Final = "BACKUP.json"
 MANIFEST_VERSION: Final = 1
 NO_CHECKSUM: Final = "0" * 16
 _TAIL: Final = re.compile(rb',"xxh3":"([0-9a-f]{16})"}\n', re.ASCII)
 _TAIL_SIZE: Final = len(',"xxh3":""}\n') + 16
+_T = TypeVar("_T", bound=Hashable)
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
+_Shard = Annotated[int, msgspec.Meta(ge=0, lt=WAL_SHARDS_MAX)]
+_FileSize = Annotated[int, msgspec.Meta(ge=0, le=U32_MAX)]  # no kind of file is larger
+_Checksum = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,43 +37,43 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next frame is number `next_frame`.
     """
 
-    generation: int
-    shard: int
-    file: int
-    offset: int
-    next_frame: int
+    generation: _Generation
+    shard: _Shard
+    file: _Count
+    offset: _Count
+    next_frame: _Count
 
 
 class TopicEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic at the cut."""
 
     name: str
-    id: int
-    epoch: int
-    head_seq: int
+    id: _Count
+    epoch: _Count
+    head_seq: _Count
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of the backup: its checksum is XXH3-64, in 16 hex digits."""
 
     path: str
-    size: int
-    xxh3: str
+    size: _FileSize
+    xxh3: _Checksum
 
 
 class ColdEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A segment whose data is not in the backup but in the cold tier."""
 
-    topic_id: int
-    first_seq: int
-    size: int
+    topic_id: _Count
+    first_seq: _Count
+    size: _FileSize
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`ts`: of the cut. `vector`: one position a shard of the present generation."""
 
     backup: int
-    ts: int
+    ts: _Count
     vector: list[Position]
     topics: list[TopicEntry]
     files: list[FileEntry]
@@ -84,19 +94,44 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(buffer: Buffer) -> Manifest:
-    """The manifest of a file.
+    """The manifest of a file. Its paths lead nowhere but below the backup, and no two are the same.
 
     Raises:
-        Corrupt: it is none, or damaged, or of a newer version.
+        Corrupt: it is none, or damaged, or of a newer version, or names what cannot be.
     """
+    if len(buffer) > MANIFEST_BYTES_MAX:
+        raise too_large(len(buffer))
     data = bytes(buffer)
     tail = _TAIL.fullmatch(data[-_TAIL_SIZE:])
     if tail is None or int(tail[1], 16) != checksum(data[:-_TAIL_SIZE]):
         raise Corrupt(f"{MANIFEST_FILE}: cut short, or changed since it was written", field="xxh3")
     try:
         manifest = msgspec.json.decode(data[:-_TAIL_SIZE] + b"}", type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"{MANIFEST_FILE}: {error}; a newer topics may read it", field="body") from None
     if manifest.backup != MANIFEST_VERSION:
         raise Corrupt(f"{MANIFEST_FILE}: version {manifest.backup} is not {MANIFEST_VERSION}", field="backup")
+    for file in manifest.files:
+        if not is_below(file.path):
+            raise _names(f"the file {file.path!r:.100}, which would lie outside the backup", "files")
+    if (twice := _twice(file.path for file in manifest.files)) is not None:
+        raise _names(f"the file {twice!r:.100} twice", "files")
+    if _twice((end.generation, end.shard) for end in manifest.vector) is not None:
+        raise _names("the end of one log twice", "vector")
     return manifest
+
+
+def too_large(size: int) -> Corrupt:
+    """What is said of a manifest that is not even read."""
+    return Corrupt(
+        f"{MANIFEST_FILE}: {size} bytes are more than the limit of {MANIFEST_BYTES_MAX}", field="size"
+    )
+
+
+def _twice(values: Iterable[_T]) -> _T | None:
+    """One that is there twice."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
+
+
+def _names(what: str, field: str) -> Corrupt:
+    return Corrupt(f"{MANIFEST_FILE}: it names {what}: it was forged, take another backup", field=field)

@@ -37,7 +37,7 @@ from topics.codec.layout import (
     Defect,
     Ext,
     check_frame,
-    parse_region,
+    checked_region,
 )  # fmt: skip
 from topics.codec.primitives import U32, U64, Buffer, checksum, immutable
 from topics.codec.run import Keyed, Run
@@ -157,9 +157,7 @@ class _Scanner:
         data_at = tag_at + tag_len
         size, own, exts = data_len, flags & _OWN_FLAGS, _NO_EXTS
         if flags & (META | EXT):
-            parsed = parse_region(buffer[data_at : data_at + data_len], flags)
-            assert parsed is not None  # check_frame has looked
-            meta, exts, data = parsed
+            meta, exts, data = checked_region(buffer[data_at : data_at + data_len], flags)
             size = len(meta) + len(data)
         if exts:
             if not self._begin(exts):

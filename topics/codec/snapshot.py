@@ -13,7 +13,7 @@ from typing import Final
 
 from topics.codec.primitives import U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import U64_MAX
+from topics.kernel.limits import SNAPSHOT_BYTES_MAX, U64_MAX
 
 SNAPSHOT_MAGIC: Final = b"TOPSNAP\0"
 SNAPSHOT_VERSION: Final = 1
@@ -33,14 +33,9 @@ def encode_snapshot(number: int, body: Buffer) -> bytes:
 def decode_snapshot(buffer: Buffer) -> tuple[int, bytes]:
     """The number and the body of a whole snapshot file. Raises `Corrupt` naming what is wrong."""
     view = memoryview(buffer)
-    if len(view) < SNAPSHOT_OVERHEAD:
-        raise _corrupt("length", f"{len(view)} bytes are less than its {SNAPSHOT_OVERHEAD}")
-    magic, version, reserved, number, body_len = SNAPSHOT_HEAD.unpack_from(view)
-    if magic != SNAPSHOT_MAGIC:
-        raise _corrupt("magic", "the magic is wrong, this is no snapshot")
+    check_head(view, len(view))
+    _, version, reserved, number, _ = SNAPSHOT_HEAD.unpack_from(view)
     end = len(view) - U64.size
-    if body_len != end - SNAPSHOT_HEAD.size:
-        raise _corrupt("length", f"a body of {body_len} bytes does not fill {len(view)} bytes")
     if checksum(view[:end]) != U64.unpack_from(view, end)[0]:
         raise _corrupt("checksum", "the checksum does not match")
     if version != SNAPSHOT_VERSION:
@@ -50,6 +45,17 @@ def decode_snapshot(buffer: Buffer) -> tuple[int, bytes]:
     if number == 0:
         raise _corrupt("number", "snapshots count from 1")
     return number, bytes(view[SNAPSHOT_HEAD.size : end])
+
+
+def check_head(head: Buffer, size: int) -> None:
+    """Whether a file of that size may be a snapshot, by its first bytes: nothing else is read. Raises `Corrupt`."""
+    if size < SNAPSHOT_OVERHEAD or len(head) < SNAPSHOT_HEAD.size:
+        raise _corrupt("length", f"{size} bytes are less than its {SNAPSHOT_OVERHEAD}")
+    magic, _, _, _, body_len = SNAPSHOT_HEAD.unpack_from(head)
+    if magic != SNAPSHOT_MAGIC:
+        raise _corrupt("magic", "the magic is wrong, this is no snapshot")
+    if body_len != size - SNAPSHOT_OVERHEAD or size > SNAPSHOT_BYTES_MAX:
+        raise _corrupt("length", f"a body of {body_len} bytes does not fill {size} bytes")
 
 
 def _corrupt(field: str, what: str) -> Corrupt:

@@ -21,7 +21,7 @@ from topics.codec.layout import (
     Defect,
     Ext,
     check_frame,
-    parse_region,
+    checked_region,
 )
 from topics.codec.primitives import U32, Buffer, immutable
 
@@ -66,9 +66,8 @@ def _write_at(data: bytes, start: int) -> WholeWrite | None:
             begun = 1
             if flags & EXT:
                 region = data[at + FRAME_HEAD.size + node_len + tag_len : at + total - CHECKSUM_SIZE]
-                parsed = parse_region(region, flags & (META | EXT))
-                assert parsed is not None  # check_frame has looked
-                begun = U32.unpack(parsed[1][Ext.WRITE_FRAMES])[0] if Ext.WRITE_FRAMES in parsed[1] else 1
+                _, exts, _ = checked_region(region, flags & (META | EXT))
+                begun = U32.unpack(exts[Ext.WRITE_FRAMES])[0] if Ext.WRITE_FRAMES in exts else 1
         else:
             control = control_at(data, at, total)
             controls.append(control)

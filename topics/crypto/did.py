@@ -93,7 +93,8 @@ def key_of_did(text: str) -> bytes:
 
 def base58(data: bytes) -> str:
     """Base58 in the alphabet of Bitcoin; each leading zero byte is a 1."""
-    number, letters = int.from_bytes(data, "big"), []
+    letters: list[str] = []
+    number = int.from_bytes(data, "big")
     while number:
         number, digit = divmod(number, 58)
         letters.append(BASE58[digit])

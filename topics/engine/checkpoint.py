@@ -28,7 +28,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.checks import whole_number
 from topics.kernel.config import Durability
 from topics.kernel.errors import invalid
-from topics.kernel.limits import MIB
+from topics.kernel.limits import MIB, PIECE_RECORDS_MAX, SEGMENT_BYTES_MAX, SEGMENT_RECORDS_MAX
 from topics.log import diff, fold
 from topics.log.image import take_image
 from topics.log.segments import Segment
@@ -37,9 +37,6 @@ from topics.log.topic import Topic
 
 PLAN_BYTES_MAX: Final = 8 * MIB
 PIECE_BYTES_MAX: Final = 8 * MIB  # and one record more
-PIECE_RECORDS_MAX: Final = 10_000
-SEGMENT_RECORDS_MAX: Final = 10_000_000
-SEGMENT_BYTES_MAX: Final = 1024 * MIB  # offsets in it have 32 bits
 
 
 @attrs.frozen(kw_only=True)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import msgspec
 
+from topics.codec.walheader import HEADER_SIZE
 from topics.engine.apply import Catalog
 from topics.kernel.errors import Corrupt, Rejected
+from topics.log.contradictions import contradictions
 from topics.log.image import TopicImage, topic_of
-from topics.log.regions import SegmentId
+from topics.log.regions import Generation, SegmentId, ShardNumber
 from topics.log.slots import Slots
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # it goes on from there
 
 
 class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """The catalog at a cut. `ts`: when it was taken."""
 
-    ts: int
-    high_ts: int
-    next_topic_id: int
-    epochs: list[tuple[str, int]]
+    ts: _Count
+    high_ts: _Count
+    next_topic_id: _Number
+    epochs: list[tuple[str, _Count]]
     topics: list[TopicImage]
 
     def segment_ids(self) -> frozenset[SegmentId]:
@@ -37,12 +44,12 @@ class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     `needed`: a file whose first frame has a lower number holds no record that is not in a segment.
     """
 
-    generation: int
-    shard: int
-    file: int
-    offset: int
-    next_frame: int
-    needed: int
+    generation: Generation
+    shard: ShardNumber
+    file: _Number
+    offset: _Number
+    next_frame: _Number
+    needed: _Count
 
 
 class Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -60,12 +67,42 @@ def decode(body: bytes) -> Snapshot:
     """The snapshot of a body whose checksum was verified.
 
     Raises:
-        Corrupt: it is none of this version.
+        Corrupt: it is none of this version, or says what cannot be.
     """
     try:
-        return msgspec.msgpack.decode(body, type=Snapshot)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        snapshot = msgspec.msgpack.decode(body, type=Snapshot)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"snapshot: {error}", field="body") from None
+    for topic in snapshot.state.topics:
+        for what in contradictions(topic):
+            raise Corrupt(
+                f"snapshot: topic {topic.name!r:.100}: {what}: no store says so",
+                field="body",
+                topic=topic.name,
+            )
+    for what in _contradictions(snapshot):
+        raise Corrupt(f"snapshot: {what}: no store says so", field="body")
+    return snapshot
+
+
+def _contradictions(snapshot: Snapshot) -> Iterator[str]:
+    """What cannot be of all topics and logs together."""
+    state = snapshot.state
+    known = dict(state.epochs)
+    for kind, keys in (
+        ("the id of a topic", [topic.topic_id for topic in state.topics]),
+        ("the name of a topic", [topic.name for topic in state.topics]),
+        ("a name in epochs", [name for name, _ in state.epochs]),
+        ("a place in the log of a shard", [(place.generation, place.shard) for place in snapshot.places]),
+    ):
+        if len(Counter(keys)) != len(keys):
+            yield f"{kind} is there twice"
+    for topic in state.topics:
+        if topic.topic_id >= state.next_topic_id or topic.epoch > known.get(topic.name, 0):
+            yield f"topic {topic.name!r:.100} has id {topic.topic_id} and epoch {topic.epoch}, which are not given yet"
+    for place in snapshot.places:
+        if place.next_frame < place.file or (place.file and place.offset < HEADER_SIZE):
+            yield f"a log goes on at offset {place.offset} of wal file {place.file} with frame {place.next_frame}"
 
 
 def catalog_of(image: StateImage, stored: Iterable[Iterable[Slots]]) -> Catalog:

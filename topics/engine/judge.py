@@ -96,11 +96,15 @@ class FileLook:
         return self.frames == 0 or any((self.file.first_frame, end) in self.marks for end in ends)
 
 
-def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -> FileLook:
+def look(
+    file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None, *, size: int | None = None
+) -> FileLook:
     """Read one file. Never raises: what is wrong is a value.
 
     `since`: an offset and the number of the frame there; what is before it is in a snapshot and is not looked at.
+    `size`: of the file, if zeros at its end are not in the buffer.
     """
+    size = len(buffer) if size is None else size
     stop = _stop(buffer)
     start, next_frame = since or (HEADER_SIZE, file.first_frame)
     try:
@@ -124,7 +128,7 @@ def look(file: WalFileId, buffer: bytes, since: tuple[int, int] | None = None) -
             if isinstance(mark.payload, CommitMark)
         ]
     return FileLook(
-        file=file, size=len(buffer), header_defect="", blank=False, file_id=header.file_id, items=seen.items,
+        file=file, size=size, header_defect="", blank=False, file_id=header.file_id, items=seen.items,
         frames=next_frame - file.first_frame + seen.frames, end=seen.end, stopped_at=seen.stopped_at, clean=clean,
         defect=seen.defect, stop=stop, beyond=beyond, followed=any(item.offset > seen.stopped_at for item in beyond),
         marks=marks, broken=broken,

@@ -31,6 +31,7 @@ from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE, encode_entries, encode
 from topics.codec.segment import append_frames
 from topics.engine.checkpoint import Piece
 from topics.engine.recover import DamageReport
+from topics.host.largest import read_part
 from topics.host.layout import path_of, segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
 from topics.host.segments import ENDS_OF, load_idx
@@ -301,7 +302,14 @@ def _columns_end(disk: Disk, piece: Piece) -> int | None:
     """Where the blocks of records before the piece end; None if there is no file."""
     path, mark = _paths(piece)[2], piece.mark
     size = disk.size(path) if piece.before else None
-    return None if size is None else blocks_within(disk.read(path, 0, size), mark.segment, mark.first)[1]
+    return None if size is None else blocks_within(_columns_before(disk, piece), mark.segment, mark.first)[1]
+
+
+def _columns_before(disk: Disk, piece: Piece) -> bytes:
+    """The blocks of the records before the piece, and what lies behind them."""
+    mark = piece.mark
+    before = Segment(mark.segment, mark.first - 1, piece.at, 0, sealed=False)
+    return read_part(disk, piece.topic_id, before, "col") or b""
 
 
 def _cut(disk: Disk, path: str, size: int) -> None:
@@ -320,8 +328,8 @@ def _give_back(disk: Disk, piece: Piece) -> None:
         return
     with suppress(OSError, Corrupt):
         _cut(disk, data_path, piece.at)
-        columns = disk.read(col_path, 0, disk.size(col_path) or 0) if disk.size(col_path) else b""
-        _cut(disk, col_path, blocks_within(columns, piece.mark.segment, piece.mark.first)[1])
+        columns_end = blocks_within(_columns_before(disk, piece), piece.mark.segment, piece.mark.first)[1]
+        _cut(disk, col_path, columns_end)
         before = _entries_before(disk, piece)
         idx = before + encode_trailer(before)
         if disk.read(idx_path, 0, len(idx)) != idx:

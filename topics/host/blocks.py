@@ -18,6 +18,7 @@ from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_within, en
 from topics.codec.segidx import ENDS, IdxColumns
 from topics.codec.segment import END_SIZE, is_deleted
 from topics.host.belonging import columns_belong, unfit
+from topics.host.largest import read_part
 from topics.host.layout import segment_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -73,12 +74,7 @@ def read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:
 
 def _read_columns(disk: Disk, topic_id: int, segment: Segment) -> bytes:
     """The `.col` file, empty if there is none: most segments need none."""
-    path = segment_path(topic_id, segment.first, "col")
-    size = disk.size(path)
-    try:
-        return disk.read(path, 0, size) if size else b""
-    except FileNotFoundError:
-        return b""
+    return read_part(disk, topic_id, segment, "col") or b""
 
 
 def _blocks_of(segment: Segment, buffer: bytes) -> list[ColumnsBlock]:

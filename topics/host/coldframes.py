@@ -13,6 +13,7 @@ from typing import Final
 
 from topics.codec.segidx import ENDS, ENTRY, ENTRY_SIZE, IdxColumns, decode_idx
 from topics.codec.segment import LIVE, DataColumns, walk
+from topics.host.largest import read_part
 from topics.host.layout import segment_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -89,10 +90,9 @@ def _entries(disk: Disk, segment: SegmentId, numbers: list[int]) -> list[_Entry]
 
 def whole_idx(disk: Disk, segment: SegmentId, found: Segment) -> IdxColumns | None:
     """The index of a segment; None if it cannot be read, or is not about all of its records. Raises OSError."""
-    path = segment_path(*segment, "idx")
     try:
-        idx = decode_idx(disk.read(path, 0, disk.size(path) or 0))
-    except (Corrupt, FileNotFoundError):
+        idx = decode_idx(read_part(disk, segment.topic_id, found, "idx") or b"")
+    except Corrupt:
         return None
     return idx if len(idx) == found.count else None
 

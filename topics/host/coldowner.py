@@ -35,6 +35,7 @@ from topics.host.refusals import FULL
 from topics.host.temporary import write_file
 from topics.host.tiers import OWNER_FILE, GuardedStore, SegmentStore
 from topics.kernel.errors import Corrupt, invalid
+from topics.kernel.limits import NOTE_BYTES_MAX
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import SegmentId
 
@@ -42,7 +43,6 @@ NOTE_FILE: Final = OWN_NOTE
 NOTE_FORMAT: Final = 1
 NOTE_SIZE: Final = 256  # all of the same size: one can be replaced in place
 _TEMPORARY: Final = f"{NOTE_FILE}.tmp"
-_NOTE_SIZE_MAX: Final = 4096
 _TOKEN_SIZE: Final = 16
 _DAMAGED: Final = b""  # stands for a note that cannot be read
 
@@ -349,7 +349,7 @@ def _decoded(data: bytes) -> _Note | None:
 
 def _own_note(disk: Disk) -> _Note | None:
     size = disk.size(NOTE_FILE)
-    return None if size is None else _read(disk.read(NOTE_FILE, 0, min(size, _NOTE_SIZE_MAX)), NOTE_FILE)
+    return None if size is None else _read(disk.read(NOTE_FILE, 0, min(size, NOTE_BYTES_MAX)), NOTE_FILE)
 
 
 def _readable_note(disk: Disk) -> _Note | None:

@@ -31,6 +31,7 @@ from topics.engine import image
 from topics.engine.image import Place, Snapshot
 from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import NOTE_FILE, note_for_copy
+from topics.host.largest import log_bytes, part_bytes, read_part
 from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path
 from topics.host.segments import whole_idx
 from topics.host.snapshots import snapshot_path
@@ -164,7 +165,7 @@ def _log(disk: Disk, place: Place) -> list[Part]:
     for file in find_wal_files(disk, *key):
         path = wal_path(file)
         if file.first_frame >= place.needed and (not place.file or file.first_frame < place.file):
-            parts.append(_copy_part(disk, path, disk.size(path) or 0))
+            parts.append(_copy_part(disk, path, log_bytes(disk, path)))
     if place.file:
         last = WalFileId(*key, place.file)
         path = wal_path(last)
@@ -191,19 +192,19 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore
         parts.append(Part(path=data, size=segment.size, pieces=partial(_cold_bytes, cold, topic_id, segment)))
     idx = segment_path(topic_id, first, "idx")
     if there is None and cold is None:  # a damaged one could not be made anew, so it comes along as it is
-        if (size := disk.size(idx)) is not None:
+        if (size := part_bytes(disk, topic_id, segment, "idx")) is not None:
             parts.append(_copy_part(disk, idx, size))
     else:
         size = segment.count * ENTRY_SIZE + TRAILER_SIZE
         behind = ColdBehind(disk, cold)
         parts.append(Part(path=idx, size=size, pieces=lambda: iter((whole_idx(behind, topic_id, segment),))))
     col = segment_path(topic_id, first, "col")
-    if (size := disk.size(col)) is not None:
-        end = size if segment.sealed else blocks_within(disk.read(col, 0, size), first, segment.last + 1)[1]
+    if (end := part_bytes(disk, topic_id, segment, "col")) is not None:
+        if not segment.sealed:
+            end = blocks_within(read_part(disk, topic_id, segment, "col") or b"", first, segment.last + 1)[1]
         parts.append(_copy_part(disk, col, end))
-    deleted = segment_path(topic_id, first, "del")
-    if cold is None and (size := disk.size(deleted)) is not None:
-        parts.append(_made(deleted, disk.read(deleted, 0, size)))
+    if cold is None and (found := read_part(disk, topic_id, segment, "del")) is not None:
+        parts.append(_made(segment_path(topic_id, first, "del"), found))
     return parts
 
 

@@ -40,6 +40,7 @@ OPEN_FILES_MAX: Final = 128
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 CHUNKS_PER_CALL: Final = 1024  # IOV_MAX of Linux and macOS
+_SURE: Final = 1 << 20  # bytes of a read for which the file is not asked how long it is
 _HAS_PWRITEV: Final = hasattr(os, "pwritev")
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0  # Linux has it
 _NOT_AT_HAND: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
@@ -91,17 +92,17 @@ class OsDisk:
         self._handles: dict[str, _Handle] = {}  # in order of use, the coldest first
         self._unsynced: set[str] = set()  # directories of which a sync has failed
         self._root_fd = os.open(self.root, DIRECTORY_FLAGS)
-        self._spares = Spares()
-        self._spares.keep(self._root_fd)
+        self._spares = Spares(self._root_fd)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0, offset
         assert size >= 0, size
         with self._using(path, spares=False) as handle:
+            if size > _SURE:  # memory for all of it is taken first, and a damaged file may say any length
+                size = min(size, max(os.fstat(handle.fd).st_size - offset, 0))
             data = os.pread(handle.fd, size, offset)
-            if len(data) == size or not data:
-                return data
-            return data + _read_rest(handle.fd, offset + len(data), size - len(data))
+            short = data and len(data) < size
+            return data + _read_rest(handle.fd, offset + len(data), size - len(data)) if short else data
 
     def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
         """All of the bytes if they are in the page cache and their file is open, else None: then ask `read`.
@@ -305,7 +306,7 @@ class OsDisk:
 
     def _opened(self, open_it: Callable[[], int], *, spares: bool) -> int:
         """Open; without a descriptor for it, give up files that nobody uses, and `spares`. Under the lock."""
-        self._spares.keep(self._root_fd)
+        self._spares.keep()
         while True:
             try:
                 return open_it()

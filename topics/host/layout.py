@@ -15,7 +15,7 @@ import msgspec
 
 from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, hint, shard_dir, wal_path
 from topics.kernel.errors import CannotOpen, Unusable
-from topics.kernel.limits import U32_MAX, WAL_SHARDS_MAX
+from topics.kernel.limits import GENERATION_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId, Source, WalFileId
 
@@ -100,7 +100,7 @@ def read_format(disk: Disk, where: str) -> Format | None:
         or version.format != FORMAT_VERSION
         or form is None
         or not 1 <= form.shards <= WAL_SHARDS_MAX
-        or not 0 <= form.generation <= U32_MAX
+        or not 0 <= form.generation <= GENERATION_MAX
     ):
         raise CannotOpen(
             Unusable.FOREIGN,

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 import msgspec
 
+from topics.codec.layout import FRAME_OVERHEAD
+from topics.codec.segidx import ENTRY_SIZE
+from topics.codec.segment import END_SIZE
 from topics.engine.apply import Catalog
 from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
@@ -16,6 +19,7 @@ from topics.host.layout import segment_path
 from topics.host.segments import Loaded, data_end, load_idx, load_slots, mend_columns, mend_idx, size_here
 from topics.host.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import UNSEEN_RECORDS_MAX
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
 from topics.log.regions import SegmentId
@@ -160,9 +164,37 @@ class _State:
 
 def _state_of(disk: Disk, snapshot: Snapshot) -> _State:
     """Raises `Corrupt` if the segments do not fit it."""
+    _check_counts(disk, snapshot)
     unsure, labelled = dict[SegmentId, Sequence[int]](), dict[SegmentId, int]()
     stored = [_stored(disk, image, unsure, labelled) for image in snapshot.state.topics]
     return _State(catalog_of(snapshot.state, stored), unsure, labelled)
+
+
+def _check_counts(disk: Disk, snapshot: Snapshot) -> None:
+    """Raises `Corrupt` if it counts far more records in segments than their files can hold: each takes memory (I-18).
+
+    What is lost of a segment is told record by record, so many may be missing: as many as are there, and a million.
+    """
+    seen = unseen = 0
+    for image in snapshot.state.topics:
+        for segment in image.segments:
+            there = min(_records_shown(disk, image.topic_id, segment), segment.count)
+            seen += there
+            unseen += segment.count - there
+    if unseen > UNSEEN_RECORDS_MAX + seen:
+        raise Corrupt(
+            f"snapshot: {unseen} of the {seen + unseen} records that it counts in segments are in no file of "
+            f"topics/: if the files are gone, put them back from a backup",
+            field="segments",
+        )
+
+
+def _records_shown(disk: Disk, topic_id: int, segment: Segment) -> int:
+    """How many records the files of a segment can hold, by their sizes."""
+    entries = (disk.size(segment_path(topic_id, segment.first, "idx")) or 0) // ENTRY_SIZE
+    if entries >= segment.count:
+        return entries
+    return max(entries, (size_here(disk, topic_id, segment) or 0) // (FRAME_OVERHEAD + END_SIZE))
 
 
 def _stored(

@@ -17,6 +17,7 @@ from topics.engine.image import Place
 from topics.engine.judge import FileLook, look
 from topics.engine.recover import ShardKey
 from topics.host.archive import ARCHIVE_DIR
+from topics.host.largest import read_log
 from topics.host.layout import find_wal_files_in, read_hint_in, shards_in, wal_path_in
 from topics.host.lock import owner_on
 from topics.host.snapshots import find_snapshots, read_snapshot
@@ -52,7 +53,7 @@ class Found:
         buffer = b""
         for piece in self.pieces:
             try:
-                own = piece.disk.read(piece.path, 0, piece.disk.size(piece.path) or 0)
+                own = read_log(piece.disk, piece.path)
             except OSError as error:
                 raise Corrupt(f"{self.name} of the log cannot be read: {error.strerror or error}") from error
             buffer = buffer[: piece.start] + own[piece.start :] if piece.start else own

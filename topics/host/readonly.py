@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 from topics.host.filetypes import check_directory, check_file
 from topics.host.layout import segment_of
 from topics.host.tiers import SegmentStore
-from topics.kernel.ports import Disk
+from topics.kernel.ports import Disk, check_path
 from topics.log.regions import SegmentId
 
 READ_MAX: Final = 1 << 30  # bytes of one system call
@@ -70,7 +70,9 @@ class ReadOnlyDisk(Unchanging):
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0
         assert size >= 0
-        check_file((self.root / path).lstat().st_mode, path)  # to open a pipe would wait for who writes to it
+        found = self._at(path).lstat()
+        check_file(found.st_mode, path)  # to open a pipe would wait for who writes to it
+        size = min(size, max(found.st_size - offset, 0))  # memory for all of it is taken first
         with (self.root / path).open("rb", buffering=0) as file:
             file.seek(offset)
             parts = []
@@ -88,7 +90,7 @@ class ReadOnlyDisk(Unchanging):
 
     def names(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self.root / path))
+            return sorted(os.listdir(self._at(path)))
         except FileNotFoundError:
             with suppress(FileNotFoundError):  # a link to nothing is no directory that is not there
                 check_directory((self.root / path).lstat().st_mode, path)
@@ -96,17 +98,23 @@ class ReadOnlyDisk(Unchanging):
 
     def size(self, path: str) -> int | None:
         try:
-            found = (self.root / path).lstat()
+            found = self._at(path).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def links(self, path: str) -> int:
-        return (self.root / path).lstat().st_nlink
+        return self._at(path).lstat().st_nlink
 
     def free_bytes(self, path: str = "") -> int:
-        found = os.statvfs(self.root / path)
+        found = os.statvfs(self._at(path))
         return found.f_bavail * found.f_frsize
+
+    def _at(self, path: str) -> Path:
+        """Where a path below the root is; `""` is the root."""
+        if path:
+            check_path(path)
+        return self.root / path
 
 
 class WithCold(Unchanging):

@@ -17,6 +17,7 @@ from topics.engine.judge import Verdict, judge, look
 from topics.engine.recover import Recovered, ShardKey, recover
 from topics.host.absent import absent_logs
 from topics.host.colddisk import ColdBehind
+from topics.host.largest import log_bytes, read_log
 from topics.host.layout import Format, find_shards, find_wal_files, read_hint
 from topics.host.loading import Restored, Settled, restore, settle
 from topics.host.lock import owner_on
@@ -83,7 +84,7 @@ def _judge(
         for key in sorted(known)
         if key not in places or places[key].file
     }
-    sizes = {file: disk.size(wal_path(file)) or 0 for found in files.values() for file in found}
+    sizes = {file: log_bytes(disk, wal_path(file)) for found in files.values() for file in found}
     total, done = max(1, sum(sizes.values())), 0
     verdicts = {}
     for (generation, shard), found in files.items():
@@ -92,7 +93,7 @@ def _judge(
         for file in found:
             progress(JUDGED * done / total)
             since = (place.offset, place.next_frame) if file.first_frame == place.file else None
-            looks.append(look(file, disk.read(wal_path(file), 0, sizes[file]), since))
+            looks.append(look(file, read_log(disk, wal_path(file)), since, size=sizes[file]))
             done += sizes[file]
         verdicts[generation, shard] = judge(
             looks,

@@ -35,7 +35,7 @@ from topics.host.layout import read_format
 from topics.host.logchain import Chain, Chains, Link, chains_behind
 from topics.host.opening import Opened
 from topics.host.readstate import read_state
-from topics.host.verifying import read_manifest
+from topics.host.verifying import read_manifest, refuse_links
 from topics.host.walfile import CURRENT_FILE, hint, shard_dir, wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U64_MAX
@@ -88,6 +88,7 @@ def restore(
         OSError: the backup or the log cannot be read.
     """
     manifest = read_manifest(base)
+    refuse_links(base, manifest)
     chains = chains_behind(base, manifest, logs, names)
     cuts = find_cuts(chains, manifest, goal or Goal())
     target = Destination.claim(dest)

@@ -24,6 +24,7 @@ from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode
 from topics.codec.segment import END_SIZE, walk
 from topics.host.belonging import idx_belongs, knows_more
 from topics.host.blocks import Unlabelled, load_blocks, read_data
+from topics.host.largest import read_part
 from topics.host.layout import segment_path, topic_dir
 from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
@@ -221,12 +222,12 @@ def _fits(
 
 def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
     """The idx file if it is whole."""
-    path = segment_path(topic_id, segment.first, "idx")
+    data = read_part(disk, topic_id, segment, "idx")
     try:
-        return decode_idx(disk.read(path, 0, disk.size(path) or 0))
-    except Corrupt:
-        return None
-    except FileNotFoundError:
+        if data is None:
+            disk.read(segment_path(topic_id, segment.first, "idx"), 0, 0)  # refused, if it is something else
+        return decode_idx(data or b"")
+    except (Corrupt, FileNotFoundError):
         return None
 
 

@@ -13,11 +13,12 @@ from typing import Final
 
 import attrs
 
-from topics.codec.snapshot import decode_snapshot, encode_snapshot
+from topics.codec.snapshot import SNAPSHOT_HEAD, check_head, decode_snapshot, encode_snapshot
 from topics.engine import image
 from topics.engine.image import Place, Snapshot
 from topics.host.temporary import write_file
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import SNAPSHOT_BYTES_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
@@ -64,7 +65,9 @@ def read_snapshot(disk: Disk, number: int) -> Snapshot:
         Corrupt: it is damaged, or of another number than its name says.
     """
     path = snapshot_path(number)
-    found, body = decode_snapshot(disk.read(path, 0, disk.size(path) or 0))
+    size = disk.size(path) or 0
+    check_head(disk.read(path, 0, SNAPSHOT_HEAD.size), size)
+    found, body = decode_snapshot(disk.read(path, 0, size))
     if found != number:
         raise Corrupt(f"snapshot: it is number {found}", field="number")
     return image.decode(body)
@@ -80,6 +83,10 @@ def write_snapshot(disk: Disk, number: int, snapshot: Snapshot, *, free_min: int
         OSError: it is not kept, and what was written of it is given back: the disk may be full.
     """
     data = encode_snapshot(number, image.encode(snapshot))
+    if len(data) > SNAPSHOT_BYTES_MAX:
+        raise OSError(
+            errno.EFBIG, f"{len(data)} bytes of state, and at most {SNAPSHOT_BYTES_MAX} are kept", _TEMPORARY
+        )
     if len(data) > free_min // 2 and disk.free_bytes() < free_min + len(data):
         raise OSError(errno.ENOSPC, f"no room for {len(data)} bytes", _TEMPORARY)
     if not disk.names(META_DIR):

@@ -16,14 +16,16 @@ SPARE_FILES: Final = 8
 class Spares:
     """Copies of one descriptor. Not for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
         self._held: list[int] = []
+        self.keep()
 
-    def keep(self, fd: int) -> None:
-        """As many copies of `fd` as there should be, or as there can be."""
+    def keep(self) -> None:
+        """As many copies as there should be, or as there can be."""
         with suppress(OSError):
             while len(self._held) < SPARE_FILES:
-                self._held.append(os.dup(fd))
+                self._held.append(os.dup(self._fd))
 
     def give_up(self) -> bool:
         """Close one of them. False if none is left."""

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from topics.host.layout import SEGMENT_PARTS, segment_of, segment_path, topic_dir
 from topics.host.refusals import FULL
 from topics.host.temporary import TEMPORARY, write_temporary
-from topics.kernel.limits import MIB
+from topics.kernel.limits import MIB, NOTE_BYTES_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
 
@@ -189,7 +189,7 @@ class LocalSegmentStore:
 
     def read_owner(self) -> bytes | None:
         size = self._disk.size(OWNER_FILE)
-        return None if size is None else self._disk.read(OWNER_FILE, 0, size)
+        return None if size is None else self._disk.read(OWNER_FILE, 0, min(size, NOTE_BYTES_MAX))
 
     def write_owner(self, note: bytes) -> None:
         try:

@@ -15,6 +15,7 @@ from topics.codec.segment import append_frames
 from topics.engine.apply import Catalog
 from topics.engine.image import Place
 from topics.engine.recover import DamageReport, ShardKey
+from topics.host.largest import read_log
 from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -62,7 +63,7 @@ def _content(disk: Disk, file: WalFileId) -> bytes:
     """Empty if the file is gone."""
     path = wal_path(file)
     try:
-        return disk.read(path, 0, disk.size(path) or 0)
+        return read_log(disk, path)
     except FileNotFoundError:
         return b""
 

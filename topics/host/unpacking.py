@@ -8,38 +8,21 @@ the manifest decides at the end. Reading blocks, as whoever gives the pieces doe
 from __future__ import annotations
 
 import os
-import re
 import tarfile
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import xxhash
 
-from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, decode_manifest
+from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, too_large
 from topics.host.backup import Written, finish_backup, make_parents
-from topics.host.coldowner import NOTE_FILE
 from topics.host.destination import Destination, unwritable
-from topics.host.layout import (
-    FORMAT_FILE,
-    GENERATION_NAME,
-    SEGMENT_NAME,
-    SHARD_NAME,
-    TOPIC_NAME,
-    WAL_NAME,
-)
-from topics.host.snapshots import META_DIR, SNAPSHOT_NAME
-from topics.host.walfile import CURRENT_FILE
+from topics.host.verifying import is_of_a_backup, manifest_of
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import MIB
+from topics.kernel.limits import MANIFEST_BYTES_MAX
 from topics.kernel.ports import Disk
 
-MANIFEST_BYTES_MAX: Final = 256 * MIB
 _BLOCK: Final = tarfile.BLOCKSIZE
-_PATH: Final = re.compile(
-    rf"{FORMAT_FILE}|{NOTE_FILE}|{META_DIR}/{SNAPSHOT_NAME}|wal/{GENERATION_NAME}/{SHARD_NAME}/({CURRENT_FILE}|{WAL_NAME})"
-    rf"|topics/{TOPIC_NAME}/{SEGMENT_NAME}",
-    re.ASCII,
-)
 
 
 def unpack_backup(
@@ -58,7 +41,7 @@ def unpack_backup(
         path, size = _header(stream)
         if path == MANIFEST_FILE:
             break
-        if path in found or _PATH.fullmatch(path) is None:
+        if path in found or not is_of_a_backup(path):
             raise Corrupt(f"the archive holds {path!r:.100}, which is no file of a backup, or comes twice")
         make_parents(target, path, made)
         found[path] = _file(stream, target, path, size)
@@ -149,5 +132,5 @@ def _file(stream: _Stream, target: Disk, path: str, size: int) -> FileEntry:
 
 def _manifest(stream: _Stream, size: int) -> Manifest:
     if size > MANIFEST_BYTES_MAX:
-        raise Corrupt(f"{MANIFEST_FILE}: {size} bytes are more than the limit of {MANIFEST_BYTES_MAX}")
-    return decode_manifest(stream.read(size))
+        raise too_large(size)
+    return manifest_of(stream.read(size))

@@ -5,20 +5,45 @@ Nothing is changed. A finding is a value: what of the backup is wrong, in one li
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
 import xxhash
 
-from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, decode_manifest
+from topics.codec.manifest import (
+    MANIFEST_FILE,
+    FileEntry,
+    Manifest,
+    decode_manifest,
+    too_large,
+)
+from topics.host.coldowner import NOTE_FILE
 from topics.host.contents import PIECE_SIZE
-from topics.host.layout import FORMAT_FILE, read_format
+from topics.host.layout import (
+    FORMAT_FILE,
+    GENERATION_NAME,
+    SEGMENT_NAME,
+    SHARD_NAME,
+    TOPIC_NAME,
+    WAL_NAME,
+    read_format,
+)
 from topics.host.readstate import ReadState, read_state
+from topics.host.snapshots import META_DIR, SNAPSHOT_NAME
+from topics.host.walfile import CURRENT_FILE
 from topics.kernel.errors import CannotOpen, Corrupt
+from topics.kernel.limits import MANIFEST_BYTES_MAX
 from topics.kernel.ports import Disk
 
 _LOGS_AND_DATA: Final = ("meta", "wal", "topics")
+_PATH: Final = re.compile(
+    rf"{FORMAT_FILE}|{NOTE_FILE}|{META_DIR}/{SNAPSHOT_NAME}|wal/{GENERATION_NAME}/{SHARD_NAME}/({CURRENT_FILE}|{WAL_NAME})"
+    rf"|topics/{TOPIC_NAME}/{SEGMENT_NAME}",
+    re.ASCII,
+)
 
 
 @attrs.frozen
@@ -37,18 +62,50 @@ class Verified:
     findings: Sequence[Finding]
 
 
+def is_of_a_backup(path: str) -> bool:
+    """Whether a backup has files of this name. No other name that a manifest or an archive gives becomes a path."""
+    return _PATH.fullmatch(path) is not None
+
+
+def manifest_of(data: bytes) -> Manifest:
+    """The manifest that a file's bytes are.
+
+    Raises:
+        Corrupt: it is none, damaged, or names a file that no backup has.
+    """
+    manifest = decode_manifest(data)
+    for file in manifest.files:
+        if not is_of_a_backup(file.path):
+            raise Corrupt(
+                f"{MANIFEST_FILE}: it names the file {file.path!r:.100}, which no backup has: it was forged, take "
+                "another backup",
+                field="files",
+            )
+    return manifest
+
+
 def read_manifest(disk: Disk) -> Manifest:
     """The manifest of a backup.
 
     Raises:
-        Corrupt: there is none, so it is no whole backup; or it is damaged.
+        Corrupt: there is none, so it is no whole backup; or it is damaged, or names a file that no backup has.
     """
     size = disk.size(MANIFEST_FILE)
     if size is None:
         raise Corrupt(
             f"{MANIFEST_FILE} is not there: this is no backup, or one that was broken off", field="manifest"
         )
-    return decode_manifest(disk.read(MANIFEST_FILE, 0, size))
+    if size > MANIFEST_BYTES_MAX:
+        raise too_large(size)
+    return manifest_of(disk.read(MANIFEST_FILE, 0, size))
+
+
+def refuse_links(disk: Disk, manifest: Manifest) -> None:
+    """Raises `Corrupt` if a directory above one of its files is a link: what lies behind it is no part of a backup."""
+    parents = (file.path[:at] for file in manifest.files for at, c in enumerate(file.path) if c == "/")
+    for path in dict.fromkeys(parents):
+        if what := _said_of_a_link(disk, path):
+            raise Corrupt(f"{path} of the backup: {what}")
 
 
 def verify_backup(
@@ -76,7 +133,11 @@ def verify_backup(
         if tell is not None:
             tell(done, manifest.size)
     known = {file.path for file in manifest.files}
-    findings += [Finding(path, "is not of this backup") for path in _files_of(disk) if path not in known]
+    findings += [
+        Finding(path, _said_of_a_link(disk, path) or "is not of this backup")
+        for path in _names_of(disk)
+        if path not in known
+    ]
     try:
         form = read_format(disk, where)
     except CannotOpen:
@@ -108,17 +169,29 @@ def _compared(disk: Disk, file: FileEntry) -> str:
     return "" if f"{digest.intdigest():016x}" == file.xxh3 else "is not as it was written (checksum)"
 
 
-def _files_of(disk: Disk) -> Iterator[str]:
-    """Every file below the directories that a backup has."""
+def _names_of(disk: Disk) -> Iterator[str]:
+    """Every file and every link below the directories that a backup has. A link is not followed: it may lead round."""
     pending = list(_LOGS_AND_DATA)
     while pending:
         directory = pending.pop()
+        if _said_of_a_link(disk, directory):
+            yield directory
+            continue
         for name in disk.names(directory):
             path = f"{directory}/{name}"
             if disk.size(path) is None:
                 pending.append(path)
             else:
                 yield path
+
+
+def _said_of_a_link(disk: Disk, path: str) -> str:
+    """What is said of a name if it is a link, else nothing."""
+    try:
+        disk.read(path, 0, 0)
+    except OSError as error:
+        return (error.strerror or "a link") if error.errno == errno.ELOOP else ""
+    return ""
 
 
 def _damages(read: ReadState) -> Iterator[str]:

@@ -43,8 +43,10 @@ WAL_FILE_FIRST: Final = 1 * MIB
 WAL_FILE_GROWTH: Final = 4
 WAL_RESERVE_STEP: Final = 4 * MIB
 WAL_FILE_MAX: Final = 64 * MIB
+WAL_FILE_LARGEST: Final = 1024 * MIB  # that a deployment may ask for
 WAL_RESERVE: Final = 1 * MIB
 WAL_SHARDS_MAX: Final = 64
+GENERATION_MAX: Final = 999_999_999  # nine digits in the name of its directory
 BATCH_BYTES_MAX: Final = 8 * MIB
 BATCH_FRAMES_MAX: Final = 100_000
 INLINE_BYTES_MAX: Final = 256 * KIB
@@ -55,11 +57,23 @@ ZERO_FILL_CHUNK: Final = 1 * MIB
 # Checkpoints (storage 5).
 CHECKPOINT_WAL_BYTES: Final = 256 * MIB
 CHECKPOINT_INTERVAL_MS: Final = 300_000
+PIECE_RECORDS_MAX: Final = 10_000
+SEGMENT_RECORDS_MAX: Final = 10_000_000
+SEGMENT_BYTES_MAX: Final = 1024 * MIB  # offsets in it have 32 bits
+
+# Backups.
+MANIFEST_BYTES_MAX: Final = 256 * MIB
 
 # Waiting.
 PARKED_PER_TOPIC_MAX: Final = 1024
 PENDING_BYTES_MAX: Final = 256 * MIB
 TICK_TOPICS_MAX: Final = 256
+
+# What a start reads of files that somebody may have made larger (I-18).
+WAL_BYTES_MAX: Final = WAL_FILE_LARGEST + PENDING_BYTES_MAX  # a write is in one file, whatever is waiting
+NOTE_BYTES_MAX: Final = 4 * KIB  # of COLD and OWNER
+SNAPSHOT_BYTES_MAX: Final = U32_MAX
+UNSEEN_RECORDS_MAX: Final = 1_000_000  # that a snapshot may count and no file shows
 
 # Windows (semantics 3): a year is the longest any of them may be.
 WINDOW_MS_MAX: Final = 366 * 24 * 3600 * 1000
@@ -97,6 +111,9 @@ class Limits:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise invalid(f"limits.{field.name}", f"must be a whole number, not {value!r:.40}")
+        for name in ("wal_file_first", "wal_file_max", "wal_reserve"):
+            if getattr(self, name) > WAL_FILE_LARGEST:
+                raise invalid(f"limits.{name}", f"at most {WAL_FILE_LARGEST}")
         for name in ("tag_bytes", "node_bytes", "key_bytes", "dedup_id_bytes", "content_type_bytes"):
             if getattr(self, name) > U16_MAX:
                 raise invalid(

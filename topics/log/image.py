@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from topics.log.floors import Reason
 from topics.log.index import LIVE, Index
 from topics.log.lost import LostRange
 from topics.log.past import End
-from topics.log.regions import SegmentId, Source, WalFileId
+from topics.log.regions import Generation, SegmentId, ShardNumber, Source, WalFileId
 from topics.log.segments import Segment, Segments
 from topics.log.slots import Slots, restore, slots_between
 from topics.log.topic import Topic
@@ -36,32 +36,37 @@ _DEAD_RUN: Final = re.compile(
 )
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Id = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Everything of a topic but the slots of its segments. `dead`: (first, last, end) among those."""
 
-    topic_id: int
+    topic_id: _Id
     name: str
-    epoch: int
+    epoch: _Id
     config: dict[str, Any]
-    head_seq: int
-    base_seq: int
-    evict_floor: int
-    lost_ts: int
-    reasons: dict[str, int]
-    lost: list[tuple[int, int, str, int]]
-    past: list[tuple[int, int, int]]
-    delete_below: int
-    ceiling: int
-    retired_ms: int
-    watermark_ms: int
-    last_write_ts: int
-    results: list[tuple[bytes, int, int, int, int, list[tuple[int, int]]]]
-    dedup_ids: list[tuple[bytes, int, int]]
-    stored_seq: int
+    head_seq: _Count
+    base_seq: _Count
+    evict_floor: _Count
+    lost_ts: _Count
+    reasons: dict[str, _Count]
+    lost: list[tuple[_Count, _Count, str, _Count]]
+    past: list[tuple[_Count, _Count, int]]
+    delete_below: _Count
+    ceiling: _Count
+    retired_ms: _Count
+    watermark_ms: _Count
+    last_write_ts: _Count
+    results: list[tuple[bytes, _Count, _Count, _Count, _Count, list[tuple[_Count, _Count]]]]
+    dedup_ids: list[tuple[bytes, _Count, _Count]]
+    stored_seq: _Count
     segments: list[Segment]
-    dead: list[tuple[int, int, int]]
+    dead: list[tuple[_Count, _Count, int]]
     slots: list[Slots]
-    regions: list[tuple[int, int, int, int]]  # of `slots`: first seq, then the WAL file from there on
+    # Of `slots`: first seq, then the WAL file from there on.
+    regions: list[tuple[_Count, Generation, ShardNumber, _Count]]
 
 
 def take_image(topic: Topic) -> TopicImage:

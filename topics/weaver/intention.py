@@ -96,7 +96,6 @@ def decode(body: bytes) -> Intention:
     if ops_at + OPS_HEAD.size + ops_size != size:
         raise Corrupt(f"intention: {size} bytes where {ops_at + OPS_HEAD.size + ops_size} belong")
     assert len(condition) == count
-    assert len(author) == KEY_SIZE
     return Intention(
         author, HLC(wall, counter), store_id, store_prev, condition, body[ops_at + OPS_HEAD.size :]
     )

@@ -99,7 +99,6 @@ def decode_stubs(data: bytes) -> list[Stub]:
         if stop > len(data):
             raise Corrupt(f"settled intention at {start}: {count} parents do not fit")
         condition = tuple(U32.unpack_from(data, each)[0] for each in range(at, stop, U32.size))
-        assert len(condition) == count
         found.append(Stub(name, wall_ms, HLC(wall, counter), prev, author, condition))
         at = stop
     return found
