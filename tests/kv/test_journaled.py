@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from tests.kv.nodes import LIMITS, Node, keys_of, state
-from topics.codec.cell import encode_cell
+from topics.codec.cell import decode_cell, encode_cell
 from topics.kernel.errors import Code, Corrupt, Rejected
-from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES
+from topics.kv.bounds import COMPACT_BYTES_MIN, DAY_MS, JOURNAL_ITEM_BYTES
 from topics.kv.database import Database
 from topics.kv.journaled import Header, Journaled, replay
-from topics.kv.store import EMPTY, Store, join_stores, store_to_cell
+from topics.kv.store import EMPTY, Store, join_stores, store_from_cell, store_to_cell
 from topics.testing.journal import MemoryJournal
 
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "kv-journal-1.bin"
 HEADER = Header("shared", keys_of(1).public, "r")
 
 
@@ -173,3 +176,24 @@ def test_a_change_that_changes_nothing_is_not_written():
     assert len(journal.items) == 1
     assert not cursor.collect(now_ms=1, grace_ms=0, floor=0, replica="q").keys
     assert len(journal.items) == 1
+
+
+def test_a_journal_and_replicas_of_the_first_form_are_read_as_they_were_meant():
+    """Its collections dropped expired keys at once, and its later writes did not say when they expire."""
+    now_ms, items, state_then, replica, changes = decode_cell(GOLDEN.read_bytes())
+    assert {decode_cell(item)[0] for item in items} == {"open", "change", "collect"}
+    store, _, _ = replay(MemoryJournal(items))
+    assert bytes_of(store) == bytes_of(store_from_cell(state_then, LIMITS))
+
+    node = Node(2, now_ms=now_ms)
+    assert node.db.merge_replicas(replica) == 1
+    assert state(node.db) == bytes_of(store)
+    assert Node(3, now_ms=now_ms).db.merge_changes(changes) == 1
+    keys = node.db.keys()
+    reads = {key: node.db.read(key).value for key in keys}
+    assert reads == {
+        "again:0": {"name": "Ada"}, "again:2": ("new",), "again:4": (("new", 2.0),), "again:6": 1, "h": {"g": 2},
+        "list": (1, 2), "list:expiring": 1, "ttl": {"f": 1, "g": 2}, "v": 3, "w": "again",
+    }  # fmt: skip
+    assert node.db.ttl("ttl") == 8 * DAY_MS - 10
+    assert node.db.delete("again:0")

@@ -107,7 +107,12 @@ def test_the_fifth_slot_holds_what_the_first_four_do_not_say():
     node.db.set("k", "v")
     value, tag, utime, expire, hidden = entry_to_cell(node.db.snapshot().get("k"))
     assert (value, tag, utime, expire) == ("v", 0, 1001, None)
-    assert hidden == {"set": (1000, {X: ("x", 1000, 1001)}), "seen": {node.db.replica: (1001, True)}}
+    assert hidden == {
+        "set": (1000, {X: ("x", 1000, 1001)}),
+        "exp": (1000, None),
+        "seen": {node.db.replica: (1001, True)},
+        "absent": 1000,
+    }
     assert entry_to_cell(normal(("v", 0, 5, None))) == ("v", 0, 5, None)
     extended = entry_from_cell(("v", 0, 5, None, "someone else's extension", 7), LIMITS)
     assert entry_to_cell(extended) == ("v", 0, 5, None)
