@@ -17,7 +17,6 @@ from contextlib import contextmanager, nullcontext, suppress
 
 import msgspec
 import pytest
-from topics.host.readonly import ReadOnlyDisk
 
 import topics
 from topics.audit.dump import dump
@@ -33,6 +32,7 @@ from topics.host.layout import FORMAT_FILE
 from topics.host.lock import LOCK_NAME
 from topics.host.memory import MemoryDisk
 from topics.host.opening import StoreOptions, open_store
+from topics.host.readonly import ReadOnlyDisk
 from topics.host.restore import restore
 from topics.host.verifying import verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, TopicsError

@@ -262,6 +262,40 @@ def test_a_restamped_write_is_one_of_now_for_everybody(restart):
     assert a.db.get("v") == "later"
 
 
+def test_what_a_future_write_has_seen_and_found_absent_is_restamped_with_it():
+    """The marks of a write carry its stamp: when it has seen what it overwrites, and when it found nothing there."""
+    a, b = Node(1, now_ms=NOW_MS, journal=MemoryJournal()), Node(2, now_ms=NOW_MS)
+    fill(b.db)
+    exchange(a, b)
+
+    def over(db):
+        db.set("v", "late")
+        db.delete("h")
+        db.hset("h", "new", 1)
+        db.hset("fresh", "f", 1)
+
+    glitch(a, over)
+    exchange(a, b)
+    assert state(a.db) == state(b.db)
+    assert (a.db.get("v"), a.db.hgetall("h"), a.db.exists("fresh")) == ("first", {"f": 1}, False)
+    a.restart()
+    a.later(10)
+    for waiting in a.db.future():
+        assert a.db.withdraw(waiting.key, restamp=True)
+    assert a.db.future() == ()
+    a.restart()
+    exchange(a, b)
+    for node in (a, b):
+        assert (node.db.get("v"), node.db.hgetall("h"), node.db.hgetall("fresh")) == (
+            "late",
+            {"new": 1},
+            {"f": 1},
+        )
+        assert not node.db.read("v").conflicts
+        assert not node.db.read("h").conflicts
+    assert state(a.db) == state(b.db)
+
+
 def test_a_delete_in_the_future_waits_and_is_restamped_as_one():
     a = Node(1, now_ms=NOW_MS)
     a.db.sadd("s", "a")

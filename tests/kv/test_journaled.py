@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import pathlib
 
 import pytest
 
 from tests.kv.nodes import LIMITS, Node, keys_of, state
-from topics.codec.cell import encode_cell
+from topics.codec.cell import decode_cell, encode_cell
 from topics.kernel.errors import Code, Corrupt, Rejected
-from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES
+from topics.kv.bounds import COMPACT_BYTES_MIN, DAY_MS, JOURNAL_ITEM_BYTES
 from topics.kv.database import Database
 from topics.kv.journaled import Header, Journaled, replay
-from topics.kv.store import EMPTY, Store, join_stores, store_to_cell
+from topics.kv.store import EMPTY, Store, join_stores, store_from_cell, store_to_cell
 from topics.testing.journal import MemoryJournal
 
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "kv-journal-1.bin"
 HEADER = Header("shared", keys_of(1).public, "r")
 
 
@@ -182,12 +183,12 @@ def test_a_change_that_changes_nothing_is_not_written():
     assert len(journal.items) == 1
 
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "kv-journal.bin"
+WITHOUT_WAITING = pathlib.Path(__file__).resolve().parents[1] / "golden" / "kv-journal.bin"
 
 
 def test_a_journal_from_before_anything_waited_in_one_is_read():
     """Written by the version before: items, and last the state they fold to, each with its length in four bytes."""
-    data, items = GOLDEN.read_bytes(), []
+    data, items = WITHOUT_WAITING.read_bytes(), []
     while data:
         size = int.from_bytes(data[:4], "little")
         items.append(data[4 : 4 + size])
@@ -196,3 +197,24 @@ def test_a_journal_from_before_anything_waited_in_one_is_read():
     store, header, _, waiting = replay(MemoryJournal(items))
     assert bytes_of(store) == expected
     assert (header.name, len(waiting)) == ("shared", 0)
+
+
+def test_a_journal_and_replicas_of_the_first_form_are_read_as_they_were_meant():
+    """Its collections dropped expired keys at once, and its later writes did not say when they expire."""
+    now_ms, items, state_then, replica, changes = decode_cell(GOLDEN.read_bytes())
+    assert {decode_cell(item)[0] for item in items} == {"open", "change", "collect"}
+    store, *_ = replay(MemoryJournal(items))
+    assert bytes_of(store) == bytes_of(store_from_cell(state_then, LIMITS))
+
+    node = Node(2, now_ms=now_ms)
+    assert len(node.db.merge_replicas(replica).accepted) == 1
+    assert state(node.db) == bytes_of(store)
+    assert len(Node(3, now_ms=now_ms).db.merge_changes(changes).accepted) == 1
+    keys = node.db.keys()
+    reads = {key: node.db.read(key).value for key in keys}
+    assert reads == {
+        "again:0": {"name": "Ada"}, "again:2": ("new",), "again:4": (("new", 2.0),), "again:6": 1, "h": {"g": 2},
+        "list": (1, 2), "list:expiring": 1, "ttl": {"f": 1, "g": 2}, "v": 3, "w": "again",
+    }  # fmt: skip
+    assert node.db.ttl("ttl") == 8 * DAY_MS - 10
+    assert node.db.delete("again:0")

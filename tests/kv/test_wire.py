@@ -107,7 +107,12 @@ def test_the_fifth_slot_holds_what_the_first_four_do_not_say():
     node.db.set("k", "v")
     value, tag, utime, expire, hidden = entry_to_cell(node.db.snapshot().get("k"))
     assert (value, tag, utime, expire) == ("v", 0, 1001, None)
-    assert hidden == {"set": (1000, {X: ("x", 1000, 1001)}), "seen": {node.db.replica: (1001, True)}}
+    assert hidden == {
+        "set": (1000, {X: ("x", 1000, 1001)}),
+        "exp": (1000, None),
+        "seen": {node.db.replica: (1001, True)},
+        "absent": 1000,
+    }
     assert entry_to_cell(normal(("v", 0, 5, None))) == ("v", 0, 5, None)
     extended = entry_from_cell(("v", 0, 5, None, "someone else's extension", 7), LIMITS)
     assert entry_to_cell(extended) == ("v", 0, 5, None)
@@ -144,6 +149,7 @@ GARBAGE = [
     ("v", 0, 1, None, {"seen": {"r": (1, ("v", 9, None))}}), ({}, 2, 5, None, {"set": (1, {})}),
     ("v", 0, 0, None), ({}, 1, 0, None), ((), 4, 0, None), (None, None, 1, None, {"set": (0, {})}),
     (None, None, 1, None, {"lww": ("v", 0, 0, None)}), (None, None, 1, None, {"exp": (0, 5)}),
+    ("v", 0, 1, None, {"absent": 0}), ({}, 1, 1, None, -1), ("v", 0, 1, None, {"seen": {"r": (1, -1)}}),
     ("v", 0, 1, None, {"seen": {"r": (0, None)}}), ("x" * (2**20 + 1), 0, 1, None),
 ]  # fmt: skip
 
@@ -184,13 +190,17 @@ hidden = st.fixed_dictionaries({}, optional={
     "exp": st.tuples(any_stamps, expires),
     "seen": st.dictionaries(
         st.sampled_from(["r", "q"]),
-        st.tuples(any_stamps, st.sampled_from([None, True, ("p", 0, None), (None, None, None)])), max_size=2,
+        st.tuples(any_stamps, st.sampled_from([None, True, 0, 3, 2000, ("p", 0, None), (None, None, None)])),
+        max_size=2,
     ),
+    "absent": any_stamps,
 })  # fmt: skip
 visibles = plain_events | st.sampled_from(list(zip((1, 2, 3, 5), structures.values(), strict=True))).flatmap(
     lambda kind: st.tuples(kind[1], st.just(kind[0]), any_stamps, expires)
 )
-strangers = st.tuples(visibles, hidden).map(lambda parts: (*parts[0], parts[1]))
+strangers = st.tuples(visibles, hidden | st.sampled_from([0, 2, 9, True])).map(
+    lambda parts: (*parts[0], parts[1])
+)
 
 
 @pytest.mark.rule("R9.7", "R9.1", "R9.2")

@@ -15,7 +15,6 @@ import msgspec
 
 from topics.audit.dumplog import Item, damaged, log_items, shown
 from topics.audit.dumpsegment import col_items, data_items, del_items, idx_items
-from topics.host.readonly import ReadOnlyDisk
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest
 from topics.codec.snapshot import SNAPSHOT_HEAD, check_head, decode_snapshot
 from topics.engine import image
@@ -23,6 +22,7 @@ from topics.host.coldowner import NOTE_FILE
 from topics.host.largest import bytes_max, read_most
 from topics.host.layout import FORMAT_FILE
 from topics.host.lock import LOCK_NAME, OwnerRecord
+from topics.host.readonly import ReadOnlyDisk
 from topics.host.tiers import OWNER_FILE
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE
 from topics.kernel.errors import Corrupt, invalid

@@ -7,10 +7,14 @@ Deletes are of what has been seen. `erase` removes each element this replica kno
 a counter's columns cannot go down, so `reset:<r>` columns take back what was seen of each. What a concurrent writer
 adds unseen survives in its lane.
 
-One edit has one stamp, above every stamp in the entry: what an edit says wins over all it has seen.
+One edit has one stamp, above every stamp in the entry: what an edit says wins over all it has seen. A write of a
+structure says with it when the structure expires, never included: an expiry that somebody said earlier, and of which
+nothing may be left here, has no power over it.
 """
 
 from __future__ import annotations
+
+import attrs
 
 from topics.codec.cell import INT_MAX, Cell
 from topics.kernel.errors import invalid
@@ -31,21 +35,35 @@ from topics.kv.entry import (
     Ranked,
     Tag,
     newest_in,
+    visible,
 )
+from topics.kv.merge import join
 from topics.kv.tree import Leaf, Tree, find, leaves, put
-from topics.kv.wire import RESET, encode_event, name_digest
+from topics.kv.wire import EXPIRED, RESET, encode_event, name_digest
 from topics.lattice.stamps import next_stamp
 
 
 class Edit:
     """One operation of `replica` on an entry, at `stamp`; `finish` gives the entry to join."""
 
-    __slots__ = ("_elements", "_entry", "_expiry", "_lww", "_origins", "_replica", "_utimes", "stamp")
+    __slots__ = (
+        "_elements",
+        "_entry",
+        "_expiry",
+        "_live",
+        "_lww",
+        "_origins",
+        "_replica",
+        "_utimes",
+        "stamp",
+    )
 
-    def __init__(self, entry: Entry, replica: str, now_ms: int) -> None:
+    def __init__(self, entry: Entry, replica: str, now_ms: int, *, live: bool) -> None:
+        """`live`: there is something to read; else this begins another life of the key."""
         self.stamp = next_stamp(now_ms, entry.newest)
         assert replica
         self._entry = entry
+        self._live = live
         self._replica = replica
         self._lww = NO_EVENT
         self._expiry = NO_EXPIRY
@@ -63,13 +81,20 @@ class Edit:
         own = Origin(self._replica, self.stamp, event)
         self._origins = put(self._origins, Leaf(name_digest(self._replica), own))
 
+    def delete_expired(self, now_ms: int) -> None:
+        """A delete that nobody wrote, made now of what has expired; its stamp is that of the expiry."""
+        self.see()
+        self._lww = Event(self.stamp, None, None, None)
+        mark = Origin(EXPIRED, self.stamp, None, max(self.stamp, now_ms))
+        self._origins = put(self._origins, Leaf(name_digest(EXPIRED), mark))
+
     def see(self, over: Event | None = None) -> None:
         """Mark the events of all replicas as seen by a later write; only `over` if it is given."""
         wanted = None if over is None else encode_event(over)
         for leaf in leaves(self._entry.origins):
             origin = leaf.item
             if origin.event is not None and wanted in (None, encode_event(origin.event)):
-                seen = Origin(origin.replica, origin.stamp, None)
+                seen = Origin(origin.replica, origin.stamp, None, self.stamp)
                 self._origins = put(self._origins, Leaf(leaf.digest, seen))
 
     def erase(self) -> None:
@@ -79,24 +104,22 @@ class Edit:
             for leaf in leaves(lane.tree):
                 self._erase(i, leaf, lane.tree)
 
-    def begin(self, *, live: bool, expired: bool) -> None:
-        """A structure is about to be written. On a key that is absent it starts without expiry; on an expired one
-        empty.
+    def begin(self, *, expired: bool) -> None:
+        """A structure is about to be written. On an expired key it starts empty.
 
-        What survived a delete unseen (a concurrent add) is still there for it.
+        What survived a delete unseen (a concurrent add) is still there for it, until that has expired.
         """
-        assert not (live and expired)
+        assert not (self._live and expired)
         if expired:
             self.erase()
-        if not live:
+        if not self._live:
             self.see()
-            if self._entry.expiry.expire is not None:
-                self._expiry = Expiry(self.stamp, None)
 
     def put(self, tag: Tag, digest: bytes, element: Element) -> None:
-        """One element of a structure, which this write makes the visible one."""
+        """One element of a structure, which this write makes the visible one; it keeps the expiry of its life."""
         i = LANE_OF[tag]
         self._utimes[i] = self.stamp
+        self._expiry = Expiry(self.stamp, self._entry.expiry.expire if self._live else None)
         assert newest_in(element) in (0, self.stamp)
         self._elements[i] = put(self._elements[i], Leaf(digest, element))
 
@@ -111,7 +134,8 @@ class Edit:
         lanes = tuple(map(Lane, self._utimes, self._elements))
         assert self.stamp > self._entry.newest
         assert all(utime <= self.stamp for utime in self._utimes)
-        return Entry(self._lww, lanes, self._expiry, self._origins, self.stamp)
+        absent = 0 if self._live else self.stamp
+        return Entry(self._lww, lanes, self._expiry, self._origins, self.stamp, absent)
 
     def _erase(self, i: int, leaf: Leaf[Element], tree: Tree[Element]) -> None:
         element = leaf.item
@@ -137,6 +161,16 @@ class Edit:
             self._elements[i] = put(self._elements[i], leaf)
             made: Leaf[Element] = Leaf(name_digest(name), reset)
             self._elements[i] = put(self._elements[i], made)
+
+
+def delete_expired(entry: Entry, expired_at: int, now_ms: int) -> Entry:
+    """The entry with everything in it deleted as of its expiry; that it was done now is in its mark."""
+    edit = Edit(entry, EXPIRED, expired_at, live=True)
+    edit.erase()
+    edit.delete_expired(now_ms)
+    deleted = join(entry, attrs.evolve(edit.finish(), newest=max(edit.stamp, now_ms)))
+    assert visible(deleted).tag is None
+    return deleted
 
 
 def counted(present: Column, amount: int) -> Column:

@@ -5,8 +5,9 @@ would have needed it. So each kind has its own lane here and nothing is thrown a
 
     lww       the greatest of all values, lists and deletes
     lanes     hash, set, sorted set, counter: each with the stamp of its last write and its elements
-    expiry    when the structures expire, and when that was said
+    expiry    when the structures expire, as the last write of one said
     origins   for each replica, the last value, list or delete it wrote, until another write has seen it
+    absent    when a write last found nothing here: deletes before it were of something else
 
 What a reader sees is the lane written last. A write removes what it has seen in the other lanes, element by element;
 what is still alive in a lane or an origin that is not visible was therefore written concurrently: a conflict, readable.
@@ -91,11 +92,12 @@ class Column(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The last event one replica wrote at `stamp`; None once another write has seen it."""
+    """The last event one replica wrote at `stamp`; None once another write has seen it, which was at `seen`."""
 
     replica: str
     stamp: int
     event: Event | None
+    seen: int = 0
 
 
 Element: TypeAlias = Field | Member | Ranked | Column
@@ -131,10 +133,11 @@ class Entry:
     expiry: Expiry = NO_EXPIRY
     origins: Tree[Origin] = None
     newest: int = 0
+    absent: int = 0
 
     def __attrs_post_init__(self) -> None:
         assert len(self.lanes) == len(LANE_TAGS)
-        assert self.newest >= max(self.lww.utime, self.expiry.etime)
+        assert self.newest >= max(self.lww.utime, self.expiry.etime, self.absent)
 
 
 ZERO: Final = Entry()
@@ -193,14 +196,16 @@ def newest_in(element: Element) -> int:
     return 0
 
 
-def newest_of(lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree[Origin]) -> int:
+def newest_of(lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree[Origin], absent: int) -> int:
     """The highest stamp of all parts."""
-    found = max(lww.utime, expiry.etime)
+    found = max(lww.utime, expiry.etime, absent)
     for lane in lanes:
         if lane is not NO_LANE:
             found = max(found, lane.utime, *map(newest_in, items(lane.tree)))
     assert found >= lww.utime
-    return found if origins is None else max(found, *(origin.stamp for origin in items(origins)))
+    for origin in items(origins):
+        found = max(found, origin.stamp, origin.seen)
+    return found
 
 
 def make_entry(
@@ -208,9 +213,10 @@ def make_entry(
     lanes: tuple[Lane, ...] = NO_LANES,
     expiry: Expiry = NO_EXPIRY,
     origins: Tree[Origin] = None,
+    absent: int = 0,
 ) -> Entry:
     """An entry of these parts, its newest stamp looked for."""
-    return Entry(lww, lanes, expiry, origins, newest_of(lww, lanes, expiry, origins))
+    return Entry(lww, lanes, expiry, origins, newest_of(lww, lanes, expiry, origins, absent), absent)
 
 
 def total_of(tree: Tree[Element]) -> int:

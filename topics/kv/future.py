@@ -131,7 +131,7 @@ def set_aside(store: Store, limit: int, now_ms: int) -> tuple[Store, list[Keyed]
 
 def until(entry: Entry, limit: int, now_ms: int) -> Entry:
     """What is left of the entry without its stamps above the limit; zero if nothing is."""
-    origins = sift(entry.origins, None, lambda origin, _: origin if origin.stamp <= limit else None)
+    origins = sift(entry.origins, None, lambda origin, _: _origin_until(origin, limit))
     lww = entry.lww
     if lww.utime > limit:
         events = [origin.event for origin in items(origins) if origin.event is not None]
@@ -140,9 +140,18 @@ def until(entry: Entry, limit: int, now_ms: int) -> Entry:
         _lane_until(tag, lane, limit, now_ms) for tag, lane in zip(LANE_TAGS, entry.lanes, strict=True)
     )
     expiry = entry.expiry if entry.expiry.etime <= limit else NO_EXPIRY
-    left = with_parts(entry, lww, lanes, expiry, origins)
+    absent = entry.absent if entry.absent <= limit else 0
+    left = with_parts(entry, lww, lanes, expiry, origins, absent)
     assert left.newest <= max(limit, now_ms)
     return left
+
+
+def _origin_until(origin: Origin, limit: int) -> Origin | None:
+    if origin.stamp > limit:
+        return None
+    return (
+        origin if origin.seen <= limit else origin._replace(seen=origin.stamp)
+    )  # seen, and nobody says when
 
 
 def _lane_until(tag: Tag, lane: Lane, limit: int, now_ms: int) -> Lane:
@@ -178,12 +187,17 @@ def restamped(entry: Entry, now_ms: int, first: int, replica: str) -> Entry:
         return None if expire is None else max(expire - stamp + move(stamp), 0)
 
     lww, expiry = entry.lww, entry.expiry
-    origins = sift(entry.origins, None, lambda origin, _: None if origin.stamp in moved else origin)
+    origins = sift(
+        entry.origins,
+        None,
+        lambda origin, _: None if origin.stamp in moved else origin._replace(seen=move(origin.seen)),
+    )
     if lww.utime in moved:
         lww = Event(move(lww.utime), lww.tag, lww.value, shifted(lww.expire, lww.utime))
         origins = put(origins, Leaf(name_digest(replica), Origin(replica, lww.utime, lww)))
     lanes = tuple(Lane(move(lane.utime), _moved(lane.tree, move)) for lane in entry.lanes)
-    return make_entry(lww, lanes, Expiry(move(expiry.etime), shifted(expiry.expire, expiry.etime)), origins)
+    stated = Expiry(move(expiry.etime), shifted(expiry.expire, expiry.etime))
+    return make_entry(lww, lanes, stated, origins, move(entry.absent))
 
 
 def _moved(tree: Tree[Element], move: Callable[[int], int]) -> Tree[Element]:
@@ -199,7 +213,8 @@ def _moved(tree: Tree[Element], move: Callable[[int], int]) -> Tree[Element]:
 
 def _stamps(entry: Entry) -> set[int]:
     """Every stamp that is in the entry."""
-    found = {entry.lww.utime, entry.expiry.etime, *(origin.stamp for origin in items(entry.origins))}
+    found = {entry.lww.utime, entry.expiry.etime, entry.absent}
+    found.update(stamp for origin in items(entry.origins) for stamp in (origin.stamp, origin.seen))
     for lane in entry.lanes:
         found.add(lane.utime)
         for element in items(lane.tree):

@@ -3,10 +3,10 @@
 The journal holds cells. `["open", version, name, replica]` says whose it is and under which id this replica counts; it
 is written again when the id changes. `["change", up, down]`: `up` is a store to be joined, what an edit or a merge has
 added; `down` is a map from key to the entry that takes its place, or nil, for the rare change that is no join (a
-peer's floor told that something was collected). `["collect", now, grace, floor]` repeats a
-collection. `["wait", store]` holds entries that wait for the clock, each on its own; `["due", stamp]` says that those
-stamped up to there were merged, `["withdraw", key]` that what waits of the key was given up. `["aside", now, limit]`
-repeats that what the state held above the limit was let wait.
+peer's floor told that something was collected). `["forget", now, grace, floor]` repeats a collection; `["collect", …]`
+is one of a time when expired keys went at once. `["wait", store]` holds entries that wait for the clock, each on its
+own; `["due", stamp]` says that those stamped up to there were merged, `["withdraw", key]` that what waits of the key
+was given up. `["aside", now, limit]` repeats that what the state held above the limit was let wait.
 
 Opening is folding all items from the beginning. Joins may be repeated, so a snapshot is nothing but the state written
 once more, in pieces, and what stands before it may be cut off at any time after it: no moment of that is special.
@@ -147,7 +147,7 @@ class Journaled(Cursor[Store]):
         new, collected = collect(old, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
         if new is not old:
             header = attrs.evolve(self._header, replica=replica) if collected.counters else self._header
-            self._append([encode_cell(("collect", now_ms, grace_ms, floor)), opening_item(header)])
+            self._append([encode_cell(("forget", now_ms, grace_ms, floor)), opening_item(header)])
             self._header = header
             self._root.update(lambda _: new)
         return collected
@@ -263,8 +263,13 @@ def replay(journal: Journal) -> Replayed:
                 header = Header(name, signer, replica)
             case ("change", up, down):
                 store = _folded(store, up, down, number)
-            case ("collect", int(now_ms), int(grace_ms), int(floor)) if min(now_ms, grace_ms, floor) >= 0:
-                store, _ = collect(store, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
+            case ("forget" | "collect" as verb, int(now_ms), int(grace_ms), int(floor)) if (
+                min(now_ms, grace_ms, floor) >= 0
+            ):
+                at_once = verb == "collect"
+                store, _ = collect(
+                    store, now_ms=now_ms, grace_ms=grace_ms, floor=floor, expired_at_once=at_once
+                )
             case ("wait", part):
                 waiting.add(items(_store_of(part, number).keys))
             case ("aside", int(now_ms), int(limit)):
@@ -388,7 +393,7 @@ def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
     for origin in leaves(entry.origins):
         part = make_entry(origins=origin)
         yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
-    rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry)
+    rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry, None, entry.absent)
     yield Keyed(keyed.key, rest), len(encode_cell(entry_to_cell(rest)))
 
 

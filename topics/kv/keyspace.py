@@ -37,8 +37,11 @@ class Looked(NamedTuple):
 
     @property
     def expired(self) -> bool:
-        """Not deleted, and yet there is nothing to read."""
-        return not self.live and self.view.tag is not None
+        """There is nothing to read, and not for a delete alone: what was visible, or what one hides, has expired."""
+        hidden_until = self.entry.expiry.expire
+        return not self.live and (
+            self.view.tag is not None or (hidden_until is not None and self.now_ms >= hidden_until)
+        )
 
     def elements(self, tag: Tag) -> Tree[Element]:
         """Every element of the lane, removed and hidden ones too."""
@@ -105,7 +108,8 @@ class Keyspace:
 
     def _edit(self, looked: Looked) -> Edit:
         # Nothing new is stamped at or below the floor, where peers would take it for something they have collected.
-        return Edit(looked.entry, self._replica, max(looked.now_ms, self._store().floor + 1))
+        stamp = max(looked.now_ms, self._store().floor + 1)
+        return Edit(looked.entry, self._replica, stamp, live=looked.live)
 
     def _begin(self, looked: Looked, tag: Tag, added: int) -> Edit:
         """An edit of a structure, to which `added` elements may come."""
@@ -120,7 +124,7 @@ class Keyspace:
                 limit=self.limits.elements,
             )
         edit = self._edit(looked)
-        edit.begin(live=looked.live, expired=looked.expired)
+        edit.begin(expired=looked.expired)
         return edit
 
     def _commit(self, looked: Looked, edit: Edit) -> None:

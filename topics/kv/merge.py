@@ -42,12 +42,19 @@ def join(own: Entry, other: Entry) -> Entry:
     lanes = _join_lanes(own.lanes, other.lanes)
     expiry = join_expiries(own.expiry, other.expiry)
     origins = unite(own.origins, other.origins, join_origins)
+    absent = max(own.absent, other.absent)
     for side in (own, other):
-        if lww is side.lww and lanes is side.lanes and expiry is side.expiry and origins is side.origins:
+        if (
+            lww is side.lww
+            and lanes is side.lanes
+            and expiry is side.expiry
+            and origins is side.origins
+            and absent == side.absent
+        ):
             return side
     assert lww.utime >= max(own.lww.utime, other.lww.utime)
     assert expiry.etime >= max(own.expiry.etime, other.expiry.etime)
-    return Entry(lww, lanes, expiry, origins, max(own.newest, other.newest))
+    return Entry(lww, lanes, expiry, origins, max(own.newest, other.newest), absent)
 
 
 def join_events(own: Event, other: Event) -> Event:
@@ -62,8 +69,10 @@ def join_events(own: Event, other: Event) -> Event:
 
 def join_expiries(own: Expiry, other: Expiry) -> Expiry:
     """What was said last; of two at once the later expiry, never being the latest."""
-    left = own.etime, NEVER if own.expire is None else own.expire
-    right = other.etime, NEVER if other.expire is None else other.expire
+    if own.etime != other.etime:
+        return own if own.etime > other.etime else other
+    left = NEVER if own.expire is None else own.expire
+    right = NEVER if other.expire is None else other.expire
     return own if left >= right else other
 
 
@@ -107,12 +116,14 @@ def join_columns(own: Column, other: Column) -> Column:
 
 
 def join_origins(own: Origin, other: Origin) -> Origin:
-    """The later one; of one event, that it has been seen."""
+    """The later one; of one event, that it has been seen, and the latest time it was."""
     assert own.replica == other.replica
     if own.stamp != other.stamp:
         return own if own.stamp > other.stamp else other
+    if own.seen != other.seen:
+        return own if own.seen > other.seen else other
     if own.event is None or other.event is None:
-        return own if own.event is None else other
+        return own  # seen by the same write
     return own if event_order(own.event) >= event_order(other.event) else other
 
 

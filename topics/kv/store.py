@@ -255,22 +255,24 @@ def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
     expiry = entry.expiry
     if expiry.etime <= floor and other.expiry.etime == 0:
         expiry = NO_EXPIRY
+    absent = 0 if entry.absent <= floor and other.absent == 0 else entry.absent
     origins = sift(entry.origins, other.origins, unseen)
-    return with_parts(entry, lww, tuple(lanes), expiry, origins)
+    return with_parts(entry, lww, tuple(lanes), expiry, origins, absent)
 
 
 def with_parts(
-    entry: Entry, lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree[Origin]
+    entry: Entry, lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree[Origin], absent: int
 ) -> Entry:
     """The entry with these parts: the very same if they are its own, zero if nothing is left."""
     if all(lane is was for lane, was in zip(lanes, entry.lanes, strict=True)):
         lanes = entry.lanes
-    if lww is entry.lww and lanes is entry.lanes and expiry is entry.expiry and origins is entry.origins:
+    same = lww is entry.lww and lanes is entry.lanes and expiry is entry.expiry and origins is entry.origins
+    if same and absent == entry.absent:
         return entry
     if lww is NO_EVENT and expiry is NO_EXPIRY and origins is None and all(lane is NO_LANE for lane in lanes):
         return ZERO
     assert len(lanes) == len(LANE_TAGS)
-    return make_entry(lww, lanes, expiry, origins)
+    return make_entry(lww, lanes, expiry, origins, absent)
 
 
 def _lane(lane: Lane, utime: int, tree: Tree[Element]) -> Lane:
@@ -295,6 +297,7 @@ def entry_difference(old: Entry, new: Entry) -> Entry:
         tuple(lanes),
         NO_EXPIRY if new.expiry is old.expiry else new.expiry,
         _changed(old.origins, new.origins),
+        0 if new.absent == old.absent else new.absent,
     )
 
 

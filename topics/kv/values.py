@@ -166,7 +166,9 @@ def conflicted(entry: Entry, now_ms: int) -> bool:
 
 
 def _conflicts(looked: Looked) -> tuple[Conflict, ...]:
-    """Newest first. A value equal to the visible one is no conflict, nor is a delete where nothing is visible."""
+    """Newest first. A value equal to the visible one is no conflict, nor is a delete where nothing is visible, or one
+    from before this life of the key: whoever began it may have forgotten that there had been another.
+    """
     entry, view = looked.entry, looked.view
     events = [origin.event for origin in items(entry.origins) if origin.event is not None]
     shown = {_mark(view.tag, view.value)} if looked.live else {_mark(None, None)}
@@ -174,14 +176,15 @@ def _conflicts(looked: Looked) -> tuple[Conflict, ...]:
     for event in sorted(events, key=event_order, reverse=True):
         mark = _mark(event.tag, event.value)
         expired = event.expire is not None and looked.now_ms >= event.expire
-        if mark not in shown and not expired:
+        former = event.tag is None and event.utime < entry.absent
+        if mark not in shown and not expired and not former:
             shown.add(mark)
             name = None if event.tag is None else TYPE_NAMES[event.tag]
             found.append(Conflict(name, event.value, event.utime, event.expire))
     expire = entry.expiry.expire
     if expire is None or looked.now_ms < expire:
         for tag, lane in zip(LANE_TAGS, entry.lanes, strict=True):
-            if not (looked.live and tag == view.tag) and _speaks(tag, lane.tree):
+            if not (looked.live and tag == view.tag) and speaks(tag, lane.tree):
                 value = rendered(View(tag, lane.utime, expire, tree=lane.tree))
                 found.append(Conflict(TYPE_NAMES[tag], value, lane.utime, expire))
     return tuple(sorted(found, key=lambda conflict: -conflict.utime))
@@ -192,8 +195,8 @@ def _mark(tag: Tag | None, value: Cell) -> bytes:
     return encode_cell((None if tag is None else int(tag), value if plain else None))
 
 
-def _speaks(tag: Tag, tree: Tree[Element]) -> bool:
-    """Whether a hidden lane holds something nobody has removed."""
+def speaks(tag: Tag, tree: Tree[Element]) -> bool:
+    """Whether a lane holds something nobody has removed."""
     assert tag in LANE_TAGS
     return total_of(tree) != 0 if tag is Tag.COUNTER else next(alive(tree), None) is not None
 

@@ -1,14 +1,18 @@
 """Entries as cells: four slots that every peer understands, and one that only this product does (replication 3.1, 3.4).
 
     [value, type, utime, expire]            the visible entry, as in the seed
-    [value, type, utime, expire, hidden]    hidden: a map of the lanes that are not visible
+    [value, type, utime, expire, absent]    a structure whose last write said when it expires, and nothing is hidden
+    [value, type, utime, expire, hidden]    hidden: a map of what else there is to say
 
     hidden: lww → [value, type, utime, expire] · hash, set, zset, counter → [utime, elements]
-            exp → [etime, expire] · seen → {replica → [stamp, event]}
+            exp → [etime, expire] · seen → {replica → [stamp, event]} · absent → stamp
 
-An event in `seen` is nil (seen by a later write), true (the one in `lww` or in the visible slots), or `[value, type,
-expire]`. A plain peer ignores the fifth slot; a plain entry has none, and its structures expire as said at its `utime`.
-A fifth slot that is no map is somebody else's extension and is ignored.
+An event in `seen` is the stamp of the later write that has seen it (nil: a write that did not say when), true (the one
+in `lww` or in the visible slots), or `[value, type, expire]`. `absent` is left out, and 0 in the fifth slot, where no
+write has found the key absent.
+
+A plain peer ignores the fifth slot; a plain entry has none, and its structures expire as said at its `utime`. Any other
+fifth slot is somebody else's extension and is ignored.
 
 Reading trusts nothing: an entry that breaks any rule is None, and never an error.
 """
@@ -48,6 +52,9 @@ from topics.kv.tree import Leaf, Tree, count, grow, items, leaves
 LANE_NAMES: Final = {Tag.HASH: "hash", Tag.SET: "set", Tag.ZSET: "zset", Tag.COUNTER: "counter"}
 TYPE_NAMES: Final = {Tag.VALUE: "value", Tag.LIST: "list", **LANE_NAMES}
 RESET: Final = "reset:"  # before a replica id: the column that takes back what a delete has seen
+EXPIRED: Final = (
+    RESET + "expired"
+)  # an origin of nobody: the delete that gc has made of an expired key, and when
 SLOTS: Final = 4
 
 
@@ -81,12 +88,16 @@ def entry_to_cell(entry: Entry) -> Cell:
         hidden["exp"] = tuple(entry.expiry)
     if entry.origins is not None:
         hidden["seen"] = CellMap(
-            (origin.replica, (origin.stamp, _event_cell(origin.event, entry.lww)))
+            (origin.replica, (origin.stamp, _origin_cell(origin, entry.lww)))
             for origin in items(entry.origins)
         )
     plain = (value, _tag_cell(view.tag), view.utime, view.expire)
     assert len(plain) == SLOTS
     assert view.utime <= entry.newest
+    if view.tag in LANE_OF and entry.expiry == (view.utime, view.expire) and hidden.keys() <= {"exp"}:
+        return (*plain, entry.absent) if hidden or entry.absent else plain
+    if entry.absent:
+        hidden["absent"] = entry.absent
     return (*plain, CellMap(hidden)) if hidden else plain
 
 
@@ -106,9 +117,10 @@ def _element_cell(leaf: Leaf[Element]) -> tuple[Cell, Cell]:
     return leaf.digest, tuple(element)
 
 
-def _event_cell(event: Event | None, lww: Event) -> Cell:
+def _origin_cell(origin: Origin, lww: Event) -> Cell:
+    event = origin.event
     if event is None:
-        return None
+        return origin.seen if origin.seen > origin.stamp else None
     if event is lww or encode_event(event) == encode_event(lww):
         return True
     return event.value, _tag_cell(event.tag), event.expire
@@ -150,26 +162,34 @@ def _entry(cell: object, limits: KvLimits) -> Entry:
         expire = _expire(expire)
     else:
         lww = _event(value, tag, utime, expire, limits)
-    expiry = _expiry_of(tag, _stamp(utime), expire)
     hidden = cell[SLOTS] if len(cell) > SLOTS else None
-    if not isinstance(hidden, Mapping):
+    if type(hidden) is int and tag in LANE_OF:
+        expiry = Expiry(_written(utime), expire)
+        return _checked(make_entry(lww, tuple(lanes), expiry, None, _whole(hidden)))
+    expiry = _expiry_of(tag, _stamp(utime), expire)
+    if hidden is None or not isinstance(hidden, Mapping):
         return _checked(make_entry(lww, tuple(lanes), expiry))
+    parts: dict[str, object] = {name: part for name, part in hidden.items() if isinstance(name, str)}
     for other, name in LANE_NAMES.items():
-        if (lane := hidden.get(name)) is not None:
+        if (lane := parts.get(name)) is not None:
             lanes[LANE_OF[other]] = _lane(other, lane, lanes[LANE_OF[other]], limits)
-    if (written := hidden.get("lww")) is not None:
-        event, tag_cell, utime, expire = _row(written, 4)
-        lww = join_events(lww, _event(event, _tag(tag_cell), utime, expire, limits))
-    if (said := hidden.get("exp")) is not None:
+    if (said := parts.get("exp")) is not None:
         etime, until = _row(said, 2)
         expiry = Expiry(_written(etime), _expire(until))
-    origins = _origins(hidden.get("seen"), lww, limits)
-    return _checked(make_entry(lww, tuple(lanes), expiry, origins))
+    if (written := parts.get("lww")) is not None:
+        event, tag_cell, utime, expire = _row(written, 4)
+        lww = join_events(lww, _event(event, _tag(tag_cell), utime, expire, limits))
+    origins = _origins(parts.get("seen"), lww, limits)
+    found = parts.get("absent")
+    absent = 0 if found is None else _written(found)
+    return _checked(make_entry(lww, tuple(lanes), expiry, origins, absent))
 
 
 def _checked(entry: Entry) -> Entry:
     """A counter's resets never exceed what they reset: no delete has seen more than was counted."""
     counter = entry.lanes[LANE_OF[Tag.COUNTER]]
+    if counter.tree is None:
+        return entry
     columns = {column.replica: column for column in items(counter.tree) if isinstance(column, Column)}
     for name, reset in columns.items():
         if name.startswith(RESET):
@@ -215,8 +235,8 @@ def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:
 
 
 def _origin(replica: str, stamp: int, cell: object, lww: Event, limits: KvLimits) -> Origin:
-    if cell is None:
-        return Origin(replica, stamp, None)
+    if cell is None or type(cell) is int:
+        return Origin(replica, stamp, None, stamp if cell is None else max(stamp, _whole(cell)))
     if cell is True:
         if lww is NO_EVENT or lww.utime != stamp:
             raise _Malformed
