@@ -13,8 +13,8 @@ from topics.cli.private import PrivateServer
 
 
 @pytest.mark.rule("O2.20")
-def test_commands_on_the_directory_of_a_server_go_through_it(call: Call, server: PrivateServer) -> None:
-    data = str(server.data)
+def test_commands_on_the_directory_of_a_server_go_through_it(call: Call, tmp_path: pathlib.Path) -> None:
+    data = str(tmp_path / "d")
     commands = [
         ("put", "t", "-"),
         ("configure", "t", "ttl_ms=1d"),
@@ -27,7 +27,10 @@ def test_commands_on_the_directory_of_a_server_go_through_it(call: Call, server:
         ("rm", "t", "--yes"),
     ]
 
-    answers = [call(*command, "--json", "--data", data, stdin=b"1\n2\n") for command in commands]
+    with PrivateServer(tmp_path / "d", tmp_path) as server:
+        answers = [call(*command, "--json", "--data", data, stdin=b"1\n2\n") for command in commands]
+        with topics.Client(server.url) as client:
+            assert not client.list()
 
     assert [answer.code for answer in answers] == [0] * len(commands)
     for answer in answers:
@@ -35,8 +38,6 @@ def test_commands_on_the_directory_of_a_server_go_through_it(call: Call, server:
         assert len(answer.err.splitlines()) == 1
     assert [row["data"] for row in answers[3].lines] == [1, 2]
     assert answers[2].lines[0]["topic"] == "t"
-    with topics.Client(server.url) as client:
-        assert not client.list()
 
 
 @pytest.mark.rule("O2.20")

@@ -46,7 +46,7 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
     cut = CutReport(file=WalFileId(0, 0, 1), offset=7, bytes=100, seqs={"t": 3})
     return {
         "Account": [page.account],
-        "Appended": [written, topic.put(0, idempotency_key="k")],
+        "Appended": [written, topic.put(0, idempotency_key="k", require_same_body=False)],
         "CannotOpen": [topics.CannotOpen(Unusable.IN_USE, "in use", pid=7)],
         "CompactionResult": [topics.CompactionResult(segments_removed=1, bytes_freed=2)],
         "Corrupt": [
@@ -69,8 +69,8 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "TopicConfig": [topic.state().config],
         "TopicState": [topic.state(), *store.list()],
         "TopicSummary": [
-            topics.TopicSummary(topic="t", type="log", head_seq=1, earliest_seq=1, count=1, bytes=1, durable=True,
-                                effective_priority=1.5)
+            topics.TopicSummary(topic="t", type="log", head_seq=1, earliest_seq=1, count=1, bytes=1,
+                                durability="fsync", durable=True)
         ],
         "TopicsError": [noted(TopicsError("anything", more=[1]))],
         "Unreachable": [topics.Unreachable(Trouble.LOST, "http://x", "lost", sent=True, idempotency_key="k")],

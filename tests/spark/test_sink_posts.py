@@ -188,7 +188,7 @@ def test_a_post_is_made_only_while_the_topic_would_know_what_the_run_has_written
         write([row("2")], run="another")
 
     with topics.Client(server.url) as client:
-        client.create(name, idempotency_window_ms=600_000)
+        client.topic(name).configure(idempotency_window_ms=600_000)
     with pytest.raises(KeysForgotten, match="for 120000 ms"):
         write(
             [row("2")], run="another", window_ms=WINDOW_MS

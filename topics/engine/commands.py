@@ -12,7 +12,6 @@ import msgspec
 from topics.codec.control import CheckpointMark
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
-from topics.kernel.errors import invalid
 from topics.log.match import Match
 
 DEFAULT_CONFIG: Final = TopicConfig()
@@ -78,19 +77,11 @@ class DeleteTopic:
 
 @attrs.frozen(kw_only=True)
 class DeleteRecords:
-    """Delete records of a published prefix and/or a tag.
-
-    Raises:
-        Rejected: no selector, whether the topic is there or not (http-api 1).
-    """
+    """Delete records of a published prefix and/or a tag; at least one selector."""
 
     topic: str
     before_seq: int | None = None
     match: Match | None = None
-
-    def __attrs_post_init__(self) -> None:
-        if self.before_seq is None and self.match is None:
-            raise invalid("before_seq", "give before_seq, match or both")
 
 
 @attrs.frozen(kw_only=True)

@@ -28,7 +28,7 @@ from topics.engine.lane import Lane
 from topics.engine.replies import TopicDeleted
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_any_topic_name
 
 
@@ -54,6 +54,8 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
     if isinstance(command, PutTopic | Append) and command.config is not DEFAULT_CONFIG:
         present = None if lane is None or lane.topic is None else lane.topic.config
         check_new_config(name, command.config, present)
+    if isinstance(command, DeleteRecords) and command.before_seq is None and command.match is None:
+        raise invalid("before_seq", "give before_seq, match or both")
     if lane is None:
         _propose_on_absent(state, ticket, now_ms)
     elif lane.blocked:

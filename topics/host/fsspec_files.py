@@ -55,8 +55,10 @@ class FileSystem(Protocol):
 
 
 def without_secrets(url: str) -> str:
-    """The URL as it may be told: no user, no password, no query."""
+    """The URL as it may be told: no user, no password, no query, no fragment."""
     parts = urlsplit(url)
+    if not (_secrets_of(url) or parts.fragment):
+        return url  # as it was written
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 

@@ -377,11 +377,10 @@ def cut(given: Iterable[Keyed]) -> Iterator[Tree[Keyed]]:
 
 def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
     """Entries whose join is this one, and about how many bytes each takes."""
-    size = len(encode_cell(entry_to_cell(keyed.entry))) + len(keyed.key)
+    entry, size = keyed.entry, len(encode_cell(entry_to_cell(keyed.entry))) + len(keyed.key)
     if size <= JOURNAL_ITEM_BYTES:
         yield keyed, size
         return
-    entry = keyed.entry
     for i, (tag, lane) in enumerate(zip(LANE_TAGS, entry.lanes, strict=True)):
         if tag is not Tag.COUNTER:  # a reset travels with its column, and columns are few
             for leaf in leaves(lane.tree):
@@ -390,11 +389,9 @@ def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
                 part = make_entry(lanes=tuple(lanes))
                 yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
     counter = entry.lanes[LANE_OF[Tag.COUNTER]]
-    for origin in leaves(entry.origins):
-        part = make_entry(origins=origin)
-        yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
     rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry, None, entry.absent)
-    yield Keyed(keyed.key, rest), len(encode_cell(entry_to_cell(rest)))
+    for part in (*(make_entry(origins=origin) for origin in leaves(entry.origins)), rest):
+        yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
 
 
 def _foreign_item(number: int) -> Corrupt:
