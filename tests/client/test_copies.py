@@ -69,8 +69,8 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "TopicConfig": [topic.state().config],
         "TopicState": [topic.state(), *store.list()],
         "TopicSummary": [
-            topics.TopicSummary(topic="t", type="log", head_seq=1, earliest_seq=1, count=1, bytes=1, durable=True,
-                                effective_priority=1.5)
+            topics.TopicSummary(topic="t", type="log", head_seq=1, earliest_seq=1, count=1, bytes=1,
+                                durability="fsync", durable=True)
         ],
         "TopicsError": [noted(TopicsError("anything", more=[1]))],
         "Unreachable": [topics.Unreachable(Trouble.LOST, "http://x", "lost", sent=True, idempotency_key="k")],
