@@ -46,7 +46,7 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
     cut = CutReport(file=WalFileId(0, 0, 1), offset=7, bytes=100, seqs={"t": 3})
     return {
         "Account": [page.account],
-        "Appended": [written, topic.put(0, idempotency_key="k")],
+        "Appended": [written, topic.put(0, idempotency_key="k", require_same_body=False)],
         "CannotOpen": [topics.CannotOpen(Unusable.IN_USE, "in use", pid=7)],
         "CompactionResult": [topics.CompactionResult(segments_removed=1, bytes_freed=2)],
         "Corrupt": [
@@ -63,6 +63,7 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "RecordsDeleted": [topic.delete(before_seq=1)],
         "Rejected": [
             refusal(lambda: store.create("t", cap_records=3)), refusal(lambda: topic.put(1, tag="")),
+            refusal(lambda: topic.put(0, idempotency_key="k")),
             Reentered(), WrongState("not now", field="f"),
         ],
         "StoreOptions": [topics.StoreOptions(shards=2, archive=ArchiveRules())],
