@@ -63,6 +63,7 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "RecordsDeleted": [topic.delete(before_seq=1)],
         "Rejected": [
             refusal(lambda: store.create("t", cap_records=3)), refusal(lambda: topic.put(1, tag="")),
+            refusal(lambda: topic.put(0, idempotency_key="k")),
             Reentered(), WrongState("not now", field="f"),
         ],
         "StoreOptions": [topics.StoreOptions(shards=2, archive=ArchiveRules())],

@@ -43,7 +43,7 @@ def check_told(root):
     assert read_owner(root).boot_id is not None
 
 
-@pytest.mark.rule("T3.24", "T4.24")
+@pytest.mark.rule("T3.24", "T4.24", "T4.32")
 def test_an_embedded_store_whose_write_fails_forgets_its_boot(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", EMBEDDED, str(tmp_path)], capture_output=True, text=True, check=False
@@ -55,7 +55,7 @@ def test_an_embedded_store_whose_write_fails_forgets_its_boot(tmp_path):
     check_told(tmp_path)
 
 
-@pytest.mark.rule("T3.24", "T4.24")
+@pytest.mark.rule("T3.24", "T4.24", "T4.32")
 def test_a_server_whose_write_fails_forgets_its_boot(tmp_path):
     with Process("--port", 0, "--data", "data", cwd=tmp_path) as server:
         server.ready()

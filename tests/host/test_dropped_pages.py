@@ -37,7 +37,7 @@ def nothing_vanished_in_silence(scene):
     assert scene.read("t") == {**there, min(reply.seqs): b"9"}
 
 
-@pytest.mark.rule("T4.24", "S2.6", "S2.8")
+@pytest.mark.rule("T4.24", "S2.6", "S2.8", "T4.32")
 @pytest.mark.invariant("I-08")
 @pytest.mark.parametrize("op", ["write", "sync_data"])
 def test_pages_dropped_behind_a_failed_write_are_no_mere_end_of_the_process(scene, op):
@@ -79,7 +79,7 @@ def test_pages_dropped_behind_a_recovery_that_failed_are_no_mere_end_of_the_proc
     nothing_vanished_in_silence(scene)
 
 
-@pytest.mark.rule("T3.24", "T4.24")
+@pytest.mark.rule("T3.24", "T4.24", "T4.32")
 def test_the_boot_id_leaves_lock_before_the_failure_is_told(scene):
     assert boot_id_in(scene) is not None
     scene.disk.inject("sync_data")

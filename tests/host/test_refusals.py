@@ -20,7 +20,7 @@ def refused(code: int, path: str | None = None) -> OSError:
     [
         (errno.EACCES, "run this as the user that owns it"),
         (errno.EPERM, "run this as the user that owns it"),
-        (errno.EROFS, "topics fsck and topics inspect work as it is"),
+        (errno.EROFS, "it is read as it is by topics ls, get, state, tail and fsck"),
         (errno.ENOSPC, "free some"),
         (errno.EMFILE, "ulimit -n"),
         (errno.EIO, "see the system's log"),

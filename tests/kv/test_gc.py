@@ -188,6 +188,7 @@ def test_a_delete_after_the_floor_of_a_counter_from_before_it_counts():
     assert b.db.incrby("c", 0) == 1
 
 
+@pytest.mark.rule("R3.5.6")
 @pytest.mark.parametrize("stable_ms", [START_MS + MAX_DRIFT_MS + 1, 1_700_000_000_000_000_000, 2**63 - 1])
 def test_a_stable_stamp_ahead_of_the_clock_is_refused_and_hides_nobodys_writes(stable_ms):
     """Nanoseconds by mistake, and the last number there is: the floor would be above everything that peers write."""
@@ -207,6 +208,7 @@ def test_a_stable_stamp_ahead_of_the_clock_is_refused_and_hides_nobodys_writes(s
     assert peer.db.get("k") == 2
 
 
+@pytest.mark.rule("R3.5.7")
 def test_a_peers_floor_is_taken_only_where_accept_floor_allows_it():
     """An envelope of a key that nobody knows says that everything here was collected."""
     node, stranger = Node(1), Node(2)
@@ -229,6 +231,7 @@ def test_a_peers_floor_is_taken_only_where_accept_floor_allows_it():
     assert (node.db.keys(), node.db.snapshot().floor) == (["theirs"], START_MS + 40)
 
 
+@pytest.mark.rule("R3.5.7")
 def test_a_foreign_floor_ahead_of_the_clock_is_refused_even_where_floors_are_taken():
     node, peer = Node(1), Node(2, now_ms=START_MS + MAX_DRIFT_MS)
     node.db.set("mine", 1)

@@ -26,7 +26,9 @@ def told(error: OSError, root: Path | None = None) -> str:
         what = f"{path}: the file system is read-only: mount it writable"
         if root is None or not os.path.lexists(root):
             return f"{what}, or choose another place"
-        return f"{what}, or open a copy of {root}; topics fsck and topics inspect work as it is"
+        return (
+            f"{what}, or open a copy of {root}; it is read as it is by topics ls, get, state, tail and fsck"
+        )
     if error.errno in FULL:
         return f"{path}: no space left on the device; free some"
     if error.errno in TOO_MANY:

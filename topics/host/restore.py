@@ -2,7 +2,7 @@
 
     the backup's files, but for the last WAL file of each shard that goes on
     the log behind it: file by file, cut at whole writes, zeros behind
-    recovery, as after a restart of the machine: it finishes what was under way, and the result is a store
+    recovery: it finishes what was under way, and the result is a store
 
 It is all made under another name and renamed when it is a store. Nothing of the backup or of the log is changed.
 
@@ -50,12 +50,12 @@ Tell = Callable[[int, int], None]
 
 @attrs.frozen(kw_only=True)
 class Restored:
-    """A store that was made of a backup. `heads`: of each topic, before the restart took its share. `last_ts`: when
-    the last of what is kept was changed, 0 for never. `log_end_ts`: until when the log behind the backup tells, None if
-    none was found. `cut`: whether anything of the log was left out for the goal. `damages`: what a start
-    finds damaged. `cuts`: where the log, or the backup's own, ended in a write that no mark covers and that is not
-    whole; `unclosed`: files of it that were archived and have lost their end since. `changed`: files that are not as
-    the backup was written; what is damaged in them reads will tell.
+    """A store that was made of a backup. `heads`: of each topic, before any `crash` range. `last_ts`: when the last of
+    what is kept was changed, 0 for never. `log_end_ts`: until when the log behind the backup tells, None if none was
+    found. `cut`: whether anything of the log was left out for the goal. `damages`: what a start finds damaged. `cuts`:
+    where the log, or the backup's own, ended in a write that no mark covers and that is not whole; `unclosed`: files of
+    it that were archived and have lost their end since. `changed`: files that are not as the backup was written; what
+    is damaged in them reads will tell.
     """
 
     manifest: Manifest

@@ -263,13 +263,9 @@ def replay(journal: Journal) -> Replayed:
                 header = Header(name, signer, replica)
             case ("change", up, down):
                 store = _folded(store, up, down, number)
-            case ("forget" | "collect" as verb, int(now_ms), int(grace_ms), int(floor)) if (
-                min(now_ms, grace_ms, floor) >= 0
-            ):
+            case ("forget" | "collect" as verb, int(now), int(grace), int(low)) if min(now, grace, low) >= 0:
                 at_once = verb == "collect"
-                store, _ = collect(
-                    store, now_ms=now_ms, grace_ms=grace_ms, floor=floor, expired_at_once=at_once
-                )
+                store, _ = collect(store, now_ms=now, grace_ms=grace, floor=low, expired_at_once=at_once)
             case ("wait", part):
                 waiting.add(items(_store_of(part, number).keys))
             case ("aside", int(now_ms), int(limit)):

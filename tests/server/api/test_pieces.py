@@ -173,7 +173,7 @@ def a_write(inner: bytes) -> bytes:
     return b'{"records":[%b]}' % inner
 
 
-@pytest.mark.rule("H1.38")
+@pytest.mark.rule("H1.38", "H1.52")
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -200,6 +200,7 @@ def test_a_write_with_too_many_of_something_is_refused_before_they_are_built(bod
     assert peak < 4 * MIB
 
 
+@pytest.mark.rule("H1.52")
 @pytest.mark.parametrize("decode", [decode_reading, decode_delete])
 @pytest.mark.parametrize("field", [b"node", b"match", b"from_seq", b"before_seq", b"x"])
 def test_a_long_list_in_another_body_is_not_built(decode, field):
@@ -224,6 +225,7 @@ def test_a_list_of_nodes_names_itself_when_it_is_too_long():
         decode_reading("t", msgspec.json.encode({"node": ["a"] * 65}), LIMITS)
 
 
+@pytest.mark.rule("H1.52")
 @pytest.mark.trio
 async def test_nothing_holds_what_a_refused_body_was_decoded_to():
     body = a_write(b",".join([b'{"data":%d}' % n for n in range(MANY)]))
