@@ -11,22 +11,22 @@ import msgspec
 from topics.codec.walheader import HEADER_SIZE
 from topics.engine.apply import Catalog
 from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.numbers import Count, Generation, ShardNumber
 from topics.log.contradictions import contradictions
 from topics.log.image import TopicImage, topic_of
-from topics.log.regions import Generation, SegmentId, ShardNumber
+from topics.log.regions import SegmentId
 from topics.log.slots import Slots
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # it goes on from there
 
 
 class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """The catalog at a cut. `ts`: when it was taken."""
 
-    ts: _Count
-    high_ts: _Count
+    ts: Count
+    high_ts: Count
     next_topic_id: _Number
-    epochs: list[tuple[str, _Count]]
+    epochs: list[tuple[str, Count]]
     topics: list[TopicImage]
 
     def segment_ids(self) -> frozenset[SegmentId]:
@@ -49,7 +49,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     file: _Number
     offset: _Number
     next_frame: _Number
-    needed: _Count
+    needed: Count
 
 
 class Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
