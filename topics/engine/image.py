@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
@@ -74,13 +73,13 @@ def decode(body: bytes) -> Snapshot:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"snapshot: {error}", field="body") from None
     for topic in snapshot.state.topics:
-        for what in contradictions(topic):
+        if (what := next(contradictions(topic), None)) is not None:
             raise Corrupt(
                 f"snapshot: topic {topic.name!r:.100}: {what}: no store says so",
                 field="body",
                 topic=topic.name,
             )
-    for what in _contradictions(snapshot):
+    if (what := next(_contradictions(snapshot), None)) is not None:
         raise Corrupt(f"snapshot: {what}: no store says so", field="body")
     return snapshot
 
@@ -95,7 +94,7 @@ def _contradictions(snapshot: Snapshot) -> Iterator[str]:
         ("a name in epochs", [name for name, _ in state.epochs]),
         ("a place in the log of a shard", [(place.generation, place.shard) for place in snapshot.places]),
     ):
-        if len(Counter(keys)) != len(keys):
+        if len(set(keys)) != len(keys):
             yield f"{kind} is there twice"
     for topic in state.topics:
         if topic.topic_id >= state.next_topic_id or topic.epoch > known.get(topic.name, 0):
