@@ -210,9 +210,8 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
     rest: dict[str, bytes] = {}
     for name in walk.members():
         if name == "records" and name in rest:
-            raise invalid(
-                name, "is given twice, in a large body"
-            )  # else the last counts, and the first are taken
+            # Of two the last would count, and the records of the first are taken already.
+            raise invalid(name, "is given twice, in a large body")
         if name == "records" and walk.peek() == b"[":
             rest[name] = b'"records":[]'
             for run in walk.runs(name):
