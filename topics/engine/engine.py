@@ -91,6 +91,10 @@ class Engine:
                 assert lane.topic is not None
                 fold.loss(lane.topic, LostRange(lost.first, lost.last, lost.reason, now_ms))
 
+    def check_writable(self, shard: int) -> None:
+        """Raises `Rejected` if the shard is read-only: storage_read_only, with why and what to do."""
+        self._state.check_writable(shard)
+
     # Commands.
 
     def propose(self, command: Command, *, sync: bool = False) -> Ticket:
