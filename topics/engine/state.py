@@ -149,7 +149,7 @@ class EngineState:
             short = shard.shortage or _UNKNOWN_SHORTAGE
             raise Rejected(
                 Code.DISK_LOW,
-                f"nothing was written: {short.words}",
+                f"nothing was written: {short.message}",
                 **{**short.detail, "needed_bytes": needed, "shard": shard_number},
             )
         if shard.pending_bytes + size > PENDING_BYTES_MAX:
