@@ -115,7 +115,7 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
         (
             ("create", "u", "dead_letter=u"),
             2,
-            "config.dead_letter: names another topic, not the topic itself",
+            "config.dead_letter: must name another topic: 'u' is this topic itself",
         ),
         (("configure", "u", "ttl_ms=1"), 1, "topic 'u' does not exist"),
         (("delete", "t"), 2, "say which records"),

@@ -358,6 +358,17 @@ def test_a_password_of_a_cold_directory_is_not_repeated(call: Call, monkeypatch:
     assert not [one for one in (shown, refused) if b"secret" in one.out or "secret" in one.err]
 
 
+@pytest.mark.parametrize("url", ["s3://me:secret@b/x", "s3://b/x?key=secret", "s3://b/x#secret"])
+def test_config_show_tells_of_a_cold_store_where_it_is_and_no_more(
+    call: Call, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("TOPICS_COLD_DIR", url)
+    shown = (call("config", "show"), call("config", "show", "--json"))
+
+    assert [one.code for one in shown] == [0, 0]
+    assert all(b"s3://b/x" in one.out and b"secret" not in one.out for one in shown)
+
+
 def test_a_clock_beyond_what_python_tells_refuses_to_start() -> None:
     def beyond() -> float:
         raise OverflowError("timestamp too large to convert to C _PyTime_t")

@@ -17,7 +17,7 @@ from topics.testing.simdisk import SimDisk
 NOT_BUILT = [
     ({"type": "queue"}, r"config\.type: job queues are not built yet"),
     ({"replicated": True}, r"config\.replicated: replicated topics are not built yet"),
-    ({"dead_letter": "t"}, r"config\.dead_letter: names another topic, not the topic itself"),
+    ({"dead_letter": "t"}, r"config\.dead_letter: must name another topic"),
     ({"dead_letter": ""}, r"config\.dead_letter: '' is no topic name"),
 ]
 

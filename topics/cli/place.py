@@ -8,7 +8,7 @@ started is waited for, as long as the client's patience lasts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -104,17 +104,18 @@ class Directory:
         options = self.settings.options()
         check_cold_dir(options, self.root)
         why_not = f"{self.root} is a backup: make a store of it with topics restore {self.root} DIR"
+        owner: Mapping[str, object] = {}
         try:
             opened = topics.open(self.root, create=create, read_only=read_only, options=options)
         except topics.CannotOpen as refused:
-            opened = None
+            opened, owner = None, refused.detail
             if refused.reason is Unusable.UNWRITABLE and not create:  # it may be read all the same
                 read_only, why_not = True, refused.message
                 opened = topics.open(self.root, read_only=True, options=options)
             elif refused.reason is not Unusable.IN_USE:
                 raise
         if opened is None:
-            with self._its_server().writing() as served:
+            with self._its_server(owner).writing() as served:
                 yield served
             return
         with opened as store:
@@ -141,27 +142,21 @@ class Directory:
             what = f"{self.root} is read-only until it is repaired; what is intact can be read"
             say(f"{what}; see topics fsck {self.root}", "DAMAGED: ", colour="red")
 
-    def _its_server(self) -> Server:
-        """The owner of the directory, if that is a server.
+    def _its_server(self, owner: Mapping[str, object]) -> Server:
+        """The owner of the directory, if that is a server; `owner`: what the refusal to open it says of it.
 
         Raises:
             Failed: it is none, or does not listen yet.
         """
-        from topics.host.lock import read_owner
-
-        owner = read_owner(self.root)
-        if owner is None or owner.url is None:
-            who = "another process" if owner is None else f"process {owner.pid}"
+        pid, url = owner.get("owner_pid"), owner.get("owner_url")
+        if url is None:
+            who = "another process" if pid is None else f"process {pid}"
             raise Failed(
                 f"{self.root} is in use by {who}, which does not serve it: wait until it ends, or have it served there "
                 f"(topics serve --data {self.root}), and commands go through the server"
             )
-        say(
-            f"{self.root} is served by process {owner.pid}; going through {owner.url}",
-            "topics: ",
-            colour="cyan",
-        )
-        return Server(self.settings, owner.url)
+        say(f"{self.root} is served by process {pid}; going through {url}", "topics: ", colour="cyan")
+        return Server(self.settings, str(url))
 
     def _elsewhere(self) -> str:
         source = self.settings.values["data"].source

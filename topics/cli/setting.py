@@ -18,7 +18,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?", re.ASCII)
 _STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _SECRET: Final = re.compile(r"[@?#]")
-_USER: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/]*@", re.ASCII)
+_UNTOLD: Final = re.compile(r"(?<=://)[^/]*@|[?#].*", re.DOTALL)  # of a store's URL: user, query, fragment
 _FLAGS: Final = {
     "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False,
 }  # fmt: skip
@@ -129,8 +129,9 @@ class Setting:
         return f"{given!r:.80}"
 
     def told(self, value: Any) -> Any:
-        """The value without what a store's URL says of a user, which is nobody's business."""
-        return _USER.sub(r"\1", value) if self.kind is Kind.PLACE and value is not None else value
+        """The value; of a store's URL neither user nor query nor fragment, which may hold a password."""
+        is_store = self.kind is Kind.PLACE and value is not None and _STORE.match(value)
+        return _UNTOLD.sub("", value) if is_store else value
 
 
 def _whole(text: str) -> int:

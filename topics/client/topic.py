@@ -19,7 +19,7 @@ from topics.kernel.checks import flag, whole_number
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import invalid
 from topics.kernel.limits import WAIT_MS_MAX
-from topics.log.match import spelled
+from topics.log.match import unambiguous
 
 if TYPE_CHECKING:
     from topics.client.client import Client
@@ -140,7 +140,7 @@ class Topic(Paging):
             Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
             Unreachable: no answer.
         """
-        match = spelled(match)
+        match = unambiguous(match)
         if from_ts is not None and from_seq:
             raise invalid("from_ts", "give from_seq or from_ts, not both")
         fields: dict[str, object] = {
@@ -170,7 +170,7 @@ class Topic(Paging):
             Unreachable: if it was sent, it may have been carried out. It is not repeated: a second time it would reach
                 records that came in between.
         """
-        fields = {"before_seq": before_seq, "match": spelled(match)}
+        fields = {"before_seq": before_seq, "match": unambiguous(match)}
         body = messages.fields_body({name: value for name, value in fields.items() if value is not None})
         request = Request(method="POST", path=self._path("/delete"), body=body, writes=True)
         return self._client.call(request, messages.read_records_deleted)

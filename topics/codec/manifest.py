@@ -16,7 +16,8 @@ import msgspec
 
 from topics.codec.primitives import Buffer, checksum
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import GENERATION_MAX, MANIFEST_BYTES_MAX, U32_MAX, WAL_SHARDS_MAX
+from topics.kernel.limits import MANIFEST_BYTES_MAX, U32_MAX
+from topics.kernel.numbers import Count, Generation, ShardNumber
 from topics.kernel.ports import is_below
 
 MANIFEST_FILE: Final = "BACKUP.json"
@@ -25,9 +26,6 @@ NO_CHECKSUM: Final = "0" * 16
 _TAIL: Final = re.compile(rb',"xxh3":"([0-9a-f]{16})"}\n', re.ASCII)
 _TAIL_SIZE: Final = len(',"xxh3":""}\n') + 16
 _T = TypeVar("_T", bound=Hashable)
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-_Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
-_Shard = Annotated[int, msgspec.Meta(ge=0, lt=WAL_SHARDS_MAX)]
 _FileSize = Annotated[int, msgspec.Meta(ge=0, le=U32_MAX)]  # no kind of file is larger
 _Checksum = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
@@ -37,20 +35,20 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next frame is number `next_frame`.
     """
 
-    generation: _Generation
-    shard: _Shard
-    file: _Count
-    offset: _Count
-    next_frame: _Count
+    generation: Generation
+    shard: ShardNumber
+    file: Count
+    offset: Count
+    next_frame: Count
 
 
 class TopicEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic at the cut."""
 
     name: str
-    id: _Count
-    epoch: _Count
-    head_seq: _Count
+    id: Count
+    epoch: Count
+    head_seq: Count
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,8 +62,8 @@ class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ColdEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A segment whose data is not in the backup but in the cold tier."""
 
-    topic_id: _Count
-    first_seq: _Count
+    topic_id: Count
+    first_seq: Count
     size: _FileSize
 
 
@@ -73,7 +71,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`ts`: of the cut. `vector`: one position a shard of the present generation."""
 
     backup: int
-    ts: _Count
+    ts: Count
     vector: list[Position]
     topics: list[TopicEntry]
     files: list[FileEntry]

@@ -54,7 +54,9 @@ def check_head(head: Buffer, size: int) -> None:
     magic, _, _, _, body_len = SNAPSHOT_HEAD.unpack_from(head)
     if magic != SNAPSHOT_MAGIC:
         raise _corrupt("magic", "the magic is wrong, this is no snapshot")
-    if body_len != size - SNAPSHOT_OVERHEAD or size > SNAPSHOT_BYTES_MAX:
+    if size > SNAPSHOT_BYTES_MAX:
+        raise _corrupt("length", f"{size} bytes are more than the limit of {SNAPSHOT_BYTES_MAX}")
+    if body_len != size - SNAPSHOT_OVERHEAD:
         raise _corrupt("length", f"a body of {body_len} bytes does not fill {size} bytes")
 
 

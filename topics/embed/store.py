@@ -43,7 +43,7 @@ from topics.host.opening import Opened, StoreOptions
 from topics.host.reading import Unread
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig
-from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, invalid
+from topics.kernel.errors import Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
@@ -225,14 +225,11 @@ class Store:
             CannotOpen: it cannot be written there; nothing is left of it.
             Corrupt: a file of the store is damaged.
         """
-        self._local.check_open()
-        checkpointer = self._opened.checkpointer
-        if self._compactor is None or checkpointer is None:
-            raise self._read_only_refusal()
+        compactor, checkpointer = self._writable_compactor()
         tier = self._opened.cold
         return back_up(
             self._local,
-            self._compactor,
+            compactor,
             checkpointer,
             dest,
             cold=tier.store if with_cold else None,
@@ -285,15 +282,11 @@ class Store:
     def _writable_compactor(self) -> tuple[Compactor, Checkpointer]:
         self._local.check_open()
         checkpointer = self._opened.checkpointer
-        if self._compactor is None or checkpointer is None:
-            raise self._read_only_refusal()
+        if checkpointer is None:
+            self._opened.engine.check_writable(0)  # which tells why there is none
+        assert self._compactor is not None
+        assert checkpointer is not None
         return self._compactor, checkpointer
-
-    def _read_only_refusal(self) -> Rejected:
-        why = "it was opened for reading only: open it without read_only"
-        if any(damage.in_log for damage in self._opened.damages):
-            why = "its log is damaged, see `damages`: repair it (topics fsck --repair), or restore a backup"
-        return Rejected(Code.STORAGE_READ_ONLY, f"{self.where} is read-only: {why}")
 
     # For Topic.
 

@@ -18,7 +18,7 @@ from topics.kernel.config import TopicConfig
 from topics.kernel.errors import invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX
 from topics.log.diff import DiffQuery
-from topics.log.match import parse_match, spelled
+from topics.log.match import parse_match, unambiguous
 
 if TYPE_CHECKING:
     from topics.embed.store import Store
@@ -127,7 +127,7 @@ class Topic(Paging):
             Corrupt: the page would begin with a damaged record; its detail says `next_from_seq`, to go on behind it.
         """
         limits = self._store.limits
-        match = spelled(match)
+        match = unambiguous(match)
         if from_ts is not None and from_seq:
             raise invalid("from_ts", "give from_seq or from_ts, not both")
         query = DiffQuery(
@@ -162,7 +162,7 @@ class Topic(Paging):
             before_seq=None if before_seq is None else seq_number("before_seq", before_seq),
             match=None
             if match is None
-            else parse_match(spelled(match), tag_bytes_max=self._store.limits.tag_bytes),
+            else parse_match(unambiguous(match), tag_bytes_max=self._store.limits.tag_bytes),
         )
         reply = self._store.call(command)
         assert isinstance(reply, RecordsDeleted)

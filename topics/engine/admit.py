@@ -36,7 +36,7 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
 
 
 def check_new_config(name: str, new: TopicConfig, present: TopicConfig | None) -> None:
-    """A config that is asked for. Earlier builds let in what is refused here: where it stands, it may be said again."""
+    """Refuse what is not built yet. A topic that an earlier build made so keeps it, and its config may be set again."""
     if new.type is TopicType.QUEUE and (present is None or present.type is not TopicType.QUEUE):
         raise invalid(
             "config.type",
@@ -48,7 +48,7 @@ def check_new_config(name: str, new: TopicConfig, present: TopicConfig | None) -
             "replicated topics are not built yet, and nothing would be copied anywhere: leave it out, or say false",
         )
     if new.dead_letter == name and (present is None or present.dead_letter != name):
-        raise invalid("config.dead_letter", f"names another topic, not the topic itself ({name!r})")
+        raise invalid("config.dead_letter", f"must name another topic: {name!r} is this topic itself")
 
 
 def check_creation(command: Append, limits: Limits) -> None:

@@ -112,7 +112,7 @@ class WalBatch(msgspec.Struct, frozen=True, eq=False):
 class Shortage(msgspec.Struct, frozen=True):
     """Why a shard has so little room, and what to do about it; `detail` for machines."""
 
-    words: str
+    message: str
     detail: Mapping[str, object]
 
 

@@ -91,6 +91,10 @@ class Engine:
                 assert lane.topic is not None
                 fold.loss(lane.topic, LostRange(lost.first, lost.last, lost.reason, now_ms))
 
+    def check_writable(self, shard: int) -> None:
+        """Raises `Rejected` if the shard is read-only: storage_read_only, with why and what to do."""
+        self._state.check_writable(shard)
+
     # Commands.
 
     def propose(self, command: Command, *, sync: bool = False) -> Ticket:
@@ -205,8 +209,8 @@ class Engine:
 
     def space(self, shard: int, bytes_left: int, shortage: Shortage | None = None) -> None:
         """How many bytes the shard's files surely take; told before propose, so that 507 comes before any seq."""
-        told = self._state.shards[shard]
-        told.space_left, told.shortage = bytes_left, shortage
+        queue = self._state.shards[shard]
+        queue.space_left, queue.shortage = bytes_left, shortage
 
     # Time.
 
@@ -304,10 +308,6 @@ class Engine:
     def read_only_shards(self) -> Sequence[int]:
         """Shards that refuse writes until the store is opened again."""
         return [shard.number for shard in self._state.shards if shard.read_only is not None]
-
-    @property
-    def has_finished(self) -> bool:
-        return bool(self._state.effects.finished)
 
     @property
     def has_effects(self) -> bool:

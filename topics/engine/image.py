@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
@@ -11,22 +10,22 @@ import msgspec
 from topics.codec.walheader import HEADER_SIZE
 from topics.engine.apply import Catalog
 from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.numbers import Count, Generation, ShardNumber
 from topics.log.contradictions import contradictions
 from topics.log.image import TopicImage, topic_of
-from topics.log.regions import Generation, SegmentId, ShardNumber
+from topics.log.regions import SegmentId
 from topics.log.slots import Slots
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # it goes on from there
 
 
 class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """The catalog at a cut. `ts`: when it was taken."""
 
-    ts: _Count
-    high_ts: _Count
+    ts: Count
+    high_ts: Count
     next_topic_id: _Number
-    epochs: list[tuple[str, _Count]]
+    epochs: list[tuple[str, Count]]
     topics: list[TopicImage]
 
     def segment_ids(self) -> frozenset[SegmentId]:
@@ -49,7 +48,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     file: _Number
     offset: _Number
     next_frame: _Number
-    needed: _Count
+    needed: Count
 
 
 class Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -74,13 +73,13 @@ def decode(body: bytes) -> Snapshot:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"snapshot: {error}", field="body") from None
     for topic in snapshot.state.topics:
-        for what in contradictions(topic):
+        if (what := next(contradictions(topic), None)) is not None:
             raise Corrupt(
                 f"snapshot: topic {topic.name!r:.100}: {what}: no store says so",
                 field="body",
                 topic=topic.name,
             )
-    for what in _contradictions(snapshot):
+    if (what := next(_contradictions(snapshot), None)) is not None:
         raise Corrupt(f"snapshot: {what}: no store says so", field="body")
     return snapshot
 
@@ -95,7 +94,7 @@ def _contradictions(snapshot: Snapshot) -> Iterator[str]:
         ("a name in epochs", [name for name, _ in state.epochs]),
         ("a place in the log of a shard", [(place.generation, place.shard) for place in snapshot.places]),
     ):
-        if len(Counter(keys)) != len(keys):
+        if len(set(keys)) != len(keys):
             yield f"{kind} is there twice"
     for topic in state.topics:
         if topic.topic_id >= state.next_topic_id or topic.epoch > known.get(topic.name, 0):

@@ -51,7 +51,7 @@ def propose(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         check_any_topic_name(name)  # a name that stands has been checked
     if isinstance(command, Append):
         check_limits(command.records, state.limits)
-    if isinstance(command, PutTopic | Append) and command.config is not DEFAULT_CONFIG:
+    if isinstance(command, (Append, PutTopic)) and command.config is not DEFAULT_CONFIG:
         present = None if lane is None or lane.topic is None else lane.topic.config
         check_new_config(name, command.config, present)
     if isinstance(command, DeleteRecords) and command.before_seq is None and command.match is None:

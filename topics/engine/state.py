@@ -135,13 +135,11 @@ class EngineState:
     def check_writable(self, shard: int, lane: Lane | None = None) -> None:
         fatal = self.shards[shard].read_only or (lane.read_only if lane is not None else None)
         if fatal is not None:
+            what = f"shard {shard} is read-only since a write failed ({fatal.message})"
+            if "how" in fatal.detail:  # from the opening on
+                what = f"nothing is written: {fatal.message}"
             how = fatal.detail.get("how", "restart to recover")
-            since = "it was opened" if "how" in fatal.detail else "a write failed"
-            raise Rejected(
-                Code.STORAGE_READ_ONLY,
-                f"shard {shard} is read-only since {since} ({fatal.message}); reads go on; {how}",
-                shard=shard,
-            )
+            raise Rejected(Code.STORAGE_READ_ONLY, f"{what}; reads go on; {how}", shard=shard)
 
     def check_space(self, shard_number: int, size: int, *, keep_reserve: bool) -> None:
         """Room for `size` more bytes, before any seq: appends and creations leave the reserve alone (storage 3)."""
@@ -151,7 +149,7 @@ class EngineState:
             short = shard.shortage or _UNKNOWN_SHORTAGE
             raise Rejected(
                 Code.DISK_LOW,
-                f"nothing was written: {short.words}",
+                f"nothing was written: {short.message}",
                 **{**short.detail, "needed_bytes": needed, "shard": shard_number},
             )
         if shard.pending_bytes + size > PENDING_BYTES_MAX:

@@ -15,6 +15,7 @@ from topics.kernel.limits import (
     KIB,
     MANIFEST_BYTES_MAX,
     MIB,
+    NOTE_BYTES_MAX,
     PENDING_BYTES_MAX,
     PIECE_RECORDS_MAX,
     SEGMENT_BYTES_MAX,
@@ -28,9 +29,8 @@ from topics.log.segments import Segment
 
 _PIECE: Final = 8 * MIB
 _ZEROS_KEPT: Final = 64 * KIB  # a frame may end in a few
-LABELS_PER_RECORD: Final = (
-    2 * KIB
-)  # columns and names of one; names of the limits' default length take 384 bytes
+# Columns and names of one record. Names of the limits' default length take 384 bytes.
+LABELS_PER_RECORD: Final = 2 * KIB
 
 
 def read_part(disk: Disk, topic_id: int, segment: Segment, part: str) -> bytes | None:
@@ -108,10 +108,10 @@ def log_bytes(disk: Disk, path: str) -> int:
 
 def bytes_max(name: str) -> int:
     """Of a file of this name, whatever it is about."""
-    return _BYTES_MAX.get(name.removesuffix(".tmp").rpartition(".")[2], _SMALL_BYTES_MAX)
+    kind = name.removesuffix(".tmp").rpartition(".")[2]
+    return _BYTES_MAX.get(kind, NOTE_BYTES_MAX)  # LOCK, FORMAT and CURRENT are no larger than a note
 
 
-_SMALL_BYTES_MAX: Final = 4 * KIB  # LOCK, FORMAT, CURRENT, and the notes of a cold tier
 _BYTES_MAX: Final = {
     "log": WAL_BYTES_MAX,
     "next": WAL_BYTES_MAX,

@@ -172,7 +172,7 @@ def _open_with(
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
-        return _unwritable(disk, clock, form, read, options, cold)
+        return _unwritable(disk, clock, form, read, options, cold, where=where)
     _make_durable(disk, read, forget_boot)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
     before = form
@@ -235,7 +235,7 @@ def view_store(
     cold = None if options.cold_dir is None else open_cold(options.cold_dir)
     try:
         read = read_state(disk, form, same_boot=same_boot, cold=cold)
-        return _unwritable(disk, clock, form, read, options, cold)
+        return _unwritable(disk, clock, form, read, options, cold, where=where)
     except BaseException:
         if cold is not None:
             cold.close()
@@ -303,14 +303,23 @@ def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOpti
 
 
 def _unwritable(
-    disk: Disk, clock: Clock, form: Format, read: ReadState, options: StoreOptions, cold: SegmentStore | None
+    disk: Disk,
+    clock: Clock,
+    form: Format,
+    read: ReadState,
+    options: StoreOptions,
+    cold: SegmentStore | None,
+    *,
+    where: str,
 ) -> Opened:
     """What can be read of a directory that is not written: its log is damaged, or nobody asked to write."""
     recovered = read.recovered
     engine = _engine(clock, form, recovered, options)
-    why, how = "it was opened for reading only", "open it without read_only to write"
+    why, how = f"{where} was opened for reading only", "open it without read_only to write"
     if recovered.read_only:
-        why = f"the log is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
+        why = (
+            f"the log of {where} is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
+        )
         how = "repair it (topics fsck --repair), or restore a backup"
     engine.make_read_only(why, how=how)
     if recovered.read_only:

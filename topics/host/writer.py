@@ -57,13 +57,13 @@ class ShardWriter:
         self.tail = TailCache(tail_bytes)
         self.failed: Fatal | None = None
         self.disk_low = False
+        self.lock_error: OSError | None = None  # LOCK could not be told that the shard has failed
         self._where = where
         self._shortage: Shortage | None = None
         self._min_free_bytes = min_free_bytes
         self._free = Free(0, 0)
         self._closing_mark: Sequence[DiskOp] = ()
         self._forget_boot = forget_boot
-        self._unforgotten: OSError | None = None
 
     @property
     def wants_keeper(self) -> bool:
@@ -239,9 +239,9 @@ class ShardWriter:
 
     def _fatal(self, error: OSError) -> Fatal:
         message = f"writing shard {self.shard} failed: {error}"
-        if self._unforgotten is not None:
+        if self.lock_error is not None:
             message += (
-                f"; nor could LOCK be written ({self._unforgotten}): restart the machine before you open the store"
+                f"; nor could LOCK be written ({self.lock_error}): restart the machine before you open the store"
                 " again, or nobody may miss what the disk has lost"
             )
         fatal = Fatal(message, shard=self.shard)
@@ -254,8 +254,8 @@ class ShardWriter:
         if error is not None and self._forget_boot is not None:
             try:
                 self._forget_boot()
-            except OSError as unforgotten:
-                self._unforgotten = unforgotten
+            except OSError as lock_error:
+                self.lock_error = lock_error
         return error
 
 

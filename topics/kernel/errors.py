@@ -58,10 +58,11 @@ class TopicsError(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., Exception], tuple[object, ...], dict[str, object]]:
         """To another process and back with all fields: an exception's own way calls its class with one argument."""
-        return _unreduced, (type(self), *self.args), vars(self)
+        return _without_init, (type(self), *self.args), vars(self)
 
 
-def _unreduced(kind: type[TopicsError], *args: object) -> TopicsError:
+def _without_init(kind: type[TopicsError], *args: object) -> TopicsError:
+    """An error as `pickle` and `copy` make it: its fields come behind."""
     return kind.__new__(kind, *args)
 
 

@@ -149,9 +149,9 @@ def until(entry: Entry, limit: int, now_ms: int) -> Entry:
 def _origin_until(origin: Origin, limit: int) -> Origin | None:
     if origin.stamp > limit:
         return None
-    return (
-        origin if origin.seen <= limit else origin._replace(seen=origin.stamp)
-    )  # seen, and nobody says when
+    if origin.seen <= limit:
+        return origin
+    return origin._replace(seen=origin.stamp)  # seen, and nobody says when
 
 
 def _lane_until(tag: Tag, lane: Lane, limit: int, now_ms: int) -> Lane:

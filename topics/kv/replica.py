@@ -213,10 +213,6 @@ class Replica:
         """Merge what has waited for this node's clock, and let wait what is ahead of it."""
         self._rooms[name].settle(self.clock.now_ms())
 
-    def deferred(self, name: str) -> int:
-        """How many entries wait for this node's clock."""
-        return len(self._rooms[name].waiting)
-
     def future(self, name: str) -> tuple[Waiting, ...]:
         """What waits for this node's clock, in the order of its stamps: of peers, and of this node's own."""
         self.settle(name)

@@ -52,9 +52,7 @@ from topics.kv.tree import Leaf, Tree, count, grow, items, leaves
 LANE_NAMES: Final = {Tag.HASH: "hash", Tag.SET: "set", Tag.ZSET: "zset", Tag.COUNTER: "counter"}
 TYPE_NAMES: Final = {Tag.VALUE: "value", Tag.LIST: "list", **LANE_NAMES}
 RESET: Final = "reset:"  # before a replica id: the column that takes back what a delete has seen
-EXPIRED: Final = (
-    RESET + "expired"
-)  # an origin of nobody: the delete that gc has made of an expired key, and when
+EXPIRED: Final = RESET + "expired"  # an origin that is no replica: gc has made a delete of an expired key
 SLOTS: Final = 4
 
 

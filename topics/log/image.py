@@ -15,12 +15,13 @@ import msgspec
 
 from topics.kernel.config import Durability, stored_config
 from topics.kernel.errors import Corrupt
+from topics.kernel.numbers import Count, Generation, ShardNumber
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
 from topics.log.index import LIVE, Index
 from topics.log.lost import LostRange
 from topics.log.past import End
-from topics.log.regions import Generation, SegmentId, ShardNumber, Source, WalFileId
+from topics.log.regions import SegmentId, Source, WalFileId
 from topics.log.segments import Segment, Segments
 from topics.log.slots import Slots, restore, slots_between
 from topics.log.topic import Topic
@@ -34,9 +35,6 @@ _DEAD_RUN: Final = re.compile(
     ),
     re.DOTALL,
 )
-
-
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 _Id = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -47,26 +45,26 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     name: str
     epoch: _Id
     config: dict[str, Any]
-    head_seq: _Count
-    base_seq: _Count
-    evict_floor: _Count
-    lost_ts: _Count
-    reasons: dict[str, _Count]
-    lost: list[tuple[_Count, _Count, str, _Count]]
-    past: list[tuple[_Count, _Count, int]]
-    delete_below: _Count
-    ceiling: _Count
-    retired_ms: _Count
-    watermark_ms: _Count
-    last_write_ts: _Count
-    results: list[tuple[bytes, _Count, _Count, _Count, _Count, list[tuple[_Count, _Count]]]]
-    dedup_ids: list[tuple[bytes, _Count, _Count]]
-    stored_seq: _Count
+    head_seq: Count
+    base_seq: Count
+    evict_floor: Count
+    lost_ts: Count
+    reasons: dict[str, Count]
+    lost: list[tuple[Count, Count, str, Count]]
+    past: list[tuple[Count, Count, int]]
+    delete_below: Count
+    ceiling: Count
+    retired_ms: Count
+    watermark_ms: Count
+    last_write_ts: Count
+    results: list[tuple[bytes, Count, Count, Count, Count, list[tuple[Count, Count]]]]
+    dedup_ids: list[tuple[bytes, Count, Count]]
+    stored_seq: Count
     segments: list[Segment]
-    dead: list[tuple[_Count, _Count, int]]
+    dead: list[tuple[Count, Count, int]]
     slots: list[Slots]
     # Of `slots`: first seq, then the WAL file from there on.
-    regions: list[tuple[_Count, Generation, ShardNumber, _Count]]
+    regions: list[tuple[Count, Generation, ShardNumber, Count]]
 
 
 def take_image(topic: Topic) -> TopicImage:

@@ -50,7 +50,7 @@ class Match:
         return ["tag", self.operator.value, text + "*" if self.operator is Operator.GLOB else text]
 
 
-def spelled(given: T) -> T:
+def unambiguous(given: T) -> T:
     """A match as Python and the command line take it: as on the wire, but that a bare tag has no `*`.
 
     On the wire it is a tag like any other. Who writes one by hand may mean either, and one way deletes more.

@@ -7,15 +7,7 @@ memory. The index keeps offsets; this says into what. Records arrive in the WAL;
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Annotated, Final, NamedTuple
-
-import msgspec
-
-from topics.kernel.limits import GENERATION_MAX, WAL_SHARDS_MAX
-
-# As files name them.
-Generation = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
-ShardNumber = Annotated[int, msgspec.Meta(ge=0, lt=WAL_SHARDS_MAX)]
+from typing import Final, NamedTuple
 
 
 class WalFileId(NamedTuple):

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Annotated
 
 import msgspec
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+from topics.kernel.numbers import Count
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Seqs [first, last]; `size`: bytes of its data; `since`: ts of the mark that began it; `cold`: its data's tier."""
 
-    first: _Count
-    last: _Count
-    size: _Count
-    since: _Count
+    first: Count
+    last: Count
+    size: Count
+    since: Count
     sealed: bool
     cold: bool = False
 

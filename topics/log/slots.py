@@ -9,10 +9,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Annotated
 
 import msgspec
 
+from topics.kernel.numbers import Count
 from topics.log.index import IS_LIVE, Index
 
 
@@ -22,7 +22,7 @@ class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     `flags` are the index's. `tag_numbers` are 1-based into `tags`, 0 for none; empty if no slot has one; so for nodes.
     """
 
-    first_seq: Annotated[int, msgspec.Meta(ge=0)]
+    first_seq: Count
     ts: bytes
     offsets: bytes
     lengths: bytes

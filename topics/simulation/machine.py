@@ -66,8 +66,8 @@ def restarted(disk: SimDisk) -> bool:
 
 def may_lose_pages(opened: Opened | None) -> bool:
     """Whether a write or sync has failed, and LOCK could be told: only then must a loss of pages be noticed."""
-    failures = [writer.failed for writer in opened.writers if writer.failed is not None] if opened else []
-    return any("LOCK" not in failed.message for failed in failures)
+    writers = opened.writers if opened else ()
+    return any(writer.failed is not None and writer.lock_error is None for writer in writers)
 
 
 def open_simulated(

@@ -172,7 +172,7 @@ class Exchange:
         dues += self._machines.deadlines_ms(self._options.idle_ms)
         if self.acker.due_ms is not None:
             dues.append(self.acker.due_ms)
-        return min(dues) - (self._clock.now_ms() - self._clock.clock.now_ms())
+        return min(dues) - self._clock.lead_ms()
 
     def take_outbox(self, limit: int) -> list[Sending]:
         """Messages for peers, in order a peer; those left are kept."""

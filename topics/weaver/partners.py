@@ -18,19 +18,24 @@ class Elapsed:
     must not wait for a time that the clock will see again in ten years.
     """
 
-    __slots__ = ("_newest_ms", "clock", "lead_ms")
+    __slots__ = ("_lead_ms", "_newest_ms", "clock")
 
     def __init__(self, clock: Clock) -> None:
         self.clock: Final = clock
-        self.lead_ms = 0  # how far ahead of the clock it is
+        self._lead_ms = 0
         self._newest_ms = clock.now_ms()
 
     def now_ms(self) -> int:
         """The clock, and what it was ever set back."""
         clock_ms = self.clock.now_ms()
-        self.lead_ms = max(self.lead_ms, self._newest_ms - clock_ms)
-        self._newest_ms = clock_ms + self.lead_ms
+        self._lead_ms = max(self._lead_ms, self._newest_ms - clock_ms)
+        self._newest_ms = clock_ms + self._lead_ms
         return self._newest_ms
+
+    def lead_ms(self) -> int:
+        """How far ahead of the clock it is now."""
+        self.now_ms()
+        return self._lead_ms
 
 
 class Partners:

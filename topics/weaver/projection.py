@@ -180,9 +180,8 @@ class StateBackend:
         if self._epoch == effective.epoch:
             return
         shown = dict(self._shown)
-        if (
-            self._setbacks != effective.setbacks
-        ):  # any stamp may be ahead now; until now these counted as signed
+        if self._setbacks != effective.setbacks:
+            # Any stamp may be ahead now; until now these counted as signed.
             conflicted = {key: heads for key, heads in self._entries.items() if len(heads) > 1}
             shown = {key: winner(heads, signed).hash for key, heads in conflicted.items()} | shown
         self._epoch, self._setbacks = effective.epoch, effective.setbacks

@@ -28,7 +28,7 @@ from topics.kernel.limits import JSON_DEPTH_MAX, KIB, TTL_MS_MAX, U64_MAX, Limit
 from topics.server.api.fields import IGNORED_MAX, ClosedForm
 from topics.server.api.known import Known, KnownLabels
 from topics.server.api.metas import stored_metas
-from topics.server.api.pieces import write_pieces
+from topics.server.api.pieces import WRAP, write_pieces
 from topics.server.api.writeforms import (
     KNOWN_FIELDS,
     NO_CONFIG,
@@ -43,7 +43,6 @@ from topics.server.api.writeforms import (
 
 PIECED_BYTES_MIN: Final = 512 * KIB  # a body above it is decoded in pieces
 _PRIORITY_MAX: Final = 9
-_WRAP: Final = 3  # levels around a payload: body, records, record
 
 
 @attrs.frozen
@@ -277,7 +276,7 @@ def _check_around(body: bytes, data: Sequence[bytes], metas: Sequence[bytes]) ->
     inner = b"".join(data)
     openers = body.count(b"{") + body.count(b"[") - inner.count(b"{") - inner.count(b"[")
     around = 2 + 2 * len(data) - metas.count(b"")  # body, list, records, and an object for each meta
-    if openers > around and not depth_fits(body, JSON_DEPTH_MAX + _WRAP):
+    if openers > around and not depth_fits(body, JSON_DEPTH_MAX + WRAP):
         raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX)
 
 

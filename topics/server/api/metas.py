@@ -11,9 +11,7 @@ from topics.kernel.errors import invalid
 from topics.kernel.limits import Limits
 from topics.server.api.fields import what_is_wrong
 
-KEYS_BUILT_MAX: Final = (
-    1024  # of a meta with too many: an error that says how many there are is worth that much
-)
+KEYS_BUILT_MAX: Final = 1024  # of a meta with too many: to say how many there are is worth that much
 _ABSENT: Final = (b"", b"null")
 _decoder: Final = msgspec.json.Decoder(list[dict[str, str]])
 _encode: Final = msgspec.json.Encoder().encode

@@ -259,9 +259,7 @@ def _error_response(status: int, codes: Iterable[Code]) -> dict[str, Any]:
     said = [f"`{code}`: {_SAID[code]}" if code in _SAID else f"`{code}`" for code in codes]
     response: dict[str, Any] = {
         "description": "; ".join(said),
-        "content": {
-            _JSON: {"schema": ref("Error")}
-        },  # the one schema of all, of which a generator makes one class
+        "content": {_JSON: {"schema": ref("Error")}},  # one schema for all: a generator makes one class of it
     }
     if status in (429, 503):
         header = {

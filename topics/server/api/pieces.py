@@ -33,7 +33,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _BEHIND: Final = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 _BYTE: Final = re.compile(r"\(byte ([0-9]+)\)")
 _RECORDS: Final = b'{"records":['
-_WRAP: Final = 3  # levels around a payload: body, records, record
+WRAP: Final = 3  # levels around a payload: body, records, record
 _NAME_SHOWN_MAX: Final = 40
 _CONTINUES: Final = bytes(range(0x80, 0xC0))  # bytes in the middle of a character
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
@@ -210,15 +210,14 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
     rest: dict[str, bytes] = {}
     for name in walk.members():
         if name == "records" and name in rest:
-            raise invalid(
-                name, "is given twice, in a large body"
-            )  # else the last counts, and the first are taken
+            # Of two the last would count, and the records of the first are taken already.
+            raise invalid(name, "is given twice, in a large body")
         if name == "records" and walk.peek() == b"[":
             rest[name] = b'"records":[]'
             for run in walk.runs(name):
                 yield b"".join((_RECORDS, run, b"]}"))
         else:
-            rest[name] = _member(walk, name, known, JSON_DEPTH_MAX + _WRAP)
+            rest[name] = _member(walk, name, known, JSON_DEPTH_MAX + WRAP)
     yield b"{%b}" % b",".join(rest.values())
 
 

@@ -115,9 +115,8 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
                     plan, records = await runtime.read(query, reading.form, call.peer.room)
                     first, passed = plan, plan.account
     ended = call.site.draining or runtime.closing
-    if (
-        waits_on(plan) and not ended
-    ):  # a page found as the time ran out, or as the peer ended its side, is still one
+    # A page that was found as the time ran out, or as the peer ended its side, is still one.
+    if waits_on(plan) and not ended:
         last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
         plan, records = runtime.engine.plan_diff(last), b"[]"
         passed = passed_since(passed, first, plan)

@@ -103,9 +103,8 @@ class Exchange:
                 message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
                 raise Rejected(Code.NOT_IMPLEMENTED, message)
             admitted = site.admit(head_of(self._scope, site.options))
-            return await site.answer(
-                admitted, await self._body(admitted), self
-            )  # and nobody holds the body here
+            # The body has no name here, so that the site's is the only hold on it.
+            return await site.answer(admitted, await self._body(admitted), self)
         except Rejected as error:
             return site.refuse(error)
 

@@ -217,9 +217,8 @@ class Http2(H2Protocol):
 
     async def _open(self, event: h2.events.RequestReceived) -> bool:
         """False if the request is refused, which tells the client that it may repeat it (RFC 9113, 8.7)."""
-        await (
-            trio.lowlevel.checkpoint()
-        )  # one at a time: many connections with many each must not hold up the others
+        # One at a time: many connections with many requests each must not hold up the others.
+        await trio.lowlevel.checkpoint()
         if self.context.terminated.is_set() or self._is_full:
             self.connection.reset_stream(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
             return False

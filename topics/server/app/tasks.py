@@ -89,9 +89,8 @@ class Tasks:
             except Exception as bug:  # noqa: BLE001 -- a request's bug ends that request only (architecture 4)
                 log.exception("app.request_bug", exc_info=bug)
             receive.close()
-            await self._run(
-                send, None
-            )  # not if it was cancelled: the server ends, and would make an answer for nobody
+            # Not if it was cancelled: the server ends, and this would make an answer for nobody.
+            await self._run(send, None)
         finally:
             receive.close()
             self.running -= 1

@@ -31,9 +31,8 @@ class ChunkReader:
 
     def __init__(self, body_max: int) -> None:
         self._body_max = body_max
-        self._body = (
-            BytesIO()
-        )  # not a list: chunks of a byte would cost fifty each; it gives all away without a copy
+        # Not a list: chunks of a byte would cost fifty each. It gives all away without a copy.
+        self._body = BytesIO()
         self._state = _State.SIZE
         self._left = 0
         self._trailer_bytes = 0
