@@ -46,10 +46,10 @@ class Room:
             else:
                 self._journaled.waited(limit)
         newest = self._cursor.get().newest
-        if not is_future(newest, now_ms, self._max_drift_ms) or is_unset(now_ms, newest):
-            return False
-        self._set_aside(now_ms)
-        return True
+        if is_future(newest, now_ms, self._max_drift_ms) and not is_unset(now_ms, newest):
+            self._set_aside(now_ms)
+            return True
+        return False
 
     def wait(self, entries: Iterable[Keyed]) -> None:
         """Let entries wait."""
