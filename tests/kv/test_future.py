@@ -348,3 +348,26 @@ def test_a_write_that_nobody_would_believe_is_refused_and_nothing_is_stored():
     assert b.db.snapshot() is before
     b.later(1).set("k", 2)
     assert b.db.get("k") == 2
+
+
+def test_a_key_of_which_all_waits_is_gone_from_the_state_before_a_restart_as_after_it():
+    node = Node(1, now_ms=NOW_MS, journal=MemoryJournal())
+    glitch(node, lambda db: db.set("k", "late"))
+    assert [each.key for each in node.db.future()] == ["k"]
+    before = state(node.db)
+    node.restart()
+
+    assert before == state(node.db) == state(Node(2).db)
+
+
+@pytest.mark.parametrize("write", [lambda db: db.delete("k"), lambda db: db.set("k", "late")])
+def test_what_a_set_aside_write_had_replaced_comes_back_with_the_peer_that_has_it(write):
+    """The peer has signed nothing since: it is the very envelope that was absorbed before."""
+    node, peer = Node(1, now_ms=NOW_MS), Node(2, now_ms=NOW_MS)
+    peer.db.set("k", "theirs")
+    node.pull(peer)
+    glitch(node, write)
+    node.pull(peer)
+
+    assert node.db.get("k") == "theirs"
+    assert [each.key for each in node.db.future()] == ["k"]

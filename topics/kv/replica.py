@@ -211,7 +211,8 @@ class Replica:
 
     def settle(self, name: str) -> None:
         """Merge what has waited for this node's clock, and let wait what is ahead of it."""
-        self._rooms[name].settle(self.clock.now_ms())
+        if self._rooms[name].settle(self.clock.now_ms()):
+            self._known.clear()  # what was taken out had replaced something that those envelopes may hold
 
     def future(self, name: str) -> tuple[Waiting, ...]:
         """What waits for this node's clock, in the order of its stamps: of peers, and of this node's own."""

@@ -34,8 +34,8 @@ class Room:
         self._journaled: Final = cursor if isinstance(cursor, Journaled) else None
         self.waiting: Final = WaitingList() if self._journaled is None else self._journaled.waiting
 
-    def settle(self, now_ms: int) -> None:
-        """Merge what has waited for this time; let wait what the state holds of a later one."""
+    def settle(self, now_ms: int) -> bool:
+        """Merge what has waited for this time; let wait what the state holds of a later one. True if it held any."""
         first = self.waiting.first()
         if first is not None and not is_future(first, now_ms, self._max_drift_ms):
             limit = now_ms + self._max_drift_ms
@@ -48,6 +48,8 @@ class Room:
         newest = self._cursor.get().newest
         if is_future(newest, now_ms, self._max_drift_ms) and not is_unset(now_ms, newest):
             self._set_aside(now_ms)
+            return True
+        return False
 
     def wait(self, entries: Iterable[Keyed]) -> None:
         """Let entries wait."""

@@ -26,6 +26,7 @@ from topics.kv.entry import (
     NO_EVENT,
     NO_EXPIRY,
     NO_LANE,
+    NO_LANES,
     ZERO,
     Element,
     Entry,
@@ -269,7 +270,7 @@ def with_parts(
     same = lww is entry.lww and lanes is entry.lanes and expiry is entry.expiry and origins is entry.origins
     if same and absent == entry.absent:
         return entry
-    if lww is NO_EVENT and expiry is NO_EXPIRY and origins is None and all(lane is NO_LANE for lane in lanes):
+    if (lww, lanes, expiry, origins) == (NO_EVENT, NO_LANES, NO_EXPIRY, None):
         return ZERO
     assert len(lanes) == len(LANE_TAGS)
     return make_entry(lww, lanes, expiry, origins, absent)

@@ -87,3 +87,11 @@ async def test_a_large_payload_beside_it_does_not_hide_a_member():
         answer = await ask(site, "POST", T, {"records": [record], "three": 3})
 
         assert fields_of(answer)["ignored"] == ["three", "records[0].one", "records[0].two"]
+
+
+async def test_a_large_member_behind_the_records_is_named_and_none_of_theirs_in_its_place():
+    async with open_site(limits=LARGE) as site:
+        body = {"records": [{"data": 1, "v": 1}], "z": "z" * 70_000}
+        answer = await ask(site, "POST", T, body)
+
+        assert fields_of(answer)["ignored"] == ["z", "records[0].v"]

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.server.app.h2peer import JSON, H2Peer, serving
+from tests.server.app.h2peer import HOST, JSON, H2Peer, serving
 from tests.server.wire.places import open_site
 from topics.server.api.call import Call
 from topics.server.api.message import Answer
@@ -105,6 +105,29 @@ async def test_a_request_that_was_taken_back_counts_until_it_has_ended():
         gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert (await peer.get(b"GET", b"/slow")).status == 200
+
+
+@pytest.mark.rule("H1.51")
+@pytest.mark.parametrize("path", [b"/v0/health", b"/v0/h\xe9alth"], ids=["refused", "malformed"])
+async def test_a_request_that_is_taken_back_at_once_is_refused_without_harm(path):
+    """Its frames come together: when the server looks at the first, its stream has ended already."""
+    async with open_site() as site, serving(site, streams_max=1) as served:
+        peer = await served.h2()
+        await peer.get(b"PUT", b"/v0/topics/a", b"{}")
+        asked = await long_polls(peer, 1 if path.isascii() else 0)
+        stream = peer.h2.get_next_available_stream_id()
+        peer.h2.send_headers(
+            stream,
+            [(b":method", b"GET"), (b":path", path), (b":scheme", b"http"), (b":authority", HOST)],
+            end_stream=True,
+        )
+        peer.h2.reset_stream(stream)
+        await peer.flush()
+        await pongs(peer)
+
+        assert refused(peer, asked) == []
+        assert not peer.gone
+        await peer.edge.aclose()
 
 
 async def test_answers_to_many_streams_at_once_cost_what_each_costs():

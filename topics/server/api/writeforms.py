@@ -78,7 +78,9 @@ class WriteIn(_WriteIn, kw_only=True):
     records: list[RecordIn]
 
 
-class _Around(msgspec.Struct):
+class _AroundIn(_WriteIn, kw_only=True):
+    """A write whose records are not looked at."""
+
     records: msgspec.Raw
 
 
@@ -87,7 +89,8 @@ KNOWN_FIELDS: Final = frozenset(WriteIn.__struct_fields__)
 _record_form: Final = OpenForm(RecordIn)
 _write_form: Final = OpenForm(WriteIn, records=list[_record_form.exact])  # type: ignore[name-defined]  # a type made here
 _decoder: Final = msgspec.json.Decoder(WriteIn)
-_around: Final = msgspec.json.Decoder(_Around)
+_around: Final = msgspec.json.Decoder(_AroundIn)
+_around_form: Final = OpenForm(_AroundIn)
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
 _labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
@@ -116,7 +119,7 @@ def ignored_names(body: bytes, write: AnyWriteIn) -> Sequence[str]:
     if type(write) is not WriteIn:
         return ()
     texts = _around.decode(body).records
-    found = list(_write_form.ignored(body, known_bytes=len(texts)))
+    found = list(_around_form.ignored(body, known_bytes=len(texts)))
     for i, (text, record) in enumerate(zip(_raws.decode(texts), write.records, strict=True)):
         if len(found) >= IGNORED_MAX:
             break

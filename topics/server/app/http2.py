@@ -220,7 +220,7 @@ class Http2(H2Protocol):
         # One at a time: many connections with many requests each must not hold up the others.
         await trio.lowlevel.checkpoint()
         if self.context.terminated.is_set() or self._is_full:
-            self.connection.reset_stream(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+            self._reset(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
             return False
         await self._create_stream(event)
         await self.send(Updated(idle=self.resting))
@@ -238,7 +238,7 @@ class Http2(H2Protocol):
         pseudo = {name: value for name, value in request.headers if name.startswith(b":")}
         method, path = pseudo[b":method"], pseudo.get(b":path", b"*")
         if not (method.isascii() and path.isascii()):
-            self.connection.reset_stream(stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
+            self._reset(stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
             return
         self._receiving.add(stream_id)
         self.stream_buffers[stream_id] = StreamBuffer(self.context.event_class)
