@@ -87,7 +87,7 @@ class Commit:
                     raise
 
     def _told(self, _took: object) -> None:
-        if self._engine.has_finished:
+        if self._engine.has_effects:
             for ticket in self._engine.take_effects().finished:
                 _wake(ticket)
 
