@@ -136,6 +136,7 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
     for slots in stored:
         restore(index, slots)
     if image.base_seq <= image.stored_seq:
+        _check_count(topic, index.position(image.stored_seq + 1))
         _move_to_segments(topic, image)
     _kill(index, image.dead)
     for slots in image.slots:
@@ -144,12 +145,18 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
         topic.regions.extend(first, WalFileId(generation, shard, first_frame))
     expected = index.head_seq + 1 - index.base_seq - index.lost.count_below(index.head_seq + 1)
     expected += index.lost.count_below(index.base_seq)
-    if len(index.flags) != expected:
+    _check_count(topic, expected)
+    _note_deadlines(topic)
+
+
+def _check_count(topic: Topic, expected: int) -> None:
+    """Raises `Corrupt` unless so many records are there."""
+    found = len(topic.index.flags)
+    if found != expected:
         raise Corrupt(
-            f"topic {topic.name!r}: {len(index.flags)} records are there, of {expected} that its snapshot counts",
+            f"topic {topic.name!r}: {found} records are there, of {expected} that its snapshot counts",
             topic=topic.name,
         )
-    _note_deadlines(topic)
 
 
 def _kill(index: Index, dead: Iterable[tuple[int, int, int]]) -> None:
