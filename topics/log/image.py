@@ -136,22 +136,22 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
     for slots in stored:
         restore(index, slots)
     if image.base_seq <= image.stored_seq:
-        _check_count(topic, index.position(image.stored_seq + 1))
+        _check_count(topic, image.stored_seq + 1)
         _move_to_segments(topic, image)
     _kill(index, image.dead)
     for slots in image.slots:
         restore(index, slots)
     for first, generation, shard, first_frame in image.regions:
         topic.regions.extend(first, WalFileId(generation, shard, first_frame))
-    expected = index.head_seq + 1 - index.base_seq - index.lost.count_below(index.head_seq + 1)
-    expected += index.lost.count_below(index.base_seq)
-    _check_count(topic, expected)
+    _check_count(topic, index.head_seq + 1)
     _note_deadlines(topic)
 
 
-def _check_count(topic: Topic, expected: int) -> None:
-    """Raises `Corrupt` unless so many records are there."""
-    found = len(topic.index.flags)
+def _check_count(topic: Topic, stop: int) -> None:
+    """Raises `Corrupt` unless each seq below `stop` that is not lost has its record."""
+    index = topic.index
+    expected = stop - index.base_seq - index.lost.count_below(stop) + index.lost.count_below(index.base_seq)
+    found = len(index.flags)
     if found != expected:
         raise Corrupt(
             f"topic {topic.name!r}: {found} records are there, of {expected} that its snapshot counts",
