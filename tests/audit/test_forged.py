@@ -37,6 +37,7 @@ from topics.host.restore import restore
 from topics.host.verifying import verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, TopicsError
 from topics.kernel.limits import MIB
+from topics.log.image import TopicImage
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.sample_store import build, disk_of, files_of, write_out
@@ -210,6 +211,22 @@ def test_every_field_of_a_snapshot_may_say_anything(sample, share, record_proper
     value = msgspec.msgpack.decode(decode_snapshot(sample[path])[1])
 
     swept(record_property, alterations(value, with_snapshot(sample, path), share=share, seed=1), look_at)
+
+
+@pytest.mark.invariant("I-18")
+@pytest.mark.parametrize(("field", "new"), [("segments", []), ("base_seq", 2)])
+def test_records_that_an_image_kills_or_passes_by_are_there_or_have_ended(
+    sample, record_property, field, new
+):
+    """Found by the sweep of all: dead records without the segments they are in, a first seq without an end."""
+    path = newest(sample)
+    value = msgspec.msgpack.decode(decode_snapshot(sample[path])[1])
+    at, encode = TopicImage.__struct_fields__.index(field), with_snapshot(sample, path)
+    tries = [
+        ((0, 4, i, at), new, encode(altered(value, (0, 4, i, at), new))) for i in range(len(value[0][4]))
+    ]
+
+    swept(record_property, tries, look_at)
 
 
 @pytest.mark.invariant("I-18")

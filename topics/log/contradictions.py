@@ -2,7 +2,8 @@
 
 A checksum says that a snapshot is as it was written, not that a store wrote it. So its numbers are held against each
 other before anything is made of them: a range has an end behind its begin, columns are of one length, what should
-ascend does. What an image may say wrongly without harm (a floor that stands too low) is left to the checks of fsck.
+ascend does, what readers pass has an end. What contradicts only the log (a lost record that passes for a deleted one) is
+left to the checks of fsck.
 Whether the files are there that it speaks of is not known here (`host.loading`).
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
+from topics.kernel.config import Durability
 from topics.kernel.limits import SEGMENT_RECORDS_MAX, U32_MAX
 from topics.log.floors import Reason
 from topics.log.past import End
@@ -52,6 +54,7 @@ def contradictions(image: TopicImage) -> Iterator[str]:
         ("slots", ((one.first_seq, one.first_seq + len(one) - 1) for one in image.slots), stored + 1, head),
     ):
         yield from _ranges(name, ranges, low, high)
+    yield from _ends(image)
     yield from _segments(image.segments, stored)
     for slots in image.slots:
         yield from _slots(slots)
@@ -67,6 +70,20 @@ def _ranges(name: str, ranges: Iterable[tuple[int, int]], low: int, high: int) -
             yield f"{name}: seqs {first} to {last}, which do not lie between {at} and {high}"
             return
         at = last + 1
+
+
+def _ends(image: TopicImage) -> Iterator[str]:
+    """Seqs that readers pass and that have no slot any more have ended, or are lost.
+
+    Of an ephemeral topic an image keeps neither: a start tells that they are lost.
+    """
+    if image.config.get("durability") == Durability.EPHEMERAL.value:
+        return
+    floor, base = image.evict_floor, image.base_seq
+    told = chain(((first, last) for first, last, _ in image.past), ((one[0], one[1]) for one in image.lost))
+    count = sum(max(min(last, base - 1) - max(first, floor) + 1, 0) for first, last in told)
+    if count < base - floor:
+        yield f"base_seq {base} with evict_floor {floor}: {count} seqs between them are in past or lost"
 
 
 def _segments(segments: list[Segment], stored: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from topics.host.lock import LOCK_NAME
 from topics.host.snapshots import META_DIR, snapshot_path
 from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.log.image import TopicImage
+from topics.log.past import End
 from topics.log.segments import Segment
 from topics.testing.planting.ground import Ground, Kind, Planted
 from topics.testing.sample_store import CAPPED, KV_TOPIC, ORDERS
@@ -43,12 +44,13 @@ def snapshot_forgets(ground: Ground) -> Planted:
 
 
 def floor_not_moved(ground: Ground) -> Planted:
-    """Whole, and with a floor below what the log says was evicted."""
+    """Whole, and with a floor below what the log says was evicted: a record that was lost passes for a deleted one."""
 
     def change(topic: TopicImage) -> None:
         assert topic.evict_floor > 2
         topic.evict_floor -= 1
         topic.reasons = {"cap": topic.evict_floor - 1}
+        topic.past.insert(0, (topic.evict_floor, topic.evict_floor, int(End.DELETED)))
 
     path = ground.change_snapshot(change, CAPPED)
     return Planted(kind="", file=path, check="snapshot.agree", topic=CAPPED)
