@@ -358,6 +358,16 @@ def test_a_password_of_a_cold_directory_is_not_repeated(call: Call, monkeypatch:
     assert not [one for one in (shown, refused) if b"secret" in one.out or "secret" in one.err]
 
 
+@pytest.mark.parametrize("url", ["s3://[::1/x", "s3://me:secret@[::1/x"])
+def test_what_looks_like_the_url_of_a_store_and_is_none_is_refused_in_words(call: Call, url: str) -> None:
+    call("put", "a", "-", stdin=b"1")
+    refused = call("ls", "--cold-dir", url)
+
+    assert refused.code == 2
+    assert "--cold-dir: s3://[" in refused.err
+    assert "secret" not in refused.err
+
+
 @pytest.mark.parametrize("url", ["s3://me:secret@b/x", "s3://b/x?key=secret", "s3://b/x#secret"])
 def test_config_show_tells_of_a_cold_store_where_it_is_and_no_more(
     call: Call, monkeypatch: pytest.MonkeyPatch, url: str

@@ -18,7 +18,6 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?", re.ASCII)
 _STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _SECRET: Final = re.compile(r"[@?#]")
-_UNTOLD: Final = re.compile(r"(?<=://)[^/]*@|[?#].*", re.DOTALL)  # of a store's URL: user, query, fragment
 _FLAGS: Final = {
     "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False,
 }  # fmt: skip
@@ -130,8 +129,11 @@ class Setting:
 
     def told(self, value: Any) -> Any:
         """The value; of a store's URL neither user nor query nor fragment, which may hold a password."""
-        is_store = self.kind is Kind.PLACE and value is not None and _STORE.match(value)
-        return _UNTOLD.sub("", value) if is_store else value
+        if self.kind is not Kind.PLACE or value is None or not _STORE.match(value):
+            return value
+        from topics.host.fsspec_files import without_secrets
+
+        return without_secrets(value)
 
 
 def _whole(text: str) -> int:

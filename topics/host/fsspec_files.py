@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import errno
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 from topics.kernel.errors import invalid
 
 CONNECT_S: Final = 5
 READ_S: Final = 20
 TRIES_MAX: Final = 2
+_UNTOLD: Final = re.compile(r"(?<=://)[^/]*@|[?#].*", re.DOTALL)  # user and password; query and fragment
 _FLAT: Final = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"))  # no folders to be made
 _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "s3": {
@@ -55,24 +56,15 @@ class FileSystem(Protocol):
 
 
 def without_secrets(url: str) -> str:
-    """The URL as it may be told: no user, no password, no query, no fragment."""
-    parts = urlsplit(url)
-    if not (_secrets_of(url) or parts.fragment):
-        return url  # as it was written
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    """The URL, or what should be one, as it may be told: no user, no password, no query, no fragment."""
+    return _UNTOLD.sub("", url)
 
 
 def _secrets_of(url: str) -> tuple[str, ...]:
     """What of a URL must not be told, longest first: a library may quote any of it in its errors."""
-    parts = urlsplit(url)
-    user = parts.netloc.rpartition("@")[0]
-    found = (
-        f"{user}@" if user else "",
-        user.partition(":")[2],
-        f"?{parts.query}" if parts.query else "",
-        parts.query,
-    )
-    return tuple(secret for secret in found if secret)
+    whole = [found.group() for found in _UNTOLD.finditer(url)]
+    inner = [one[:-1].partition(":")[2] if one.endswith("@") else one[1:] for one in whole]
+    return tuple(sorted(filter(None, (*whole, *inner)), key=len, reverse=True))
 
 
 def open_files(url: str, field: str, options: Mapping[str, Any] | None = None) -> FsspecFiles:
@@ -81,7 +73,7 @@ def open_files(url: str, field: str, options: Mapping[str, Any] | None = None) -
     Raises:
         Rejected: fsspec or what the scheme needs is not installed, or nobody knows the scheme.
     """
-    scheme, where = urlsplit(url).scheme, without_secrets(url)
+    scheme, where = url.partition("://")[0].lower(), without_secrets(url)
     given = {**_OPTIONS.get(scheme, {}), **(options or {})}
     try:
         core = importlib.import_module("fsspec.core")

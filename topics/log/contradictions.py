@@ -2,8 +2,8 @@
 
 A checksum says that a snapshot is as it was written, not that a store wrote it. So its numbers are held against each
 other before anything is made of them: a range has an end behind its begin, columns are of one length, what should
-ascend does, what readers pass has an end. What contradicts only the log (a lost record that passes for a deleted one) is
-left to the checks of fsck.
+ascend does, what readers pass has an end. What only the log contradicts (a lost record that passes for a deleted one)
+is left to the checks of fsck.
 Whether the files are there that it speaks of is not known here (`host.loading`).
 """
 
