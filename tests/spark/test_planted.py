@@ -14,7 +14,7 @@ from topics.audit.acks import NO_DIGEST, Acks
 from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import read
 from topics.audit.rows import Severity
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.segidx import decode_idx
 from topics.host.layout import segment_path

@@ -13,7 +13,7 @@ import pytest
 SCRIPT = """
 import sys
 from pathlib import Path
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 server = PrivateServer(Path("data"), Path("."))
 server.start()
 print(server.port, flush=True)

@@ -1,7 +1,7 @@
 """`topics demo`: the main job, told in four steps, each with its proofs. Exit code 1 if one of them fails.
 
 Load real input, read it back, kill the server in mid-write and look for everything it had promised, see what a reader
-is told of records that are gone. All of it through a server of its own, or with `--embedded` in a store without one.
+is told of records that are gone. All of it through a server of its own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from topics.cli.failure import USAGE, Failed
 from topics.cli.invocation import Invocation, json_option, local_options, pass_invocation
 
 if TYPE_CHECKING:
-    from topics.cli.story import Check, Story
-    from topics.cli.tour import Input
+    from topics.cli.demo.input import Input
+    from topics.cli.demo.story import Check, Story
 
 SAMPLE: Final = "earthquakes.jsonl"
 SAMPLE_SOURCE: Final = "one week of earthquakes, U.S. Geological Survey (USGS)"
@@ -42,20 +42,18 @@ ACKS: Final = (500, 1000)  # a kill comes after some number of acknowledgements 
     "--kills", type=click.IntRange(1, 50), default=3, show_default=True, help="How often to kill it."
 )
 @click.option("--keep", is_flag=True, help="Keep the directory.")
-@click.option("--embedded", is_flag=True, help="Without a server: the store in a process of its own.")
 @json_option
 @local_options
 @pass_invocation
 def demo(
-    invocation: Invocation, file: str | None, tag_field: str | None, kills: int, keep: bool, embedded: bool,
-    as_json: bool,
+    invocation: Invocation, file: str | None, tag_field: str | None, kills: int, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Load real input, read it back, kill the server in mid-write, and prove that nothing acknowledged is missing.
 
     FILE holds JSON lines (gzip too); without it, the bundled earthquakes. It starts a server of its own, in a temporary
     directory or the empty one that --data names, and takes some seconds.
     """
-    from topics.cli.story import Story
+    from topics.cli.demo.story import Story
 
     own = _own_directory(invocation)
     story = Story(is_silent=as_json)
@@ -64,7 +62,7 @@ def demo(
     with _directory(keep=keep and own is None) as home:
         data = own or home / "data"
         story.open(given, data if own else home)
-        (_embedded if embedded else _served)(story, given, home, data, kills)
+        _run(story, given, home, data, kills)
         seconds = time.monotonic() - started
         kept = data if keep or own else None
         if as_json:
@@ -92,33 +90,21 @@ def _acks() -> int:
     return random.randint(*ACKS)  # noqa: S311 -- no secret
 
 
-def _served(story: Story, given: Input, home: Path, data: Path, kills: int) -> None:
-    from topics.cli import tour
-    from topics.cli.private import PrivateServer
-    from topics.cli.served import client_of
+def _run(story: Story, given: Input, home: Path, data: Path, kills: int) -> None:
+    from topics.cli.demo import steps
+    from topics.cli.demo.clients import client_of
+    from topics.cli.demo.private_server import PrivateServer
 
     with PrivateServer(data, home) as server, client_of(server) as client:
         story.say(f"A private server: topics serve, at {server.url}, ready in {server.ready_ms:.0f} ms.")
-        loaded = tour.load_served(story, server, client, given)
-        tour.read_back(story, client, given, loaded)
-        tour.crash_served(story, server, given, kills=kills, acks=_acks)
-        tour.floors(story, client, given)
-
-
-def _embedded(story: Story, given: Input, home: Path, data: Path, kills: int) -> None:
-    import topics
-    from topics.cli import tour
-
-    with topics.open(data) as store:
-        loaded = tour.load(story, store, given)
-        tour.read_back(story, store, given, loaded)
-    tour.crash(story, data, home / "rows.jsonl", given, kills=kills, acks=_acks)
-    with topics.open(data) as store:
-        tour.floors(story, store, given)
+        loaded = steps.load(story, server, client, given)
+        steps.read_back(story, client, given, loaded)
+        steps.crash(story, server, given, kills=kills, acks=_acks)
+        steps.floors(story, client, given)
 
 
 def _input(file: str | None, tag_field: str | None) -> Input:
-    from topics.cli.tour import read_input
+    from topics.cli.demo.input import read_input
 
     if file is not None:
         return read_input(file, note="", tag_field=tag_field)

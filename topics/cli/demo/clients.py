@@ -1,4 +1,4 @@
-"""The demo through a server: writers and followers that live on while the server is killed under them.
+"""Writers and followers of the demo, who live on while the server is killed under them.
 
 Each writer is a thread that puts as fast as it is answered. When the server dies in the middle of a write, the client
 repeats that write under its idempotency key until the restarted server answers: so in the end every write has an
@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 import topics
-from topics.cli.crash import Ack, Finding, examine
+from topics.cli.demo.proof import WRITERS, Ack, Finding, Writer, examine, parts_of, payload
 from topics.cli.failure import Failed
 from topics.cli.quantities import counted
-from topics.cli.victim import WRITERS, Writer, parts_of, payload
 from topics.client.patience import Pace, Patience
 
 if TYPE_CHECKING:
-    from topics.cli.private import PrivateServer
-    from topics.cli.story import Story
-    from topics.cli.tour import Input
+    from topics.cli.demo.input import Input
+    from topics.cli.demo.private_server import PrivateServer
+    from topics.cli.demo.story import Story
 
-ROUND: Final = 1
 WAIT_MS: Final = 500
 LIFE_S: Final = 3.0  # a slow disk gets no further than this before the kill
 AFTERWARDS: Final = 60  # writes that the last life answers, so that it is seen to live
@@ -99,7 +97,7 @@ def told_once(seqs: list[int], raws: list[bytes], rows: list[bytes]) -> int:
 
 
 class Writers:
-    """The threads of `victim`, each with its topic, writing through one client."""
+    """A thread each of `WRITERS`, writing through one client."""
 
     def __init__(self, server: PrivateServer, rows: list[bytes]) -> None:
         self.acks: list[Ack] = []
@@ -161,14 +159,12 @@ class Writers:
         try:
             while not self._stopping.is_set():
                 parts = [
-                    topics.Raw(
-                        payload(self._rows, life=ROUND, writer=writer.number, number=number, part=part)
-                    )
+                    topics.Raw(payload(self._rows, writer=writer.number, number=number, part=part))
                     for part in range(parts_of(number))
                 ]
                 written = topic.put_many(parts)
                 first_seq, last_seq = written.first_seq or 0, written.last_seq or 0
-                self.acks.append(Ack(ROUND, writer.number, number, first_seq, last_seq))
+                self.acks.append(Ack(writer.number, number, first_seq, last_seq))
                 number += 1
         except Exception as error:  # noqa: BLE001 -- told by the thread that waits for it
             self.error = error

@@ -5,31 +5,28 @@ from __future__ import annotations
 import pathlib
 
 import topics
-from topics.cli.crash import Ack, Finding, examine
-from topics.cli.victim import WRITERS, parts_of, payload
+from topics.cli.demo.proof import WRITERS, Ack, Finding, examine, parts_of, payload
 
 ROWS = [b'{"row":%d}' % i for i in range(7)]
 
 
 def live(directory: pathlib.Path, *, leave_out: int | None = None, alter: int | None = None) -> list[Ack]:
-    """What the victim does, on one thread: eight writes; one of them may be promised and not made, or made wrongly."""
+    """What the writers do, on one thread: eight writes; one of them may be promised and not made, or made wrongly."""
     acks = []
     with topics.open(directory) as store:
         for writer in WRITERS:
             store.create(writer.topic)
         topic = store.topic(WRITERS[0].topic)
         for number in range(8):
-            records = [
-                payload(ROWS, life=1, writer=0, number=number, part=part) for part in range(parts_of(number))
-            ]
+            records = [payload(ROWS, writer=0, number=number, part=part) for part in range(parts_of(number))]
             if number == alter:
                 records[-1] = records[-1][:-2] + b".5}}"
             if number == leave_out:
                 head = topic.state().head_seq
-                acks.append(Ack(1, 0, number, head + 1, head + len(records)))
+                acks.append(Ack(0, number, head + 1, head + len(records)))
                 continue
             written = topic.put_many([topics.Raw(record) for record in records])
-            acks.append(Ack(1, 0, number, written.first_seq or 0, written.last_seq or 0))
+            acks.append(Ack(0, number, written.first_seq or 0, written.last_seq or 0))
     return acks
 
 

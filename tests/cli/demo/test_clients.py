@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.cli.served import told_once
+from topics.cli.demo.clients import told_once
 
 ROWS = [b"a", b"b", b"c", b"d"]
 

@@ -16,7 +16,7 @@ from topics.cli.terminal import console, is_terminal, json_line
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from topics.cli.tour import Input
+    from topics.cli.demo.input import Input
 
 _HOLDS: Final = "\u2713"
 _FAILS: Final = "\u2717"
