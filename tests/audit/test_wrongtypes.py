@@ -19,7 +19,7 @@ from topics.host.lock import same_boot_at
 from topics.host.opening import StoreOptions
 from topics.host.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Unusable
-from topics.spark.files import FsspecDisk
+from topics.spark.directory import FsspecDisk
 from topics.testing.sample_store import build
 
 SEGMENT = "topics/0000000000000001/seg-00000000000000000001"
