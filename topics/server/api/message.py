@@ -61,11 +61,23 @@ class Head:
     `path` and `query` are as sent, still percent-encoded. `length` is that of the body as declared, None if it comes in
     chunks. `host` is the authority asked for, `secure` whether it came over TLS.
 
-    A plane gives a head that came again as the same value, so what was found in it once is kept in it: `cleared` is the
-    site's, where a good head leads to; `asked` and `topic` are the handlers', its query and the topic of its path.
+    A plane gives a head that came again as the same value, so what was found in it once is kept in it: `place` and
+    `cleared` are the site's, what is at its path and where a good head leads to; `asked` and `topic` are the handlers',
+    its query and the topic of its path.
     """
 
-    __slots__ = ("asked", "cleared", "headers", "length", "method", "path", "query", "secure", "topic")
+    __slots__ = (
+        "asked",
+        "cleared",
+        "headers",
+        "length",
+        "method",
+        "path",
+        "place",
+        "query",
+        "secure",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -83,6 +95,7 @@ class Head:
         self.headers: Mapping[bytes, bytes] = headers if headers is not None else {}
         self.length = length
         self.secure = secure
+        self.place: Any = None
         self.cleared: Any = None
         self.asked: Mapping[bytes, bytes] | None = None
         self.topic: str | None = None

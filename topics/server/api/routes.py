@@ -8,14 +8,14 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 import attrs
+import msgspec
 
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import Call
 from topics.server.api.message import Answer
 
 Handler = Callable[[Call], Awaitable[Answer]]
-_FOUND_MAX: Final = 4096
-_FOUND_BYTES_MAX: Final = 1024  # a path: all that are remembered take a few MiB
+_ANY: Final = None  # a segment that is a parameter
 
 
 class Body(Enum):
@@ -41,8 +41,7 @@ class Route:
     early: bool = False
 
 
-@attrs.frozen
-class Place:
+class Place(msgspec.Struct, frozen=True, gc=False):
     """What a path leads to: its routes by method, and the parameters in it."""
 
     routes: Mapping[bytes, Route]
@@ -56,27 +55,41 @@ class Place:
 
 
 class RouteTable:
-    """Rows by path. A path that was found once is found again by one dict on its raw bytes (performance 4)."""
+    """Rows by path, found by walking its segments down a tree: the cost is that of the path, not of the table."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
-        self._by_shape: dict[tuple[bytes | None, ...], dict[bytes, Route]] = {}
+        self._root = _Segment()
         for route in routes:
-            methods = self._by_shape.setdefault(_shape(route.path), {})
-            assert route.method not in methods, (route.path, route.method)
-            methods[route.method] = route
-        self._found: dict[bytes, Place] = {}
+            segment = self._root
+            for part in route.path[1:].split("/"):
+                segment = segment.below.setdefault(
+                    _ANY if part.startswith("{") else part.encode(), _Segment()
+                )
+            assert route.method not in segment.routes, (route.path, route.method)
+            segment.routes[route.method] = route
 
     def place(self, path: bytes) -> Place | None:
-        """What the raw path leads to; None if nowhere. `%2F` never separates; a segment is decoded once."""
-        place = self._found.get(path)
-        if place is None:
-            place = self._look(path)
-            if place is not None and len(path) <= _FOUND_BYTES_MAX:
-                if len(self._found) >= _FOUND_MAX:
-                    self._found.clear()
-                self._found[path] = place
-        return place
+        """What the raw path leads to; None if nowhere. `%2F` never separates; a segment is decoded once.
+
+        A segment that a row spells out is that one, and no parameter, whatever comes behind it.
+        """
+        root, *parts = path.split(b"/")
+        if root:
+            return None
+        below, params = self._root.below, []
+        segment: _Segment | None = None
+        for part in parts:
+            segment = below.get(part)
+            if segment is None:
+                segment = below.get(_ANY)
+                if segment is None:
+                    return None
+                params.append(unquote_to_bytes(part) if b"%" in part else part)
+            below = segment.below
+        if segment is None or not segment.routes:
+            return None
+        return Place(segment.routes, tuple(params))
 
     def route(self, place: Place, method: bytes) -> Route:
         """The row of the method; HEAD is a GET whose body is left out.
@@ -93,18 +106,12 @@ class RouteTable:
             )
         return route
 
-    def _look(self, path: bytes) -> Place | None:
-        if not path.startswith(b"/"):
-            return None
-        parts = path[1:].split(b"/")
-        for shape, methods in self._by_shape.items():
-            if len(shape) == len(parts) and all(
-                s is None or s == p for s, p in zip(shape, parts, strict=True)
-            ):
-                params = tuple(unquote_to_bytes(p) for s, p in zip(shape, parts, strict=True) if s is None)
-                return Place(methods, params)
-        return None
 
+class _Segment:
+    """A segment of paths: the rows that end here, and the segments below, `_ANY` for a parameter."""
 
-def _shape(path: str) -> tuple[bytes | None, ...]:
-    return tuple(None if part.startswith("{") else part.encode() for part in path[1:].split("/"))
+    __slots__ = ("below", "routes")
+
+    def __init__(self) -> None:
+        self.routes: dict[bytes, Route] = {}
+        self.below: dict[bytes | None, _Segment] = {}

@@ -24,7 +24,7 @@ from topics.server.api.known import KnownLabels
 from topics.server.api.memory import Account, Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.origins import Origins
-from topics.server.api.routes import Body, Route, RouteTable
+from topics.server.api.routes import Body, Place, Route, RouteTable
 from topics.server.runtime.log import log
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
@@ -128,9 +128,12 @@ class Site:
 
     # Requests.
 
-    def knows(self, path: bytes) -> bool:
-        """True if the path is in the route table, so that the data plane serves it."""
-        return self.table.place(path) is not None
+    def place(self, head: Head) -> Place | None:
+        """What is at the head's path in the route table; the data plane serves nothing else."""
+        if head.place is None:
+            head.place = self.table.place(head.path)
+        found: Place | None = head.place
+        return found
 
     def admit(self, head: Head) -> Admitted:
         """Everything a head decides.
@@ -148,7 +151,7 @@ class Site:
 
     def _clear(self, head: Head) -> tuple[Route, tuple[bytes, ...]]:
         """What depends on the head alone."""
-        place = self.table.place(head.path)
+        place = self.place(head)
         if place is None:
             raise not_found("such path")
         route = self.table.route(place, head.method)

@@ -144,7 +144,7 @@ class Connection:
     def _is_elsewhere(self, wire: WireHead) -> bool:
         """True if the request is one for whoever takes what the wire does not serve."""
         kept = self._hand_over is None or wire.upgrade == b"websocket"
-        return not (kept or self.site.knows(wire.head.path))
+        return not kept and self.site.place(wire.head) is None
 
     async def _serve_request(self, wire: WireHead) -> bool:
         """One request whose head is read. False if the connection ends with it."""
