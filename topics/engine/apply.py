@@ -6,6 +6,8 @@ It cannot fail and reads no clock: now is the frame's ts (architecture 3.2). It 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -31,6 +33,23 @@ from topics.log.match import parse_match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segment
 from topics.log.topic import Topic
+
+
+class CatalogView(Protocol):
+    """A catalog for whoever only looks. That goes for the topics in it, too: they change by frames, and by the engine's
+    own calls.
+    """
+
+    @property
+    def topics(self) -> Mapping[int, Topic]: ...
+    @property
+    def topic_ids(self) -> Mapping[str, int]: ...
+    @property
+    def epochs(self) -> Mapping[str, int]: ...
+    @property
+    def next_topic_id(self) -> int: ...
+    def find(self, name: str) -> Topic | None: ...
+    def find_segment(self, segment: SegmentId) -> Segment | None: ...
 
 
 class Catalog:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import xxhash
 
-from topics.engine.apply import Catalog
+from topics.engine.apply import CatalogView
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.kernel.config import Durability
@@ -92,12 +92,12 @@ def check_lane(lane: Lane) -> None:
         assert topic.head_seq <= max(lane.ceiling, lane.durable_seq)
 
 
-def digest(catalog: Catalog) -> str:
+def digest(catalog: CatalogView) -> str:
     """XXH3-128 of the canonical encoding, in hex."""
     return xxhash.xxh3_128_hexdigest(canonical(catalog))
 
 
-def canonical(catalog: Catalog) -> bytes:
+def canonical(catalog: CatalogView) -> bytes:
     """The state as bytes: equal states give equal bytes, and the reverse."""
     topics = [_topic(topic) for _, topic in sorted(catalog.topics.items())]
     return msgspec.msgpack.encode(

@@ -321,10 +321,7 @@ def _unwritable(
             f"the log of {where} is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
         )
         how = "repair it (topics fsck --repair), or restore a backup"
-    engine.make_read_only(why, how=how)
-    if recovered.read_only:
-        for lane in engine.state.lanes.values():
-            lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
+    engine.make_read_only(why, how=how, durable_known=not recovered.read_only)
     tier = _cold_tier(engine, disk, cold)
     return Opened(
         engine=engine,
@@ -339,4 +336,4 @@ def _unwritable(
 
 
 def _cold_tier(engine: Engine, disk: Disk, cold: SegmentStore | None) -> ColdTier:
-    return ColdTier(engine.state.catalog, cold, owner=None if cold is None else note_of(disk), disk=disk)
+    return ColdTier(engine.catalog, cold, owner=None if cold is None else note_of(disk), disk=disk)

@@ -9,7 +9,7 @@ from collections import Counter
 
 import msgspec
 
-from topics.engine.apply import Catalog
+from topics.engine.apply import CatalogView
 from topics.host.backup import Backup, write_backup
 from topics.host.checkpointer import Checkpointer
 from topics.host.layout import read_format
@@ -42,7 +42,7 @@ class Backups:
         try:
             for step in backup.steps():
                 if isinstance(step, GoOn):
-                    state = _images(checkpointer.engine.state.catalog)
+                    state = _images(checkpointer.engine.catalog)
                 yield step
             self._held = backup, state
         finally:
@@ -71,6 +71,6 @@ class Backups:
             raise Violation("a backup is not the state at its cut")
 
 
-def _images(catalog: Catalog) -> bytes:
+def _images(catalog: CatalogView) -> bytes:
     """The topics as a snapshot has them."""
     return msgspec.msgpack.encode([take_image(topic) for _, topic in sorted(catalog.topics.items())])
