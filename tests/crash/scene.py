@@ -11,8 +11,9 @@ from topics.kernel.limits import Limits
 from topics.log.diff import DiffQuery
 from topics.log.match import parse_match
 from topics.simulation.checkpoint import take_checkpoint
-from topics.simulation.machine import open_simulated, peek, read_page, restarted
+from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts
+from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk
@@ -129,7 +130,8 @@ class Scene:
 
     def page(self, topic, from_seq=0, **query):
         """(plan, records) of one page."""
-        return read_page(self.engine, self.opened.reader, DiffQuery(topic=topic, from_seq=from_seq, **query))
+        asked = DiffQuery(topic=topic, from_seq=from_seq, **query)
+        return read_page(asked, self.engine.plan_diff, self.opened.reader.read)
 
     def read(self, topic):
         """{seq: data} of everything delivered, page by page."""

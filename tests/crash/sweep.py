@@ -13,8 +13,8 @@ from topics.engine.commands import DeleteRecords
 from topics.log.diff import DiffQuery
 from topics.simulation.checkpoint import Walk
 from topics.simulation.ledger import Ledger
-from topics.simulation.machine import read_page
 from topics.simulation.pen import Pen, Stage
+from topics.store.reading import read_page
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
@@ -105,7 +105,7 @@ class Watched(Scene):
             from_seq = 0
             while from_seq < self.state(name).head_seq:
                 query = DiffQuery(topic=name, from_seq=from_seq)
-                plan, records = read_page(self.engine, self.opened.reader, query)
+                plan, records = read_page(query, self.engine.plan_diff, self.opened.reader.read)
                 self.ledger.read(self.engine, query, plan, records, self.state(name))
                 from_seq = plan.next_from_seq
 

@@ -166,3 +166,13 @@ class TestAPageOfRecords:
         with pytest.raises(Corrupt, match="topic 't' seq 3") as caught:
             decompress_fitting(views, topic="t", bytes_max=10_000)
         assert caught.value.detail["seq"] == 3
+
+    def test_names_the_record_that_unfolds_to_more_than_any_write_may_have(self):
+        """It was never written so: to refuse the whole page would keep its reader from all that lies behind it."""
+        views = [stored(7, bytes(DECOMPRESSED_MAX + 1), packed=True)]
+        with pytest.raises(
+            Corrupt, match=f"topic 't' seq 7: .* more than {DECOMPRESSED_MAX} bytes"
+        ) as caught:
+            decompress_fitting(views, topic="t", bytes_max=1)
+
+        assert caught.value.detail["seq"] == 7

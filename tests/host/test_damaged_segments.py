@@ -9,12 +9,11 @@ from tests.host.badsectors import BadSectors
 from topics.codec.segidx import ENTRY_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import digest
-from topics.host.attempts import Attempts
 from topics.host.layout import segment_path
-from topics.host.reading import Unread
 from topics.kernel.errors import Corrupt
-from topics.log.diff import DiffQuery, assemble
+from topics.log.diff import DiffQuery
 from topics.log.regions import SegmentId
+from topics.store.reading import read_page
 
 TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
 pytestmark = pytest.mark.rule("T5.11")
@@ -34,18 +33,11 @@ def reopened(scene):
 
 def page(scene, query):
     """(seqs, next_from_seq) of one page, or (None, next_from_seq) of one that would begin with damage."""
-    attempts = Attempts(query)
-    while True:
-        plan = scene.engine.plan_diff(attempts.query)
-        try:
-            records = assemble(plan, [scene.opened.reader.read(extent) for extent in plan.extents])
-        except (Corrupt, Unread) as error:
-            try:
-                attempts.failed(plan, error)
-            except Corrupt as told:
-                return None, told.detail["next_from_seq"]
-        else:
-            return [record.seq for record in records], plan.next_from_seq
+    try:
+        plan, records = read_page(query, scene.engine.plan_diff, scene.opened.reader.read)
+    except Corrupt as told:
+        return None, told.detail["next_from_seq"]
+    return [record.seq for record in records], plan.next_from_seq
 
 
 def walk(scene, **query):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -12,15 +11,15 @@ import attrs
 from topics.audit.coldtier import HOW
 from topics.audit.rows import Ranges
 from topics.codec.frame import FrameView
-from topics.host.compress import decompress
-from topics.host.reading import Reader, Unread
+from topics.host.layout import path_of
 from topics.host.tiers import SegmentStore
-from topics.kernel.errors import Corrupt, Rejected
+from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
-from topics.log.diff import DiffPlan, DiffQuery, assemble, plan
+from topics.log.diff import DiffPlan, DiffQuery, Extent, plan
 from topics.log.regions import SegmentId
 from topics.log.topic import Topic
+from topics.store.reading import read_page
 
 PAGE_RECORDS: Final = 1000
 PAGE_BYTES: Final = 8 * MIB
@@ -36,26 +35,30 @@ def read_records(
         FileNotFoundError: a file is not there (any more).
         OSError: the disk failed.
     """
-    reader = Reader(disk)
     stop = topic.head_seq if to_seq is None else min(to_seq, topic.head_seq)
+
+    def plan_page(query: DiffQuery) -> DiffPlan:
+        return _up_to(plan(topic, query, now_ms=0, durable_seq=topic.head_seq), stop)
+
+    def read(extent: Extent) -> bytes:
+        return disk.read(path_of(extent.source), extent.offset, extent.size)
+
     while from_seq < stop:
         query = DiffQuery(topic=topic.name, from_seq=from_seq, limit=PAGE_RECORDS, bytes_max=PAGE_BYTES)
-        page = plan(topic, query, now_ms=0, durable_seq=topic.head_seq)
-        if page.next_from_seq > stop:
-            page = _up_to(page, stop)
         try:
-            buffers = [reader.read(extent) for extent in page.extents]
-        except Unread as gone:
-            if gone.errno == errno.ENOENT:
-                raise FileNotFoundError(*gone.args, gone.filename) from gone
-            raise
-        for view in assemble(page, buffers):
-            yield view.with_data(_decompressed(topic, view)) if view.compressed else view
+            page, views = read_page(query, plan_page, read)
+        except Corrupt as damage:
+            reason = damage.__cause__
+            assert isinstance(reason, Corrupt)
+            raise Corrupt(reason.message, **damage.detail) from reason
+        yield from views
         from_seq = page.next_from_seq
 
 
 def _up_to(page: DiffPlan, stop: int) -> DiffPlan:
     """What of a page has seqs up to `stop`."""
+    if page.next_from_seq <= stop:
+        return page
     count = bisect_right(page.seqs, stop)
     extents = [extent for extent in page.extents if extent.first < count]
     if extents and extents[-1].first + extents[-1].count > count:
@@ -65,32 +68,21 @@ def _up_to(page: DiffPlan, stop: int) -> DiffPlan:
     return attrs.evolve(page, next_from_seq=stop, seqs=page.seqs[:count], extents=tuple(extents))
 
 
-def _decompressed(topic: Topic, view: FrameView) -> bytes:
-    try:
-        return decompress(view.data)
-    except (Corrupt, Rejected) as damage:
-        why = f"topic {topic.name!r} seq {view.seq}: {damage.message}"
-        raise Corrupt(why, topic=topic.name, seq=view.seq, last_seq=view.seq) from damage
-
-
 def read_intact(
     disk: Disk, topic: Topic, from_seq: int, to_seq: int, told: Callable[[int, int, str], None]
 ) -> Iterator[FrameView]:
     """`read_records` of all that can be read: `told` is called with the first and last seq of what cannot, and why."""
-    left = [(from_seq, to_seq)]
-    while left:
-        start, stop = left.pop()
+    while True:
         try:
-            for view in read_records(disk, topic, start, stop):
-                yield view
-                start = view.seq
+            yield from read_records(disk, topic, from_seq, to_seq)
+            return
         except Corrupt as damage:
             first, last = damage.detail["seq"], damage.detail["last_seq"]
             assert isinstance(first, int)
             assert isinstance(last, int)
-            assert start < first <= last <= stop
+            assert from_seq < first <= last <= to_seq
             told(first, last, damage.message)
-            left += [(last, stop), (start, first - 1)]  # what lies before it on its page is read first
+            from_seq = last
 
 
 def out_of_reach(topic: Topic, cold: SegmentStore | None) -> Ranges:

@@ -29,26 +29,25 @@ from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
-from topics.host.attempts import Attempts
 from topics.host.backup import Written
 from topics.host.checkpointer import Checkpointer
 from topics.host.compaction import Compaction, CompactionResult
-from topics.host.compress import compress_records, decompress_fitting
+from topics.host.compress import compress_records
 from topics.host.damages import known_damages
 from topics.host.directory import Directory, view
 from topics.host.disk import OsDisk
 from topics.host.fsspec_store import is_url
 from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions
-from topics.host.reading import Unread
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Corrupt, Fatal, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffPlan, DiffQuery, assemble
+from topics.log.diff import DiffPlan, DiffQuery
 from topics.log.waiting import passed_since, start_of, waits_on
+from topics.store.reading import read_page
 
 Views: TypeAlias = Sequence[FrameView]
 
@@ -347,20 +346,14 @@ class Store:
         return attrs.evolve(plan, from_seq=start_of(first, plan), account=passed), views
 
     def _page(self, query: DiffQuery) -> tuple[DiffPlan, Views]:
-        """Plan, fetch, assemble (architecture 3.5)."""
         self._local.check_open()
         self._local.let_time_pass(query.topic)
-        attempts = Attempts(query)
-        while True:
-            with self._local.lock:
-                plan = self._opened.engine.plan_diff(attempts.query)
-            try:
-                stored = assemble(plan, [self._opened.reader.read(extent) for extent in plan.extents])
-                views = decompress_fitting(stored, topic=plan.topic, bytes_max=query.bytes_max)
-            except (Corrupt, Unread) as error:
-                self._local.check_open()  # `close` takes the files away
-                attempts.failed(plan, error)
-                continue
-            if len(views) == len(stored):
-                return plan, views
-            attempts.shorten(len(views))
+        try:
+            return read_page(query, self._plan, self._opened.reader.read)
+        except Corrupt:
+            self._local.check_open()  # `close` takes the files away
+            raise
+
+    def _plan(self, query: DiffQuery) -> DiffPlan:
+        with self._local.lock:
+            return self._opened.engine.plan_diff(query)

@@ -134,7 +134,7 @@ def decompress(data: bytes, *, size_max: int = DECOMPRESSED_MAX) -> bytes:
 def _plain(view: FrameView, topic: str) -> FrameView:
     try:
         return view.with_data(decompress(view.data))
-    except Corrupt as damage:
+    except (Corrupt, Rejected) as damage:  # what unfolds to more than a write may have was never written
         raise Corrupt(
             f"topic {topic!r} seq {view.seq}: {damage.message}",
             topic=topic,

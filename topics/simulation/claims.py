@@ -137,7 +137,7 @@ class TopicClaims:
         self.floors = floors
         self.seen_head = state.head_seq
 
-    def page(self, query: DiffQuery, plan: DiffPlan, records: list[FrameView], state: TopicState) -> None:
+    def page(self, query: DiffQuery, plan: DiffPlan, records: Sequence[FrameView], state: TopicState) -> None:
         """A page was read, and the state at the same instant."""
         recreated = (query.epoch not in (None, plan.epoch)) or query.from_seq > plan.head_seq
         start = 0 if recreated else plan.from_seq
@@ -154,7 +154,7 @@ class TopicClaims:
             self._check_nothing_missing(query, behind, plan.next_from_seq, {r.seq for r in records})
         self.seen_head = max(self.seen_head, plan.head_seq)
 
-    def _check_account(self, plan: DiffPlan, records: list[FrameView], start: int) -> None:
+    def _check_account(self, plan: DiffPlan, records: Sequence[FrameView], start: int) -> None:
         account = plan.account
         if account.delivered != len(records) or account.total != plan.next_from_seq - start:
             raise Violation(f"the account does not add up over ({start}, {plan.next_from_seq}]: {account}")

@@ -148,7 +148,12 @@ class Ledger:
     # Reading.
 
     def read(
-        self, engine: Engine, query: DiffQuery, plan: DiffPlan, records: list[FrameView], state: TopicState
+        self,
+        engine: Engine,
+        query: DiffQuery,
+        plan: DiffPlan,
+        records: Sequence[FrameView],
+        state: TopicState,
     ) -> None:
         claims = self._claims(engine, plan.topic_id)
         for record in records:

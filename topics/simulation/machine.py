@@ -12,20 +12,14 @@ from enum import Enum
 
 import attrs
 
-from topics.codec.frame import FrameView
-from topics.engine.engine import Engine
 from topics.engine.recover import Recovered
-from topics.host.attempts import Attempts
 from topics.host.coldowner import settle_place
 from topics.host.layout import Format, read_format
 from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store
-from topics.host.reading import Reader, Unread
 from topics.host.readstate import read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
-from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Clock, Disk, Entropy
-from topics.log.diff import DiffPlan, DiffQuery, assemble
 from topics.testing.below import Below
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
@@ -133,17 +127,6 @@ def peek(disk: SimDisk) -> Recovered:
     twin.restore(disk.snapshot())
     form = read_format(twin, "simulated") or Format(1, 0)
     return read_state(twin, form, same_boot=not restarted(disk)).recovered
-
-
-def read_page(engine: Engine, reader: Reader, query: DiffQuery) -> tuple[DiffPlan, list[FrameView]]:
-    """Plan, fetch, assemble, as often as it takes. Raises Corrupt, Rejected."""
-    attempts = Attempts(query)
-    while True:
-        plan = engine.plan_diff(attempts.query)
-        try:
-            return plan, assemble(plan, [reader.read(extent) for extent in plan.extents])
-        except (Corrupt, Unread) as error:
-            attempts.failed(plan, error)
 
 
 def _owner(disk: SimDisk) -> OwnerRecord | None:

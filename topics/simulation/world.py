@@ -28,10 +28,11 @@ from topics.simulation.backups import Backups
 from topics.simulation.checkpoint import Walk, begin_walk
 from topics.simulation.drawn import FAULTS, draw_end, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
-from topics.simulation.machine import End, cold_folder, end_as, may_lose_pages, open_simulated, read_page
+from topics.simulation.machine import End, cold_folder, end_as, may_lose_pages, open_simulated
 from topics.simulation.oracle import Violation, check_losses, facts
 from topics.simulation.pen import Pen, Stage
 from topics.simulation.workload import NAMES, Workload
+from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Call, Landed, SimCrash
@@ -350,7 +351,7 @@ class World:
         assert self.opened is not None
         state = self.engine.topic_state(query.topic)
         try:
-            plan, records = read_page(self.engine, self.opened.reader, query)
+            plan, records = read_page(query, self.engine.plan_diff, self.opened.reader.read)
         except (OSError, Rejected) as error:  # the cold tier's failures are refusals
             self._note(f"read: {error}")
             return state.head_seq

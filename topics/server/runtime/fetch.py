@@ -12,12 +12,11 @@ import trio
 from topics.codec.frame import FrameView
 from topics.codec.wire import records_json
 from topics.engine.engine import Engine
-from topics.host.attempts import Attempts
-from topics.host.compress import decompress_fitting
 from topics.host.reading import Reader, Unread
 from topics.kernel.errors import Corrupt
-from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
+from topics.log.diff import DiffPlan, DiffQuery, Extent
 from topics.server.runtime.thread import Threads
+from topics.store.reading import page_steps
 
 
 @attrs.frozen(kw_only=True)
@@ -83,33 +82,27 @@ class Fetcher:
         return plan, records
 
     async def _page(self, engine: Engine, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
-        """Decompressed it may be over its budget; then it is made shorter."""
-        attempts, held = Attempts(query), room.size
-        while True:
-            plan = engine.plan_diff(attempts.query)
-            room.settle(held)
-            room.reserve(sum(extent.size for extent in plan.extents))
+        held, steps = room.size, page_steps(query, form.record if form.include_data else None)
+        step = next(steps)
+        while not isinstance(step, tuple):
+            answer: object
             try:
-                buffers = [await self._bytes(extent) for extent in plan.extents]
-                texts = assemble_texts(plan, buffers, form.record) if form.include_data else None
-                if texts is not None:
-                    return plan, b"[%b]" % b",".join(texts)
-                views = assemble(plan, buffers)
-                if form.include_data:  # what is compressed becomes larger, up to the budget
-                    room.reserve(query.bytes_max)
-                fitting = await self._plain(plan, views, query.bytes_max)
+                if isinstance(step, DiffQuery):
+                    answer = engine.plan_diff(step)
+                elif isinstance(step, DiffPlan):
+                    room.settle(held)
+                    room.reserve(sum(extent.size for extent in step.extents))
+                    answer = [await self._bytes(extent) for extent in step.extents]
+                else:
+                    if form.include_data:  # what is compressed becomes larger, up to the budget
+                        room.reserve(query.bytes_max)
+                    answer = await self._threads.run(step)
             except (Corrupt, Unread) as error:
-                attempts.failed(plan, error)
-                continue
-            if len(fitting) == len(views):
-                return plan, form.records(fitting)
-            attempts.shorten(len(fitting))
-
-    async def _plain(self, plan: DiffPlan, views: Sequence[FrameView], bytes_max: int) -> Sequence[FrameView]:
-        if not any(view.compressed for view in views):
-            return views
-        unfold = partial(decompress_fitting, views, topic=plan.topic, bytes_max=bytes_max)
-        return await self._threads.run(unfold)
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+        plan, views, texts = step
+        return plan, form.records(views) if texts is None else b"[%b]" % b",".join(texts)
 
     async def _bytes(self, extent: Extent) -> bytes:
         found = self._reader.nowait(extent)
