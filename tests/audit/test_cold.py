@@ -261,7 +261,7 @@ def test_a_copy_that_takes_the_tier_in_the_middle_of_a_repair_keeps_what_is_ther
 
         def delete(self, segment):
             super().delete(segment)
-            adopt(copy, self, SeededEntropy(7), inode=1)
+            adopt(copy, self, SeededEntropy(7))
 
     cold = Adopted(cold_of(disk))
     done = mended(disk, cold)

@@ -39,7 +39,7 @@ from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.engine.recover import ShardKey
 from topics.host.absent import begun_shards
 from topics.host.colddisk import ColdBehind
-from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, is_foreign, note_of, whose
+from topics.host.coldowner import NOTE_FILE, Whose, is_foreign, note_of, whose
 from topics.host.coldwords import told_foreign
 from topics.host.entropy import SystemEntropy
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
@@ -129,7 +129,6 @@ def repair(
     aside.take_logs(shards)
     for number in older:
         aside.take(snapshot_path(number))
-    forget_lock(disk)
     aside.take(LOCK_NAME)
     aside.sync()
     for one in renewed:
