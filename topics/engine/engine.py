@@ -367,11 +367,11 @@ class Engine:
         while state.ready:
             woken, state.ready = state.ready, []
             now_ms = state.time.high_ms
-            for ticket in woken:
+            for ticket, answer in woken:
                 ticket.move(Stage.NEW)
                 try:
-                    if ticket.answer is not None:
-                        ticket.answer()
+                    if answer is not None:
+                        state.answer(answer)
                     else:
                         propose(state, ticket, now_ms)
                 except Rejected as refused:

@@ -5,7 +5,6 @@ pending -> done, or riding (another ticket's end is awaited) -> done, or parked 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
@@ -37,8 +36,7 @@ TRANSITIONS: Final = {
 
 class Ticket(msgspec.Struct, eq=False):
     """`waiter` belongs to the driver. `created`: the topic was made for this command. `head_checked`: its
-    `expected_head` held when it was first proposed, and is not looked at again. `answer`: what the good end of
-    those it rides brings; None if it is then proposed again.
+    `expected_head` held when it was first proposed, and is not looked at again.
     """
 
     command: Command
@@ -48,9 +46,6 @@ class Ticket(msgspec.Struct, eq=False):
     error: TopicsError | None = None
     created: bool = False
     head_checked: bool = False
-    riders: list[Ticket] = []
-    awaited: int = 0
-    answer: Callable[[], None] | None = None
     waiter: object = None
 
     @property
