@@ -27,7 +27,6 @@ from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
 from topics.host.backup import Backup, write_backup
 from topics.host.coldowner import NOTE_FILE
-from topics.host.inline import carry_out
 from topics.host.layout import FORMAT_FILE
 from topics.host.lock import LOCK_NAME
 from topics.host.memory import MemoryDisk
@@ -38,6 +37,7 @@ from topics.host.verifying import verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, TopicsError
 from topics.kernel.limits import MIB
 from topics.log.image import TopicImage
+from topics.store.inline import carry_out
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.sample_store import build, disk_of, files_of, write_out

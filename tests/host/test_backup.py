@@ -18,7 +18,6 @@ from topics.engine.verify import canonical
 from topics.host.backup import Backup, write_backup
 from topics.host.coldowner import NOTE_FILE, Whose, adopt, settle_place, whose
 from topics.host.disk import OsDisk
-from topics.host.inline import carry_out
 from topics.host.layout import read_format
 from topics.host.opening import StoreOptions
 from topics.host.pins import PINS_MAX
@@ -28,6 +27,7 @@ from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected
 from topics.simulation.checkpoint import Walk
 from topics.simulation.machine import cold_folder
+from topics.store.inline import carry_out
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.simdisk import SimDisk

@@ -15,7 +15,7 @@ from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
 from topics.host.layout import segment_path
 from topics.host.snapshots import find_snapshots, snapshot_path
-from topics.host.steps import Blocking, GoOn, Propose
+from topics.host.steps import Blocking, Propose, ResumeBatches
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash
@@ -297,7 +297,7 @@ def test_what_is_written_behind_the_cut_is_due_again_and_an_idle_store_comes_to_
                 call()
             case Propose(command):
                 scene.run(command)
-            case GoOn():
+            case ResumeBatches():
                 scene.put("t", b"2")  # behind the cut, before the round has ended
     scene.clock.advance(1001)
 

@@ -18,13 +18,13 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
-from topics.host.inline import carry_out
 from topics.host.layout import segment_path
 from topics.host.reclaim import ROOM_AGAIN_MS
 from topics.host.segments import load_idx
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.host.steps import Blocking, Propose, Swap
 from topics.kernel.errors import Rejected
+from topics.store.inline import carry_out
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape

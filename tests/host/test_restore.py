@@ -15,7 +15,6 @@ from topics.engine.verify import canonical
 from topics.host.archive import Archive, ArchiveRules, archive_path
 from topics.host.backup import Backup, write_backup
 from topics.host.cutting import Goal, find_cuts
-from topics.host.inline import carry_out
 from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
 from topics.host.readstate import read_state
@@ -23,6 +22,7 @@ from topics.host.restore import rebuild
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Corrupt, Rejected
 from topics.log.regions import WalFileId
+from topics.store.inline import carry_out
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape

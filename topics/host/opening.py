@@ -24,7 +24,6 @@ from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import note_of
 from topics.host.coldplace import open_cold
 from topics.host.generations import begun_logs, choose_generation, go_on
-from topics.host.inline import checkpoint_alone
 from topics.host.layout import (
     Format,
     find_shards,
@@ -52,6 +51,7 @@ from topics.kernel.limits import (
     Limits,
 )
 from topics.kernel.ports import Clock, Disk, Entropy
+from topics.store.inline import checkpoint_alone
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from topics.host.backup import Backup, write_backup
 from topics.host.checkpointer import Checkpointer
 from topics.host.layout import read_format
 from topics.host.readstate import read_state
-from topics.host.steps import Blocking, GoOn, Steps
+from topics.host.steps import Blocking, ResumeBatches, Steps
 from topics.host.verifying import verify_backup
 from topics.kernel.errors import Corrupt
 from topics.log.image import take_image
@@ -41,7 +41,7 @@ class Backups:
         backup, state = Backup(checkpointer), b""
         try:
             for step in backup.steps():
-                if isinstance(step, GoOn):
+                if isinstance(step, ResumeBatches):
                     state = _images(checkpointer.engine.state.catalog)
                 yield step
             self._held = backup, state

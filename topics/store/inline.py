@@ -11,8 +11,9 @@ from functools import partial
 
 from topics.engine.engine import Engine
 from topics.host.checkpointer import Checkpointer
-from topics.host.steps import Blocking, GoOn, Propose, Steps, Swap, Wait, disk_full
+from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait, disk_full
 from topics.kernel.errors import Corrupt, Rejected
+from topics.store.steps import drive
 
 
 def checkpoint_alone(checkpointer: Checkpointer) -> str:
@@ -21,10 +22,9 @@ def checkpoint_alone(checkpointer: Checkpointer) -> str:
     Raises:
         OSError, Fatal: the disk failed.
     """
-    engine, steps = checkpointer.engine, checkpointer.round()
-    drain = partial(_drain, checkpointer)
+    engine, drain = checkpointer.engine, partial(_drain, checkpointer)
     try:
-        carry_out(engine, steps, drain)
+        carry_out(engine, checkpointer.round(), drain)
     except (Rejected, Corrupt) as refused:
         return refused.message
     except OSError as error:
@@ -32,15 +32,15 @@ def checkpoint_alone(checkpointer: Checkpointer) -> str:
             raise
         return str(error)
     finally:
-        steps.close()
         drain()
-        _forget_effects(engine)
+        engine.take_effects()  # nobody waits for a ticket, and nobody reads yet
     return ""
 
 
 def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
     """All of a work. `drain`: write whatever is to be written. Raises what the steps raise."""
-    for step in steps:
+
+    def do(step: Step) -> None:
         match step:
             case Blocking(call) | Swap(call):
                 call()
@@ -50,8 +50,10 @@ def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
                 ticket.result()
             case Wait():
                 drain()
-            case GoOn():
+            case _:
                 pass  # the next proposal drains what was held back
+
+    drive(steps, do)
 
 
 def _drain(checkpointer: Checkpointer) -> None:
@@ -61,8 +63,3 @@ def _drain(checkpointer: Checkpointer) -> None:
         if writer.failed is not None:
             raise writer.failed
         writer.keep_reserve()
-
-
-def _forget_effects(engine: Engine) -> None:
-    """Nobody waits for a ticket, and nobody reads yet."""
-    engine.take_effects()

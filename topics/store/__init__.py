@@ -1,0 +1,9 @@
+"""One way to drive the engine: generators of steps, and what carries the steps out (architecture 3).
+
+A generator looks at the engine and yields what has to be done next (`host.steps`): a call that blocks, a command, a
+wait. Threads (`embed`), Trio tasks (`server`), a simulation and a start drive the same generators.
+
+    steps       carrying steps out, in threads and in Trio tasks
+    background  checkpoints and the work between them: one at a time, failures counted, tried again
+    inline      all of a work at once, by whoever is alone with a store
+"""
