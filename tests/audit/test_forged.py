@@ -28,9 +28,9 @@ from topics.engine import image
 from topics.host.backup import Backup, write_backup
 from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import FORMAT_FILE
-from topics.host.lock import LOCK_NAME
 from topics.host.memory import MemoryDisk
 from topics.host.opening import StoreOptions, open_store
+from topics.host.owner import LOCK_NAME
 from topics.host.readonly import ReadOnlyDisk
 from topics.host.restore import restore
 from topics.host.verifying import verify_backup

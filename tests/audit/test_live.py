@@ -14,7 +14,7 @@ from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import read
 from topics.audit.repair import repair
 from topics.host.layout import read_format
-from topics.host.lock import same_boot_at
+from topics.host.owner import same_boot_at
 from topics.host.readonly import ReadOnlyDisk
 
 WRITER = """

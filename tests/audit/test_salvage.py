@@ -2,9 +2,8 @@
 
 from topics.audit.repair import repair
 from topics.embed.store import Store
-from topics.host.layout import find_wal_files
+from topics.host.layout import find_wal_files, wal_path
 from topics.host.opening import StoreOptions
-from topics.host.walfile import wal_path
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
 from topics.testing.clock import ManualClock

@@ -13,8 +13,7 @@ import topics
 from topics.codec.control import CommitMark, Control, HeadWatermark
 from topics.codec.scan import scan
 from topics.codec.walheader import HEADER_SIZE
-from topics.host.layout import find_wal_files
-from topics.host.walfile import wal_path
+from topics.host.layout import find_wal_files, wal_path
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 

@@ -10,8 +10,7 @@ import topics
 from topics.codec.control import Control, EvictWatermark
 from topics.codec.scan import scan
 from topics.codec.walheader import HEADER_SIZE
-from topics.host.layout import find_wal_files
-from topics.host.walfile import wal_path
+from topics.host.layout import find_wal_files, wal_path
 from topics.kernel.limits import Limits
 from topics.log.floors import Gap
 from topics.testing.clock import ManualClock

@@ -15,8 +15,7 @@ from topics.codec.control import TYPES, CheckpointMark, Control
 from topics.codec.frame import Run
 from topics.engine.judge import look
 from topics.engine.verify import check_topic, digest
-from topics.host.layout import find_shards, find_wal_files
-from topics.host.walfile import wal_path
+from topics.host.layout import find_shards, find_wal_files, wal_path
 from topics.kernel.errors import CannotOpen
 
 

@@ -15,7 +15,7 @@ from tests.crash.scene import Scene
 from topics.audit.fsck import fsck
 from topics.audit.repair import repair
 from topics.host.layout import Format, write_format
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, owner_on
+from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord, owner_on
 from topics.host.readonly import ReadOnlyDisk
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape

@@ -32,7 +32,7 @@ from topics.host.coldowner import (
     whose,
 )
 from topics.host.layout import segment_path
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.relocation import AGAIN_MS, HotRules
 from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected

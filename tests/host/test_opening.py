@@ -10,7 +10,7 @@ import pytest
 from tests.crash.scene import SMALL, Scene, append
 from topics.engine.judge import look
 from topics.host.layout import find_shards
-from topics.host.lock import LOCK_NAME
+from topics.host.owner import LOCK_NAME
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.ids import shard_of
 from topics.log.regions import WalFileId

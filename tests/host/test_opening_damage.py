@@ -13,7 +13,7 @@ import topics
 from tests.crash.scene import SMALL, Scene
 from topics.audit.fsck import fsck
 from topics.codec.walheader import HEADER_SIZE
-from topics.host.lock import read_owner
+from topics.host.owner import read_owner
 from topics.host.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.testing.faults import Landed, SimCrash

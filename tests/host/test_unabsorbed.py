@@ -5,8 +5,7 @@ import pytest
 from tests.crash.scene import Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
-from topics.host.layout import find_wal_files
-from topics.host.walfile import wal_path
+from topics.host.layout import find_wal_files, wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
 

@@ -9,21 +9,8 @@ from topics.codec.frame import encode_run
 from topics.codec.walheader import HEADER_SIZE, decode_header
 from topics.engine.batch import WalBatch
 from topics.engine.judge import look
-from topics.host.walfile import (
-    CURRENT_FILE,
-    CURRENT_SIZE,
-    MARK_SIZE,
-    Create,
-    Extend,
-    Rename,
-    SyncData,
-    SyncDir,
-    WalFile,
-    Write,
-    hint,
-    run,
-    wal_path,
-)
+from topics.host.layout import CURRENT_FILE, CURRENT_SIZE, hint, wal_path
+from topics.host.walfile import MARK_SIZE, Create, Extend, Rename, SyncData, SyncDir, WalFile, Write, run
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import MIB, Limits
 from topics.log.regions import WalFileId

@@ -18,7 +18,7 @@ from topics.cli.demo.private_server import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.segidx import decode_idx
 from topics.host.layout import segment_path
-from topics.host.lock import same_boot_at
+from topics.host.owner import same_boot_at
 from topics.host.readonly import ReadOnlyDisk
 from topics.spark.audits import validate
 from topics.testing.planting import KINDS, TOGETHER, Survey, plant_together

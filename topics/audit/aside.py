@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from topics.host.layout import shard_dir
 from topics.host.moving import move, write_copy
-from topics.host.walfile import shard_dir
 from topics.kernel.ports import Disk
 
 

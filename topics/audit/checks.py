@@ -17,8 +17,7 @@ from topics.audit.walscan import look_of
 from topics.codec.primitives import U64
 from topics.engine.judge import Verdict, judge
 from topics.engine.recover import DamageReport
-from topics.host.layout import path_of, topic_dir
-from topics.host.walfile import wal_path
+from topics.host.layout import path_of, topic_dir, wal_path
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 

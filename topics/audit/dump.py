@@ -20,11 +20,10 @@ from topics.codec.snapshot import SNAPSHOT_HEAD, check_head, decode_snapshot
 from topics.engine import image
 from topics.host.coldowner import NOTE_FILE
 from topics.host.largest import bytes_max, read_most
-from topics.host.layout import FORMAT_FILE
-from topics.host.lock import LOCK_NAME, OwnerRecord
+from topics.host.layout import CURRENT_FILE, FORMAT_FILE, NEXT_FILE
+from topics.host.owner import LOCK_NAME, OwnerRecord
 from topics.host.readonly import ReadOnlyDisk
 from topics.host.tiers import OWNER_FILE
-from topics.host.walfile import CURRENT_FILE, NEXT_FILE
 from topics.kernel.errors import Corrupt, invalid
 
 Dumper = Callable[[bytes, Path], Iterator[Item]]

@@ -20,8 +20,11 @@ from topics.engine.verify import canonical
 from topics.host.archive import ARCHIVE_DIR
 from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import (
+    CURRENT_FILE,
+    CURRENT_SIZE,
     FORMAT_FILE,
     GENERATION_NAME,
+    NEXT_FILE,
     OF_A_NEW_DISK,
     SEGMENT_NAME,
     SHARD_NAME,
@@ -30,12 +33,13 @@ from topics.host.layout import (
     find_shards,
     find_wal_files,
     read_hint,
+    shard_dir,
+    wal_path,
 )
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, RECORD_SIZE_BEFORE, OwnerRecord
+from topics.host.owner import LOCK_NAME, RECORD_SIZE, RECORD_SIZE_BEFORE, OwnerRecord
 from topics.host.readonly import Hiding
 from topics.host.readstate import read_state
 from topics.host.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
-from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, shard_dir, wal_path
 from topics.kernel.config import Durability
 from topics.kernel.limits import WAL_BYTES_MAX
 from topics.kernel.ports import Disk

@@ -31,8 +31,7 @@ from topics.engine.judge import FileLook, Item, Verdict, look
 from topics.engine.judge import State as End
 from topics.engine.recover import DamageReport, ShardKey
 from topics.host.largest import read_log
-from topics.host.layout import find_shards, read_hint
-from topics.host.walfile import shard_dir, wal_path
+from topics.host.layout import find_shards, read_hint, shard_dir, wal_path
 from topics.kernel.config import Durability
 from topics.kernel.errors import Corrupt
 from topics.kernel.ids import shard_of

@@ -12,11 +12,10 @@ import attrs
 
 from topics.audit.rows import SegmentRow, SegmentTask, Severity, Violation, WalRow, WalTask
 from topics.engine.image import Snapshot
-from topics.host.layout import Format, find_shards, find_wal_files, read_format
+from topics.host.layout import Format, find_shards, find_wal_files, read_format, wal_path
 from topics.host.readstate import ReadState, read_state
 from topics.host.snapshots import find_snapshots, read_snapshot, snapshot_path
 from topics.host.tiers import SegmentStore
-from topics.host.walfile import wal_path
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId

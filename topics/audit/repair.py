@@ -43,7 +43,7 @@ from topics.host.coldowner import NOTE_FILE, Whose, is_foreign, note_of, whose
 from topics.host.coldwords import told_foreign
 from topics.host.entropy import SystemEntropy
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
-from topics.host.lock import LOCK_NAME, owner_on
+from topics.host.owner import LOCK_NAME, owner_on
 from topics.host.readonly import WithCold
 from topics.host.segments import data_size, load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot

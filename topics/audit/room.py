@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from topics.audit.recovery import State
-from topics.host.layout import find_shards, segment_path
+from topics.host.layout import find_shards, segment_path, shard_dir
 from topics.host.snapshots import META_DIR
-from topics.host.walfile import shard_dir
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.ports import Disk

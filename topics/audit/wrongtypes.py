@@ -15,16 +15,17 @@ from topics.codec.manifest import MANIFEST_FILE
 from topics.host.archive import ARCHIVE_DIR
 from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import (
+    CURRENT_FILE,
     FORMAT_FILE,
     GENERATION_NAME,
+    NEXT_FILE,
     SEGMENT_NAME,
     SHARD_NAME,
     TOPIC_NAME,
     WAL_NAME,
 )
-from topics.host.lock import LOCK_NAME
+from topics.host.owner import LOCK_NAME
 from topics.host.snapshots import META_DIR, SNAPSHOT_NAME
-from topics.host.walfile import CURRENT_FILE, NEXT_FILE
 from topics.kernel.ports import Disk
 
 _FILES: Final = re.compile(

@@ -63,7 +63,7 @@ def fsck(
     from topics.audit.fsck import fsck as look
     from topics.audit.report import document, json_lines
     from topics.host.coldowner import NOTE_FILE
-    from topics.host.lock import same_boot_at
+    from topics.host.owner import same_boot_at
     from topics.host.readonly import ReadOnlyDisk
     from topics.kernel.errors import CannotOpen, TopicsError
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from os import PathLike
 
+    from topics.codec.manifest import Written
     from topics.embed.page import Page, Record
     from topics.engine.recover import DamageReport
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
-    from topics.host.backup import Written
     from topics.kernel.config import TopicConfig
     from topics.kernel.limits import Limits
     from topics.log.floors import Gap

@@ -82,7 +82,7 @@ def validate(
     from topics.audit.report import json_lines
     from topics.host.coldowner import NOTE_FILE
     from topics.host.fsspec_store import is_url
-    from topics.host.lock import same_boot_at
+    from topics.host.owner import same_boot_at
     from topics.kernel.errors import TopicsError
     from topics.spark.options import located
 

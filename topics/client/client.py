@@ -20,9 +20,9 @@ from topics.client.patience import Pace, Patience
 from topics.client.topic import Topic
 from topics.client.transport import Request, Transport
 from topics.client.trouble import Unreachable, not_topics
+from topics.codec.manifest import Written
 from topics.engine.commands import PutMode
 from topics.engine.replies import TopicState
-from topics.host.backup import Written
 from topics.host.unpacking import receive_backup
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig

@@ -1,11 +1,5 @@
 """The embedded store: the engine in the caller's process, on the caller's threads.
 
-`open` gives a `Store`; `Store.topic` a `Topic`. The names are those of the HTTP client, so that code moves between the
-two by changing one line (operations 5).
+`store.open` gives a `Store`; `Store.topic` a `Topic`. The names are those of the HTTP client, so that code moves
+between the two by changing one line (operations 5). Nothing is imported here: a client uses pages without a store.
 """
-
-from topics.embed.page import Page, Record
-from topics.embed.store import Store, open
-from topics.embed.topic import Topic
-
-__all__ = ["Page", "Record", "Store", "Topic", "open"]

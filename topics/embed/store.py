@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Self, TypeAlias
 import attrs
 
 from topics.codec.frame import FrameView
+from topics.codec.manifest import Written
 from topics.embed.backup import back_up
 from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
@@ -29,7 +30,6 @@ from topics.embed.topic import Topic
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
-from topics.host.backup import Written
 from topics.host.checkpointer import Checkpointer
 from topics.host.compaction import Compaction, CompactionResult
 from topics.host.compress import compress_records

@@ -3,7 +3,7 @@
     ports           clock, entropy, disk (filetypes, parallel, spares, systemcalls), readonly: one only looked at;
                     memory: one that is none; folder;
                     refusals: what the system refused, in words
-    a directory     lock, boot, layout (all names), moving (between disks); directory: claimed, then recovered;
+    a directory     owner, lock, boot, layout (all names), moving (between disks); directory: claimed, then recovered;
                     opening, readstate, loading, absent, generations, tailend
     the log         walfile and writer: one shard's; unabsorbed; tailcache; archive; logcopies, logchain, cutting:
                     the log behind a backup

@@ -16,7 +16,7 @@ from topics.engine.image import Place
 from topics.engine.judge import Verdict
 from topics.engine.recover import DamageReport, ShardKey
 from topics.host.layout import Format
-from topics.host.lock import OwnerRecord
+from topics.host.owner import OwnerRecord
 from topics.log.regions import WalFileId
 
 

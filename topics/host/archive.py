@@ -20,10 +20,9 @@ import attrs
 
 from topics.codec.layout import FRAME_HEAD
 from topics.codec.walheader import HEADER_SIZE
-from topics.host.layout import find_wal_files_in, shards_in
+from topics.host.layout import find_wal_files_in, shards_in, wal_path
 from topics.host.moving import move
 from topics.host.refusals import FULL
-from topics.host.walfile import wal_path
 from topics.kernel.checks import whole_number
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk

@@ -15,27 +15,25 @@ store read-only: an error ends the backup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-import attrs
 import msgspec
 import xxhash
 
-from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, encode_manifest
+from topics.codec.manifest import FileEntry, Written
 from topics.engine.commands import Sync
 from topics.engine.image import Snapshot
 from topics.host.checkpointer import Checkpointer
 from topics.host.contents import Contents, Part, contents_of
+from topics.host.destination import finish_backup, make_parents
 from topics.host.layout import read_format
 from topics.host.pins import Pin
 from topics.host.steps import Propose, ResumeBatches, Steps
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
-
-_MANIFEST_TEMPORARY: Final = f"{MANIFEST_FILE}.tmp"
 
 Link = Callable[[str], bool]
 Tell = Callable[[int], None]
@@ -131,14 +129,6 @@ class Summing:
         return FileEntry(self._part.path, self._size, f"{self._sum.intdigest():016x}")
 
 
-@attrs.frozen(kw_only=True)
-class Written:
-    """A backup that is whole. `linked`: bytes of it that take no space of their own."""
-
-    manifest: Manifest
-    linked: int = 0
-
-
 def write_backup(
     contents: Contents, target: Disk, *, link: Link | None = None, tell: Tell | None = None
 ) -> Written:
@@ -175,27 +165,6 @@ def write_backup(
     manifest = msgspec.structs.replace(contents.manifest, files=entries)
     finish_backup(target, manifest, made)
     return Written(manifest=manifest, linked=linked)
-
-
-def finish_backup(target: Disk, manifest: Manifest, made: Iterable[str]) -> None:
-    """All files are durable: so are the names in `made` now, and then the manifest, with which it is a backup."""
-    for directory in made:
-        target.sync_dir(directory)
-    target.create(_MANIFEST_TEMPORARY, 0)
-    target.write(_MANIFEST_TEMPORARY, 0, [encode_manifest(manifest)])
-    target.sync_data(_MANIFEST_TEMPORARY)
-    target.rename(_MANIFEST_TEMPORARY, MANIFEST_FILE)
-    target.sync_dir("")
-
-
-def make_parents(target: Disk, path: str, made: dict[str, None]) -> None:
-    """Make the directories above a file; `made` has them all, each behind its parent."""
-    parts = path.split("/")[:-1]
-    for depth in range(1, len(parts) + 1):
-        directory = "/".join(parts[:depth])
-        if directory not in made:
-            target.make_dir(directory)
-            made[directory] = None
 
 
 def _link_nothing(path: str) -> bool:

@@ -33,14 +33,13 @@ from topics.engine.recover import DamageReport, ShardKey
 from topics.host.appending import append_pieces, space_of
 from topics.host.archive import Archive
 from topics.host.heldup import HeldUp, left_out
-from topics.host.layout import find_shards, find_wal_files
+from topics.host.layout import find_shards, find_wal_files, wal_path
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
 from topics.host.relocation import Relocation
 from topics.host.removal import Removal, frees_logs, frees_segments
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.steps import Blocking, Propose, ResumeBatches, Step, Steps, Wait
-from topics.host.walfile import wal_path
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX

@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 import msgspec
 
+from topics.codec.control import MARK_FRAME
 from topics.codec.manifest import (
     MANIFEST_VERSION,
     NO_CHECKSUM,
@@ -32,11 +33,19 @@ from topics.engine.image import Place, Snapshot
 from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import NOTE_FILE, note_for_copy
 from topics.host.largest import log_bytes, part_bytes, read_part
-from topics.host.layout import FORMAT_FILE, Format, find_wal_files, segment_path
+from topics.host.layout import (
+    CURRENT_FILE,
+    FORMAT_FILE,
+    Format,
+    find_wal_files,
+    hint,
+    segment_path,
+    shard_dir,
+    wal_path,
+)
 from topics.host.segments import whole_idx
 from topics.host.snapshots import snapshot_path
 from topics.host.tiers import CHUNK, SegmentStore
-from topics.host.walfile import CURRENT_FILE, MARK_SIZE, hint, shard_dir, wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
@@ -132,7 +141,7 @@ def copied_bytes(disk: Disk, path: str, size: int) -> Iterator[bytes]:
 
 def room_behind(offset: int) -> int:
     """Size of a WAL file that ends at `offset`: whole pages, with room for the marks of whoever goes on in it."""
-    return -(-(offset + 2 * MARK_SIZE) // _PAGE) * _PAGE
+    return -(-(offset + 2 * MARK_FRAME.size) // _PAGE) * _PAGE
 
 
 def _made(path: str, data: bytes) -> Part:

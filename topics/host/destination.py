@@ -15,17 +15,21 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from topics.codec.manifest import MANIFEST_FILE, Manifest, encode_manifest
 from topics.host.disk import DIRECTORY_MODE, OsDisk
 from topics.host.folder import make_folder, sync_names
 from topics.host.nesting import enclosing
 from topics.host.refusals import FULL
 from topics.kernel.errors import CannotOpen, Unusable, invalid
+from topics.kernel.ports import Disk
 
 PARTIAL: Final = ".partial"
+_MANIFEST_TEMPORARY: Final = f"{MANIFEST_FILE}.tmp"
 _NOT_LINKED: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
 )
@@ -136,3 +140,24 @@ def _is_empty(path: Path) -> bool:
 def _is_inside(path: Path, directory: Path) -> bool:
     real, root = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
     return real == root or root in real.parents
+
+
+def finish_backup(target: Disk, manifest: Manifest, made: Iterable[str]) -> None:
+    """All files are durable: so are the names in `made` now, and then the manifest, with which it is a backup."""
+    for directory in made:
+        target.sync_dir(directory)
+    target.create(_MANIFEST_TEMPORARY, 0)
+    target.write(_MANIFEST_TEMPORARY, 0, [encode_manifest(manifest)])
+    target.sync_data(_MANIFEST_TEMPORARY)
+    target.rename(_MANIFEST_TEMPORARY, MANIFEST_FILE)
+    target.sync_dir("")
+
+
+def make_parents(target: Disk, path: str, made: dict[str, None]) -> None:
+    """Make the directories above a file; `made` has them all, each behind its parent."""
+    parts = path.split("/")[:-1]
+    for depth in range(1, len(parts) + 1):
+        directory = "/".join(parts[:depth])
+        if directory not in made:
+            target.make_dir(directory)
+            made[directory] = None

@@ -18,8 +18,9 @@ from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.folder import make_folder
 from topics.host.layout import read_format
-from topics.host.lock import DirectoryLock, check_unowned, same_boot_at
+from topics.host.lock import DirectoryLock
 from topics.host.opening import Opened, StoreOptions, open_store, view_store
+from topics.host.owner import check_unowned, same_boot_at
 from topics.host.readonly import ReadOnlyDisk
 from topics.host.refusals import FULL, told
 from topics.kernel.errors import CannotOpen, Fatal, Unusable

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import attrs
 import msgspec
 
-from topics.host.walfile import CURRENT_FILE, CURRENT_SIZE, NEXT_FILE, hint, shard_dir, wal_path
+from topics.codec.primitives import checksum
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import GENERATION_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
@@ -25,6 +25,9 @@ _FORMAT_TEMPORARY: Final = "FORMAT.tmp"
 _FORMAT_SIZE_MAX: Final = 4096
 _OWN_NAMES: Final = frozenset({"LOCK", FORMAT_FILE, _FORMAT_TEMPORARY})
 _OWN_FOLDERS: Final = frozenset({"archive", "meta", "topics", "wal"})
+NEXT_FILE: Final = "next.tmp"
+CURRENT_FILE: Final = "CURRENT"
+CURRENT_SIZE: Final = len("wal-.log") + 20 + 1 + 16 + 1
 OF_A_NEW_DISK: Final = frozenset({"lost+found"})
 SEGMENT_PARTS: Final = ("data", "idx", "col", "del")
 # Patterns of names, to be put together; the groups hold the numbers.
@@ -139,6 +142,25 @@ def write_format(disk: Disk, form: Format) -> None:
     disk.sync_data(_FORMAT_TEMPORARY)
     disk.rename(_FORMAT_TEMPORARY, FORMAT_FILE)
     disk.sync_dir("")
+
+
+def shard_dir(generation: int, shard: int) -> str:
+    return f"wal/gen-{generation}/shard-{shard:02d}"
+
+
+def wal_path(file: WalFileId) -> str:
+    """Path of a WAL file: its name is the number of its first frame, 20 digits."""
+    return f"{shard_dir(file.generation, file.shard)}/wal-{file.first_frame:020d}.log"
+
+
+def hint(file: WalFileId) -> bytes:
+    """What CURRENT says: the file's name and a checksum of it. It is written when header and name are durable, so it
+    may lag behind but never leads: a file it names and that is not there is lost.
+    """
+    name = wal_path(file).rsplit("/", 1)[1].encode()
+    line = b"%b %016x\n" % (name, checksum(name))
+    assert len(line) == CURRENT_SIZE
+    return line
 
 
 def topic_dir(topic_id: int) -> str:

@@ -25,6 +25,7 @@ from topics.codec.writes import WholeWrite, whole_writes
 from topics.engine.image import Place
 from topics.engine.judge import Damage, FileLook, State, Verdict, judge, look
 from topics.engine.recover import ShardKey
+from topics.host.layout import wal_path
 from topics.host.logcopies import (
     Found,
     Logs,
@@ -33,7 +34,6 @@ from topics.host.logcopies import (
     places_reached,
     shards_begun,
 )
-from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk

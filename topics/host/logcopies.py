@@ -16,10 +16,9 @@ from topics.engine.image import Place
 from topics.engine.recover import ShardKey
 from topics.host.archive import ARCHIVE_DIR
 from topics.host.largest import read_log
-from topics.host.layout import find_wal_files_in, read_hint_in, shards_in, wal_path_in
-from topics.host.lock import owner_on
+from topics.host.layout import find_wal_files_in, read_hint_in, shards_in, wal_path, wal_path_in
+from topics.host.owner import owner_on
 from topics.host.snapshots import find_snapshots, read_snapshot
-from topics.host.walfile import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId

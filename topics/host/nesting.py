@@ -13,7 +13,7 @@ from typing import Final
 
 from topics.codec.manifest import MANIFEST_FILE
 from topics.host.layout import FORMAT_FILE
-from topics.host.lock import LOCK_NAME
+from topics.host.owner import LOCK_NAME
 from topics.host.tiers import OWNER_FILE
 
 COLD_TIER: Final = "a cold tier"

@@ -25,9 +25,11 @@ from topics.host.coldowner import note_of
 from topics.host.coldplace import open_cold
 from topics.host.generations import begun_logs, choose_generation, go_on
 from topics.host.layout import (
+    NEXT_FILE,
     Format,
     find_shards,
     read_format,
+    shard_dir,
     write_format,
 )
 from topics.host.loading import mend
@@ -37,7 +39,7 @@ from topics.host.relocation import HotRules, Relocation
 from topics.host.snapshots import META_DIR
 from topics.host.tailend import repair_tail
 from topics.host.tiers import SegmentStore
-from topics.host.walfile import NEXT_FILE, WalFile, shard_dir
+from topics.host.walfile import WalFile
 from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import CannotOpen, Unusable, invalid

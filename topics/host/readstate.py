@@ -18,12 +18,11 @@ from topics.engine.recover import Recovered, ShardKey, recover
 from topics.host.absent import absent_logs
 from topics.host.colddisk import ColdBehind
 from topics.host.largest import log_bytes, read_log
-from topics.host.layout import Format, find_shards, find_wal_files, read_hint
+from topics.host.layout import Format, find_shards, find_wal_files, read_hint, wal_path
 from topics.host.loading import Restored, Settled, restore, settle
-from topics.host.lock import owner_on
+from topics.host.owner import owner_on
 from topics.host.tiers import SegmentStore
 from topics.host.unabsorbed import unabsorbed_damages
-from topics.host.walfile import wal_path
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
 

@@ -12,12 +12,21 @@ from typing import Final
 from topics.engine.image import Place
 from topics.engine.recover import ShardKey
 from topics.host.archive import Archive, ArchiveFull
-from topics.host.layout import SEGMENT_NAME, TOPIC_NAME, find_shards, find_wal_files, topic_dir
+from topics.host.layout import (
+    CURRENT_FILE,
+    NEXT_FILE,
+    SEGMENT_NAME,
+    TOPIC_NAME,
+    find_shards,
+    find_wal_files,
+    shard_dir,
+    topic_dir,
+    wal_path,
+)
 from topics.host.medium import Unreadable
 from topics.host.pins import Pins
 from topics.host.reclaim import Reclaimer
 from topics.host.snapshots import KEPT_MAX, Kept
-from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir, wal_path
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId

@@ -26,17 +26,15 @@ from topics.codec.walheader import HEADER_SIZE
 from topics.codec.writes import whole_writes
 from topics.engine.judge import State
 from topics.engine.recover import CutReport, DamageReport, cut_report
-from topics.host.backup import make_parents
 from topics.host.contents import PIECE_SIZE, copied_bytes, room_behind
 from topics.host.cutting import Cut, Cuts, Goal, end_of, find_cuts, keeps_end, last_change
-from topics.host.destination import Destination, unwritable
+from topics.host.destination import Destination, make_parents, unwritable
 from topics.host.directory import Directory
-from topics.host.layout import read_format
+from topics.host.layout import CURRENT_FILE, hint, read_format, shard_dir, wal_path
 from topics.host.logchain import Chain, Chains, Link, chains_behind
 from topics.host.opening import Opened
 from topics.host.readstate import read_state
 from topics.host.verifying import read_manifest, refuse_links
-from topics.host.walfile import CURRENT_FILE, hint, shard_dir, wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk

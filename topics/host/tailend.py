@@ -5,8 +5,7 @@ again (storage 4).
 from __future__ import annotations
 
 from topics.engine.judge import State, Verdict
-from topics.host.layout import read_hint, write_hint
-from topics.host.walfile import wal_path
+from topics.host.layout import read_hint, wal_path, write_hint
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Disk
 

@@ -16,7 +16,7 @@ from topics.engine.apply import Catalog
 from topics.engine.image import Place
 from topics.engine.recover import DamageReport, ShardKey
 from topics.host.largest import read_log
-from topics.host.walfile import wal_path
+from topics.host.layout import wal_path
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE

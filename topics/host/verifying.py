@@ -23,6 +23,7 @@ from topics.codec.manifest import (
 from topics.host.coldowner import NOTE_FILE
 from topics.host.contents import PIECE_SIZE
 from topics.host.layout import (
+    CURRENT_FILE,
     FORMAT_FILE,
     GENERATION_NAME,
     SEGMENT_NAME,
@@ -33,7 +34,6 @@ from topics.host.layout import (
 )
 from topics.host.readstate import ReadState, read_state
 from topics.host.snapshots import META_DIR, SNAPSHOT_NAME
-from topics.host.walfile import CURRENT_FILE
 from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.limits import MANIFEST_BYTES_MAX
 from topics.kernel.ports import Disk

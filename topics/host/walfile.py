@@ -17,16 +17,13 @@ from typing import Final
 import msgspec
 
 from topics.codec.control import MARK_FRAME, CommitMark, encode_mark
-from topics.codec.primitives import checksum
 from topics.codec.walheader import HEADER_SIZE, WalHeader
 from topics.engine.batch import WalBatch, WalPosition
+from topics.host.layout import CURRENT_FILE, NEXT_FILE, hint, shard_dir, wal_path
 from topics.kernel.limits import WAL_FILE_GROWTH, WAL_RESERVE_STEP, Limits
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import WalFileId
 
-NEXT_FILE: Final = "next.tmp"
-CURRENT_FILE: Final = "CURRENT"
-CURRENT_SIZE: Final = len("wal-.log") + 20 + 1 + 16 + 1
 MARK_SIZE: Final = MARK_FRAME.size
 
 
@@ -86,25 +83,6 @@ def run(disk: Disk, ops: Sequence[DiskOp]) -> None:
     """Carry operations out, one after another. Raises what the disk raises; nothing is retried."""
     for op in ops:
         op.run(disk)
-
-
-def shard_dir(generation: int, shard: int) -> str:
-    return f"wal/gen-{generation}/shard-{shard:02d}"
-
-
-def wal_path(file: WalFileId) -> str:
-    """Path of a WAL file: its name is the number of its first frame, 20 digits."""
-    return f"{shard_dir(file.generation, file.shard)}/wal-{file.first_frame:020d}.log"
-
-
-def hint(file: WalFileId) -> bytes:
-    """What CURRENT says: the file's name and a checksum of it. It is written when header and name are durable, so it
-    may lag behind but never leads: a file it names and that is not there is lost.
-    """
-    name = wal_path(file).rsplit("/", 1)[1].encode()
-    line = b"%b %016x\n" % (name, checksum(name))
-    assert len(line) == CURRENT_SIZE
-    return line
 
 
 class PlannedWrite(msgspec.Struct, frozen=True):

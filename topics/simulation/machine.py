@@ -15,8 +15,8 @@ import attrs
 from topics.engine.recover import Recovered
 from topics.host.coldowner import settle_place
 from topics.host.layout import Format, read_format
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.opening import Opened, StoreOptions, open_store
+from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.readstate import read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.ports import Clock, Disk, Entropy

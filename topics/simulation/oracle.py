@@ -19,7 +19,7 @@ from topics.codec.scan import scan
 from topics.engine.apply import Catalog, CatalogView, apply
 from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.verify import canonical
-from topics.host.walfile import wal_path
+from topics.host.layout import wal_path
 from topics.kernel.ids import shard_of
 from topics.log.regions import WalFileId
 from topics.simulation.watch import SyncWatch

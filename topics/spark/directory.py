@@ -29,7 +29,7 @@ from topics.host.boot import machine_boot_id
 from topics.host.fsspec_files import FsspecFiles, open_files, without_secrets
 from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.layout import read_format
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.readonly import ReadOnlyDisk, Unchanging, WithCold
 from topics.host.readstate import ReadState, read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore

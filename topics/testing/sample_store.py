@@ -20,9 +20,9 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Sync
 from topics.engine.replies import Appended
 from topics.host.layout import Format
-from topics.host.lock import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.memory import MemoryDisk
 from topics.host.opening import Opened, StoreOptions, open_store
+from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.steps import Blocking, Propose, Swap, Wait
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, parse_config

@@ -15,8 +15,7 @@ import trio
 
 from topics.engine.recover import CutReport, DamageReport
 from topics.host.damages import known_damages
-from topics.host.layout import path_of
-from topics.host.walfile import wal_path
+from topics.host.layout import path_of, wal_path
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import Call
 from topics.server.api.message import Answer

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from topics.host.coldowner import NOTE_FILE, NOTE_SIZE
-from topics.host.layout import FORMAT_FILE, segment_path, topic_dir
-from topics.host.lock import LOCK_NAME
+from topics.host.layout import CURRENT_FILE, FORMAT_FILE, NEXT_FILE, segment_path, shard_dir, topic_dir
+from topics.host.owner import LOCK_NAME
 from topics.host.snapshots import META_DIR, snapshot_path
-from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.log.image import TopicImage
 from topics.log.past import End
 from topics.log.segments import Segment

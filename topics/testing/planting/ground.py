@@ -24,10 +24,9 @@ from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
 from topics.engine.image import Place, Snapshot
 from topics.engine.judge import FileLook, look
-from topics.host.layout import find_shards, find_wal_files, read_format, segment_path
+from topics.host.layout import find_shards, find_wal_files, read_format, segment_path, wal_path
 from topics.host.readstate import ReadState, read_state
 from topics.host.snapshots import find_snapshots, snapshot_path
-from topics.host.walfile import wal_path
 from topics.log.image import TopicImage
 from topics.log.segments import Segment
 from topics.log.topic import Topic

@@ -1,0 +1,48 @@
+"""Who only reads imports nobody who writes: neither the log's writers nor checkpoints, and no store."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+WRITERS = [
+    "topics.embed.store",
+    "topics.server.runtime.runtime",
+    *(
+        f"topics.host.{name}"
+        for name in (
+            "appending", "backup", "carrying", "checkpointer", "compaction", "cutting", "flags", "generations", "lock",
+            "opening", "reclaim", "relocation", "removal", "rewrite", "tailend", "walfile", "writer",
+        )
+    ),
+]  # fmt: skip
+READ_BY_ALL = {"topics.store", "topics.store.reading"}
+OWNERS = {"topics.audit.offline"}  # of a repair: it takes the directory
+SCRIPTS = {"topics.spark.main"}
+
+
+def modules_of(package):
+    found = pkgutil.iter_modules(import_module(package).__path__, f"{package}.")
+    return [package, *(one.name for one in found if one.name not in OWNERS | SCRIPTS)]
+
+
+@pytest.mark.parametrize("package", ["topics.audit", "topics.spark"])
+def test_nothing_that_reads_a_directory_imports_what_writes_one(package):
+    modules = modules_of(package)
+    code = f"import sys, {', '.join(modules)}; print(*(name for name in sys.modules if name.startswith('topics.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+
+    assert len(modules) > 20
+    assert imported >= set(modules)
+    assert not imported & set(WRITERS)
+    assert {name for name in imported if name.startswith("topics.store")} <= READ_BY_ALL
+
+
+def test_who_writes_is_called_so_still():
+    assert [name for name in WRITERS if find_spec(name) is None] == []
