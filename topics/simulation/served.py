@@ -57,7 +57,7 @@ class SteadySite(Site):
 
     async def answer(self, admitted: Admitted, body: bytes, peer: Peer) -> Answer:
         answer = await super().answer(admitted, body, peer)
-        answer.body = _PERFORMANCE.sub(b'"performance":{}', answer.body)
+        answer.body = _PERFORMANCE.sub(b'"performance":{}', answer.held)
         return answer
 
 

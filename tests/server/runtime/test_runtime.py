@@ -14,7 +14,6 @@ from topics.engine.commands import Append
 from topics.host.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
-from topics.server.runtime.hub import Hub
 from topics.server.runtime.runtime import LET_GO_BYTES
 from topics.server.runtime.thread import SystemThread
 
@@ -72,43 +71,6 @@ async def test_an_exception_inside_the_running_store_comes_out_and_nothing_hangs
         async with alone(), begun(new_site()) as runtime:
             await runtime.append(one())
             raise LookupError
-
-
-async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_nothing():
-    hub = Hub()
-    async with trio.open_nursery() as nursery:
-        for topic in ("a", "a", "b"):
-            nursery.start_soon(hub.wait, topic)
-        with trio.move_on_after(0):
-            await hub.wait("c")
-        await trio.testing.wait_all_tasks_blocked()
-        assert (hub.readers, hub.topics) == (3, 2)
-
-        hub.tell(["a", "nobody's"])
-        await trio.testing.wait_all_tasks_blocked()
-        assert (hub.readers, hub.topics) == (1, 1)
-        hub.tell_all()
-    assert (hub.readers, hub.topics) == (0, 0)
-
-
-async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_next_news():
-    hub, told = Hub(), []
-    async with trio.open_nursery() as nursery:
-
-        async def tell_again():
-            await trio.testing.wait_all_tasks_blocked()
-            hub.tell(["a"])
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(hub.wait, "a")
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(tell_again)
-        hub.tell(["a"])
-        await hub.wait("a")
-        told.append("again")
-
-    assert (told, hub.readers, hub.topics) == (["again"], 0, 0)
 
 
 async def test_a_job_off_the_loop_is_waited_for_and_its_errors_are_raised_here():

@@ -18,7 +18,7 @@ from topics.host.damages import known_damages
 from topics.host.layout import path_of, wal_path
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import Call
-from topics.server.api.message import Answer
+from topics.server.api.message import Answer, Sized
 from topics.server.api.openapi import openapi_document
 from topics.server.runtime.metrics import TEXT_TYPE
 
@@ -91,7 +91,7 @@ async def backup(call: Call) -> Answer:
     stream = await call.runtime.backup(with_cold=with_cold, bytes_per_s=call.site.options.backup_bytes_per_s)
     taken = datetime.fromtimestamp(stream.ts / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     name = (b"content-disposition", f'attachment; filename="topics-{taken}.tar"'.encode())
-    return Answer(200, content_type=TAR_TYPE, headers=(name, *_NO_STORE), stream=stream)
+    return Answer(200, Sized(stream, stream.size), content_type=TAR_TYPE, headers=(name, *_NO_STORE))
 
 
 async def metrics(call: Call) -> Answer:

@@ -23,6 +23,7 @@ from topics.server.api.bodies import decode_write
 from topics.server.api.call import DECODED_INLINE_BYTES_MAX, Call, text_of
 from topics.server.api.message import Answer
 from topics.server.api.queries import Reading, decode_delete, decode_reading
+from topics.server.runtime.hub import News
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
 _BOOL: Final = (b"false", b"true")
@@ -89,30 +90,38 @@ async def diff_records(call: Call) -> Answer:
         raise Rejected(
             Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {reading.consumer!r:.80}", topic=name
         )
+    told = call.runtime.hub.told
     plan, records = await call.runtime.read(reading.query, reading.form, call.peer.room)
     if reading.wait_ms and waits_on(plan):
-        plan, records = await _long_poll(call, reading, plan, records)
+        plan, records = await _long_poll(call, reading, plan, records, told)
         if plan.seqs:
             _observe_delivery(call, name)
     return page_answer(call, reading, plan, records)
 
 
-async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: bytes) -> tuple[DiffPlan, bytes]:
-    """Until there is something to say or the time is over. Seqs passed meanwhile stay in the account."""
+async def _long_poll(
+    call: Call, reading: Reading, plan: DiffPlan, records: bytes, told: int
+) -> tuple[DiffPlan, bytes]:
+    """Until there is something to say or the time is over. Seqs passed meanwhile stay in the account.
+
+    `told`: how often there had been news before the page that waits.
+    """
     runtime, query, first = call.runtime, reading.query, plan
     deadline = trio.current_time() + reading.wait_ms / 1000
     passed = plan.account
     with trio.move_on_at(deadline):
         async with call.peer.watch():  # where earlier answers may have to be sent first
             while waits_on(plan) and not (call.site.draining or runtime.closing):
-                if not _has_news(call, plan):
-                    await runtime.hub.wait(query.topic)
-                if query.from_ts is None:
+                if query.from_ts is None:  # which seq a time stands for may still change
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
-                    plan, records = await runtime.read(query, reading.form, call.peer.room)
+                news: News | None = None
+                if runtime.hub.told == told or not _has_news(call, plan):
+                    news = await runtime.hub.wait(query.topic)
+                told = runtime.hub.told
+                plan, records = await runtime.read(query, reading.form, call.peer.room, news)
+                if query.from_ts is None:
                     passed = passed_since(passed, first, plan)
-                else:  # which seq a time stands for may still change
-                    plan, records = await runtime.read(query, reading.form, call.peer.room)
+                else:
                     first, passed = plan, plan.account
     ended = call.site.draining or runtime.closing
     # A page that was found as the time ran out, or as the peer ended its side, is still one.

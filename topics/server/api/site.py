@@ -200,7 +200,7 @@ class Site:
             if unfolded is not None:
                 unfolded.release()
         self.counts[route.name, answer.status] += 1
-        if len(answer.body) >= encoding.ENCODE_BYTES_MIN:
+        if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             answer = await encoding.encoded(head, answer)
         return answer
 

@@ -1,49 +1,84 @@
-"""Readers who wait for news of a topic: woken once a change, all together (architecture 6)."""
+"""Readers who wait for news of a topic: woken together, and what several of them ask for is read once (architecture 6).
+
+Who stands at one cursor and asks for one form gets one page: the first of them to wake plans, reads and encodes it, and
+the others take it from the news that woke them all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Any, TypeVar, cast
 
 import trio
 
+T = TypeVar("T")
 
-class _Waiting:
-    """The readers of one topic until its next news."""
 
-    __slots__ = ("event", "readers")
+class News:
+    """What the readers of one topic wait for, and what they then have in common, until the last of them has gone on."""
+
+    __slots__ = ("_come", "_found", "readers")
 
     def __init__(self) -> None:
-        self.event = trio.Event()
+        self._come = trio.Event()
+        self._found: dict[Hashable, Any] = {}  # an Event while somebody is at it
         self.readers = 0
+
+    async def wait(self) -> None:
+        await self._come.wait()
+
+    def come(self) -> None:
+        self._come.set()
+
+    async def once(self, key: Hashable, find: Callable[[], Awaitable[T]]) -> T:
+        """What `find` gives, found by the first who asks for it under this key. If he fails, or leaves, the next one
+        is the first.
+        """
+        while isinstance(found := self._found.get(key), trio.Event):
+            await found.wait()
+        if found is not None:
+            return cast("T", found)
+        over = self._found[key] = trio.Event()
+        try:
+            self._found[key] = found = await find()
+            return found
+        finally:
+            if self._found[key] is over:
+                del self._found[key]
+            over.set()
 
 
 class Hub:
-    """Who waits for which topic. The engine's dirty topics come in, waiting tasks go on."""
+    """Who waits for which topic. News of topics come in, waiting tasks go on. `told`: how often there was any."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, News] = {}
         self.readers = 0
+        self.told = 0
 
-    async def wait(self, topic: str) -> None:
-        """Until something of the topic is published, deleted or retired."""
-        waiting = self._waiting.get(topic)
-        if waiting is None:
-            waiting = self._waiting[topic] = _Waiting()
-        waiting.readers += 1
+    async def wait(self, topic: str) -> News:
+        """Until something of the topic is published, deleted or retired: that, common to all who waited for it."""
+        news = self._waiting.get(topic)
+        if news is None:
+            news = self._waiting[topic] = News()
+        news.readers += 1
         self.readers += 1
         try:
-            await waiting.event.wait()
+            await news.wait()
         finally:
-            waiting.readers -= 1
+            news.readers -= 1
             self.readers -= 1
-            if waiting.readers == 0 and self._waiting.get(topic) is waiting:
+            if news.readers == 0 and self._waiting.get(topic) is news:
                 del self._waiting[topic]
+        return news
 
     def tell(self, topics: Iterable[str]) -> None:
+        """There is news of these; of a mapping, of its keys."""
+        self.told += 1
         for topic in topics:
-            waiting = self._waiting.pop(topic, None)
-            if waiting is not None:
-                waiting.event.set()
+            news = self._waiting.pop(topic, None)
+            if news is not None:
+                news.come()
 
     def tell_all(self) -> None:
         """The server drains: nobody waits any longer."""

@@ -27,7 +27,7 @@ from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.backup import BackupStream, begin_backup
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
-from topics.server.runtime.hub import Hub
+from topics.server.runtime.hub import Hub, News
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
 from topics.server.runtime.thread import Threads
@@ -130,15 +130,24 @@ class Runtime:
 
     # Reading.
 
-    async def read(self, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+    async def read(
+        self, query: DiffQuery, form: Form, room: Room, news: News | None = None
+    ) -> tuple[DiffPlan, bytes]:
         """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
+
+        `news`: what the reader had waited for; all who did, and ask for the same, are given one page.
 
         Raises:
             Rejected: topic_not_found; throttled, if there is no room for what was to be read.
             Corrupt: the page would begin with a damaged record, or cannot be read.
         """
-        await self.let_time_pass(query.topic)
-        plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
+        if news is None:
+            plan, records = await self._page(query, form, room)
+        else:
+            held, find = room.size, partial(self._page, query, form, room)
+            plan, records = await news.once((query, form), find)
+            size = len(records) if plan.extents else 0
+            room.reserve(held + size - room.size)  # unless it was read for this one
         if plan.gap is not None:
             reason = plan.gap.reason.value
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
@@ -162,6 +171,10 @@ class Runtime:
         )
 
     # Inside.
+
+    async def _page(self, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+        await self.let_time_pass(query.topic)
+        return await self._fetcher.page(self.engine, query, form=form, room=room)
 
     async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, Took]:
         tries = _ROOM_TRIES
