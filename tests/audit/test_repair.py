@@ -31,6 +31,7 @@ from topics.testing.survival import Shape
 STAMP = "20261121T120000Z"
 NOT_OF_FILES = (
     "acknowledged", "kv.journal", "weaver.journal", "snapshot.agree", "tombstones", "segment.ts", "archive", "cold",
+    "newer",
 )  # fmt: skip
 REPAIRABLE = sorted(kind for kind in KINDS if not kind.startswith(NOT_OF_FILES))
 

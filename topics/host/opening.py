@@ -28,6 +28,7 @@ from topics.host.layout import (
     NEXT_FILE,
     Format,
     find_shards,
+    raise_format,
     read_format,
     shard_dir,
     write_format,
@@ -176,6 +177,7 @@ def _open_with(
         tell(1.0)
         return _unwritable(disk, clock, form, read, options, cold, where=where)
     _make_durable(disk, read, forget_boot)
+    form = raise_format(disk, form)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
     before = form
     form = choose_generation(disk, form, verdicts, options.shards, clock, entropy, restored.places)
@@ -318,7 +320,9 @@ def _unwritable(
     recovered = read.recovered
     engine = _engine(clock, form, recovered, options)
     why, how = f"{where} was opened for reading only", "open it without read_only to write"
-    if recovered.read_only:
+    if recovered.newer is not None:
+        why, how = f"{where} was written by a newer topics: {recovered.newer}", "use the topics that wrote it"
+    elif recovered.read_only:
         why = (
             f"the log of {where} is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
         )

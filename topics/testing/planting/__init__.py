@@ -38,6 +38,7 @@ _APART: Final = (
     ),
     ("wal.damage: a file is gone", "wal.damage: a header"),
     ("wal.damage: half of a write",),
+    ("newer: a frame of a type that nobody knows",),
 )  # fmt: skip
 # All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.
 TOGETHER: Final = (tuple(kind for kind in KINDS if all(kind not in group for group in _APART)), *_APART)

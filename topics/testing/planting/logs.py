@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD
+from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD, pack_frame
 from topics.codec.primitives import U64
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.archive import ARCHIVE_DIR
@@ -12,6 +12,7 @@ from topics.kernel.limits import U32_MAX
 from topics.testing.planting.ground import SEQ_AT, TOPIC_AT, Ground, Kind, Planted
 from topics.testing.sample_store import CLICKS, ORDERS
 
+_UNKNOWN: Final = 255  # a frame type
 _AGREE: Final = ("snapshot.agree", "*")  # an older snapshot needs more of the log
 
 
@@ -68,6 +69,16 @@ def torn_tail(ground: Ground) -> Planted:
     half = ground.files[source][offset : offset + length - CHECKSUM_SIZE]
     ground.edit(path, ground.looks[path].end, half)
     return Planted(kind="", file=path, check="wal.tail")
+
+
+def of_a_newer_version(ground: Ground) -> Planted:
+    """A whole frame of a type that nobody here knows, behind the last write."""
+    path = ground.last_file(ground.shard_of(CLICKS))
+    frame = pack_frame(
+        _UNKNOWN, 0, ground.topic_id(CLICKS), 0, ground.state.recovered.catalog.high_ts, b"new"
+    )
+    ground.edit(path, ground.looks[path].end, frame)
+    return Planted(kind="", file=path, check="newer")
 
 
 def half_a_write(ground: Ground) -> Planted:
@@ -133,6 +144,7 @@ KINDS: Final[dict[str, Kind]] = {
     "wal.damage: half of a write": half_written,
     "wal.damage: a header": flipped_header,
     "wal.damage: a file is gone": file_removed,
+    "newer: a frame of a type that nobody knows": of_a_newer_version,
     "wal.tail: a torn write": torn_tail,
     "wal.tail: half of a write": half_a_write,
     "wal.tail: the last mark": broken_mark,
