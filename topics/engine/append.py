@@ -7,7 +7,7 @@ on a full topic succeeds, and whatever is refused is refused before it has a seq
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -27,6 +27,9 @@ from topics.kernel.config import Discard, Durability
 from topics.kernel.errors import Code, Rejected
 from topics.log.dedupe import interleave
 from topics.log.topic import Topic
+from topics.log.waiting import News
+
+_RECORDS: Final = News.RECORDS  # a member of an enum is found slowly
 
 
 def check_append(state: EngineState, lane: Lane | None, ticket: Ticket) -> None:
@@ -131,6 +134,9 @@ class _Write(Entry, eq=False, kw_only=True):
         lane, last_seq = self.lane, self.first_seq + self.count - 1
         if last_seq > lane.written_seq and self.topic.config.durability is not Durability.EPHEMERAL:
             lane.written_seq = last_seq
+
+    def news(self) -> News:
+        return _RECORDS if self.count else News.NONE
 
     def reply(self) -> Appended:
         count, first_seq, duplicates = self.count, self.first_seq, self.duplicates

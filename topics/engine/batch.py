@@ -15,6 +15,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
 from topics.log.regions import WalFileId
+from topics.log.waiting import News
 
 Item = Run | Control
 
@@ -65,6 +66,10 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
 
     def settle(self) -> None:
         """Right after apply."""
+
+    def news(self) -> News:
+        """What it has changed, for those who wait for news of the topic."""
+        return News.NONE
 
     def waits_for_sync(self) -> bool:
         """Of an answer without frames, when it could be given: whether a sync has to come first."""

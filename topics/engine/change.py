@@ -16,7 +16,6 @@ from topics.codec.control import (
     ConfigUpdate,
     Delete,
     EvictWatermark,
-    LossRange,
     Payload,
     TopicCreate,
     TopicDelete,
@@ -32,8 +31,8 @@ from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log import retention
-from topics.log.floors import Reason
 from topics.log.topic import Topic
+from topics.log.waiting import News
 
 
 def propose_create(
@@ -145,6 +144,9 @@ class _ConfigChange(_Barrier, eq=False, kw_only=True):
         elif not lane.written_seq:  # it was ephemeral, or never had a record
             lane.written_seq = lane.durable_seq = topic.head_seq
 
+    def news(self) -> News:
+        return News.FLOORS
+
     def reply(self) -> TopicPut:
         return _put(self.lane, created=False)
 
@@ -201,6 +203,9 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
 class _TopicDeletion(_Barrier, eq=False, kw_only=True):
     """A topic that goes."""
 
+    def news(self) -> News:
+        return News.GONE
+
     def reply(self) -> TopicDeleted:
         return TopicDeleted(topic=self.lane.name, deleted=True)
 
@@ -237,6 +242,9 @@ class _RecordDeletion(Entry, eq=False, kw_only=True):
     """Records that go, so many of them."""
 
     lane: Lane
+
+    def news(self) -> News:
+        return News.FLOORS
 
     def reply(self) -> RecordsDeleted:
         topic = self.lane.topic
@@ -277,6 +285,9 @@ class _Retirement(Entry, eq=False, kw_only=True):
     def release(self) -> None:
         self.lane.retiring = None
 
+    def news(self) -> News:
+        return News.FLOORS
+
     def reply(self) -> Retired:
         return Retired()
 
@@ -297,48 +308,6 @@ class _Sync(Entry, eq=False, kw_only=True):
 
     def reply(self) -> Synced:
         return Synced()
-
-
-def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry | None:
-    """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6)."""
-    payload = lost_by_restart(lane, machine_restarted=machine_restarted)
-    if payload is None:
-        return None
-    return _RestartLoss.of(lane, [payload], now_ms, staged=True, must_sync=True)
-
-
-class _RestartLoss(Entry, eq=False, kw_only=True):
-    """What a restart took: the topic goes on behind it."""
-
-    lane: Lane
-
-    def settle(self) -> None:
-        lane, topic = self.lane, self.lane.topic
-        assert topic is not None
-        assert topic.head_seq >= lane.next_seq - 1
-        lane.next_seq = topic.head_seq + 1
-        lane.ceiling = lane.ceiling_asked = topic.head_seq
-        ephemeral = topic.config.durability is Durability.EPHEMERAL
-        lane.written_seq = lane.durable_seq = 0 if ephemeral else topic.head_seq
-
-
-def lost_by_restart(lane: Lane, *, machine_restarted: bool) -> LossRange | None:
-    """What a restart took of a topic.
-
-    An ephemeral topic has lost everything, and its head goes to the ceiling. After a machine restart the seqs of an
-    un-synced class from the last kept one to the ceiling may have been seen: they are a `crash` range.
-    """
-    topic = lane.topic
-    assert topic is not None
-    head_seq, ceiling = topic.head_seq, topic.ceiling
-    if topic.config.durability is Durability.EPHEMERAL:
-        last_seq = max(head_seq, ceiling)
-        if topic.evict_floor > last_seq:
-            return None
-        return LossRange(topic.evict_floor, last_seq, Reason.RESTART.value)
-    if topic.config.durability is Durability.FSYNC or not machine_restarted or ceiling <= head_seq:
-        return None
-    return LossRange(head_seq + 1, ceiling, Reason.CRASH.value)
 
 
 def _time_first(topic: Topic, now_ms: int) -> list[Payload]:

@@ -16,7 +16,6 @@ from topics.codec.frame import Run
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
-from topics.engine.change import after_restart, lost_by_restart
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import (
     Command,
@@ -25,6 +24,7 @@ from topics.engine.commands import (
 )
 from topics.engine.propose import propose
 from topics.engine.replies import TopicState
+from topics.engine.restart import after_restart, lost_by_restart
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
@@ -38,6 +38,7 @@ from topics.log.lost import LostRange
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
+from topics.log.waiting import News
 
 
 class Engine:
@@ -115,6 +116,17 @@ class Engine:
         self._settle()
         return ticket
 
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Whoever proposed it has gone: if it still waits it never happens. False if it goes on or has ended.
+
+        A write for which its topic is being made goes on.
+        """
+        if ticket.stage is not Stage.WAITING or ticket.created:
+            return False
+        self._state.withdraw(ticket)
+        self._settle()
+        return True
+
     # The writer's side.
 
     def take_batch(self, shard: int) -> WalBatch | None:
@@ -176,6 +188,7 @@ class Engine:
             durable_seq = min(written_seq, lane.written_seq)
             if durable_seq > lane.durable_seq:
                 lane.durable_seq = durable_seq
+                state.tell(lane, News.DURABLE)
         shard.unsynced_lanes.clear()
         shard.unsynced = False
         state.time.read()
@@ -319,7 +332,7 @@ class Engine:
     @property
     def has_effects(self) -> bool:
         """True if `take_effects` has anything to give."""
-        return bool(self._state.effects.finished or self._state.effects.dirty)
+        return bool(self._state.effects.finished or self._state.effects.news)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""

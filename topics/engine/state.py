@@ -12,6 +12,7 @@ import msgspec
 
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
+from topics.engine.commands import Checkpointed, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
@@ -22,19 +23,20 @@ from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, Limits
 from topics.log import retention
 from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
+from topics.log.waiting import News
 
 NOWHERE = WalFileId(0, 0, 0)
 _UNKNOWN_SHORTAGE: Final = Shortage("not enough disk space for it, or for the next log file: free some", {})
 
 
 class Effects:
-    """What a call brought about: tickets that are done, and topics with news for their readers."""
+    """What a call brought about: tickets that are done, and news by topic."""
 
-    __slots__ = ("dirty", "finished")
+    __slots__ = ("finished", "news")
 
     def __init__(self) -> None:
         self.finished: list[Ticket] = []
-        self.dirty: dict[str, None] = {}
+        self.news: dict[str, News] = {}
 
 
 class ExpiryWatch:
@@ -196,14 +198,14 @@ class EngineState:
                 f"topic {lane.name!r}: {len(lane.parked)} commands wait behind a change of the topic; retry",
                 limit=PARKED_PER_TOPIC_MAX,
             )
-        ticket.move(Stage.PARKED)
+        ticket.move(Stage.WAITING)
         lane.parked.append(ticket)
 
     def ride(self, ticket: Ticket, others: list[Ticket], answer: Entry | None = None) -> None:
         """Await the end of every one of these tickets, then answer by the entry, or be proposed again."""
         assert others
         assert ticket not in others
-        ticket.move(Stage.RIDING)
+        ticket.move(Stage.WAITING)
         ride = Ride(ticket, len(others), answer)
         for other in others:
             self.rides.setdefault(other, []).append(ride)
@@ -218,6 +220,15 @@ class EngineState:
         else:
             self.finish_entry(entry)
 
+    def withdraw(self, ticket: Ticket) -> None:
+        """A ticket that waits never happens. Whoever it rides ends without it."""
+        assert ticket not in self.rides
+        assert not isinstance(ticket.command, (Sync, Checkpointed))
+        ticket.move(Stage.WITHDRAWN)
+        lane = self.lanes_by_name.get(ticket.command.topic)
+        if lane is not None and ticket in lane.parked:
+            lane.parked.remove(ticket)
+
     def finish(self, ticket: Ticket, reply: Reply) -> None:
         ticket.move(Stage.DONE)
         ticket.reply = reply
@@ -227,6 +238,11 @@ class EngineState:
         ticket.move(Stage.DONE)
         ticket.error = error
         self._ended(ticket)
+
+    def tell(self, lane: Lane, news: News) -> None:
+        told = self.effects.news
+        before = told.get(lane.name)
+        told[lane.name] = news if before is None else before | news
 
     def apply_entry(self, entry: Entry, at: Source) -> None:
         """Fold the entry's items; its reservations end here, its lane may be free again."""
@@ -239,17 +255,18 @@ class EngineState:
             return
         lane.in_flight -= 1
         assert lane.in_flight >= 0
+        news = entry.news()
+        if news is not News.NONE:
+            self.tell(lane, news)
         topic = self.catalog.topics.get(lane.topic_id)
         if topic is not None:
             if lane.topic is None:
                 lane.adopt(topic)
             entry.settle()
-            self.effects.dirty[lane.name] = None
             self.watch_expiry(lane)
             if lane.parked:
                 self.wake(lane)
-        else:  # it is gone, which is news too; what waits behind that meets the next topic of its name
-            self.effects.dirty[lane.name] = None
+        else:  # it is gone; what waits behind that meets the next topic of its name
             self.release_parked(lane)
             self.drop_lane(lane)
 
@@ -311,7 +328,7 @@ class EngineState:
             ride.awaited -= 1
             if ticket.error is not None:
                 ride.answer = None
-            if ride.awaited == 0 and ride.ticket.stage is Stage.RIDING:
+            if ride.awaited == 0 and ride.ticket.stage is Stage.WAITING:
                 if isinstance(ticket.error, Fatal):
                     self.fail(ride.ticket, ticket.error)
                 else:

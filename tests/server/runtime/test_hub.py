@@ -10,8 +10,9 @@ import trio.testing
 from tests.server.api.asking import Here, ask, fields_of
 from tests.server.wire.places import open_site
 from topics.kernel.errors import Code, Rejected
+from topics.log.waiting import News
 from topics.server.api.message import Head
-from topics.server.runtime.hub import Hub, News
+from topics.server.runtime.hub import Hub, Subscribers
 
 pytestmark = pytest.mark.trio
 
@@ -26,7 +27,10 @@ async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_not
         await trio.testing.wait_all_tasks_blocked()
         assert (hub.readers, hub.topics) == (3, 2)
 
-        hub.tell(["a", "nobody's"])
+        hub.tell({"a": News.FLOORS | News.DURABLE})  # which tells nothing to who has read up to the head
+        await trio.testing.wait_all_tasks_blocked()
+        assert (hub.readers, hub.topics) == (3, 2)
+        hub.tell({"a": News.RECORDS, "nobody's": News.RECORDS})
         await trio.testing.wait_all_tasks_blocked()
         assert (hub.readers, hub.topics) == (1, 1)
         hub.tell_all()
@@ -39,14 +43,14 @@ async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_nex
 
         async def tell_again():
             await trio.testing.wait_all_tasks_blocked()
-            hub.tell(["a"])
+            hub.tell({"a": News.RECORDS})
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(hub.wait, "a")
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(tell_again)
-        hub.tell(["a"])
+        hub.tell({"a": News.RECORDS})
         await hub.wait("a")
         told.append("again")
 
@@ -54,7 +58,7 @@ async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_nex
 
 
 async def test_what_is_asked_for_under_one_key_is_found_once():
-    news, asked, found = News(), [], []
+    news, asked, found = Subscribers(), [], []
 
     async def find(key):
         asked.append(key)
@@ -76,7 +80,7 @@ async def test_what_is_asked_for_under_one_key_is_found_once():
 
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_if_the_first_fails_or_leaves_the_next_one_finds_it(leaves):
-    news, tries, found, first = News(), [], [], trio.CancelScope()
+    news, tries, found, first = Subscribers(), [], [], trio.CancelScope()
 
     async def find():
         tries.append(1)

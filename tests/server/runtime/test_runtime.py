@@ -10,9 +10,11 @@ import trio
 import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
-from topics.engine.commands import Append
+from topics.engine.commands import Append, PutTopic, Retire
+from topics.engine.tickets import Stage
 from topics.host.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
+from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
 from topics.server.runtime.runtime import LET_GO_BYTES
 from topics.server.runtime.thread import SystemThread
@@ -35,6 +37,24 @@ async def test_a_cancelled_caller_loses_his_answer_and_not_his_write():
 
         assert runtime.engine.topic_state("t").head_seq == 3
         assert runtime.in_flight == 0
+
+
+async def test_a_caller_who_leaves_while_his_command_waits_takes_back_what_only_his_read_asked_for():
+    async with alone(), begun(new_site()) as runtime:
+        await runtime.append(one())
+        engine, tickets = runtime.engine, []
+        change = engine.propose(PutTopic(topic="t", config=parse_config({"cap_records": 9})))
+        propose = engine.propose
+        engine.propose = lambda *args, **more: tickets.append(propose(*args, **more)) or tickets[-1]
+        for command in (Retire(topic="t"), one(b"2")):
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await runtime.submit(command)
+        await runtime.append(one(b"3"))
+
+        assert [ticket.stage for ticket in tickets] == [Stage.WITHDRAWN, Stage.DONE, Stage.DONE]
+        assert change.done
+        assert engine.topic_state("t").head_seq == 3
 
 
 async def test_a_write_that_waits_holds_its_records_only_for_retries_to_be_compared_with():

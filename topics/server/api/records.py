@@ -23,7 +23,7 @@ from topics.server.api.bodies import decode_write
 from topics.server.api.call import DECODED_INLINE_BYTES_MAX, Call, text_of
 from topics.server.api.message import Answer
 from topics.server.api.queries import Reading, decode_delete, decode_reading
-from topics.server.runtime.hub import News
+from topics.server.runtime.hub import Subscribers
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
 _BOOL: Final = (b"false", b"true")
@@ -114,11 +114,11 @@ async def _long_poll(
             while waits_on(plan) and not (call.site.draining or runtime.closing):
                 if query.from_ts is None:  # which seq a time stands for may still change
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
-                news: News | None = None
+                subscribers: Subscribers | None = None
                 if runtime.hub.told == told or not _has_news(call, plan):
-                    news = await runtime.hub.wait(query.topic)
+                    subscribers = await runtime.hub.wait(query.topic)
                 told = runtime.hub.told
-                plan, records = await runtime.read(query, reading.form, call.peer.room, news)
+                plan, records = await runtime.read(query, reading.form, call.peer.room, subscribers)
                 if query.from_ts is None:
                     passed = passed_since(passed, first, plan)
                 else:

@@ -6,15 +6,17 @@ the others take it from the news that woke them all.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast
 
 import trio
 
+from topics.log.waiting import FOR_READERS, News
+
 T = TypeVar("T")
 
 
-class News:
+class Subscribers:
     """What the readers of one topic wait for, and what they then have in common, until the last of them has gone on."""
 
     __slots__ = ("_come", "_found", "readers")
@@ -49,40 +51,40 @@ class News:
 
 
 class Hub:
-    """Who waits for which topic. News of topics come in, waiting tasks go on. `told`: how often there was any."""
+    """Who waits for which topic. The engine's news come in, waiting tasks go on. `told`: how often there was any."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, News] = {}
+        self._waiting: dict[str, Subscribers] = {}
         self.readers = 0
         self.told = 0
 
-    async def wait(self, topic: str) -> News:
-        """Until something of the topic is published, deleted or retired: that, common to all who waited for it."""
-        news = self._waiting.get(topic)
-        if news is None:
-            news = self._waiting[topic] = News()
-        news.readers += 1
+    async def wait(self, topic: str) -> Subscribers:
+        """Until a record of the topic is published, or it is deleted: what is common to all who waited for it."""
+        subscribers = self._waiting.get(topic)
+        if subscribers is None:
+            subscribers = self._waiting[topic] = Subscribers()
+        subscribers.readers += 1
         self.readers += 1
         try:
-            await news.wait()
+            await subscribers.wait()
         finally:
-            news.readers -= 1
+            subscribers.readers -= 1
             self.readers -= 1
-            if news.readers == 0 and self._waiting.get(topic) is news:
+            if subscribers.readers == 0 and self._waiting.get(topic) is subscribers:
                 del self._waiting[topic]
-        return news
+        return subscribers
 
-    def tell(self, topics: Iterable[str]) -> None:
-        """There is news of these; of a mapping, of its keys."""
+    def tell(self, news: Mapping[str, News]) -> None:
         self.told += 1
-        for topic in topics:
-            news = self._waiting.pop(topic, None)
-            if news is not None:
-                news.come()
+        for topic, kinds in news.items():
+            if topic in self._waiting and kinds & FOR_READERS:
+                self._waiting.pop(topic).come()
 
     def tell_all(self) -> None:
         """The server drains: nobody waits any longer."""
-        self.tell(list(self._waiting))
+        for subscribers in self._waiting.values():
+            subscribers.come()
+        self._waiting.clear()
 
     @property
     def topics(self) -> int:

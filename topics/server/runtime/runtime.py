@@ -15,7 +15,7 @@ from typing import Final
 import outcome
 import trio
 
-from topics.engine.commands import Append, Command
+from topics.engine.commands import Append, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.compress import compress_records
@@ -27,7 +27,7 @@ from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.backup import BackupStream, begin_backup
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
-from topics.server.runtime.hub import Hub, News
+from topics.server.runtime.hub import Hub, Subscribers
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
 from topics.server.runtime.thread import Threads
@@ -64,6 +64,7 @@ class Runtime:
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self._threads)
         self._in_flight = 0
+        self._took = NOTHING_TOOK
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -131,21 +132,21 @@ class Runtime:
     # Reading.
 
     async def read(
-        self, query: DiffQuery, form: Form, room: Room, news: News | None = None
+        self, query: DiffQuery, form: Form, room: Room, subscribers: Subscribers | None = None
     ) -> tuple[DiffPlan, bytes]:
         """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
 
-        `news`: what the reader had waited for; all who did, and ask for the same, are given one page.
+        `subscribers`: what the reader had waited for; all who did, and ask for the same, are given one page.
 
         Raises:
             Rejected: topic_not_found; throttled, if there is no room for what was to be read.
             Corrupt: the page would begin with a damaged record, or cannot be read.
         """
-        if news is None:
+        if subscribers is None:
             plan, records = await self._page(query, form, room)
         else:
             held, find = room.size, partial(self._page, query, form, room)
-            plan, records = await news.once((query, form), find)
+            plan, records = await subscribers.once((query, form), find)
             size = len(records) if plan.extents else 0
             room.reserve(held + size - room.size)  # unless it was read for this one
         if plan.gap is not None:
@@ -189,10 +190,10 @@ class Runtime:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
                     _let_go(ticket, command)
-                    ticket.waiter = trio.lowlevel.current_task()
+                    ticket.waiter = partial(self._go_on, trio.lowlevel.current_task())
                     self._in_flight += 1
                     try:
-                        took = await trio.lowlevel.wait_task_rescheduled(partial(_leave, ticket))
+                        took = await trio.lowlevel.wait_task_rescheduled(partial(self._leave, ticket))
                     finally:
                         self._in_flight -= 1
                 return ticket.result(), took
@@ -212,19 +213,27 @@ class Runtime:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
         engine = self.engine
         if engine.has_effects:
-            effects = engine.take_effects()
+            effects, self._took = engine.take_effects(), took
             for ticket in effects.finished:
-                task = ticket.waiter
-                if task is not None:
-                    ticket.waiter = None
-                    assert isinstance(task, trio.lowlevel.Task)
-                    trio.lowlevel.reschedule(task, outcome.Value(took))
-            self.hub.tell(effects.dirty)
+                if ticket.waiter is not None:
+                    ticket.waiter()
+            self.hub.tell(effects.news)
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()
+
+    def _go_on(self, task: trio.lowlevel.Task) -> None:
+        """Whoever waited for a ticket: it has finished, by a batch that took so long."""
+        trio.lowlevel.reschedule(task, outcome.Value(self._took))
+
+    def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
+        """The caller has gone. A write goes on; that time passes was asked for by his read alone."""
+        ticket.waiter = None
+        if isinstance(ticket.command, Retire):
+            self.engine.withdraw(ticket)
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def _ring_all(self) -> None:
         for shard in self.shards:
@@ -257,11 +266,6 @@ def _let_go(ticket: Ticket, command: Command) -> None:
         return
     if ticket.stage is Stage.PENDING and command.idempotency_key is None:
         command.records.let_go()
-
-
-def _leave(ticket: Ticket, _: object) -> trio.lowlevel.Abort:
-    ticket.waiter = None
-    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _nobody(_: float) -> None: ...
