@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.test_cold import cold_of, damage_record, name_of, tiered
-from tests.host.test_relocation import relocator
+from tests.support.cold_tier import cold_of, damage_record, name_of, tiered
+from tests.support.sample_store import files_of
+from tests.support.tiers import relocator
 from topics.host.adopting import adopt_tier
 from topics.host.coldowner import Whose, whose
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.entropy import SeededEntropy
-from topics.testing.sample_store import files_of
 
 LATER = 3_600_000
 

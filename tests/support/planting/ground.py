@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from tests.support.sample_store import ORDERS, Ack, Files, disk_of
 from topics.codec.frame import Run
 from topics.codec.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE, Ext
 from topics.codec.primitives import U16, U32, U64, checksum
@@ -31,7 +32,6 @@ from topics.host.walfile import wal_path
 from topics.log.image import TopicImage
 from topics.log.segments import Segment
 from topics.log.topic import Topic
-from topics.testing.sample_store import ORDERS, Ack, Files, disk_of
 
 SEQ_AT: Final = 14  # in a frame
 TS_AT: Final = 22

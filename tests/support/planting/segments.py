@@ -6,6 +6,8 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
+from tests.support.planting.ground import SEQ_AT, TOPIC_AT, TS_AT, Ground, Kind, Planted
+from tests.support.sample_store import CAPPED, CLICKS, ORDERS
 from topics.codec.layout import FRAME_LEN_SIZE
 from topics.codec.primitives import U32, U64
 from topics.codec.segcolumns import ColumnsBlock, decode_blocks, encode_block
@@ -22,8 +24,6 @@ from topics.codec.segidx import (
 from topics.codec.segment import DEAD, END_SIZE, LIVE
 from topics.log.past import End
 from topics.log.segments import Segment
-from topics.testing.planting.ground import SEQ_AT, TOPIC_AT, TS_AT, Ground, Kind, Planted
-from topics.testing.sample_store import CAPPED, CLICKS, ORDERS
 
 
 def flipped_bit(ground: Ground) -> Planted:
@@ -204,7 +204,7 @@ def not_marked(ground: Ground) -> Planted:
 def below_the_floor(ground: Ground) -> Planted:
     """A whole segment that was evicted, and whose data is there still."""
     segment = ground.first_segment(CAPPED)
-    gone = Segment(1, segment.first - 1, 0, 0, True)  # noqa: FBT003 -- a struct's fields
+    gone = Segment(1, segment.first - 1, 0, 0, True)
     assert gone.last < ground.topic(CAPPED).earliest_seq
     path = ground.path(gone, topic=CAPPED)
     assert path not in ground.files
@@ -220,7 +220,7 @@ def overlapping(ground: Ground) -> Planted:
     """A segment that begins inside another one."""
     segment = ground.segment()
     seq = ground.live(segment)
-    inside = Segment(seq, segment.last, 0, 0, True)  # noqa: FBT003 -- a struct's fields
+    inside = Segment(seq, segment.last, 0, 0, True)
     for part in ("data", "idx"):
         ground.files[ground.path(inside, part)] = ground.files[ground.path(segment, part)]
     also = (("segment.overlap", ground.path(inside, "idx")),)

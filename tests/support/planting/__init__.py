@@ -16,10 +16,10 @@ from typing import Final
 
 import attrs
 
-from topics.testing.planting import files as of_files
-from topics.testing.planting import journals, logs, segments
-from topics.testing.planting.ground import Ground, Kind, Planted, Survey
-from topics.testing.sample_store import Files
+from tests.support.planting import files as of_files
+from tests.support.planting import journals, logs, segments
+from tests.support.planting.ground import Ground, Kind, Planted, Survey
+from tests.support.sample_store import Files
 
 __all__ = ["KINDS", "TOGETHER", "Planted", "Survey", "plant", "plant_together"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tests.support.planting.ground import Ground, Kind, Planted
+from tests.support.sample_store import CAPPED, KV_TOPIC, ORDERS
 from topics.host.coldowner import NOTE_FILE, NOTE_SIZE
 from topics.host.layout import FORMAT_FILE, segment_path, topic_dir
 from topics.host.lock import LOCK_NAME
@@ -13,8 +15,6 @@ from topics.host.walfile import CURRENT_FILE, NEXT_FILE, shard_dir
 from topics.log.image import TopicImage
 from topics.log.past import End
 from topics.log.segments import Segment
-from topics.testing.planting.ground import Ground, Kind, Planted
-from topics.testing.sample_store import CAPPED, KV_TOPIC, ORDERS
 
 
 def snapshot_flipped(ground: Ground) -> Planted:
@@ -105,7 +105,7 @@ def orphan(ground: Ground) -> Planted:
     """A segment behind all that are counted."""
     segment = ground.segment()
     first = ground.state.recovered.catalog.topics[ground.topic_id(ORDERS)].head_seq + 10
-    path = ground.path(Segment(first, first, 0, 0, False))  # noqa: FBT003 -- a struct's fields
+    path = ground.path(Segment(first, first, 0, 0, False))
     ground.files[path] = ground.files[ground.path(segment)]
     return Planted(kind="", file=path, check="leftover", topic=ORDERS)
 

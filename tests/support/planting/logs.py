@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.support.planting.ground import SEQ_AT, TOPIC_AT, Ground, Kind, Planted
+from tests.support.sample_store import CLICKS, ORDERS
 from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD
 from topics.codec.primitives import U64
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.archive import ARCHIVE_DIR
 from topics.kernel.limits import U32_MAX
-from topics.testing.planting.ground import SEQ_AT, TOPIC_AT, Ground, Kind, Planted
-from topics.testing.sample_store import CLICKS, ORDERS
 
 _AGREE: Final = ("snapshot.agree", "*")  # an older snapshot needs more of the log
 

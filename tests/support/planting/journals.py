@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.support.planting.ground import Ground, Kind, Planted
+from tests.support.sample_store import AUTHOR, CLICKS, KV_TOPIC, ORDERS, WEAVER_TOPIC, Ack
 from topics.codec.frame import decode_frame
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.primitives import U64, checksum
-from topics.testing.planting.ground import Ground, Kind, Planted
-from topics.testing.sample_store import AUTHOR, CLICKS, KV_TOPIC, ORDERS, WEAVER_TOPIC, Ack
 from topics.weaver.item import RECEIVED, pack, unpack
 from topics.weaver.item import Kind as ItemKind
 from topics.weaver.witness import Witness, witness
