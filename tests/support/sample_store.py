@@ -29,9 +29,9 @@ from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Disk
 from topics.kv.database import Database
-from topics.kv.journaled import Header, Journaled
+from topics.kv.entries.store import EMPTY
+from topics.kv.journaled import DatabaseHeader, Journaled
 from topics.kv.replica import Replica
-from topics.kv.store import EMPTY
 from topics.log.match import parse_match
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
@@ -146,7 +146,7 @@ class _Story:
         for topic in (KV_TOPIC, WEAVER_TOPIC):
             self._run(PutTopic(topic=topic, config=_JOURNAL))
         home = Replica(AUTHOR, clock=self.clock, entropy=self.entropy)
-        header = Header("settings", AUTHOR.public, home.new_replica_id())
+        header = DatabaseHeader("settings", AUTHOR.public, home.new_replica_id())
         cursor = Journaled(self.journal, home.limits, EMPTY, header)
         cursor.begin(header)
         home.adopt("settings", cursor)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import LIMITS, START_MS, Node, everybody, exchange, state
+from tests.support.kv_nodes import LIMITS, START_MS, Node, everybody, exchange, state
 from topics.kernel.errors import Rejected
 from topics.kv.bounds import DAY_MS, GRACE_MS
-from topics.kv.gc import Collected
-from topics.kv.store import store_from_cell, store_to_cell
+from topics.kv.entries.store import store_from_cell, store_to_cell
+from topics.kv.garbage import Collected
 from topics.lattice.stamps import MAX_DRIFT_MS
 
 

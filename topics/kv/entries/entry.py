@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 import attrs
 
 from topics.codec.cell import Cell, encode_cell
-from topics.kv.tree import Tree, items
+from topics.kv.entries.tree import Tree, items
 
 NEVER: Final = float("inf")
 
@@ -103,7 +103,7 @@ class Origin(NamedTuple):
 Element: TypeAlias = Field | Member | Ranked | Column
 
 
-class Lane(NamedTuple):
+class TypeLane(NamedTuple):
     """One structure: the stamp of its last write (0: never written) and its elements."""
 
     utime: int
@@ -118,18 +118,18 @@ class Expiry(NamedTuple):
 
 
 NO_EVENT: Final = Event(0, None, None, None)
-NO_LANE: Final = Lane(0, None)
+NO_LANE: Final = TypeLane(0, None)
 NO_LANES: Final = (NO_LANE, NO_LANE, NO_LANE, NO_LANE)
 NO_EXPIRY: Final = Expiry(0, None)
 assert len(NO_LANES) == len(LANE_TAGS)
 
 
 @attrs.frozen(eq=False)
-class Entry:
+class KvEntry:
     """The normal form of one key. Two entries are the same iff their cells are (`wire`)."""
 
     lww: Event = NO_EVENT
-    lanes: tuple[Lane, ...] = NO_LANES
+    lanes: tuple[TypeLane, ...] = NO_LANES
     expiry: Expiry = NO_EXPIRY
     origins: Tree[Origin] = None
     newest: int = 0
@@ -140,7 +140,7 @@ class Entry:
         assert self.newest >= max(self.lww.utime, self.expiry.etime, self.absent)
 
 
-ZERO: Final = Entry()
+ZERO: Final = KvEntry()
 
 
 class View(NamedTuple):
@@ -158,10 +158,10 @@ class View(NamedTuple):
         return self.tag is not None and (self.expire is None or now_ms < self.expire)
 
 
-def visible(entry: Entry) -> View:
+def visible(entry: KvEntry) -> View:
     """The lane with the greatest (utime, rank)."""
     lww = entry.lww
-    best: Lane | None = None
+    best: TypeLane | None = None
     best_tag = None
     highest = (lww.utime, lww.rank)
     for tag, lane in zip(LANE_TAGS, entry.lanes, strict=True):
@@ -196,7 +196,9 @@ def newest_in(element: Element) -> int:
     return 0
 
 
-def newest_of(lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree[Origin], absent: int) -> int:
+def newest_of(
+    lww: Event, lanes: tuple[TypeLane, ...], expiry: Expiry, origins: Tree[Origin], absent: int
+) -> int:
     """The highest stamp of all parts."""
     found = max(lww.utime, expiry.etime, absent)
     for lane in lanes:
@@ -210,13 +212,13 @@ def newest_of(lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree
 
 def make_entry(
     lww: Event = NO_EVENT,
-    lanes: tuple[Lane, ...] = NO_LANES,
+    lanes: tuple[TypeLane, ...] = NO_LANES,
     expiry: Expiry = NO_EXPIRY,
     origins: Tree[Origin] = None,
     absent: int = 0,
-) -> Entry:
+) -> KvEntry:
     """An entry of these parts, its newest stamp looked for."""
-    return Entry(lww, lanes, expiry, origins, newest_of(lww, lanes, expiry, origins, absent), absent)
+    return KvEntry(lww, lanes, expiry, origins, newest_of(lww, lanes, expiry, origins, absent), absent)
 
 
 def total_of(tree: Tree[Element]) -> int:

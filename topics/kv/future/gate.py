@@ -1,8 +1,8 @@
-"""Where what comes from the future waits, a database's and its peers' alike (replication 1.3).
+"""The gate at which entries from the future are deferred, a database's own and its peers' alike (replication 1.3).
 
 A node judges its own stamps as it judges others'. If its clock was ahead and is corrected, what it stamped meanwhile
 lies in the future for everybody, and would win here, and nowhere else, until that time. So it is taken out of the state
-and waits with what came from peers; `withdraw` gives it up, or writes it again as of now.
+and deferred with what came from peers; `withdraw` gives it up, or writes it again as of now.
 
 A clock that was never set judges nothing of this node's own: see `is_unset`.
 """
@@ -14,57 +14,57 @@ from functools import reduce
 from typing import Final
 
 from topics.kernel.errors import Code, Rejected
-from topics.kv.future import WaitingList, restamped, set_aside
+from topics.kv.entries.merge import join
+from topics.kv.entries.store import KeyedEntry, KvStore
+from topics.kv.entries.tree import Leaf, Tree, items, put
+from topics.kv.entries.wire import name_digest
+from topics.kv.future.deferred import DeferredEntries, restamped, split_future
 from topics.kv.journaled import Journaled
-from topics.kv.merge import join
-from topics.kv.store import Keyed, Store
-from topics.kv.tree import Leaf, Tree, items, put
-from topics.kv.wire import name_digest
 from topics.lattice.cursor import Cursor
 from topics.lattice.stamps import is_future, is_unset, next_stamp
 
 
-class Room:
-    """Of the database at one cursor. What waits is in the cursor's journal, if it has one."""
+class FutureGate:
+    """Of the database at one cursor. What is deferred is in the cursor's journal, if it has one."""
 
-    def __init__(self, cursor: Cursor[Store], max_drift_ms: int) -> None:
+    def __init__(self, cursor: Cursor[KvStore], max_drift_ms: int) -> None:
         assert max_drift_ms >= 0
         self._cursor: Final = cursor
         self._max_drift_ms: Final = max_drift_ms
         self._journaled: Final = cursor if isinstance(cursor, Journaled) else None
-        self.waiting: Final = WaitingList() if self._journaled is None else self._journaled.waiting
+        self.deferred: Final = DeferredEntries() if self._journaled is None else self._journaled.deferred
 
     def settle(self, now_ms: int) -> bool:
-        """Merge what has waited for this time; let wait what the state holds of a later one. True if it held any."""
-        first = self.waiting.first()
+        """Merge what was deferred until now; defer what the state holds of a later time. True if it held any."""
+        first = self.deferred.first()
         if first is not None and not is_future(first, now_ms, self._max_drift_ms):
             limit = now_ms + self._max_drift_ms
-            for keyed in self.waiting.due(limit):
-                self._cursor.merge(Store(_leaf(keyed)))
+            for keyed in self.deferred.due(limit):
+                self._cursor.merge(KvStore(_leaf(keyed)))
             if self._journaled is None:
-                self.waiting.drop_due(limit)
+                self.deferred.drop_due(limit)
             else:
-                self._journaled.waited(limit)
+                self._journaled.admit_due(limit)
         newest = self._cursor.get().newest
         if is_future(newest, now_ms, self._max_drift_ms) and not is_unset(now_ms, newest):
-            self._set_aside(now_ms)
+            self._defer_future(now_ms)
             return True
         return False
 
-    def wait(self, entries: Iterable[Keyed]) -> None:
-        """Let entries wait."""
+    def defer(self, entries: Iterable[KeyedEntry]) -> None:
+        """Keep entries until their time."""
         if self._journaled is None:
-            self.waiting.add(entries)
+            self.deferred.add(entries)
         else:
-            self._journaled.wait(entries)
+            self._journaled.defer(entries)
 
-    def take(self, store: Store, now_ms: int) -> list[Keyed]:
-        """Join a foreign store but for what comes from the future, which waits, and is given back."""
+    def admit(self, store: KvStore, now_ms: int) -> list[KeyedEntry]:
+        """Join a foreign store but for what comes from the future, which is deferred, and given back."""
         if not is_future(store.newest, now_ms, self._max_drift_ms):
             self._cursor.merge(store)
             return []
-        ahead: list[Keyed] = []
-        present: Tree[Keyed] = None
+        ahead: list[KeyedEntry] = []
+        present: Tree[KeyedEntry] = None
         own = self._cursor.get()
         for keyed in items(store.keys):
             newest = keyed.entry.newest
@@ -73,25 +73,25 @@ class Room:
                 ahead.append(keyed)
             else:
                 present = put(present, _leaf(keyed))
-        self.wait(ahead)
+        self.defer(ahead)
         # The floor speaks of what the whole store lacks, so it comes another time, with the whole.
-        self._cursor.merge(Store(present))
+        self._cursor.merge(KvStore(present))
         return ahead
 
     def withdraw(self, key: str, now_ms: int, replica: str | None) -> bool:
-        """Give up what waits of the key; write it again as of now if `replica` says whose write that is."""
-        waiting = self.waiting.of(key)
-        if not waiting:
+        """Give up what is deferred of the key; write it again as of now if `replica` says whose write that is."""
+        deferred = self.deferred.of(key)
+        if not deferred:
             return False
         if replica is not None:
-            whole = reduce(join, (keyed.entry for keyed in waiting))
+            whole = reduce(join, (keyed.entry for keyed in deferred))
             store = self._cursor.get()
             first = next_stamp(now_ms, max(store.get(key).newest, store.floor))
             again = restamped(whole, now_ms, first, replica)
             self.check_stamp(key, again.newest, now_ms)
-            self._cursor.update(lambda own: own.with_entries([Keyed(key, again)]))
+            self._cursor.update(lambda own: own.with_entries([KeyedEntry(key, again)]))
         if self._journaled is None:
-            self.waiting.drop(key)
+            self.deferred.drop(key)
         else:
             self._journaled.withdraw(key)
         return True
@@ -111,17 +111,17 @@ class Room:
                 limit=self._max_drift_ms,
             )
 
-    def _set_aside(self, now_ms: int) -> None:
-        """Take out of the state what is stamped too far ahead, and let it wait."""
+    def _defer_future(self, now_ms: int) -> None:
+        """Take out of the state what is stamped too far ahead, and defer it."""
         limit = now_ms + self._max_drift_ms
         if self._journaled is not None:
-            self._journaled.set_aside(limit, now_ms)
+            self._journaled.defer_future(limit, now_ms)
         else:
-            left, ahead = set_aside(self._cursor.get(), limit, now_ms)
+            left, ahead = split_future(self._cursor.get(), limit, now_ms)
             self._cursor.shrink(lambda _: left)
-            self.wait(ahead)
+            self.defer(ahead)
         assert not is_future(self._cursor.get().newest, now_ms, self._max_drift_ms)
 
 
-def _leaf(keyed: Keyed) -> Leaf[Keyed]:
+def _leaf(keyed: KeyedEntry) -> Leaf[KeyedEntry]:
     return Leaf(name_digest(keyed.key), keyed)

@@ -20,7 +20,7 @@ import attrs
 from topics.codec.cell import Cell, CellMap, encode_cell
 from topics.kernel.errors import Rejected
 from topics.kv.bounds import KvLimits
-from topics.kv.entry import (
+from topics.kv.entries.entry import (
     LANE_OF,
     LANE_TAGS,
     NO_EVENT,
@@ -29,37 +29,37 @@ from topics.kv.entry import (
     NO_LANES,
     ZERO,
     Element,
-    Entry,
     Event,
     Expiry,
-    Lane,
+    KvEntry,
     Origin,
     Tag,
+    TypeLane,
     make_entry,
     newest_in,
     visible,
 )
-from topics.kv.merge import join, merge_cad
-from topics.kv.tree import Leaf, Tree, changes, count, find, grow, items, sift, unite
-from topics.kv.wire import elements_to_cell, entry_from_cell, entry_to_cell, name_digest
+from topics.kv.entries.merge import join, merge_cad
+from topics.kv.entries.tree import Leaf, Tree, changes, count, find, grow, items, sift, unite
+from topics.kv.entries.wire import elements_to_cell, entry_from_cell, entry_to_cell, name_digest
 
 T = TypeVar("T")
 
 FLOOR_KEY: Final = ""
 
 
-class Keyed(NamedTuple):
+class KeyedEntry(NamedTuple):
     """A key and its entry."""
 
     key: str
-    entry: Entry
+    entry: KvEntry
 
 
 @attrs.frozen(eq=False)
-class Store:
+class KvStore:
     """The keys of one database, and the floor below which all events are known everywhere."""
 
-    keys: Tree[Keyed] = None
+    keys: Tree[KeyedEntry] = None
     floor: int = 0
     _newest: int | None = attrs.field(init=False, default=None, repr=False)  # found when it is asked for
 
@@ -74,12 +74,12 @@ class Store:
     def _remember(self, newest: int) -> None:
         object.__setattr__(self, "_newest", newest)  # of a value that is frozen, and says the same afterwards
 
-    def get(self, key: str) -> Entry:
+    def get(self, key: str) -> KvEntry:
         """The entry of the key, zero if there is none."""
         found = find(self.keys, name_digest(key))
         return ZERO if found is None else found.entry
 
-    def with_entries(self, deltas: Iterable[Keyed]) -> Store:
+    def with_entries(self, deltas: Iterable[KeyedEntry]) -> KvStore:
         """The join with these entries."""
         keys, newest = self.keys, 0
         for keyed in deltas:
@@ -97,18 +97,18 @@ class Store:
         return count(self.keys)
 
 
-EMPTY: Final = Store()
+EMPTY: Final = KvStore()
 
 
-def join_keyed(own: Keyed, other: Keyed) -> Keyed:
+def join_keyed(own: KeyedEntry, other: KeyedEntry) -> KeyedEntry:
     assert own.key == other.key
     entry = join(own.entry, other.entry)
     if entry is own.entry:
         return own
-    return other if entry is other.entry else Keyed(own.key, entry)
+    return other if entry is other.entry else KeyedEntry(own.key, entry)
 
 
-def join_stores(own: Store, other: Store) -> Store:
+def join_stores(own: KvStore, other: KvStore) -> KvStore:
     """The least store above both, but for what the floor of one says was collected."""
     if own is other:
         return own
@@ -119,18 +119,18 @@ def join_stores(own: Store, other: Store) -> Store:
     for side in (own, other):
         if keys is side.keys and floor == side.floor:
             return side
-    joined = Store(keys, floor)
+    joined = KvStore(keys, floor)
     if floor == 0 and own._newest is not None:  # noqa: SLF001  # of one class
         joined._remember(max(own._newest, other.newest))  # noqa: SLF001  # as above
     return joined
 
 
-def difference(old: Store, new: Store) -> Iterable[Keyed]:
+def difference(old: KvStore, new: KvStore) -> Iterable[KeyedEntry]:
     """What of `new` is not the very same as in `old`: entries whose join with the old store is the new one."""
     for before, leaf in changes(old.keys, new.keys):
         after = leaf.item
         assert before is None or before.key == after.key
-        yield after if before is None else Keyed(after.key, entry_difference(before.entry, after.entry))
+        yield after if before is None else KeyedEntry(after.key, entry_difference(before.entry, after.entry))
 
 
 class StoreLattice:
@@ -139,24 +139,24 @@ class StoreLattice:
     def __init__(self, limits: KvLimits) -> None:
         self._limits = limits
 
-    def zero(self) -> Store:
+    def zero(self) -> KvStore:
         return EMPTY
 
-    def join(self, own: Store, other: Store) -> Store:
+    def join(self, own: KvStore, other: KvStore) -> KvStore:
         return join_stores(own, other)
 
-    def merge_cad(self, own: Store, other: Store) -> Store:
+    def merge_cad(self, own: KvStore, other: KvStore) -> KvStore:
         """Key by key the literal rule, on what plain peers see of each entry."""
-        return Store(unite(own.keys, other.keys, self._merge_keyed), max(own.floor, other.floor))
+        return KvStore(unite(own.keys, other.keys, self._merge_keyed), max(own.floor, other.floor))
 
     def check_foreign(self, value: object) -> bool:
-        return isinstance(value, Store)
+        return isinstance(value, KvStore)
 
-    def _merge_keyed(self, own: Keyed, other: Keyed) -> Keyed:
+    def _merge_keyed(self, own: KeyedEntry, other: KeyedEntry) -> KeyedEntry:
         merged = merge_cad(_plain(own.entry), _plain(other.entry), self._is_entry)
         entry = entry_from_cell(merged, self._limits)
         assert entry is not None
-        return Keyed(own.key, entry)
+        return KeyedEntry(own.key, entry)
 
     def _is_entry(self, cell: object) -> bool:
         return entry_from_cell(cell, self._limits) is not None
@@ -165,7 +165,7 @@ class StoreLattice:
 # --- cells
 
 
-def store_to_cell(store: Store) -> CellMap:
+def store_to_cell(store: KvStore) -> CellMap:
     """`{key → entry}`; equal stores give equal bytes."""
     pairs: list[tuple[Cell, Cell]] = [(keyed.key, entry_to_cell(keyed.entry)) for keyed in items(store.keys)]
     if store.floor:
@@ -174,14 +174,14 @@ def store_to_cell(store: Store) -> CellMap:
     return CellMap(pairs)
 
 
-def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
+def store_from_cell(cell: object, limits: KvLimits) -> KvStore | None:
     """The store that a cell is; a key or entry that is none is left out. None if it is no map at all.
 
     Where something was left out the floor is, too: it speaks of what the whole store lacks.
     """
     if not isinstance(cell, Mapping):
         return None
-    found: list[Leaf[Keyed]] = []
+    found: list[Leaf[KeyedEntry]] = []
     floor, whole = 0, True
     for key, part in cell.items():
         entry = entry_from_cell(part, limits)
@@ -190,11 +190,11 @@ def store_from_cell(cell: object, limits: KvLimits) -> Store | None:
         elif key == FLOOR_KEY:
             floor = entry.lww.utime
         elif is_key(key, limits):
-            found.append(_leaf(Keyed(key, entry)))
+            found.append(_leaf(KeyedEntry(key, entry)))
         else:
             whole = False
     assert len(found) <= len(cell)
-    return Store(grow(found), floor if whole else 0)
+    return KvStore(grow(found), floor if whole else 0)
 
 
 def is_key(key: str, limits: KvLimits) -> bool:
@@ -206,11 +206,11 @@ def is_key(key: str, limits: KvLimits) -> bool:
     return 0 < len(key.encode()) <= limits.key_bytes
 
 
-def _leaf(keyed: Keyed) -> Leaf[Keyed]:
+def _leaf(keyed: KeyedEntry) -> Leaf[KeyedEntry]:
     return Leaf(name_digest(keyed.key), keyed)
 
 
-def _plain(entry: Entry) -> tuple[Cell, int | None, int, int | None]:
+def _plain(entry: KvEntry) -> tuple[Cell, int | None, int, int | None]:
     view = visible(entry)
     value = elements_to_cell(view.tree) if view.tag in LANE_OF else view.value
     return value, None if view.tag is None else int(view.tag), view.utime, view.expire
@@ -219,21 +219,21 @@ def _plain(entry: Entry) -> tuple[Cell, int | None, int, int | None]:
 # --- the floor
 
 
-def _above(keys: Tree[Keyed], beside: Tree[Keyed], floor: int) -> Tree[Keyed]:
+def _above(keys: Tree[KeyedEntry], beside: Tree[KeyedEntry], floor: int) -> Tree[KeyedEntry]:
     """The keys without what is stamped at or below the other side's floor and lacking there."""
     if floor == 0:
         return keys
 
-    def pick(keyed: Keyed, other: Keyed | None) -> Keyed | None:
+    def pick(keyed: KeyedEntry, other: KeyedEntry | None) -> KeyedEntry | None:
         entry = _entry_above(keyed.entry, ZERO if other is None else other.entry, floor)
         if entry is keyed.entry:
             return keyed
-        return None if entry is ZERO else Keyed(keyed.key, entry)
+        return None if entry is ZERO else KeyedEntry(keyed.key, entry)
 
     return sift(keys, beside, pick)
 
 
-def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
+def _entry_above(entry: KvEntry, other: KvEntry, floor: int) -> KvEntry:
     assert floor > 0
 
     def lacking(element: Element, beside: Element | None) -> Element | None:
@@ -262,8 +262,13 @@ def _entry_above(entry: Entry, other: Entry, floor: int) -> Entry:
 
 
 def with_parts(
-    entry: Entry, lww: Event, lanes: tuple[Lane, ...], expiry: Expiry, origins: Tree[Origin], absent: int
-) -> Entry:
+    entry: KvEntry,
+    lww: Event,
+    lanes: tuple[TypeLane, ...],
+    expiry: Expiry,
+    origins: Tree[Origin],
+    absent: int,
+) -> KvEntry:
     """The entry with these parts: the very same if they are its own, zero if nothing is left."""
     if all(lane is was for lane, was in zip(lanes, entry.lanes, strict=True)):
         lanes = entry.lanes
@@ -276,14 +281,14 @@ def with_parts(
     return make_entry(lww, lanes, expiry, origins, absent)
 
 
-def _lane(lane: Lane, utime: int, tree: Tree[Element]) -> Lane:
-    return lane if tree is lane.tree and utime == lane.utime else Lane(utime, tree)
+def _lane(lane: TypeLane, utime: int, tree: Tree[Element]) -> TypeLane:
+    return lane if tree is lane.tree and utime == lane.utime else TypeLane(utime, tree)
 
 
 # --- what changed
 
 
-def entry_difference(old: Entry, new: Entry) -> Entry:
+def entry_difference(old: KvEntry, new: KvEntry) -> KvEntry:
     """The part of the new entry that the old one does not hold: their join is the new one."""
     lanes = []
     for tag, before, after in zip(LANE_TAGS, old.lanes, new.lanes, strict=True):
@@ -292,7 +297,7 @@ def entry_difference(old: Entry, new: Entry) -> Entry:
         elif tag is Tag.COUNTER:
             lanes.append(after)  # a reset travels with the column it resets
         else:
-            lanes.append(Lane(after.utime, _changed(before.tree, after.tree)))
+            lanes.append(TypeLane(after.utime, _changed(before.tree, after.tree)))
     return make_entry(
         NO_EVENT if new.lww is old.lww else new.lww,
         tuple(lanes),

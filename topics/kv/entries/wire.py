@@ -26,7 +26,7 @@ from topics.codec.cell import INT_MAX, VALUE_DEPTH_MAX, Cell, CellMap, digest_of
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Rejected
 from topics.kv.bounds import REPLICA_BYTES_MAX, STAMP_MAX, KvLimits
-from topics.kv.entry import (
+from topics.kv.entries.entry import (
     LANE_OF,
     LANE_TAGS,
     NO_EVENT,
@@ -34,20 +34,20 @@ from topics.kv.entry import (
     NO_LANES,
     Column,
     Element,
-    Entry,
     Event,
     Expiry,
     Field,
-    Lane,
+    KvEntry,
     Member,
     Origin,
     Ranked,
     Tag,
+    TypeLane,
     make_entry,
     visible,
 )
-from topics.kv.merge import join_events
-from topics.kv.tree import Leaf, Tree, count, grow, items, leaves
+from topics.kv.entries.merge import join_events
+from topics.kv.entries.tree import Leaf, Tree, count, grow, items, leaves
 
 LANE_NAMES: Final = {Tag.HASH: "hash", Tag.SET: "set", Tag.ZSET: "zset", Tag.COUNTER: "counter"}
 TYPE_NAMES: Final = {Tag.VALUE: "value", Tag.LIST: "list", **LANE_NAMES}
@@ -69,7 +69,7 @@ def name_digest(name: str) -> bytes:
 # --- writing
 
 
-def entry_to_cell(entry: Entry) -> Cell:
+def entry_to_cell(entry: KvEntry) -> Cell:
     """The entry in its wire form; equal entries give equal bytes."""
     view = visible(entry)
     hidden: dict[Cell, Cell] = {}
@@ -141,7 +141,7 @@ def _expiry_of(tag: Tag | None, utime: int, expire: int | None) -> Expiry:
 # --- reading
 
 
-def entry_from_cell(cell: object, limits: KvLimits) -> Entry | None:
+def entry_from_cell(cell: object, limits: KvLimits) -> KvEntry | None:
     """The entry that a cell is, or None if it is none."""
     try:
         return _entry(cell, limits)
@@ -149,14 +149,14 @@ def entry_from_cell(cell: object, limits: KvLimits) -> Entry | None:
         return None
 
 
-def _entry(cell: object, limits: KvLimits) -> Entry:
+def _entry(cell: object, limits: KvLimits) -> KvEntry:
     if not isinstance(cell, tuple) or len(cell) < SLOTS:
         raise _Malformed
     value, tag_cell, utime, expire = cell[:SLOTS]
     tag = _tag(tag_cell)
     lww, lanes = NO_EVENT, list(NO_LANES)
     if tag in LANE_OF:
-        lanes[LANE_OF[tag]] = Lane(_written(utime), _elements(tag, value, limits))
+        lanes[LANE_OF[tag]] = TypeLane(_written(utime), _elements(tag, value, limits))
         expire = _expire(expire)
     else:
         lww = _event(value, tag, utime, expire, limits)
@@ -183,7 +183,7 @@ def _entry(cell: object, limits: KvLimits) -> Entry:
     return _checked(make_entry(lww, tuple(lanes), expiry, origins, absent))
 
 
-def _checked(entry: Entry) -> Entry:
+def _checked(entry: KvEntry) -> KvEntry:
     """A counter's resets never exceed what they reset: no delete has seen more than was counted."""
     counter = entry.lanes[LANE_OF[Tag.COUNTER]]
     if counter.tree is None:
@@ -211,12 +211,12 @@ def _event(value: object, tag: Tag | None, utime: object, expire: object, limits
     return Event(stamp, tag, cast("Cell", value), until if tag is not None else None)
 
 
-def _lane(tag: Tag, cell: object, present: Lane, limits: KvLimits) -> Lane:
+def _lane(tag: Tag, cell: object, present: TypeLane, limits: KvLimits) -> TypeLane:
     assert tag in LANE_OF
     utime, elements = _row(cell, 2)
     if present.utime:
         raise _Malformed  # the visible lane has no second place
-    return Lane(_written(utime), _elements(tag, elements, limits))
+    return TypeLane(_written(utime), _elements(tag, elements, limits))
 
 
 def _origins(cell: object, lww: Event, limits: KvLimits) -> Tree[Origin]:

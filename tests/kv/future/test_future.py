@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import START_MS, Node, exchange, state
+from tests.support.kv_nodes import START_MS, Node, exchange, state
 from topics.kernel.errors import Code, Rejected, WrongState
 from topics.kv.bounds import DAY_MS
-from topics.kv.future import VERSIONS_MAX
-from topics.kv.report import MergeReport, Refused, Waiting
+from topics.kv.future.deferred import VERSIONS_MAX
+from topics.kv.future.report import DeferredWrite, MergeReport, Refused
 from topics.lattice.stamps import CLOCK_SET_MS, MAX_DRIFT_MS
 from topics.testing.journal import MemoryJournal
 
@@ -69,7 +69,7 @@ def test_a_merge_tells_what_was_accepted_what_waits_and_what_was_refused():
     )
     assert report.accepted == (ahead.keys.public,)
     stamp = START_MS + 2 * HOUR_MS
-    assert report.deferred == (Waiting("k", "value", "two hours ahead", stamp, stamp - HOUR_MS),)
+    assert report.deferred == (DeferredWrite("k", "value", "two hours ahead", stamp, stamp - HOUR_MS),)
     whys = {refused.owner: refused.why for refused in report.refused}
     assert whys == {
         good.keys.public: "accept= does not allow it",

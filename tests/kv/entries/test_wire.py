@@ -6,13 +6,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.kv.nodes import LIMITS, Node, exchange, state
+from tests.support.kv_nodes import LIMITS, Node, exchange, state
 from topics.codec.cell import decode_cell, digest_of, encode_cell
-from topics.kv.entry import ZERO
-from topics.kv.merge import PLAIN_ZERO, join, merge_cad
-from topics.kv.store import FLOOR_KEY, Keyed, Store, StoreLattice, join_stores, store_from_cell, store_to_cell
-from topics.kv.tree import Leaf
-from topics.kv.wire import entry_from_cell, entry_to_cell, name_digest
+from topics.kv.entries.entry import ZERO
+from topics.kv.entries.merge import PLAIN_ZERO, join, merge_cad
+from topics.kv.entries.store import (
+    FLOOR_KEY,
+    KeyedEntry,
+    KvStore,
+    StoreLattice,
+    join_stores,
+    store_from_cell,
+    store_to_cell,
+)
+from topics.kv.entries.tree import Leaf
+from topics.kv.entries.wire import entry_from_cell, entry_to_cell, name_digest
 from topics.lattice.laws import check_garbage
 
 X, Y = digest_of("x"), digest_of("y")
@@ -214,7 +222,7 @@ def test_what_is_taken_from_a_stranger_can_be_written_and_read_again(a, b, c):
     for entry in found:
         joined = join(joined, entry)
     node = Node(now_ms=5)
-    node.home.cursor("shared").merge(Store(Leaf(name_digest("k"), Keyed("k", joined))))
+    node.home.cursor("shared").merge(KvStore(Leaf(name_digest("k"), KeyedEntry("k", joined))))
     entries = [*found, joined]
     for write in (lambda: node.db.delete("k"), lambda: node.db.incr("k"), lambda: node.db.delete("k")):
         write() if node.db.type("k") in (None, "counter") else node.db.delete("k")
@@ -243,7 +251,7 @@ def test_whatever_is_not_a_store_changes_nothing(garbage):
     assert len(node.db.merge_replicas(garbage).accepted) == 0
     assert before == state(node.db)
     store = store_from_cell(garbage, LIMITS)
-    assert store is None or isinstance(store, Store)
+    assert store is None or isinstance(store, KvStore)
 
 
 @pytest.mark.rule("R1.1.2")
@@ -270,10 +278,10 @@ def test_the_literal_rule_merges_stores_key_by_key():
 
 @pytest.mark.rule("R3.5.2")
 def test_the_floor_travels_as_an_entry_that_plain_peers_keep_the_newest_of():
-    store = Store(None, 77)
+    store = KvStore(None, 77)
     cell = store_to_cell(store)
     assert cell == {FLOOR_KEY: (None, 0, 77, None)}
     assert store_from_cell(cell, LIMITS).floor == 77
     older, newer = cell[FLOOR_KEY], (None, 0, 80, None)
     assert merge_cad(older, newer, lambda _: True) == merge_cad(newer, older, lambda _: True) == newer
-    assert join_stores(store, Store(None, 80)).floor == 80
+    assert join_stores(store, KvStore(None, 80)).floor == 80

@@ -1,19 +1,19 @@
-"""What became of what others have sent, and what waits for this node's clock."""
+"""What became of what others have sent, and what is deferred until this node's clock comes near."""
 
 from __future__ import annotations
 
 import attrs
 
 from topics.codec.cell import Cell
-from topics.kv.entry import visible
-from topics.kv.store import Keyed
-from topics.kv.values import rendered
-from topics.kv.wire import TYPE_NAMES
+from topics.kv.entries.entry import visible
+from topics.kv.entries.store import KeyedEntry
+from topics.kv.entries.wire import TYPE_NAMES
+from topics.kv.operations.keys import rendered
 from topics.lattice.authority import Owner
 
 
 @attrs.frozen
-class Waiting:
+class DeferredWrite:
     """A write from the future: its key, what a read would show of it, its stamp, and when the clock will have come near
     enough for it to be merged. `type` and `value` are None for a delete. Times in milliseconds.
     """
@@ -40,13 +40,15 @@ class MergeReport:
     """
 
     accepted: tuple[Owner, ...] = ()
-    deferred: tuple[Waiting, ...] = ()
+    deferred: tuple[DeferredWrite, ...] = ()
     refused: tuple[Refused, ...] = ()
 
 
-def waiting_of(keyed: Keyed, max_drift_ms: int) -> Waiting:
+def deferred_write(keyed: KeyedEntry, max_drift_ms: int) -> DeferredWrite:
     """The write as it is listed."""
     view, newest = visible(keyed.entry), keyed.entry.newest
     assert view.utime <= newest
     name = None if view.tag is None else TYPE_NAMES[view.tag]
-    return Waiting(keyed.key, name, None if name is None else rendered(view), newest, newest - max_drift_ms)
+    return DeferredWrite(
+        keyed.key, name, None if name is None else rendered(view), newest, newest - max_drift_ms
+    )

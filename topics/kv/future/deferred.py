@@ -16,54 +16,54 @@ from functools import reduce
 from heapq import heappop, heappush
 from typing import Final
 
-from topics.kv.entry import (
+from topics.kv.entries.entry import (
     LANE_TAGS,
     NO_EVENT,
     NO_EXPIRY,
     NO_LANE,
     ZERO,
     Element,
-    Entry,
     Event,
     Expiry,
     Field,
-    Lane,
+    KvEntry,
     Member,
     Origin,
     Ranked,
     Tag,
+    TypeLane,
     make_entry,
     newest_in,
 )
-from topics.kv.merge import join, join_events
-from topics.kv.store import Keyed, Store, entry_difference, with_parts
-from topics.kv.tree import Leaf, Tree, items, put, sift, without
-from topics.kv.wire import name_digest
+from topics.kv.entries.merge import join, join_events
+from topics.kv.entries.store import KeyedEntry, KvStore, entry_difference, with_parts
+from topics.kv.entries.tree import Leaf, Tree, items, put, sift, without
+from topics.kv.entries.wire import name_digest
 
 VERSIONS_MAX: Final = 64  # of one key that wait on their own; above that the two latest wait as one
 
 
-class WaitingList:
+class DeferredEntries:
     """Entries by key and newest stamp. Those of one key wait apart: one of the year 3000 holds up no other."""
 
     def __init__(self) -> None:
-        self._by_key: dict[str, list[Keyed]] = {}  # of each key in the order of their stamps
+        self._by_key: dict[str, list[KeyedEntry]] = {}  # of each key in the order of their stamps
         self._stamps: list[tuple[int, str]] = []  # a heap; what is gone leaves it when it comes up
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Keyed]:
+    def __iter__(self) -> Iterator[KeyedEntry]:
         """In the order of their stamps."""
         every = (keyed for same in self._by_key.values() for keyed in same)
         return iter(sorted(every, key=lambda keyed: (keyed.entry.newest, keyed.key)))
 
-    def of(self, key: str) -> tuple[Keyed, ...]:
+    def of(self, key: str) -> tuple[KeyedEntry, ...]:
         """What waits of the key."""
         return tuple(self._by_key.get(key, ()))
 
-    def has(self, keyed: Keyed) -> bool:
+    def has(self, keyed: KeyedEntry) -> bool:
         """Whether all that the entry says waits already, for its own time."""
         return any(
             each.entry.newest == keyed.entry.newest and join(each.entry, keyed.entry) is each.entry
@@ -80,23 +80,23 @@ class WaitingList:
         assert self._count == 0
         return None
 
-    def add(self, entries: Iterable[Keyed]) -> None:
+    def add(self, entries: Iterable[KeyedEntry]) -> None:
         """Let entries wait."""
         for keyed in entries:
             if not self.has(keyed):
                 self._add(keyed)
 
-    def _add(self, keyed: Keyed) -> None:
+    def _add(self, keyed: KeyedEntry) -> None:
         same = self._by_key.setdefault(keyed.key, [])
         if len(same) >= VERSIONS_MAX:
-            keyed = Keyed(keyed.key, join(same.pop().entry, keyed.entry))
+            keyed = KeyedEntry(keyed.key, join(same.pop().entry, keyed.entry))
             self._count -= 1
         insort(same, keyed, key=lambda each: each.entry.newest)
         heappush(self._stamps, (keyed.entry.newest, keyed.key))
         self._count += 1
         assert len(same) <= VERSIONS_MAX
 
-    def due(self, limit: int) -> list[Keyed]:
+    def due(self, limit: int) -> list[KeyedEntry]:
         """What is stamped at or below the limit."""
         return [keyed for keyed in self if keyed.entry.newest <= limit]
 
@@ -110,26 +110,30 @@ class WaitingList:
         """Forget what waits of the key."""
         self._keep(key, [])
 
-    def _keep(self, key: str, kept: list[Keyed]) -> None:
+    def _keep(self, key: str, kept: list[KeyedEntry]) -> None:
         self._count += len(kept) - len(self._by_key.pop(key, ()))
         if kept:
             self._by_key[key] = kept
 
 
-def set_aside(store: Store, limit: int, now_ms: int) -> tuple[Store, list[Keyed]]:
+def split_future(store: KvStore, limit: int, now_ms: int) -> tuple[KvStore, list[KeyedEntry]]:
     """The store without what is stamped above the limit, and that: what of each such key has to wait."""
     keys, ahead = store.keys, []
     for keyed in items(store.keys):
         if keyed.entry.newest > limit:
             left = until(keyed.entry, limit, now_ms)
             digest = name_digest(keyed.key)
-            keys = without(keys, digest) if left is ZERO else put(keys, Leaf(digest, Keyed(keyed.key, left)))
-            ahead.append(Keyed(keyed.key, entry_difference(left, keyed.entry)))
+            keys = (
+                without(keys, digest)
+                if left is ZERO
+                else put(keys, Leaf(digest, KeyedEntry(keyed.key, left)))
+            )
+            ahead.append(KeyedEntry(keyed.key, entry_difference(left, keyed.entry)))
     assert all(keyed.entry.newest > limit for keyed in ahead)
-    return (Store(keys, store.floor) if ahead else store), ahead
+    return (KvStore(keys, store.floor) if ahead else store), ahead
 
 
-def until(entry: Entry, limit: int, now_ms: int) -> Entry:
+def until(entry: KvEntry, limit: int, now_ms: int) -> KvEntry:
     """What is left of the entry without its stamps above the limit; zero if nothing is."""
     origins = sift(entry.origins, None, lambda origin, _: _origin_until(origin, limit))
     lww = entry.lww
@@ -154,9 +158,9 @@ def _origin_until(origin: Origin, limit: int) -> Origin | None:
     return origin._replace(seen=origin.stamp)  # seen, and nobody says when
 
 
-def _lane_until(tag: Tag, lane: Lane, limit: int, now_ms: int) -> Lane:
+def _lane_until(tag: Tag, lane: TypeLane, limit: int, now_ms: int) -> TypeLane:
     if tag is Tag.COUNTER:
-        return lane if lane.utime <= limit else Lane(max(now_ms, 1), lane.tree)
+        return lane if lane.utime <= limit else TypeLane(max(now_ms, 1), lane.tree)
 
     def earlier(element: Element, _beside: Element | None) -> Element | None:
         if newest_in(element) <= limit:
@@ -170,10 +174,10 @@ def _lane_until(tag: Tag, lane: Lane, limit: int, now_ms: int) -> Lane:
     utime = lane.utime if lane.utime <= limit else max(map(newest_in, items(tree)), default=0)
     if tree is lane.tree and utime == lane.utime:
         return lane
-    return Lane(utime, tree) if utime else NO_LANE
+    return TypeLane(utime, tree) if utime else NO_LANE
 
 
-def restamped(entry: Entry, now_ms: int, first: int, replica: str) -> Entry:
+def restamped(entry: KvEntry, now_ms: int, first: int, replica: str) -> KvEntry:
     """The entry as if `replica` wrote now what is stamped above `now_ms`: those stamps in their order, from `first`.
 
     An expiry keeps its distance from the write that set it.
@@ -195,7 +199,7 @@ def restamped(entry: Entry, now_ms: int, first: int, replica: str) -> Entry:
     if lww.utime in moved:
         lww = Event(move(lww.utime), lww.tag, lww.value, shifted(lww.expire, lww.utime))
         origins = put(origins, Leaf(name_digest(replica), Origin(replica, lww.utime, lww)))
-    lanes = tuple(Lane(move(lane.utime), _moved(lane.tree, move)) for lane in entry.lanes)
+    lanes = tuple(TypeLane(move(lane.utime), _moved(lane.tree, move)) for lane in entry.lanes)
     stated = Expiry(move(expiry.etime), shifted(expiry.expire, expiry.etime))
     return make_entry(lww, lanes, stated, origins, move(entry.absent))
 
@@ -211,7 +215,7 @@ def _moved(tree: Tree[Element], move: Callable[[int], int]) -> Tree[Element]:
     return sift(tree, None, change)
 
 
-def _stamps(entry: Entry) -> set[int]:
+def _stamps(entry: KvEntry) -> set[int]:
     """Every stamp that is in the entry."""
     found = {entry.lww.utime, entry.expiry.etime, entry.absent}
     found.update(stamp for origin in items(entry.origins) for stamp in (origin.stamp, origin.seen))

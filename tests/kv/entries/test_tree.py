@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topics.kv.tree import (
+from topics.kv.entries.tree import (
     FAN,
     Branch,
     Leaf,

@@ -11,15 +11,15 @@ from typing import Final, Literal
 
 from topics.codec.cell import Cell, digest_of
 from topics.kernel.errors import invalid
-from topics.kv.entry import Ranked, Tag
-from topics.kv.keyspace import Keyspace
-from topics.kv.lists import clipped
-from topics.kv.values import ranked_of
+from topics.kv.entries.entry import Ranked, Tag
+from topics.kv.operations.keys import ranked_of
+from topics.kv.operations.keyspace import Keyspace
+from topics.kv.operations.lists import clipped
 
 BY: Final = ("rank", "score")
 
 
-class RankOperations(Keyspace):
+class SortedSetOperations(Keyspace):
     """The sorted-set table of the seed."""
 
     def zadd(self, key: str, score: float, member: Cell) -> int:

@@ -13,28 +13,28 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias, cast
 
 from topics.codec.cell import Cell, encode_cell
-from topics.kv.entry import (
+from topics.kv.entries.entry import (
     NEVER,
     NO_LANE,
     Column,
     Element,
-    Entry,
     Event,
     Expiry,
     Field,
-    Lane,
+    KvEntry,
     Member,
     Origin,
     Ranked,
     Tag,
+    TypeLane,
     event_order,
 )
-from topics.kv.tree import unite
+from topics.kv.entries.tree import unite
 
 # --- the join of the normal form
 
 
-def join(own: Entry, other: Entry) -> Entry:
+def join(own: KvEntry, other: KvEntry) -> KvEntry:
     """The least entry above both. The very `own` if the other one says nothing new."""
     if own is other:
         return own
@@ -54,7 +54,7 @@ def join(own: Entry, other: Entry) -> Entry:
             return side
     assert lww.utime >= max(own.lww.utime, other.lww.utime)
     assert expiry.etime >= max(own.expiry.etime, other.expiry.etime)
-    return Entry(lww, lanes, expiry, origins, max(own.newest, other.newest), absent)
+    return KvEntry(lww, lanes, expiry, origins, max(own.newest, other.newest), absent)
 
 
 def join_events(own: Event, other: Event) -> Event:
@@ -133,7 +133,7 @@ LANE_JOINS: Final = cast(
 )
 
 
-def _join_lanes(own: tuple[Lane, ...], other: tuple[Lane, ...]) -> tuple[Lane, ...]:
+def _join_lanes(own: tuple[TypeLane, ...], other: tuple[TypeLane, ...]) -> tuple[TypeLane, ...]:
     if own is other:
         return own
     joined = tuple(
@@ -145,7 +145,7 @@ def _join_lanes(own: tuple[Lane, ...], other: tuple[Lane, ...]) -> tuple[Lane, .
     return joined
 
 
-def _join_lane(own: Lane, other: Lane, step: Callable[[Element, Element], Element]) -> Lane:
+def _join_lane(own: TypeLane, other: TypeLane, step: Callable[[Element, Element], Element]) -> TypeLane:
     if own is other or other is NO_LANE:
         return own
     if own is NO_LANE:
@@ -154,7 +154,7 @@ def _join_lane(own: Lane, other: Lane, step: Callable[[Element, Element], Elemen
     for side in (own, other):
         if utime == side.utime and tree is side.tree:
             return side
-    return Lane(utime, tree)
+    return TypeLane(utime, tree)
 
 
 def _value_order(value: Cell) -> tuple[bool, bytes]:

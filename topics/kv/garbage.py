@@ -20,25 +20,25 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from topics.kv.edit import delete_expired
-from topics.kv.entry import (
+from topics.kv.entries.edit import delete_expired
+from topics.kv.entries.entry import (
     LANE_OF,
     LANE_TAGS,
     NO_LANE,
     ZERO,
     Element,
-    Entry,
-    Lane,
+    KvEntry,
     Origin,
     Tag,
+    TypeLane,
     is_alive,
     newest_in,
     visible,
 )
-from topics.kv.store import Keyed, Store, with_parts
-from topics.kv.tree import count, find, sift
-from topics.kv.values import conflicted, speaks
-from topics.kv.wire import EXPIRED, name_digest
+from topics.kv.entries.store import KeyedEntry, KvStore, with_parts
+from topics.kv.entries.tree import count, find, sift
+from topics.kv.entries.wire import EXPIRED, name_digest
+from topics.kv.operations.keys import conflicted, speaks
 
 _EXPIRED_DIGEST: Final = name_digest(EXPIRED)
 
@@ -56,8 +56,8 @@ class Collected(NamedTuple):
 
 
 def collect(
-    store: Store, *, now_ms: int, grace_ms: int, floor: int = 0, expired_at_once: bool = False
-) -> tuple[Store, Collected]:
+    store: KvStore, *, now_ms: int, grace_ms: int, floor: int = 0, expired_at_once: bool = False
+) -> tuple[KvStore, Collected]:
     """The store without what has been dead for longer than the grace, or below its floor, raised to `floor`.
 
     `expired_at_once`: drop expired keys, as journals of a time before that became a delete have it.
@@ -67,7 +67,7 @@ def collect(
     keys = sift(store.keys, None, sweep.pick_at_once if expired_at_once else sweep.pick)
     assert count(keys) <= count(store.keys)
     assert sweep.counters <= count(store.keys) - count(keys)
-    left = store if keys is store.keys and floor == store.floor else Store(keys, floor)
+    left = store if keys is store.keys and floor == store.floor else KvStore(keys, floor)
     collected = Collected(count(store.keys) - count(keys), sweep.elements, sweep.counters, sweep.expired)
     return left, collected
 
@@ -85,7 +85,7 @@ class _Sweep:
         self.counters = 0
         self.expired = 0
 
-    def pick(self, keyed: Keyed, _beside: Keyed | None) -> Keyed | None:
+    def pick(self, keyed: KeyedEntry, _beside: KeyedEntry | None) -> KeyedEntry | None:
         entry = keyed.entry
         if self._is_over(entry):
             expired_at = _expired_at(entry)
@@ -94,33 +94,33 @@ class _Sweep:
             if expired_at <= self._cut:
                 self.expired += 1
                 entry = delete_expired(entry, max(expired_at, self._floor + 1), self._now_ms)
-                return Keyed(keyed.key, entry)
+                return KeyedEntry(keyed.key, entry)
         return self._stays(keyed)
 
-    def pick_at_once(self, keyed: Keyed, _beside: Keyed | None) -> Keyed | None:
+    def pick_at_once(self, keyed: KeyedEntry, _beside: KeyedEntry | None) -> KeyedEntry | None:
         """As `pick`, but an expired key goes."""
         entry, view = keyed.entry, visible(keyed.entry)
         if self._is_over(entry) and max(view.utime, view.expire or 0) <= self._cut:
             return self._drop(entry)
         return self._stays(keyed)
 
-    def _is_over(self, entry: Entry) -> bool:
+    def _is_over(self, entry: KvEntry) -> bool:
         """Untouched since the cut, and nothing in it that a reader could be shown."""
         view = visible(entry)
         assert view.utime <= entry.newest
         dead = entry.newest <= self._cut and not view.is_live(self._now_ms)
         return dead and not conflicted(entry, self._now_ms)
 
-    def _drop(self, entry: Entry) -> Keyed | None:
+    def _drop(self, entry: KvEntry) -> KeyedEntry | None:
         self.counters += entry.lanes[LANE_OF[Tag.COUNTER]].tree is not None
         return None
 
-    def _stays(self, keyed: Keyed) -> Keyed:
+    def _stays(self, keyed: KeyedEntry) -> KeyedEntry:
         entry = self._thinned(keyed.entry)
         assert entry is not ZERO
-        return keyed if entry is keyed.entry else Keyed(keyed.key, entry)
+        return keyed if entry is keyed.entry else KeyedEntry(keyed.key, entry)
 
-    def _thinned(self, entry: Entry) -> Entry:
+    def _thinned(self, entry: KvEntry) -> KvEntry:
         view = visible(entry)
         mark = find(entry.origins, _EXPIRED_DIGEST)
         self._kept = mark.stamp if mark is not None and mark.seen > self._cut else 0
@@ -131,7 +131,7 @@ class _Sweep:
             if tree is None and tag != view.tag and lane.utime <= self._cut:
                 lanes.append(NO_LANE)  # hidden, old and empty
             else:
-                lanes.append(lane if tree is lane.tree else Lane(lane.utime, tree))
+                lanes.append(lane if tree is lane.tree else TypeLane(lane.utime, tree))
         origins = sift(entry.origins, None, self._keep_origin)
         if self.elements == before and origins is entry.origins:
             return entry
@@ -148,7 +148,7 @@ class _Sweep:
         return None if forgotten else origin
 
 
-def _expired_at(entry: Entry) -> int | None:
+def _expired_at(entry: KvEntry) -> int | None:
     """When the last of what a dead key still holds has expired; None if deletes have taken everything."""
     view = visible(entry)
     found = [] if view.tag is None else [view.expire]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from topics.codec.cell import INT_MAX, INT_MIN
 from topics.kernel.errors import invalid
-from topics.kv.edit import counted
-from topics.kv.entry import Column, Tag, total_of
-from topics.kv.keyspace import Keyspace
-from topics.kv.wire import name_digest
+from topics.kv.entries.edit import counted
+from topics.kv.entries.entry import Column, Tag, total_of
+from topics.kv.entries.wire import name_digest
+from topics.kv.operations.keyspace import Keyspace
 
 
 class CounterOperations(Keyspace):

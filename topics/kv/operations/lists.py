@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from topics.codec.cell import Cell
 from topics.kernel.errors import invalid
-from topics.kv.entry import Tag
-from topics.kv.keyspace import Keyspace, Looked
-from topics.kv.wire import value_size
+from topics.kv.entries.entry import Tag
+from topics.kv.entries.wire import value_size
+from topics.kv.operations.keyspace import Keyspace, Looked
 
 
 class ListOperations(Keyspace):

@@ -16,11 +16,11 @@ from topics.codec.cell import Cell, CellMap, encode_cell
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
 from topics.kv.bounds import TTL_MS_MAX
-from topics.kv.entry import (
+from topics.kv.entries.entry import (
     LANE_TAGS,
     Element,
-    Entry,
     Field,
+    KvEntry,
     Member,
     Ranked,
     Tag,
@@ -30,9 +30,9 @@ from topics.kv.entry import (
     total_of,
     visible,
 )
-from topics.kv.keyspace import Keyspace, Looked
-from topics.kv.tree import Tree, items
-from topics.kv.wire import LANE_NAMES, TYPE_NAMES
+from topics.kv.entries.tree import Tree, items
+from topics.kv.entries.wire import LANE_NAMES, TYPE_NAMES
+from topics.kv.operations.keyspace import Keyspace, Looked
 
 ABSENT: Final = -2
 NO_EXPIRY: Final = -1
@@ -49,7 +49,7 @@ class Conflict:
 
 
 @attrs.frozen
-class Reading:
+class KeyReading:
     """All there is to say of a key. `type` None: nothing is visible, but there are conflicts.
 
     `value` of a hash is a map, of a set a tuple of members, of a sorted set a tuple of (member, score) by score, of a
@@ -63,7 +63,7 @@ class Reading:
     conflicts: tuple[Conflict, ...]
 
 
-class ValueOperations(Keyspace):
+class KeyOperations(Keyspace):
     """The core table of the seed."""
 
     def get(self, key: str) -> Cell:
@@ -71,17 +71,17 @@ class ValueOperations(Keyspace):
         looked = self._look(key, Tag.VALUE)
         return looked.view.value if looked.live else None
 
-    def read(self, key: str) -> Reading | None:
+    def read(self, key: str) -> KeyReading | None:
         """The key whatever its type, with every value a concurrent write has hidden; None if there is neither."""
         looked = self._look(key)
         conflicts = _conflicts(looked)
         if not looked.live and not conflicts:
             return None
         if not looked.live:
-            return Reading(key, None, None, None, conflicts)
+            return KeyReading(key, None, None, None, conflicts)
         view = looked.view
         assert view.tag is not None
-        return Reading(key, TYPE_NAMES[view.tag], rendered(view), view.expire, conflicts)
+        return KeyReading(key, TYPE_NAMES[view.tag], rendered(view), view.expire, conflicts)
 
     def set(self, key: str, value: Cell, ttl_ms: int | None = None) -> None:
         """Write a value over whatever is there. Without `ttl_ms` it does not expire."""
@@ -159,7 +159,7 @@ def _ttl(ttl_ms: int, *, least: int) -> int:
     return ttl
 
 
-def conflicted(entry: Entry, now_ms: int) -> bool:
+def conflicted(entry: KvEntry, now_ms: int) -> bool:
     """Whether a reader would be shown a conflict."""
     view = visible(entry)
     return bool(_conflicts(Looked("", entry, view, view.is_live(now_ms), now_ms)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import Node, exchange, state
-from topics.kv.values import Conflict, Reading
-from topics.kv.wire import entry_to_cell
+from tests.support.kv_nodes import Node, exchange, state
+from topics.kv.entries.wire import entry_to_cell
+from topics.kv.operations.keys import Conflict, KeyReading
 
 pytestmark = pytest.mark.rule("R11.21")
 
@@ -30,7 +30,7 @@ def test_concurrent_values_are_all_shown(nodes):
     for node, value in zip(nodes, "abc", strict=True):
         node.db.set("k", value)
     conflicts = (Conflict("value", "b", 1002, None), Conflict("value", "a", 1001, None))
-    assert readings(nodes) == Reading("k", "value", "c", None, conflicts)
+    assert readings(nodes) == KeyReading("k", "value", "c", None, conflicts)
 
 
 def test_a_tie_shows_its_loser():
@@ -39,13 +39,13 @@ def test_a_tie_shows_its_loser():
     right.db.set("k", "q")
     exchange(left, right)
     for node in (left, right):
-        assert node.db.read("k") == Reading("k", "value", "q", None, (Conflict("value", "p", 1000, None),))
+        assert node.db.read("k") == KeyReading("k", "value", "q", None, (Conflict("value", "p", 1000, None),))
 
 
 def test_equal_values_are_no_conflict(nodes):
     for node in nodes:
         node.db.set("k", "same")
-    assert readings(nodes) == Reading("k", "value", "same", None, ())
+    assert readings(nodes) == KeyReading("k", "value", "same", None, ())
 
 
 @pytest.mark.parametrize("resolve", [lambda db: db.set("k", "r"), lambda db: db.delete("k")])
@@ -66,7 +66,7 @@ def test_an_old_replica_does_not_bring_a_seen_value_back(nodes):
     b.later(10).set("k", "b")
     c.pull(b)
     assert len(c.db.merge_replicas(stale).accepted) == 1
-    assert c.db.read("k") == Reading("k", "value", "b", None, ())
+    assert c.db.read("k") == KeyReading("k", "value", "b", None, ())
 
 
 def test_a_delete_and_a_write_that_did_not_know_of_each_other(nodes):
@@ -112,7 +112,7 @@ def test_types_that_met_are_both_shown(nodes):
     ]
 
     c.later(10).set("k", "w")
-    assert readings(nodes) == Reading("k", "value", "w", None, ())
+    assert readings(nodes) == KeyReading("k", "value", "w", None, ())
 
 
 def test_concurrent_pushes_keep_one_list_and_show_the_other(nodes):
@@ -147,8 +147,8 @@ def test_fields_and_scores_keep_no_loser(nodes):
     for node in nodes:
         node.db.hset("k", "f", node.clock.now_ms())
         node.db.zadd("z", node.clock.now_ms(), "m")
-    assert readings(nodes) == Reading("k", "hash", {"f": 1003}, None, ())
-    assert readings(nodes, "z") == Reading("z", "zset", (("m", 1003.0),), None, ())
+    assert readings(nodes) == KeyReading("k", "hash", {"f": 1003}, None, ())
+    assert readings(nodes, "z") == KeyReading("z", "zset", (("m", 1003.0),), None, ())
 
 
 def test_an_expired_conflict_is_not_shown(nodes):

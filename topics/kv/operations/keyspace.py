@@ -17,12 +17,12 @@ from topics.kernel.checks import text_bytes
 from topics.kernel.errors import Code, Rejected, WrongState, invalid
 from topics.kernel.ports import Clock
 from topics.kv.bounds import KvLimits
-from topics.kv.edit import Edit
-from topics.kv.entry import LANE_OF, Element, Entry, Tag, View, is_alive, visible
-from topics.kv.merge import join
-from topics.kv.store import Keyed, Store
-from topics.kv.tree import Tree, count, find
-from topics.kv.wire import TYPE_NAMES, value_size
+from topics.kv.entries.edit import Edit
+from topics.kv.entries.entry import LANE_OF, Element, KvEntry, Tag, View, is_alive, visible
+from topics.kv.entries.merge import join
+from topics.kv.entries.store import KeyedEntry, KvStore
+from topics.kv.entries.tree import Tree, count, find
+from topics.kv.entries.wire import TYPE_NAMES, value_size
 from topics.lattice.cursor import Cursor
 
 
@@ -30,7 +30,7 @@ class Looked(NamedTuple):
     """A key as one operation found it. `live`: there is something to read."""
 
     key: str
-    entry: Entry
+    entry: KvEntry
     view: View
     live: bool
     now_ms: int
@@ -61,14 +61,14 @@ class Looked(NamedTuple):
 class Keyspace:
     """One database's state; what every group of operations stands on."""
 
-    def __init__(self, cursor: Cursor[Store], *, clock: Clock, replica: str, limits: KvLimits) -> None:
+    def __init__(self, cursor: Cursor[KvStore], *, clock: Clock, replica: str, limits: KvLimits) -> None:
         assert replica
         self.limits = limits
         self._cursor = cursor
         self._clock = clock
         self._replica = replica
-        self._working: Store | None = None
-        self._batched: dict[str, Entry] = {}
+        self._working: KvStore | None = None
+        self._batched: dict[str, KvEntry] = {}
 
     @property
     def replica(self) -> str:
@@ -84,7 +84,7 @@ class Keyspace:
     def _catch_up(self) -> None:
         """Take in what has waited for this node's clock; there is nothing of the kind at a bare cursor."""
 
-    def _store(self) -> Store:
+    def _store(self) -> KvStore:
         return self._cursor.get() if self._working is None else self._working
 
     def _look(self, key: str, *tags: Tag) -> Looked:
@@ -139,13 +139,13 @@ class Keyspace:
                 limit=self.limits.keys,
             )
         if self._working is None:
-            self._advance([Keyed(looked.key, delta)])
+            self._advance([KeyedEntry(looked.key, delta)])
             return
         present = self._batched.get(looked.key)
         self._batched[looked.key] = delta if present is None else join(present, delta)
-        self._working = store.with_entries([Keyed(looked.key, delta)])
+        self._working = store.with_entries([KeyedEntry(looked.key, delta)])
 
-    def _advance(self, deltas: Sequence[Keyed]) -> None:
+    def _advance(self, deltas: Sequence[KeyedEntry]) -> None:
         assert deltas
         after = self._cursor.update(lambda store: store.with_entries(deltas))
         assert after.get(deltas[-1].key).newest >= deltas[-1].entry.newest
@@ -190,7 +190,7 @@ class Keyspace:
 
     def _close_batch(self, *, keep: bool) -> None:
         assert self._working is not None
-        batched = [Keyed(key, entry) for key, entry in self._batched.items()]
+        batched = [KeyedEntry(key, entry) for key, entry in self._batched.items()]
         self._working = None
         self._batched = {}
         if keep and batched:

@@ -7,9 +7,9 @@ same: it outlives a remove that did not know of it. Removing one that was never 
 from __future__ import annotations
 
 from topics.codec.cell import Cell, digest_of
-from topics.kv.entry import Member, Tag
-from topics.kv.keyspace import Keyspace
-from topics.kv.values import members_of
+from topics.kv.entries.entry import Member, Tag
+from topics.kv.operations.keys import members_of
+from topics.kv.operations.keyspace import Keyspace
 
 
 class SetOperations(Keyspace):

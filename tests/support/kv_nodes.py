@@ -6,9 +6,9 @@ from topics.codec.cell import encode_cell
 from topics.crypto.keys import KeyPair
 from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
-from topics.kv.journaled import Header, Journaled, replay
+from topics.kv.entries.store import store_to_cell
+from topics.kv.journaled import DatabaseHeader, Journaled, replay
 from topics.kv.replica import Replica
-from topics.kv.store import store_to_cell
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
@@ -49,10 +49,10 @@ class Node:
         if self.journal is None:
             self.db = Database.of(self.home, self.name)
             return
-        store, header, size, waiting = replay(self.journal)
-        fresh = Header(self.name, self.keys.public, self.home.new_replica_id())
+        store, header, size, deferred = replay(self.journal)
+        fresh = DatabaseHeader(self.name, self.keys.public, self.home.new_replica_id())
         cursor = Journaled(
-            self.journal, self.home.limits, store, header or fresh, journal_bytes=size, waiting=waiting
+            self.journal, self.home.limits, store, header or fresh, journal_bytes=size, deferred=deferred
         )
         if header is None:
             cursor.begin(fresh)

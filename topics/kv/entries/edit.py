@@ -18,28 +18,28 @@ import attrs
 
 from topics.codec.cell import INT_MAX, Cell
 from topics.kernel.errors import invalid
-from topics.kv.entry import (
+from topics.kv.entries.entry import (
     LANE_OF,
     LANE_TAGS,
     NO_EVENT,
     NO_EXPIRY,
     Column,
     Element,
-    Entry,
     Event,
     Expiry,
     Field,
-    Lane,
+    KvEntry,
     Member,
     Origin,
     Ranked,
     Tag,
+    TypeLane,
     newest_in,
     visible,
 )
-from topics.kv.merge import join
-from topics.kv.tree import Leaf, Tree, find, leaves, put
-from topics.kv.wire import EXPIRED, RESET, encode_event, name_digest
+from topics.kv.entries.merge import join
+from topics.kv.entries.tree import Leaf, Tree, find, leaves, put
+from topics.kv.entries.wire import EXPIRED, RESET, encode_event, name_digest
 from topics.lattice.stamps import next_stamp
 
 
@@ -58,7 +58,7 @@ class Edit:
         "stamp",
     )
 
-    def __init__(self, entry: Entry, replica: str, now_ms: int, *, live: bool) -> None:
+    def __init__(self, entry: KvEntry, replica: str, now_ms: int, *, live: bool) -> None:
         """`live`: there is something to read; else this begins another life of the key."""
         self.stamp = next_stamp(now_ms, entry.newest)
         assert replica
@@ -129,13 +129,13 @@ class Edit:
         assert at is None or at >= 0
         self._expiry = Expiry(self.stamp, at)
 
-    def finish(self) -> Entry:
+    def finish(self) -> KvEntry:
         """The entry to join."""
-        lanes = tuple(map(Lane, self._utimes, self._elements))
+        lanes = tuple(map(TypeLane, self._utimes, self._elements))
         assert self.stamp > self._entry.newest
         assert all(utime <= self.stamp for utime in self._utimes)
         absent = 0 if self._live else self.stamp
-        return Entry(self._lww, lanes, self._expiry, self._origins, self.stamp, absent)
+        return KvEntry(self._lww, lanes, self._expiry, self._origins, self.stamp, absent)
 
     def _erase(self, i: int, leaf: Leaf[Element], tree: Tree[Element]) -> None:
         element = leaf.item
@@ -163,7 +163,7 @@ class Edit:
             self._elements[i] = put(self._elements[i], made)
 
 
-def delete_expired(entry: Entry, expired_at: int, now_ms: int) -> Entry:
+def delete_expired(entry: KvEntry, expired_at: int, now_ms: int) -> KvEntry:
     """The entry with everything in it deleted as of its expiry; that it was done now is in its mark."""
     edit = Edit(entry, EXPIRED, expired_at, live=True)
     edit.erase()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import START_MS, Node, state
+from tests.support.kv_nodes import START_MS, Node, state
 from topics.kernel.errors import Code, Rejected, WrongState
 from topics.kv.bounds import TTL_MS_MAX, KvLimits
-from topics.kv.values import Reading
+from topics.kv.operations.keys import KeyReading
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_key_written_after_it_expired_starts_empty_and_stays(node, db, kind):
     node.later(10)
     make(db, kind)
     assert db.ttl("k") == -1
-    assert db.read("k") == Reading("k", kind, FIRST[kind], None, ())
+    assert db.read("k") == KeyReading("k", kind, FIRST[kind], None, ())
 
 
 FIRST = {"hash": {"f": "v"}, "set": ("m",), "zset": (("m", 1.0),), "list": ("e",), "counter": 1, "value": "v"}
@@ -163,7 +163,7 @@ def test_a_key_made_again_has_nothing_of_its_first_life(db, kind, how):
         db.set("k", "between")
     db.delete("k")
     make(db, kind)
-    assert db.read("k") == Reading("k", kind, FIRST[kind], None, ())
+    assert db.read("k") == KeyReading("k", kind, FIRST[kind], None, ())
 
 
 @pytest.mark.rule("R3.3.4")
@@ -172,7 +172,7 @@ def test_get_is_for_values_and_read_renders_all_types(db):
     assert "`read` renders all types" in type(db).get.__doc__
     for kind in KINDS:
         make(db, kind, key=kind)
-        assert db.read(kind) == Reading(kind, kind, FIRST[kind], None, ())
+        assert db.read(kind) == KeyReading(kind, kind, FIRST[kind], None, ())
 
 
 @pytest.mark.rule("R3.3.5", "R11.18")

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from topics.codec.cell import Cell
 from topics.kernel.checks import text_bytes
 from topics.kernel.errors import invalid
-from topics.kv.entry import Field, Tag, is_alive
-from topics.kv.keyspace import Keyspace
-from topics.kv.values import fields_of
-from topics.kv.wire import name_digest
+from topics.kv.entries.entry import Field, Tag, is_alive
+from topics.kv.entries.wire import name_digest
+from topics.kv.operations.keys import fields_of
+from topics.kv.operations.keyspace import Keyspace
 
 
 class HashOperations(Keyspace):
