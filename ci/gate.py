@@ -97,7 +97,7 @@ BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an ass
     "tests/embed/test_bad_input.py",
     "tests/host/test_forged_backup.py",
     "tests/host/test_lock.py",
-    "tests/kv/test_wire.py",
+    "tests/kv/entries/test_wire.py",
     "tests/lattice/test_queue_hostile.py",
     "tests/server/api/test_bodies.py",
     "tests/server/api/test_pieces.py",

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 import topics
+from tests.support.sample_store import build, disk_of, files_of, write_out
 from topics.audit.dump import dump
 from topics.audit.fsck import Options, fsck
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest, encode_manifest
@@ -40,7 +41,6 @@ from topics.log.image import TopicImage
 from topics.store.inline import carry_out
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
-from topics.testing.sample_store import build, disk_of, files_of, write_out
 
 ROOM = 256 * MIB  # of address space, for what a try needs beside what is there already
 TEBIBYTE = 1 << 40

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 import topics
-from tests.crash.scene import Scene
-from tests.host.test_backup import cold_scene, taken
+from tests.support.backups import cold_scene, taken
+from tests.support.scene import Scene
 from topics.host.backup import Backup
 from topics.host.coldowner import Whose, whose
 from topics.host.disk import OsDisk

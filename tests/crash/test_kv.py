@@ -12,7 +12,7 @@ import random
 import pytest
 
 import topics
-from tests.kv.nodes import Node, keys_of, state
+from tests.support.kv_nodes import Node, keys_of, state
 from topics.embed.database import Databases
 from topics.host.opening import open_store
 from topics.kernel.errors import TopicsError

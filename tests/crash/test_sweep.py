@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from tests.crash.format_one import lower
-from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import PROCESS, Operation
+from tests.support.scene import append, deletion, put_topic
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.host.archive import ArchiveRules

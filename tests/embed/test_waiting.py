@@ -11,7 +11,7 @@ import pytest
 
 import topics
 from tests.embed.conftest import OpenSim
-from tests.embed.test_closing import wait_until
+from tests.support.embedded import wait_until
 from topics.embed.readers import Readers, wait_for_news
 from topics.log.diff import DiffQuery
 from topics.log.waiting import News

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.test_cold import cold_of, name_of, tiered
-from tests.host.test_relocation import relocator
+from tests.support.cold_tier import cold_of, name_of, tiered
+from tests.support.tiers import relocator
 from topics.host.adopting import adopt_tier
 from topics.host.coldowner import Whose, whose
 from topics.kernel.errors import Rejected

@@ -6,17 +6,9 @@ import attrs
 import msgspec
 import pytest
 
-from tests.crash.scene import SMALL, Scene
-from tests.host.test_relocation import (
-    TINY,
-    cold_firsts,
-    filled,
-    half_dead,
-    in_folder,
-    relocator,
-    reopened,
-    worked,
-)
+from tests.support.scene import SMALL, Scene
+from tests.support.segments import TINY, reopened
+from tests.support.tiers import cold_firsts, filled, half_dead, in_folder, relocator, worked
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.engine.verify import canonical

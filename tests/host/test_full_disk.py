@@ -7,7 +7,8 @@ from contextlib import suppress
 import attrs
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.faulty_store import FaultyStore
+from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
@@ -17,7 +18,6 @@ from topics.host.reclaim import ROOM_AGAIN_MS
 from topics.host.relocation import HotRules
 from topics.host.tiers import LocalSegmentStore
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.testing.coldstore import FaultyStore
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene, append
+from tests.support.scene import SMALL, Scene, append
 from topics.engine.judge import look
 from topics.host.layout import find_shards
 from topics.host.owner import LOCK_NAME

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 import topics
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import fsck
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.owner import read_owner

@@ -4,8 +4,8 @@
 
 import pytest
 
-from tests.crash.scene import Scene
 from tests.embed.golden_store import paths
+from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.codec.control import CommitMark

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from tests.kv.nodes import LIMITS, START_MS, Node, accepted, exchange, keys_of, state
+from tests.support.kv_nodes import LIMITS, START_MS, Node, accepted, exchange, keys_of, state
 from topics.codec.cell import CellMap, decode_cell, encode_cell
 from topics.crypto.did import did_of_key
 from topics.kernel.errors import Corrupt, Rejected, WrongState
 from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
+from topics.kv.entries.store import StoreLattice
+from topics.kv.future.report import MergeReport, Refused
 from topics.kv.replica import REGION, PayloadCodec, Replica
-from topics.kv.report import MergeReport, Refused
-from topics.kv.store import StoreLattice
 from topics.lattice.algebra import MapLattice
 from topics.lattice.authority import Authority, Keys
 from topics.lattice.cursor import Entry, Root

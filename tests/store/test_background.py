@@ -7,7 +7,7 @@ import errno
 import pytest
 import trio
 
-from tests.crash.scene import Scene
+from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.host.steps import Blocking, Propose, Swap, Wait
 from topics.kernel.errors import Code, Fatal, Rejected

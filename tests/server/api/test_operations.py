@@ -6,9 +6,9 @@ import json
 import pytest
 import trio
 
-from tests.crash.scene import Scene
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import alone, begun, new_site, open_site
+from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
 from topics.host.layout import segment_path
