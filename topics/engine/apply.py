@@ -28,6 +28,7 @@ from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
 from topics.log import fold
+from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
 from topics.log.match import parse_match
 from topics.log.regions import SegmentId, Source
@@ -147,7 +148,7 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
         case TopicDelete():
             catalog.remove(topic)
         case _:
-            raise AssertionError(f"no rule for {item.payload!r}")
+            kind_of(topic).fold(topic, item)
     return 0
 
 
