@@ -32,7 +32,8 @@ import topics
 from topics.host.opening import Opened, StoreOptions
 from topics.kernel.ports import Disk
 from topics.server.api.origins import Origins
-from topics.server.api.site import Site, SiteOptions
+from topics.server.api.site import Site
+from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.app.handover import HandOver
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of

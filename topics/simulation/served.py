@@ -27,7 +27,8 @@ from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
 from topics.server.api.message import Answer, Peer
-from topics.server.api.site import Admitted, Site, SiteOptions
+from topics.server.api.site import Admitted, Site
+from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
 from topics.server.wire.connection import Connection

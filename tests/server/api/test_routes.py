@@ -40,7 +40,9 @@ def test_a_segment_that_a_row_spells_out_is_no_parameter():
     def row(name, path):
         return Route(name=name, method=b"GET", path=path, handler=None, scope=None, summary="")
 
-    table = RouteTable([row("any", "/v0/{a}/x/{b}"), row("one", "/v0/one/x"), row("two", "/v0/one/{c}/y")])
+    table = RouteTable(
+        [row("any", "/v0/{a}/x/{b}"), row("one", "/v0/one/x"), row("two", "/v0/one/{c}/y")], {}
+    )
     found = {
         path: place and (place.routes[b"GET"].name, place.params)
         for path in (b"/v0/q/x/1%2F2", b"/v0/one/x", b"/v0/one/z/y", b"/v0/one/x/y", b"/v0/q/x", b"/v0/q/y/1")

@@ -13,8 +13,11 @@ import msgspec
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import Call
 from topics.server.api.message import Answer
+from topics.server.api.schemas import Schema
 
 Handler = Callable[[Call], Awaitable[Answer]]
+JSON: Final = "application/json"
+WRITE_ERRORS: Final = (Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.THROTTLED)
 _ANY: Final = None  # a segment that is a parameter
 
 
@@ -28,7 +31,12 @@ class Body(Enum):
 
 @attrs.frozen(kw_only=True)
 class Route:
-    """A row. `path` names its parameters in braces; `query` its query parameters; `early`: answered before recovery."""
+    """A row, and what the API's description says of it.
+
+    `path` names its parameters in braces; `early`: answered before recovery. `query`, `headers`: name -> schema.
+    `request`: the schema of its body. `answers`: status -> what it means and the schema of its body, which is of the
+    first of `media`. `errors`: the codes that its handler may give.
+    """
 
     name: str
     method: bytes
@@ -36,8 +44,15 @@ class Route:
     handler: Handler
     scope: str | None
     summary: str
+    text: str = ""
+    tag: str = "records"
+    query: Mapping[str, Schema] = attrs.field(factory=dict)
+    headers: Mapping[str, Schema] = attrs.field(factory=dict)
     body: Body = Body.NONE
-    query: tuple[str, ...] = ()
+    request: str | None = None
+    answers: Mapping[int, tuple[str, str]] = attrs.field(factory=dict)
+    media: tuple[str, ...] = (JSON,)
+    errors: tuple[Code, ...] = ()
     early: bool = False
 
 
@@ -55,10 +70,13 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouteTable:
-    """Rows by path, found by walking its segments down a tree: the cost is that of the path, not of the table."""
+    """Rows by path, and the schemas that they name. A path walks down a tree of its segments: what that costs is the
+    path's length, not the table's.
+    """
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], schemas: Mapping[str, Schema]) -> None:
         self.routes = tuple(routes)
+        self.schemas = schemas
         self._root = _Segment()
         for route in routes:
             segment = self._root

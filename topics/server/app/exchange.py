@@ -23,7 +23,8 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head, Pace, PeerGone, Sized, Unbounded
-from topics.server.api.site import Admitted, Site, SiteOptions, too_large
+from topics.server.api.site import Admitted, Site, too_large
+from topics.server.api.state import SiteOptions
 from topics.server.app.http2 import ENDED, GO_ON
 from topics.server.runtime.backup import StreamBroken
 

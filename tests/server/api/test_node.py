@@ -14,7 +14,7 @@ from topics.engine.judge import look
 from topics.host.layout import segment_path
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
-from topics.server.api.operations import wants_json
+from topics.server.api.node import wants_json
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
