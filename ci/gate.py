@@ -98,7 +98,7 @@ BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an ass
     "tests/host/test_forged_backup.py",
     "tests/host/test_lock.py",
     "tests/kv/entries/test_wire.py",
-    "tests/lattice/test_queue_hostile.py",
+    "tests/support/lattice_queues/test_hostile.py",
     "tests/server/api/test_bodies.py",
     "tests/server/api/test_pieces.py",
     "tests/weaver/test_hostile.py",

@@ -9,7 +9,7 @@ from topics.kernel.errors import Corrupt, Rejected
 from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
 from topics.kv.entries.store import KvStore, StoreLattice, join_stores, store_from_cell, store_to_cell
-from topics.lattice.cursor import Root
+from topics.lattice.values.cursor import Root
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 

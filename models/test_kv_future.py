@@ -17,7 +17,7 @@ from topics.kernel.errors import Code, Rejected
 from topics.kv.entries.merge import join
 from topics.kv.entries.wire import entry_to_cell
 from topics.kv.replica import newest_in_store
-from topics.lattice.stamps import MAX_DRIFT_MS
+from topics.lattice.values.stamps import MAX_DRIFT_MS
 from topics.testing.journal import MemoryJournal
 
 pytestmark = [pytest.mark.rule("R1.3.2", "R9.6", "R9.25", "R13.2", "R3.6.2")]

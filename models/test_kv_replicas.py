@@ -29,8 +29,8 @@ from topics.kv.garbage import Collected, collect
 from topics.kv.journaled import DatabaseHeader, Journaled, replay
 from topics.kv.operations.keys import members_of, ranked_of
 from topics.kv.replica import newest_in_store
-from topics.lattice.cursor import Root
-from topics.lattice.laws import check_deliveries, check_laws, check_mutator
+from topics.lattice.values.cursor import Root
+from topics.lattice.values.laws import check_deliveries, check_laws, check_mutator
 from topics.testing.entropy import SeededEntropy
 from topics.testing.journal import MemoryJournal
 

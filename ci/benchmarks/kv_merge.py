@@ -18,7 +18,7 @@ from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
 from topics.kv.entries.store import KvStore, StoreLattice
 from topics.kv.replica import Replica
-from topics.lattice.cursor import Root
+from topics.lattice.values.cursor import Root
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 

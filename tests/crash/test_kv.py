@@ -16,7 +16,7 @@ from tests.support.kv_nodes import Node, keys_of, state
 from topics.embed.database import Databases
 from topics.host.opening import open_store
 from topics.kernel.errors import TopicsError
-from topics.lattice.stamps import MAX_DRIFT_MS
+from topics.lattice.values.stamps import MAX_DRIFT_MS
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Landed, SimCrash

@@ -9,7 +9,7 @@ from topics.kernel.errors import Rejected
 from topics.kv.bounds import DAY_MS, GRACE_MS
 from topics.kv.entries.store import store_from_cell, store_to_cell
 from topics.kv.garbage import Collected
-from topics.lattice.stamps import MAX_DRIFT_MS
+from topics.lattice.values.stamps import MAX_DRIFT_MS
 
 
 @pytest.mark.rule("R3.5.1", "R7.6", "R11.20")

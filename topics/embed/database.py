@@ -29,7 +29,7 @@ from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
 from topics.kv.journaled import DatabaseHeader, Journaled, replay
 from topics.kv.replica import Replica, check_database_name
-from topics.lattice.authority import Authority, Owner
+from topics.lattice.owners.authority import Authority, Owner
 
 PREFIX: Final = "kv."
 

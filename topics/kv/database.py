@@ -28,9 +28,9 @@ from topics.kv.operations.lists import ListOperations
 from topics.kv.operations.sets import SetOperations
 from topics.kv.operations.sorted_sets import SortedSetOperations
 from topics.kv.replica import TOKEN_SIZE, Accept, Replica, check_database_name, check_replica_id, replica_id
-from topics.lattice.authority import Authority, Owner
-from topics.lattice.cursor import Cursor, Fork
-from topics.lattice.stamps import MAX_DRIFT_MS, is_future
+from topics.lattice.owners.authority import Authority, Owner
+from topics.lattice.values.cursor import Cursor, Fork
+from topics.lattice.values.stamps import MAX_DRIFT_MS, is_future
 
 
 class Database(

@@ -39,7 +39,7 @@ from topics.kv.entries.tree import Leaf, Tree, changes, items, leaves, put, unit
 from topics.kv.entries.wire import entry_from_cell, entry_to_cell, name_digest
 from topics.kv.future.deferred import DeferredEntries, split_future
 from topics.kv.garbage import Collected, collect
-from topics.lattice.cursor import Cursor, Root
+from topics.lattice.values.cursor import Cursor, Root
 
 VERSION: Final = 1
 ANY: Final = KvLimits(  # what has once been accepted is read back, whatever the limits are today

@@ -45,12 +45,12 @@ from topics.kv.entries.tree import Leaf, Tree, grow
 from topics.kv.entries.wire import RESET, name_digest
 from topics.kv.future.gate import FutureGate
 from topics.kv.future.report import DeferredWrite, MergeReport, Refused, deferred_write
-from topics.lattice.algebra import MapKey, MapLattice
-from topics.lattice.authority import Authority, Owner, is_owner
-from topics.lattice.cursor import Cursor, Root
-from topics.lattice.owner import OWNERS_MAX, OwnerLattice
-from topics.lattice.signed import Envelope, Slot, envelopes_of
-from topics.lattice.stamps import MAX_DRIFT_MS, is_future
+from topics.lattice.owners.authority import Authority, Owner, is_owner
+from topics.lattice.owners.owner import OWNERS_MAX, OwnerLattice
+from topics.lattice.owners.signed import Slot, SlotEnvelope, envelopes_of
+from topics.lattice.values.algebra import MapKey, MapLattice
+from topics.lattice.values.cursor import Cursor, Root
+from topics.lattice.values.stamps import MAX_DRIFT_MS, is_future
 
 REGION: Final = "kv"
 DELTA_REGION: Final = "kv.delta"
@@ -249,7 +249,7 @@ class Replica:
             key=self._keys,
         )
 
-    def _absorb(self, merge: _Merge, owner: Owner, envelope: Envelope) -> None:
+    def _absorb(self, merge: _Merge, owner: Owner, envelope: SlotEnvelope) -> None:
         """Take in one envelope, and tell what became of it."""
         lattice = merge.lattice
         own = owner == self.owner and envelope.signer == self._keys.public
@@ -289,7 +289,7 @@ class Replica:
         allowed = own or (merge.accept_floor is not None and merge.accept_floor(owner))
         return 0 if believed and allowed else store.floor
 
-    def _is_past(self, envelope: Envelope) -> bool:
+    def _is_past(self, envelope: SlotEnvelope) -> bool:
         assert envelope.signer == self._keys.public
         mine = None if self._slot is None else self._slot.of_signer(envelope.signer)
         return mine is not None and envelope.seq <= mine.seq

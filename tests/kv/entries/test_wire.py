@@ -21,7 +21,7 @@ from topics.kv.entries.store import (
 )
 from topics.kv.entries.tree import Leaf
 from topics.kv.entries.wire import entry_from_cell, entry_to_cell, name_digest
-from topics.lattice.laws import check_garbage
+from topics.lattice.values.laws import check_garbage
 
 X, Y = digest_of("x"), digest_of("y")
 stamps = st.integers(1, 6)

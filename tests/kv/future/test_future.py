@@ -9,7 +9,7 @@ from topics.kernel.errors import Code, Rejected, WrongState
 from topics.kv.bounds import DAY_MS
 from topics.kv.future.deferred import VERSIONS_MAX
 from topics.kv.future.report import DeferredWrite, MergeReport, Refused
-from topics.lattice.stamps import CLOCK_SET_MS, MAX_DRIFT_MS
+from topics.lattice.values.stamps import CLOCK_SET_MS, MAX_DRIFT_MS
 from topics.testing.journal import MemoryJournal
 
 HOUR_MS = MAX_DRIFT_MS

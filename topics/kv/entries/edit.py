@@ -40,7 +40,7 @@ from topics.kv.entries.entry import (
 from topics.kv.entries.merge import join
 from topics.kv.entries.tree import Leaf, Tree, find, leaves, put
 from topics.kv.entries.wire import EXPIRED, RESET, encode_event, name_digest
-from topics.lattice.stamps import next_stamp
+from topics.lattice.values.stamps import next_stamp
 
 
 class Edit:

@@ -134,7 +134,7 @@ def difference(old: KvStore, new: KvStore) -> Iterable[KeyedEntry]:
 
 
 class StoreLattice:
-    """`topics.lattice.algebra.Lattice` of stores. What comes from outside comes as a cell: see `store_from_cell`."""
+    """A `Lattice` of stores. What comes from outside comes as a cell: see `store_from_cell`."""
 
     def __init__(self, limits: KvLimits) -> None:
         self._limits = limits

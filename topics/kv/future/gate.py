@@ -20,8 +20,8 @@ from topics.kv.entries.tree import Leaf, Tree, items, put
 from topics.kv.entries.wire import name_digest
 from topics.kv.future.deferred import DeferredEntries, restamped, split_future
 from topics.kv.journaled import Journaled
-from topics.lattice.cursor import Cursor
-from topics.lattice.stamps import is_future, is_unset, next_stamp
+from topics.lattice.values.cursor import Cursor
+from topics.lattice.values.stamps import is_future, is_unset, next_stamp
 
 
 class FutureGate:

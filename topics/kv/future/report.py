@@ -9,7 +9,7 @@ from topics.kv.entries.entry import visible
 from topics.kv.entries.store import KeyedEntry
 from topics.kv.entries.wire import TYPE_NAMES
 from topics.kv.operations.keys import rendered
-from topics.lattice.authority import Owner
+from topics.lattice.owners.authority import Owner
 
 
 @attrs.frozen

@@ -23,7 +23,7 @@ from topics.kv.entries.merge import join
 from topics.kv.entries.store import KeyedEntry, KvStore
 from topics.kv.entries.tree import Tree, count, find
 from topics.kv.entries.wire import TYPE_NAMES, value_size
-from topics.lattice.cursor import Cursor
+from topics.lattice.values.cursor import Cursor
 
 
 class Looked(NamedTuple):
