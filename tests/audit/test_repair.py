@@ -14,12 +14,13 @@ from topics.audit.repair import repair
 from topics.codec.frame import decode_frame
 from topics.engine.commands import Append
 from topics.host.layout import segment_path
-from topics.host.opening import StoreOptions, open_store
 from topics.host.reading import Reader
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.log.diff import extents_of
 from topics.log.index import LIVE
+from topics.store.opened import StoreOptions
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import FaultKind, Landed, SimCrash

@@ -15,8 +15,8 @@ import topics
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
-from topics.host.opening import open_store
 from topics.host.systemcalls import SystemCalls
+from topics.store.opening import open_store
 
 PATIENCE_S = 5
 

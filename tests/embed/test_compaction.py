@@ -13,11 +13,11 @@ from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.disk import OsDisk
 from topics.host.layout import path_of
-from topics.host.opening import StoreOptions
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
+from topics.store.opened import StoreOptions
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import FaultKind

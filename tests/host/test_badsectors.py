@@ -11,10 +11,10 @@ from tests.host.test_reclaim import data_size, ends_of, half_dead, put, reopened
 from tests.host.test_relocation import cold_firsts, filled, relocator, worked
 from tests.host.test_relocation import scene_with as tiered
 from topics.codec.segidx import DELETED
-from topics.host.damages import known_damages
 from topics.host.layout import segment_path
 from topics.host.snapshots import find_snapshots
 from topics.log.regions import SegmentId
+from topics.store.damages import known_damages
 
 PARTS = ["data", "idx", "col"]
 

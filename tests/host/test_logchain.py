@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.crash.scene import SMALL, Scene
-from tests.host.test_restore import TINY, History, archiving, backed_up, contents, heads, rebuilt, steps
+from tests.store.test_restore import TINY, History, archiving, backed_up, contents, heads, rebuilt, steps
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.archive import ArchiveRules
 from topics.host.layout import read_format

@@ -14,13 +14,13 @@ from typing import Final
 import trio
 
 from topics.engine.recover import CutReport, DamageReport
-from topics.host.damages import known_damages
 from topics.host.layout import path_of, wal_path
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import Call
 from topics.server.api.message import Answer
 from topics.server.api.openapi import openapi_document
 from topics.server.runtime.metrics import TEXT_TYPE
+from topics.store.damages import known_damages
 
 DAMAGES_TOLD_MAX: Final = 100  # by `ready`; the log has all of them
 TAR_TYPE: Final = b"application/x-tar"

@@ -30,10 +30,10 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from topics.host.damages import known_damages
 from topics.log.topic import Topic
 from topics.server.runtime.shard import WalCounts
 from topics.server.runtime.tiers import TierFigures, tier_families
+from topics.store.damages import known_damages
 
 if TYPE_CHECKING:
     from topics.server.runtime.runtime import Runtime

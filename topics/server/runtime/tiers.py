@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from topics.log.topic import Topic
 
 if TYPE_CHECKING:
-    from topics.host.opening import Opened
+    from topics.store.opened import Opened
 
 SLICE: Final = 500  # topics and segments looked at between two checkpoints: well below a millisecond
 

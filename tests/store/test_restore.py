@@ -19,10 +19,10 @@ from topics.host.inline import carry_out
 from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
 from topics.host.readstate import read_state
-from topics.host.restore import rebuild
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Corrupt, Rejected
 from topics.log.regions import WalFileId
+from topics.store.restore import rebuild
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
