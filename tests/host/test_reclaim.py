@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.crash.scene import SMALL, Scene
-from topics.codec.segidx import DELETED, ENDS, EXPIRED, decode_idx
+from topics.codec.segidx import DELETED, ENDS, EXPIRED
 from topics.codec.segment import DEAD, LIVE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
@@ -21,6 +21,7 @@ from topics.host.appending import append_pieces
 from topics.host.inline import carry_out
 from topics.host.layout import segment_path
 from topics.host.reclaim import ROOM_AGAIN_MS
+from topics.host.seals import seal_of
 from topics.host.segments import load_idx
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.host.steps import Blocking, Propose, Swap
@@ -55,7 +56,7 @@ def put(scene, count, topic="t", **columns):
 
 
 def idx_of(scene, first=1, topic_id=1):
-    return decode_idx(scene.disk.content(segment_path(topic_id, first, "idx")))
+    return seal_of(scene.disk, topic_id, first).idx(scene.disk.content(segment_path(topic_id, first, "idx")))
 
 
 def ends_of(scene, first=1, topic_id=1):

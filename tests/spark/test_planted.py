@@ -16,10 +16,10 @@ from topics.audit.recovery import read
 from topics.audit.rows import Severity
 from topics.cli.private import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE
-from topics.codec.segidx import decode_idx
 from topics.host.layout import segment_path
 from topics.host.lock import same_boot_at
 from topics.host.readonly import ReadOnlyDisk
+from topics.host.seals import seal_of
 from topics.spark.audits import validate
 from topics.testing.planting import KINDS, TOGETHER, Survey, plant_together
 from topics.testing.planting.journals import ACKS
@@ -142,8 +142,8 @@ def plant_beside_a_writer(root):
     sealed = [one for one in topic.segments if one.sealed][:SEALED]
     assert len(sealed) == SEALED
     files = [[segment_path(topic.topic_id, one.first, part) for part in ("data", "idx")] for one in sealed]
-    for (data, idx), byte, behind in zip(files[:2], (0xFF, 0x0F), (False, True), strict=True):
-        entries = decode_idx((root / idx).read_bytes())
+    for one, (data, idx), byte, behind in zip(sealed, files[:2], (0xFF, 0x0F), (False, True), strict=False):
+        entries = seal_of(ReadOnlyDisk(root), topic.topic_id, one.first).idx((root / idx).read_bytes())
         text = bytearray((root / data).read_bytes())
         text[entries.offsets[5] + entries.lengths[5] - (0 if behind else CHECKSUM_SIZE + 1)] ^= byte
         (root / data).write_bytes(text)
