@@ -99,8 +99,8 @@ BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an ass
     "tests/host/test_lock.py",
     "tests/kv/test_wire.py",
     "tests/lattice/test_queue_hostile.py",
-    "tests/server/api/test_bodies.py",
-    "tests/server/api/test_pieces.py",
+    "tests/server/api/bodies/test_pieces.py",
+    "tests/server/api/bodies/test_writes.py",
     "tests/weaver/test_hostile.py",
     "tests/weaver/test_wire.py",
 )
