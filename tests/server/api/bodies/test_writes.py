@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from topics.embed.intake import take_records
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import Limits
-from topics.server.api.bodies import decode_write
+from topics.server.api.bodies.writes import decode_write
 
 LIMITS = Limits()
 

@@ -25,11 +25,8 @@ from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, KIB, TTL_MS_MAX, U64_MAX, Limits
-from topics.server.api.fields import IGNORED_MAX, ClosedForm
-from topics.server.api.known import Known, KnownLabels
-from topics.server.api.metas import stored_metas
-from topics.server.api.pieces import WRAP, write_pieces
-from topics.server.api.writeforms import (
+from topics.server.api.bodies.fields import IGNORED_MAX, ClosedForm
+from topics.server.api.bodies.forms import (
     KNOWN_FIELDS,
     NO_CONFIG,
     AnyWriteIn,
@@ -40,6 +37,9 @@ from topics.server.api.writeforms import (
     decoded,
     ignored_names,
 )
+from topics.server.api.bodies.known import Known, KnownLabels
+from topics.server.api.bodies.metas import stored_metas
+from topics.server.api.bodies.pieces import WRAP, write_pieces
 
 PIECED_BYTES_MIN: Final = 512 * KIB  # a body above it is decoded in pieces
 _PRIORITY_MAX: Final = 9

@@ -9,7 +9,7 @@ import msgspec
 from topics.embed.intake import encode_meta
 from topics.kernel.errors import invalid
 from topics.kernel.limits import Limits
-from topics.server.api.fields import what_is_wrong
+from topics.server.api.bodies.fields import what_is_wrong
 
 KEYS_BUILT_MAX: Final = 1024  # of a meta with too many: to say how many there are is worth that much
 _ABSENT: Final = (b"", b"null")

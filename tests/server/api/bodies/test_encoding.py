@@ -7,7 +7,7 @@ import pytest
 from tests.server.api.asking import ask
 from tests.server.wire.places import open_site
 from topics.kernel.errors import Rejected
-from topics.server.api.encoding import accepts_gzip, gunzip
+from topics.server.api.bodies.encoding import accepts_gzip, gunzip
 
 
 @pytest.mark.rule("H1.6")

@@ -14,8 +14,8 @@ from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import open_site
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits
+from topics.server.api.bodies.fields import FIELD_BYTES_MAX, ClosedForm, decode_form
 from topics.server.api.call import DECODED_INLINE_BYTES_MAX
-from topics.server.api.fields import FIELD_BYTES_MAX, ClosedForm, decode_form
 from topics.server.api.state import DECODED_AT_ONCE
 
 

@@ -22,7 +22,7 @@ import msgspec
 from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
-from topics.server.api.pieces import FIELD_BYTES_MAX, slimmed, too_large
+from topics.server.api.bodies.pieces import FIELD_BYTES_MAX, slimmed, too_large
 
 IGNORED_MAX: Final = 10  # names in an answer,
 IGNORED_CHARS_MAX: Final = 128  # and of each so much

@@ -16,7 +16,7 @@ from topics.codec.wire import check_json
 from topics.kernel.errors import invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
 from topics.server.api import schemas as s
-from topics.server.api.fields import IGNORED_MAX, OpenForm, what_is_wrong
+from topics.server.api.bodies.fields import IGNORED_MAX, OpenForm, what_is_wrong
 
 _NO_META: Final = msgspec.Raw(b"")
 NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null

@@ -15,9 +15,10 @@ from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import open_site
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import MIB, Limits
-from topics.server.api import bodies, pieces
-from topics.server.api.bodies import decode_write
-from topics.server.api.pieces import Walk, check_utf8, slimmed, write_pieces
+from topics.server.api.bodies import pieces
+from topics.server.api.bodies import writes as writing
+from topics.server.api.bodies.pieces import Walk, check_utf8, slimmed, write_pieces
+from topics.server.api.bodies.writes import decode_write
 from topics.server.api.reads import decode_reading
 from topics.server.api.records import decode_delete
 
@@ -39,7 +40,7 @@ def outcome_of(body: bytes, limits: Limits = LIMITS):
 
 def in_pieces(body: bytes, *, run_bytes: int, limits: Limits = LIMITS):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "PIECED_BYTES_MIN", 0)
+        patch.setattr(writing, "PIECED_BYTES_MIN", 0)
         patch.setattr(pieces, "RUN_BYTES", run_bytes)
         return outcome_of(body, limits)
 

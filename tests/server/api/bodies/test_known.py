@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import Limits
-from topics.server.api.bodies import decode_write
-from topics.server.api.known import KNOWN_BYTES_MAX, KNOWN_MAX, LOOKED_EVERY, MISSES_MAX, Known, KnownLabels
+from topics.server.api.bodies.known import (
+    KNOWN_BYTES_MAX,
+    KNOWN_MAX,
+    LOOKED_EVERY,
+    MISSES_MAX,
+    Known,
+    KnownLabels,
+)
+from topics.server.api.bodies.writes import decode_write
 
 LIMITS = Limits(tag_bytes=4, node_bytes=3, meta_bytes=24, meta_keys=2)
 labels = st.none() | st.text("aé", max_size=5) | st.sampled_from(["\ud800", "\0", 5])
