@@ -20,6 +20,7 @@ from topics.log.waiting import News
 from topics.server.runtime.hub import Hub
 from topics.server.runtime.runtime import LET_GO_BYTES
 from topics.server.runtime.thread import SystemThread
+from topics.simulation.scheduling import LoopClock
 
 pytestmark = pytest.mark.trio
 
@@ -93,6 +94,20 @@ async def test_an_exception_inside_the_running_store_comes_out_and_nothing_hangs
         async with alone(), begun(new_site()) as runtime:
             await runtime.append(one())
             raise LookupError
+
+
+async def test_time_wakes_an_idle_server_for_nothing(autojump_clock):
+    async with alone(), begun(new_site(), clock=LoopClock()) as runtime:
+        await runtime.append(one())
+        await trio.sleep(5)  # synced, rested, its exact head logged and synced
+        looks, engine = [], runtime.engine
+        next_deadline_ms = engine.next_deadline_ms
+        engine.next_deadline_ms = lambda: looks.append(1) or next_deadline_ms()
+        await trio.sleep(100)
+        assert looks == []
+        await runtime.append(one(b"2"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert looks
 
 
 async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_nothing():
