@@ -20,11 +20,12 @@ from topics.audit.fsck import Options, fsck
 from topics.engine.verify import digest
 from topics.host.coldowner import adopt
 from topics.host.coldplace import open_cold
-from topics.host.directory import Directory, view
 from topics.host.layout import FORMAT_VERSION
 from topics.host.readonly import ReadOnlyDisk
-from topics.host.restore import restore
 from topics.host.verifying import verify_backup
+from topics.store.directory import Directory
+from topics.store.restore import restore
+from topics.store.viewing import view
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 

@@ -22,7 +22,7 @@ from tests.embed.golden_store_2 import (
 from topics.codec.segidx import DELETED, decode_idx
 from topics.host.coldowner import adopt
 from topics.host.coldplace import open_cold
-from topics.host.directory import Directory
+from topics.store.directory import Directory
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 

@@ -13,10 +13,10 @@ from topics.engine.commands import Checkpointed
 from topics.host.backup import Backup, write_backup
 from topics.host.cold import COLD_WAITING_BYTES_MAX, ColdTier
 from topics.host.layout import segment_path
-from topics.host.relocation import AGAIN_MS, HotRules
+from topics.host.relocation import AGAIN_MS
 from topics.host.snapshots import find_snapshots, read_snapshot
 from topics.host.steps import Blocking, Propose
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.log.diff import Extent
 from topics.log.regions import SegmentId

@@ -18,7 +18,7 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import digest
 from topics.host.belonging import WINDOW
 from topics.host.layout import segment_path
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
 from topics.log.diff import DiffQuery
 from topics.log.match import parse_match
 

@@ -8,7 +8,7 @@ either does what it says or leaves nothing held.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -17,14 +17,14 @@ from topics.host.coldowner import settle_place
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.folder import make_folder
-from topics.host.layout import read_format
+from topics.host.layout import Format, read_format
 from topics.host.lock import DirectoryLock
-from topics.host.opening import Opened, StoreOptions, open_store, view_store
-from topics.host.owner import check_unowned, same_boot_at
-from topics.host.readonly import ReadOnlyDisk
-from topics.host.refusals import FULL, told
-from topics.kernel.errors import CannotOpen, Fatal, Unusable
-from topics.kernel.ports import Clock, Disk
+from topics.host.memory import MemoryDisk
+from topics.kernel.errors import Fatal
+from topics.kernel.ports import Clock
+from topics.store.opened import Opened, StoreOptions
+from topics.store.opening import open_store
+from topics.store.viewing import cannot_open, check_folder, check_there
 
 
 class Directory:
@@ -43,18 +43,22 @@ class Directory:
             CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
         """
         root = Path(path)
-        _prepare(root, create=create)
+        if create:
+            _make(root)
+            check_folder(root)
+        else:
+            check_there(root)
         try:
             disk = OsDisk(root)
         except OSError as error:
-            raise _cannot_open(root, error) from error
+            raise cannot_open(root, error) from error
         try:
             read_format(disk, str(root))  # before LOCK is made: a foreign directory is not touched
             return cls(root, disk, DirectoryLock.acquire(root))
         except BaseException as error:
             disk.close()
             if isinstance(error, OSError):
-                raise _cannot_open(root, error) from error
+                raise cannot_open(root, error) from error
             raise
 
     def recover(
@@ -90,7 +94,7 @@ class Directory:
             self.release()
             cause = error.__cause__ if isinstance(error, Fatal) else error
             if isinstance(cause, OSError):
-                raise _cannot_open(self.root, cause) from error
+                raise cannot_open(self.root, cause) from error
             raise
 
     def note_url(self, url: str) -> None:
@@ -103,43 +107,42 @@ class Directory:
         self.lock.release()
 
 
-def view(
-    path: str | os.PathLike[str], *, clock: Clock | None = None, options: StoreOptions | None = None
-) -> tuple[Opened, Disk]:
-    """A directory as it is, read without owning it: a backup, one on a read-only mount. Nothing in it is changed.
-
-    Raises:
-        CannotOpen: in use, foreign, newer, missing, unreadable; the message says what to do.
-    """
-    root = Path(path)
-    _prepare(root, create=False)
-    check_unowned(root)
-    disk = ReadOnlyDisk(root)
+def _make(root: Path) -> None:
     try:
-        opened = view_store(
-            disk, clock or SystemClock(), where=str(root), same_boot=same_boot_at(root), options=options
-        )
-    except OSError as error:
-        raise _cannot_open(root, error) from error
-    return opened, disk
-
-
-def _prepare(root: Path, *, create: bool) -> None:
-    try:
-        if create:
-            make_folder(Path(os.path.abspath(root)))
-        elif not root.exists():
-            raise CannotOpen(
-                Unusable.MISSING, f"{root} does not exist; nothing has been stored there yet", path=str(root)
-            )
+        make_folder(Path(os.path.abspath(root)))
     except FileExistsError:
         pass  # said better by the next check
     except OSError as error:
-        raise _cannot_open(root, error) from error
-    if not root.is_dir():
-        raise CannotOpen(Unusable.NOT_A_DIRECTORY, f"{root} is not a directory", path=str(root))
+        raise cannot_open(root, error) from error
 
 
-def _cannot_open(root: Path, error: OSError) -> CannotOpen:
-    reason = Unusable.NO_SPACE if error.errno in FULL else Unusable.UNWRITABLE
-    return CannotOpen(reason, told(error, root), path=str(root))
+class MemoryDirectory:
+    """What `Directory` is, of memory: nothing to claim, nothing to find, nothing left."""
+
+    def __init__(self, capacity: int | None = None) -> None:
+        self.disk = MemoryDisk(capacity)
+
+    def recover(
+        self, *, options: StoreOptions | None = None, progress: Callable[[float], None] | None = None
+    ) -> Opened:
+        return open_store(
+            self.disk,
+            SystemClock(),
+            SystemEntropy(),
+            where="memory",
+            machine_restarted=False,
+            confirm=_nothing_to_confirm,
+            options=options,
+            progress=progress,
+        )
+
+    def note_url(self, url: str) -> None:
+        """Nobody else finds it."""
+
+    def release(self) -> None:
+        self.disk.close()
+
+
+def _nothing_to_confirm(logs: Sequence[Format]) -> None:
+    """There is no LOCK, and nothing of it outlives the process."""
+    assert logs

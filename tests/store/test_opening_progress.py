@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.scene import SMALL, Scene
-from topics.host.opening import open_store
+from topics.store.opening import open_store
 
 
 def told_while_opening(scene):

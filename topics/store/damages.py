@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from topics.engine.recover import DamageReport
 from topics.host.checkpointer import Checkpointer
-from topics.host.opening import Opened
+from topics.store.opened import Opened
 
 
 def known_damages(opened: Opened) -> list[DamageReport]:

@@ -29,16 +29,16 @@ from topics.engine.recover import CutReport, DamageReport, cut_report
 from topics.host.contents import PIECE_SIZE, copied_bytes, room_behind
 from topics.host.cutting import Cut, Cuts, Goal, end_of, find_cuts, keeps_end, last_change
 from topics.host.destination import Destination, make_parents, unwritable
-from topics.host.directory import Directory
 from topics.host.layout import CURRENT_FILE, hint, read_format, shard_dir, wal_path
 from topics.host.logchain import Chain, Chains, Link, chains_behind
-from topics.host.opening import Opened
 from topics.host.readstate import read_state
 from topics.host.verifying import read_manifest, refuse_links
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
+from topics.store.directory import Directory
+from topics.store.opened import Opened
 
 _VOID: Final = CheckpointMark(segment=U64_MAX, first=U64_MAX, last=U64_MAX - 1, size=0, sealed=True)
 """No topic has such a seq, so it never fits (`log.fold.takes`)."""

@@ -12,16 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import attrs
-
-from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import Engine
-from topics.engine.recover import CutReport, DamageReport, Recovered
-from topics.host.archive import Archive, ArchiveRules
+from topics.engine.judge import State, Verdict
+from topics.host.archive import Archive
 from topics.host.checkpointer import Checkpointer
-from topics.host.cold import ColdTier
 from topics.host.colddisk import ColdBehind
-from topics.host.coldowner import note_of
 from topics.host.coldplace import open_cold
 from topics.host.generations import begun_logs, choose_generation, go_on
 from topics.host.layout import (
@@ -30,80 +25,25 @@ from topics.host.layout import (
     find_shards,
     raise_format,
     read_format,
+    read_hint,
     shard_dir,
+    wal_path,
     write_format,
+    write_hint,
 )
 from topics.host.loading import mend
 from topics.host.reading import Reader
 from topics.host.readstate import ReadState, read_state, tell_nobody
-from topics.host.relocation import HotRules, Relocation
+from topics.host.relocation import Relocation
 from topics.host.snapshots import META_DIR
-from topics.host.tailend import repair_tail
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import WalFile
 from topics.host.writer import ShardWriter
-from topics.kernel.checks import whole_number
-from topics.kernel.errors import CannotOpen, Unusable, invalid
-from topics.kernel.limits import (
-    CHECKPOINT_INTERVAL_MS,
-    CHECKPOINT_WAL_BYTES,
-    MIB,
-    SYNC_INTERVAL_MS,
-    TAIL_CACHE_BYTES,
-    WAL_SHARDS_MAX,
-    Limits,
-)
+from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.store.inline import checkpoint_alone
-
-
-@attrs.frozen(kw_only=True)
-class StoreOptions:
-    """How a store runs. `shards`: None keeps what FORMAT says (1 at first). `archive`: None removes absorbed logs."""
-
-    shards: int | None = None
-    sync_interval_ms: int = SYNC_INTERVAL_MS
-    min_free_bytes: int = 100 * MIB
-    limits: Limits = attrs.field(factory=Limits)
-    checking: bool = False
-    segments: SegmentRules = attrs.field(factory=SegmentRules)
-    checkpoint_wal_bytes: int = CHECKPOINT_WAL_BYTES
-    checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS
-    tail_cache_bytes: int = TAIL_CACHE_BYTES
-    archive: ArchiveRules | None = None
-    cold_dir: str | None = None  # a folder or a URL for older segments
-    hot: HotRules = attrs.field(factory=HotRules)
-
-    def __attrs_post_init__(self) -> None:
-        if self.shards is not None and not 1 <= whole_number("shards", self.shards) <= WAL_SHARDS_MAX:
-            raise invalid("shards", f"must be from 1 to {WAL_SHARDS_MAX}, not {self.shards}")
-        whole_number("sync_interval_ms", self.sync_interval_ms)
-        whole_number("min_free_bytes", self.min_free_bytes)
-        whole_number("tail_cache_bytes", self.tail_cache_bytes)
-
-
-@attrs.frozen(kw_only=True)
-class Opened:
-    """A recovered store ready to be driven. One whose log is damaged has no writers: `damages` says what is wrong; nor
-    has one that was opened for reading only.
-    Damage in segments is among them too, and stands in nobody's way but that of who reads the records it took.
-    """
-
-    engine: Engine
-    writers: Sequence[ShardWriter]
-    generation: int
-    damages: Sequence[DamageReport]
-    cuts: Sequence[CutReport]
-    reader: Reader
-    cold: ColdTier
-    checkpointer: Checkpointer | None = None
-    warnings: Sequence[
-        str
-    ] = ()  # no damage: a snapshot that was not needed, no cold directory, no room to checkpoint
-
-    @property
-    def read_only(self) -> bool:
-        return not self.writers
+from topics.store.opened import Opened, StoreOptions
+from topics.store.viewing import engine_of, tier_of, unwritable
 
 
 def open_store(
@@ -175,7 +115,7 @@ def _open_with(
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     if recovered.read_only:
         tell(1.0)
-        return _unwritable(disk, clock, form, read, options, cold, where=where)
+        return unwritable(disk, clock, form, read, options, cold, where=where)
     _make_durable(disk, read, forget_boot)
     form = raise_format(disk, form)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
@@ -187,11 +127,11 @@ def _open_with(
     wals = [
         go_on(disk, entropy, form.generation, shard, verdicts, options.limits) for shard in range(form.shards)
     ]
-    engine = _engine(clock, form, recovered, options)
+    engine = engine_of(clock, form, recovered, options)
     writers = [_writer(engine, wal, disk, options, form.shards, where, forget_boot) for wal in wals]
     _resume_writing(engine, writers, machine_restarted=machine_restarted)
     confirm(begun_logs(disk, form, restored.places))
-    tier = _cold_tier(engine, disk, cold)
+    tier = tier_of(engine, disk, cold)
     checkpointer = Checkpointer(
         engine,
         writers,
@@ -220,32 +160,6 @@ def _open_with(
     )
 
 
-def view_store(
-    disk: Disk, clock: Clock, *, where: str, same_boot: bool, options: StoreOptions | None = None
-) -> Opened:
-    """What a start would make of the directory, to be read only; nothing on the disk is changed.
-
-    Raises:
-        CannotOpen: foreign or newer directory, or nothing was ever stored there.
-        Rejected: the cold directory cannot be used.
-        OSError: the disk failed.
-    """
-    options = options or StoreOptions()
-    form = read_format(disk, where)
-    if form is None:
-        raise CannotOpen(
-            Unusable.MISSING, f"{where} holds no data directory of topics: it has no FORMAT", path=where
-        )
-    cold = None if options.cold_dir is None else open_cold(options.cold_dir)
-    try:
-        read = read_state(disk, form, same_boot=same_boot, cold=cold)
-        return _unwritable(disk, clock, form, read, options, cold, where=where)
-    except BaseException:
-        if cold is not None:
-            cold.close()
-        raise
-
-
 def _told(refused: str) -> list[str]:
     return [f"no checkpoint behind the change of shards: {refused}"] if refused else []
 
@@ -256,12 +170,39 @@ def _make_durable(disk: Disk, read: ReadState, forget_boot: Callable[[], None] |
         if read.restored.kept:  # a process that died behind a rename left a snapshot that no sync had covered
             disk.sync_dir(META_DIR)
         for verdict in read.verdicts.values():
-            repair_tail(disk, verdict)
+            _repair_tail(disk, verdict)
     except OSError:
         if forget_boot is not None:  # it may be gone now
             with suppress(OSError):
                 forget_boot()
         raise
+
+
+def _repair_tail(disk: Disk, verdict: Verdict) -> None:
+    """Make kept bytes and names durable before any mark may cover them, and the un-synced tail zeros again. Whatever a
+    crash leaves of that is a torn tail again.
+    """
+    if verdict.tail is not None:  # a process that died in a rotation left a name that no sync had covered
+        disk.sync_dir(wal_path(verdict.tail.file).rsplit("/", 1)[0])
+    for file, start, stop in verdict.rewrite():
+        path = wal_path(file)
+        for at in range(start, stop, ZERO_FILL_CHUNK):
+            kept = disk.read(path, at, min(ZERO_FILL_CHUNK, stop - at))
+            disk.write(path, at, [kept])
+        disk.sync_data(path)
+    if verdict.drop and verdict.tail is not None and read_hint(disk, *verdict.tail.file[:2]) is not None:
+        write_hint(disk, verdict.tail.file)  # first: a hint must not name a file that is cut away
+    # From the back, so that whatever a crash leaves of it is a torn tail again, in files that follow each other.
+    for dropped in reversed(verdict.drop):
+        path = wal_path(dropped.file)
+        disk.unlink(path)
+        disk.sync_dir(path.rsplit("/", 1)[0])
+    tail = verdict.tail
+    if tail is not None and verdict.state is State.TORN:
+        path = wal_path(tail.file)
+        for at in reversed(range(tail.end, tail.stop, ZERO_FILL_CHUNK)):
+            disk.write(path, at, [bytes(min(ZERO_FILL_CHUNK, tail.stop - at))])
+        disk.sync_data(path)
 
 
 def _writer(
@@ -292,54 +233,3 @@ def _resume_writing(engine: Engine, writers: Sequence[ShardWriter], *, machine_r
         writer.drain()
         if writer.failed is not None:
             raise writer.failed
-
-
-def _engine(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Engine:
-    return Engine(
-        clock,
-        shards=form.shards,
-        catalog=recovered.catalog,
-        limits=options.limits,
-        sync_interval_ms=options.sync_interval_ms,
-        checking=options.checking,
-        rules=options.segments,
-    )
-
-
-def _unwritable(
-    disk: Disk,
-    clock: Clock,
-    form: Format,
-    read: ReadState,
-    options: StoreOptions,
-    cold: SegmentStore | None,
-    *,
-    where: str,
-) -> Opened:
-    """What can be read of a directory that is not written: its log is damaged, or nobody asked to write."""
-    recovered = read.recovered
-    engine = _engine(clock, form, recovered, options)
-    why, how = f"{where} was opened for reading only", "open it without read_only to write"
-    if recovered.newer is not None:
-        why, how = f"{where} was written by a newer topics: {recovered.newer}", "use the topics that wrote it"
-    elif recovered.read_only:
-        why = (
-            f"the log of {where} is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
-        )
-        how = "repair it (topics fsck --repair), or restore a backup"
-    engine.make_read_only(why, how=how, durable_known=not recovered.read_only)
-    tier = _cold_tier(engine, disk, cold)
-    return Opened(
-        engine=engine,
-        writers=[],
-        generation=form.generation,
-        damages=recovered.damages,
-        cuts=recovered.cuts,
-        reader=Reader(disk, cold=tier),
-        cold=tier,
-        warnings=read.restored.wrong,
-    )
-
-
-def _cold_tier(engine: Engine, disk: Disk, cold: SegmentStore | None) -> ColdTier:
-    return ColdTier(engine.catalog, cold, owner=None if cold is None else note_of(disk), disk=disk)
