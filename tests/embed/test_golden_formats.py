@@ -49,7 +49,8 @@ def copy(tmp_path, name):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN / name, tmp_path / "store")
     held, store = Directory.claim(path / DATA, create=False), open_cold(str(path / COLD))
-    adopt(held.disk, store, SeededEntropy(1), inode=held.lock.inode)
+    adopt(held.disk, store, SeededEntropy(1))
+    held.lock.remember_place()
     store.close()
     held.release()
     return path

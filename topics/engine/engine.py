@@ -17,11 +17,7 @@ from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
 from topics.engine.checkpoint import Checkpoints, SegmentRules
-from topics.engine.commands import (
-    Command,
-    Retire,
-    Sync,
-)
+from topics.engine.commands import Command, Retire, Sync
 from topics.engine.propose import propose
 from topics.engine.replies import TopicState
 from topics.engine.restart import after_restart, lost_by_restart
