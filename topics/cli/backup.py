@@ -24,8 +24,7 @@ from topics.cli.terminal import Pen, json_line, print_table
 
 if TYPE_CHECKING:
     from topics.cli.known import Known
-    from topics.codec.manifest import Manifest
-    from topics.host.backup import Written
+    from topics.codec.manifest import Manifest, Written
     from topics.host.cutting import Goal
     from topics.host.restore import Restored
 

@@ -24,7 +24,7 @@ from topics.cli.failure import Failed
 from topics.cli.victim import READY, WRITERS, parts_of, payload
 
 if TYPE_CHECKING:
-    from topics.cli.port import StorePort
+    from topics.calls.blocking import TopicStore
 
 START_S: Final = 20.0
 LIFE_S: Final = 2.0  # a slow disk gets no further than this before the kill
@@ -117,7 +117,7 @@ def _parse_acks(text: bytes, life: int) -> list[Ack]:
     return [Ack(life, *map(int, line.split())) for line in text[len(READY) :].splitlines()]
 
 
-def examine(store: StorePort, rows: list[bytes], acks: list[Ack]) -> list[Finding]:
+def examine(store: TopicStore, rows: list[bytes], acks: list[Ack]) -> list[Finding]:
     """Every topic the victim wrote, read from its beginning and compared."""
     findings = []
     for topic, durability in sorted({(writer.topic, writer.durability) for writer in WRITERS}, reverse=True):
@@ -125,7 +125,7 @@ def examine(store: StorePort, rows: list[bytes], acks: list[Ack]) -> list[Findin
     return findings
 
 
-def _examine_topic(store: StorePort, rows: list[bytes], acks: list[Ack], found: Finding) -> Finding:
+def _examine_topic(store: TopicStore, rows: list[bytes], acks: list[Ack], found: Finding) -> Finding:
     own = {writer.number for writer in WRITERS if writer.topic == found.topic}
     stored: dict[int, bytes] = {}
     cursor, is_read = 0, False

@@ -6,11 +6,27 @@ verify` and `topics fsck`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from topics.cli.port import StorePort
+    from topics.calls.blocking import TopicStore
+    from topics.engine.recover import DamageReport
+
+
+@runtime_checkable
+class Opened(Protocol):
+    """A directory's store: it knows what was found damaged."""
+
+    @property
+    def damages(self) -> Sequence[DamageReport]: ...
+
+
+@runtime_checkable
+class Served(Protocol):
+    """A server's store: it says so when it is asked."""
+
+    def ready(self) -> Mapping[str, Any]: ...
 
 
 class Known(NamedTuple):
@@ -22,16 +38,14 @@ class Known(NamedTuple):
     text: str
 
 
-def known_damages(store: StorePort) -> list[Known]:
+def known_damages(store: TopicStore) -> list[Known]:
     """In the order of their finding. What has died since is no damage any more."""
     found = list(_found(store))
     earliest = {row.topic: row.earliest_seq for row in store.list()} if found else {}
     return [one for one in found if one.topic in earliest and earliest[one.topic] <= one.last]
 
 
-def _found(store: StorePort) -> Iterator[Known]:
-    from topics.cli.port import Opened, Served
-
+def _found(store: TopicStore) -> Iterator[Known]:
     if isinstance(store, Served):
         for told in store.ready().get("damages", ()):
             yield from _told(told)

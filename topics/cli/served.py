@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 import topics
+from topics.calls.patience import Pace, Patience
 from topics.cli.crash import Ack, Finding, examine
 from topics.cli.failure import Failed
 from topics.cli.quantities import counted
 from topics.cli.victim import WRITERS, Writer, parts_of, payload
-from topics.client.patience import Pace, Patience
 
 if TYPE_CHECKING:
     from topics.cli.private import PrivateServer

@@ -22,7 +22,7 @@ from topics.cli.source import BadLine, Source
 from topics.cli.victim import WRITERS
 
 if TYPE_CHECKING:
-    from topics.cli.port import StorePort, TopicPort
+    from topics.calls.blocking import Topic, TopicStore
     from topics.cli.private import PrivateServer
     from topics.cli.story import Story
 
@@ -122,7 +122,7 @@ def _leaves(value: Any) -> list[tuple[str, str]]:
 # 1
 
 
-def load(story: Story, store: StorePort, given: Input) -> Loaded:
+def load(story: Story, store: TopicStore, given: Input) -> Loaded:
     """Append the whole file."""
     by = f", tagged by its field {given.tag_field}" if given.tag_field else ""
     story.begin("Load", f"Append every line of the file to topic {given.topic!r}{by}.")
@@ -148,7 +148,7 @@ def load(story: Story, store: StorePort, given: Input) -> Loaded:
     return Loaded(batches)
 
 
-def load_served(story: Story, server: PrivateServer, store: StorePort, given: Input) -> Loaded:
+def load_served(story: Story, server: PrivateServer, store: TopicStore, given: Input) -> Loaded:
     """Append the whole file over HTTP, with somebody following."""
     from topics.cli.served import Tail
 
@@ -167,7 +167,7 @@ def load_served(story: Story, server: PrivateServer, store: StorePort, given: In
 # 2
 
 
-def read_back(story: Story, store: StorePort, given: Input, loaded: Loaded) -> None:
+def read_back(story: Story, store: TopicStore, given: Input, loaded: Loaded) -> None:
     """By seq, tag and time, beside the file."""
     story.begin("Read back", "By seq, by tag, by time; each answer is compared with the file itself.")
     topic = store.topic(given.topic)
@@ -192,11 +192,11 @@ def read_back(story: Story, store: StorePort, given: Input, loaded: Loaded) -> N
     )
 
 
-def _count(topic: TopicPort, **how: Any) -> int:
+def _count(topic: Topic, **how: Any) -> int:
     return sum(isinstance(item, topics.Record) for item in topic.records(**how))
 
 
-def _account(store: StorePort, topic: TopicPort, *, match: str | None) -> dict[str, int]:
+def _account(store: TopicStore, topic: Topic, *, match: str | None) -> dict[str, int]:
     """What became of every seq of a topic, from its beginning to its head."""
     sums: dict[str, int] = {}
     cursor, is_read = 0, False
@@ -293,7 +293,7 @@ def crash_served(
 # 4
 
 
-def floors(story: Story, store: StorePort, given: Input) -> None:
+def floors(story: Story, store: TopicStore, given: Input) -> None:
     """What a reader is told of records that are gone."""
     from rich.text import Text
 

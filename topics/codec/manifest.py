@@ -83,6 +83,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sum(file.size for file in self.files)
 
 
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup that is whole. `linked`: bytes of it that take no space of their own."""
+
+    manifest: Manifest
+    linked: int = 0
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes of the file."""
     body = msgspec.json.encode(manifest)[:-1]

@@ -4,8 +4,8 @@
 two by changing one line (operations 5).
 """
 
-from topics.embed.page import Page, Record
+from topics.calls.blocking import Topic
+from topics.calls.page import Page, Record
 from topics.embed.store import Store, open
-from topics.embed.topic import Topic
 
 __all__ = ["Page", "Record", "Store", "Topic", "open"]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from topics.codec.manifest import Written
 from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
-from topics.host.backup import Backup, Link, Written, write_backup
+from topics.host.backup import Backup, Link, write_backup
 from topics.host.checkpointer import Checkpointer
 from topics.host.contents import Contents
 from topics.host.destination import Destination, unwritable

@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Final, Self
 
-import attrs
 import msgspec
 import xxhash
 
-from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, encode_manifest
+from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, Written, encode_manifest
 from topics.engine.commands import Sync
 from topics.engine.image import Snapshot
 from topics.host.checkpointer import Checkpointer
@@ -129,14 +128,6 @@ class Summing:
         if self._size != self._part.size:
             raise Corrupt(f"{self._part.path}: {self._size} bytes instead of {self._part.size}", field="size")
         return FileEntry(self._part.path, self._size, f"{self._sum.intdigest():016x}")
-
-
-@attrs.frozen(kw_only=True)
-class Written:
-    """A backup that is whole. `linked`: bytes of it that take no space of their own."""
-
-    manifest: Manifest
-    linked: int = 0
 
 
 def write_backup(

@@ -14,8 +14,8 @@ from typing import Final
 
 import xxhash
 
-from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, too_large
-from topics.host.backup import Written, finish_backup, make_parents
+from topics.codec.manifest import MANIFEST_FILE, FileEntry, Manifest, Written, too_large
+from topics.host.backup import finish_backup, make_parents
 from topics.host.destination import Destination, unwritable
 from topics.host.verifying import is_of_a_backup, manifest_of
 from topics.kernel.errors import Corrupt

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from topics.embed.intake import take_nodes
+from topics.calls.intake import take_nodes
 from topics.engine.commands import DeleteRecords
 from topics.kernel.checks import clamped, seq_number, whole_number
 from topics.kernel.errors import invalid

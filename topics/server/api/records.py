@@ -12,9 +12,9 @@ import attrs
 import msgspec
 import trio
 
+from topics.calls.intake import key_bytes
+from topics.calls.page import tombstone_fields
 from topics.codec.wire import spliced_page
-from topics.embed.intake import key_bytes
-from topics.embed.page import tombstone_fields
 from topics.engine.replies import Appended, RecordsDeleted
 from topics.kernel.errors import Code, Rejected
 from topics.log.diff import DiffPlan
