@@ -6,27 +6,13 @@ verify` and `topics fsck`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import topics
 
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
-    from topics.engine.recover import DamageReport
-
-
-@runtime_checkable
-class Opened(Protocol):
-    """A directory's store: it knows what was found damaged."""
-
-    @property
-    def damages(self) -> Sequence[DamageReport]: ...
-
-
-@runtime_checkable
-class Served(Protocol):
-    """A server's store: it says so when it is asked."""
-
-    def ready(self) -> Mapping[str, Any]: ...
 
 
 class Known(NamedTuple):
@@ -46,11 +32,11 @@ def known_damages(store: TopicStore) -> list[Known]:
 
 
 def _found(store: TopicStore) -> Iterator[Known]:
-    if isinstance(store, Served):
+    if not isinstance(store, topics.Store):
+        assert isinstance(store, topics.Client)
         for told in store.ready().get("damages", ()):
             yield from _told(told)
         return
-    assert isinstance(store, Opened)
     for damage in store.damages:
         first, last = damage.first_seq, damage.last_seq
         if damage.topic is not None and first is not None and last is not None:

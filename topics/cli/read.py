@@ -154,15 +154,15 @@ def tail(
 
 def _follow(streams: list[_Stream], printer: _Printer, *, match: Any, store: TopicStore) -> None:
     from topics.cli.following import Mark, follow
-    from topics.cli.known import Opened
     from topics.cli.lines import items
+    from topics.embed.store import Store
 
     marks = {
         stream.topic.name: Mark(topic=stream.topic, from_seq=stream.from_seq, epoch=stream.epoch)
         for stream in streams
     }
     sys.stdout.flush()
-    if isinstance(store, Opened):
+    if isinstance(store, Store):
         alone = f"following {store.where}, which nobody else can write to as long as this command has it open"
         say(
             f"{alone}: --no-follow ends here, a server (topics serve) takes writers too",
