@@ -89,7 +89,7 @@ SEPARATE = ("tests/crash", "tests/server")
 BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an assert
     "tests/audit/test_dump.py",
     "tests/audit/test_forged.py",
-    "tests/client/test_messages.py",
+    "tests/calls/test_messages.py",
     "tests/codec/test_manifest.py",
     "tests/codec/test_segment_idx.py",
     "tests/codec/test_snapshot.py",

@@ -18,7 +18,7 @@ import pytest
 
 import topics
 from tests.embed.conftest import OpenSim
-from topics.client import messages
+from topics.calls import messages
 from topics.kernel.errors import Unusable
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk

@@ -123,7 +123,7 @@ def test_a_clean_shutdown_leaves_exact_heads_all_synced_and_a_mark(
     disk.power_loss()
 
     with open_sim(machine_restarted=True) as again:
-        states = {state.topic: state for state in again.list()}
+        states = {row.topic: again.topic(row.topic).state() for row in again.list()}
         assert [states[name].head_seq for name in ("disk", "memory", "ephemeral")] == [5, 5, 5]
         assert [states[name].evict_floor for name in ("disk", "memory", "ephemeral")] == [1, 1, 6]
         assert again.topic("disk").read(account=True).tombstone is None

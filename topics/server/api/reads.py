@@ -12,9 +12,9 @@ import attrs
 import msgspec
 import trio
 
+from topics.calls.intake import take_nodes
+from topics.calls.page import tombstone_fields
 from topics.codec.wire import spliced_page
-from topics.embed.intake import take_nodes
-from topics.embed.page import tombstone_fields
 from topics.kernel.checks import clamped, seq_number, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX, Limits

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import attrs
 import msgspec
 
-from topics.embed.intake import key_bytes
+from topics.calls.intake import key_bytes
 from topics.engine.commands import DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted
 from topics.kernel.checks import seq_number

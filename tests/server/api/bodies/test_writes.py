@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from topics.embed.intake import take_records
+from topics.calls.intake import take_records
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import Limits
 from topics.server.api.bodies.writes import decode_write

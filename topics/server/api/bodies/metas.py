@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from topics.embed.intake import encode_meta
+from topics.calls.intake import encode_meta
 from topics.kernel.errors import invalid
 from topics.kernel.limits import Limits
 from topics.server.api.bodies.fields import what_is_wrong

@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 import attrs
 import msgspec
 
+from topics.calls.intake import check_sizes, dedup_bytes, key_bytes
 from topics.codec.wire import FLAT_BYTES, depth_fits
-from topics.embed.intake import check_sizes, dedup_bytes, key_bytes
 from topics.engine.commands import DEFAULT_CONFIG, Append, PutMode, PutTopic
 from topics.kernel.checks import text_bytes
 from topics.kernel.columns import RecordColumns, Texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.client.patience import Patience, retry_after_s
+from topics.calls.patience import Patience, retry_after_s
 
 PATIENCE = Patience(reach_ms=1000, total_ms=10_000, attempts_max=6, first_ms=100, longest_ms=1000)
 

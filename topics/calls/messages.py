@@ -1,7 +1,7 @@
 """Values as request bodies, and answers as values. Payloads go both ways byte for byte.
 
-Records are taken in as the embedded store takes them (`embed.intake`), so what is refused there is refused here, in the
-same words; how much is too much is the server's to say. An answer is decoded into a type: fields nobody knows are left
+Records are taken in as the embedded store takes them (`intake`), so what is refused there is refused here, in the same
+words; how much is too much is the server's to say. An answer is decoded into a type: fields nobody knows are left
 out, a missing one means that no topics server answered.
 """
 
@@ -15,17 +15,17 @@ from typing import Any, Final
 import attrs
 import msgspec
 
+from topics.calls.intake import encode_json, take_records
+from topics.calls.page import Page, Record
 from topics.codec.frame import FrameView
 from topics.codec.layout import EXT, META, NODE, TAG, Ext
-from topics.embed.intake import encode_json, take_records
-from topics.embed.page import Page, Record
-from topics.engine.replies import Appended, RecordsDeleted, TopicState
+from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import BATCH_FRAMES_MAX, DECOMPRESSED_MAX, U16_MAX, U32_MAX, Limits
 from topics.log.diff import Account
-from topics.log.floors import Gap, Reason
+from topics.log.floors import Gap
 
 # Lower than any of these is a limit of the server, and its answer names it.
 _FORMAT_LIMITS: Final = Limits(
@@ -49,6 +49,14 @@ class TopicSummary:
     bytes: int
     durability: str
     durable: bool
+
+
+def summary_of(state: TopicState) -> TopicSummary:
+    """Its row."""
+    return TopicSummary(
+        topic=state.topic, type=state.type, head_seq=state.head_seq, earliest_seq=state.earliest_seq,
+        count=state.count, bytes=state.bytes, durability=state.config.durability.value, durable=state.config.durable,
+    )  # fmt: skip
 
 
 # Requests.
@@ -86,30 +94,16 @@ def _records(columns: RecordColumns) -> Iterable[bytes]:
     return (b"".join(pieces) + b"}" for pieces in zip(*parts, strict=True))
 
 
-def fields_body(fields: Mapping[str, object], *, field: str = "body") -> bytes:
-    """A body of JSON values.
+def fields_body(fields: Mapping[str, object], **optional: object) -> bytes:
+    """A body of JSON values; what is optional and None is left out.
 
     Raises:
         Rejected: what JSON cannot say.
     """
-    return encode_json(field, dict(fields))
+    return encode_json("body", {**fields, **{name: one for name, one in optional.items() if one is not None}})
 
 
 # Answers.
-
-
-class _Written(msgspec.Struct):
-    topic: str
-    first_seq: int | None
-    last_seq: int | None
-    head_seq: int
-    durable_seq: int
-    count: int
-    created: bool
-    deduped: bool
-    seqs: list[int] = []
-    duplicates: int = 0
-    same_body: bool | None = None
 
 
 class _Sent(msgspec.Struct, gc=False):
@@ -127,23 +121,6 @@ class _Bytes(msgspec.Struct):
     encoded: str = msgspec.field(name="$bytes")
 
 
-class _Tombstone(msgspec.Struct):
-    gap_from: int
-    gap_to: int
-    reason: str
-    earliest_seq: int
-    head_seq: int
-
-
-class _Account(msgspec.Struct):
-    delivered: int
-    lost: int
-    deleted: int
-    expired: int
-    own_node: int
-    filtered: int
-
-
 class _Page(msgspec.Struct):
     topic: str
     epoch: int
@@ -153,8 +130,8 @@ class _Page(msgspec.Struct):
     head_seq: int
     durable_seq: int
     earliest_seq: int
-    tombstone: _Tombstone | None = None
-    account: _Account | None = None
+    tombstone: Gap | None = None
+    account: Account | None = None
 
 
 class _State(msgspec.Struct):
@@ -173,19 +150,8 @@ class _State(msgspec.Struct):
     last_read_ts: int | None = None
 
 
-class _Row(msgspec.Struct):
-    topic: str
-    type: str
-    head_seq: int
-    earliest_seq: int
-    count: int
-    bytes: int
-    durability: str
-    durable: bool
-
-
 class _List(msgspec.Struct):
-    topics: list[_Row]
+    topics: list[TopicSummary]
     next_cursor: str | None = None
 
 
@@ -195,57 +161,21 @@ class _Configured(msgspec.Struct):
     config: dict[str, Any]
 
 
-class _TopicGone(msgspec.Struct):
-    topic: str
-    deleted: bool
-
-
-class _RecordsGone(msgspec.Struct):
-    topic: str
-    deleted: int
-    earliest_seq: int
-    head_seq: int
-    count: int
-    bytes: int
-
-
-_written: Final = msgspec.json.Decoder(_Written).decode
+read_written: Final = msgspec.json.Decoder(Appended).decode
 _page: Final = msgspec.json.Decoder(_Page).decode
 _state: Final = msgspec.json.Decoder(_State).decode
 _list: Final = msgspec.json.Decoder(_List).decode
 _configured: Final = msgspec.json.Decoder(_Configured).decode
-_topic_gone: Final = msgspec.json.Decoder(_TopicGone).decode
-_records_gone: Final = msgspec.json.Decoder(_RecordsGone).decode
-_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+read_topic_deleted: Final = msgspec.json.Decoder(TopicDeleted).decode
+read_records_deleted: Final = msgspec.json.Decoder(RecordsDeleted).decode
+read_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _bytes: Final = msgspec.json.Decoder(_Bytes).decode
-
-
-def read_written(body: bytes, *, own_key: bool) -> Appended:
-    """`own_key`: the key was made for this one call, so an earlier write with it is this call's own first attempt."""
-    found = _written(body)
-    deduped, same_body = found.deduped, found.same_body
-    if own_key and same_body is not None:
-        deduped, same_body = found.first_seq is None, None
-    return Appended(
-        topic=found.topic, first_seq=found.first_seq, last_seq=found.last_seq, seqs=found.seqs,
-        head_seq=found.head_seq, durable_seq=found.durable_seq, count=found.count, duplicates=found.duplicates,
-        created=found.created, deduped=deduped, same_body=same_body,
-    )  # fmt: skip
 
 
 def read_page(body: bytes) -> Page:
     found = _page(body)
-    lost, sums = found.tombstone, found.account
-    return Page(
-        topic=found.topic, epoch=found.epoch, from_seq=found.from_seq, next_from_seq=found.next_from_seq,
-        records=[Record(_view(sent)) for sent in found.records], head_seq=found.head_seq,
-        durable_seq=found.durable_seq, earliest_seq=found.earliest_seq,
-        tombstone=None if lost is None else Gap(
-            gap_from=lost.gap_from, gap_to=lost.gap_to, reason=Reason(lost.reason), earliest_seq=lost.earliest_seq,
-            head_seq=lost.head_seq,
-        ),
-        account=None if sums is None else Account(**msgspec.structs.asdict(sums)),
-    )  # fmt: skip
+    fields = msgspec.structs.asdict(found)
+    return Page(**fields | {"records": [Record(_view(sent)) for sent in found.records]})
 
 
 def _view(sent: _Sent) -> FrameView:
@@ -271,23 +201,11 @@ def read_state(body: bytes) -> TopicState:
 
 def read_list(body: bytes) -> tuple[list[TopicSummary], str | None]:
     found = _list(body)
-    return [TopicSummary(**msgspec.structs.asdict(row)) for row in found.topics], found.next_cursor
+    return found.topics, found.next_cursor
 
 
 def read_configured(body: bytes) -> TopicConfig:
     return _config(_configured(body).config)
-
-
-def read_topic_deleted(body: bytes) -> bool:
-    return _topic_gone(body).deleted
-
-
-def read_records_deleted(body: bytes) -> RecordsDeleted:
-    return RecordsDeleted(**msgspec.structs.asdict(_records_gone(body)))
-
-
-def read_object(body: bytes) -> dict[str, Any]:
-    return _object(body)
 
 
 def _config(echo: Mapping[str, Any]) -> TopicConfig:

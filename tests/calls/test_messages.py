@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from topics import Raw, Rejected
-from topics.client import messages
+from topics.calls import messages
 
 PAGE = (
     b'{"topic":"t","epoch":2,"from_seq":0,"records":[%b],"next_from_seq":3,"head_seq":9,"durable_seq":8,'
@@ -85,17 +85,6 @@ def test_a_page_has_its_records_byte_for_byte() -> None:
     assert (third.content_type, third.data) == ("image/png", b"\x00\xff")
     assert [record.json() for record in page.records] == [plain, full, packed]
     assert (page.epoch, page.lag, page.caught_up, page.account) == (2, 6, False, None)
-
-
-def test_a_write_found_by_its_own_key_is_this_write() -> None:
-    again = (
-        b'{"topic":"t","first_seq":4,"last_seq":5,"seqs":[4,5],"head_seq":9,"durable_seq":9,"count":2,'
-        b'"created":false,"deduped":true,"same_body":true}'
-    )
-    own, callers = messages.read_written(again, own_key=True), messages.read_written(again, own_key=False)
-
-    assert (own.deduped, own.same_body, own.seqs) == (False, None, [4, 5])
-    assert (callers.deduped, callers.same_body) == (True, True)
 
 
 def test_a_config_of_a_newer_server_is_read_as_far_as_it_is_known() -> None:

@@ -7,13 +7,9 @@ is unknown (semantics 2).
 
 from __future__ import annotations
 
-import socket
-import ssl
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final
 
-import httpx
 import msgspec
 
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
@@ -45,7 +41,7 @@ class Unreachable(TopicsError):
         self.sent = sent
 
 
-_WORDS: Final = {
+WORDS: Final = {
     Trouble.REFUSED: "nobody listens there; start a server (topics serve), or check host and port",
     Trouble.NAME: "there is no host of that name; check the URL",
     Trouble.TIMEOUT: "no answer in time; check that the server is up, and the way to it",
@@ -53,51 +49,17 @@ _WORDS: Final = {
 }
 
 
-def unreachable(error: httpx.TransportError, url: str) -> Unreachable:
-    """A transport's failure, in words."""
-    causes = list(_causes(error))
-    sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-    for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            why = f"its certificate is not trusted ({cause.verify_message}); give --cafile or cafile= for your own CA"
-            return Unreachable(Trouble.TLS, url, why, sent=False)
-        if isinstance(cause, ssl.SSLError) and not sent:
-            why = f"no TLS there ({cause.reason or cause}); try http://"
-            return Unreachable(Trouble.TLS, url, why, sent=False)
-    reason = Trouble.LOST
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
-        reason = Trouble.NAME
-    elif isinstance(error, httpx.TimeoutException):
-        reason = Trouble.TIMEOUT
-    elif not sent:
-        reason = Trouble.REFUSED
-    words = _WORDS[reason]
-    if reason is Trouble.LOST and url.startswith("http:"):
-        words += "; if the server has TLS, its URL begins with https:"
-    if reason is Trouble.REFUSED and not any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        words = f"cannot be reached ({_shown(str(error))}); check host and port"
-    return Unreachable(reason, url, words, sent=sent)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def unanswered(error: TopicsError, url: str) -> TopicsError:
     """The end of a write that may have arrived once: what came later ("not now") says nothing about that attempt."""
     if not isinstance(error, Rejected):
         return error
-    return Unreachable(Trouble.LOST, url, f"{_WORDS[Trouble.LOST]}, and then: {error.message}", sent=True)
+    return Unreachable(Trouble.LOST, url, f"{WORDS[Trouble.LOST]}, and then: {error.message}", sent=True)
 
 
 def not_topics(url: str, why: str) -> Unreachable:
     """An answer that no server of ours gives."""
     return Unreachable(
-        Trouble.NOT_TOPICS, url, f"this is no topics server: {_shown(why)}; check the URL", sent=True
+        Trouble.NOT_TOPICS, url, f"this is no topics server: {shown(why)}; check the URL", sent=True
     )
 
 
@@ -152,6 +114,6 @@ def _free(detail: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in detail.items() if name not in ("self", "code", "message")}
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_MAX else line[:SHOWN_MAX] + "…"
