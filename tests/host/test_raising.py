@@ -5,7 +5,6 @@ found out at last (decisions 45 and 46).
 import json
 
 import pytest
-from tests.crash.scene import SMALL, Scene
 from topics.host.opening import view_store
 
 from tests.audit.test_cold import cold_of
@@ -23,6 +22,7 @@ from tests.host.test_swapped_files import (
     view,
     whole,
 )
+from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.engine.verify import digest
