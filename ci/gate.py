@@ -102,7 +102,7 @@ BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an ass
     "tests/server/api/test_bodies.py",
     "tests/server/api/test_pieces.py",
     "tests/weaver/test_hostile.py",
-    "tests/weaver/test_wire.py",
+    "tests/weaver/sync/test_wire.py",
 )
 
 
