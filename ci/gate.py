@@ -98,9 +98,9 @@ BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an ass
     "tests/host/test_forged_backup.py",
     "tests/host/test_lock.py",
     "tests/kv/entries/test_wire.py",
-    "tests/support/lattice_queues/test_hostile.py",
-    "tests/server/api/test_bodies.py",
-    "tests/server/api/test_pieces.py",
+    "tests/lattice/queues/test_hostile.py",
+    "tests/server/api/bodies/test_pieces.py",
+    "tests/server/api/bodies/test_writes.py",
     "tests/weaver/test_hostile.py",
     "tests/weaver/sync/test_wire.py",
 )

@@ -16,7 +16,6 @@ import trio
 from trio.testing import MockClock
 
 from topics.engine.replies import RecordsDeleted
-from topics.host.opening import StoreOptions, open_store
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
 from topics.log.diff import Account
@@ -29,6 +28,8 @@ from topics.server.runtime.runtime import Runtime
 from topics.server.wire.connection import serve_connection
 from topics.server.wire.edges import SocketEdge
 from topics.simulation.speech import Request, Speaker
+from topics.store.opened import StoreOptions
+from topics.store.opening import open_store
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk
 from topics.testing.streams import edge_pair

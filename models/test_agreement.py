@@ -16,11 +16,12 @@ from tests.support.scene import append, deletion, put_topic
 from topics.embed.store import Store
 from topics.engine.commands import DeleteTopic, PutMode
 from topics.host.disk import OsDisk
-from topics.host.opening import StoreOptions, open_store
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import Limits
 from topics.log.diff import DiffQuery
 from topics.log.match import parse_match
+from topics.store.opened import StoreOptions
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk

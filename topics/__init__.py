@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from topics.embed.topic import Topic
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
     from topics.host.compaction import CompactionResult
-    from topics.host.opening import StoreOptions
     from topics.kernel.config import TopicConfig
     from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected, TopicsError
     from topics.kernel.limits import Limits
     from topics.log.diff import Account
     from topics.log.floors import Gap
+    from topics.store.opened import StoreOptions
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,7 @@ _WHERE = {
     "RecordsDeleted": "topics.engine.replies",
     "Rejected": "topics.kernel.errors",
     "Store": "topics.embed.store",
-    "StoreOptions": "topics.host.opening",
+    "StoreOptions": "topics.store.opened",
     "Topic": "topics.embed.topic",
     "TopicConfig": "topics.kernel.config",
     "TopicState": "topics.engine.replies",

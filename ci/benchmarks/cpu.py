@@ -15,11 +15,11 @@ from topics.engine.engine import Engine
 from topics.engine.judge import judge, look
 from topics.engine.recover import recover
 from topics.host.clock import SystemClock
-from topics.host.opening import StoreOptions
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.log.index import Index
 from topics.log.regions import WalFileId
+from topics.store.opened import StoreOptions
 
 ROOM = 1 << 50
 READ_LIMIT = 1000

@@ -25,12 +25,13 @@ from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.lock import DirectoryLock
-from topics.host.opening import Opened, StoreOptions, open_store
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Rejected
 from topics.server.runtime.shard import ShardTask
 from topics.server.runtime.thread import Threads
+from topics.store.opened import Opened, StoreOptions
+from topics.store.opening import open_store
 
 TOPIC = "bench"
 SWITCH_INTERVAL_S = 0.0003  # the product's choice lies within 0.2 to 0.5 ms (performance 4)

@@ -14,7 +14,7 @@ from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.engine.checkpoint import SegmentRules
 from topics.host.coldowner import Whose, adopt, whose
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import SegmentId
 from topics.testing.entropy import SeededEntropy

@@ -30,15 +30,16 @@ from topics.host.backup import Backup, write_backup
 from topics.host.coldowner import NOTE_FILE
 from topics.host.layout import FORMAT_FILE
 from topics.host.memory import MemoryDisk
-from topics.host.opening import StoreOptions, open_store
 from topics.host.owner import LOCK_NAME
 from topics.host.readonly import ReadOnlyDisk
-from topics.host.restore import restore
 from topics.host.verifying import verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, TopicsError
 from topics.kernel.limits import MIB
 from topics.log.image import TopicImage
 from topics.store.inline import carry_out
+from topics.store.opened import StoreOptions
+from topics.store.opening import open_store
+from topics.store.restore import restore
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 

@@ -21,7 +21,7 @@ WRITER = """
 import sys
 import topics
 from topics.engine.checkpoint import SegmentRules
-from topics.host.opening import StoreOptions
+from topics.store.opened import StoreOptions
 from topics.kernel.limits import Limits
 
 options = StoreOptions(

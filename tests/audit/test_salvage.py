@@ -3,9 +3,9 @@
 from topics.audit.repair import repair
 from topics.embed.store import Store
 from topics.host.layout import find_wal_files, wal_path
-from topics.host.opening import StoreOptions
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
+from topics.store.opened import StoreOptions
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk

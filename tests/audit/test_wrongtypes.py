@@ -16,11 +16,11 @@ from topics.audit.fsck import Options, fsck
 from topics.audit.offline import repair_directory
 from topics.engine.checkpoint import SegmentRules
 from topics.host.fsspec_files import open_files
-from topics.host.opening import StoreOptions
 from topics.host.owner import same_boot_at
 from topics.host.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.spark.directory import FsspecDisk
+from topics.store.opened import StoreOptions
 
 SEGMENT = "topics/0000000000000001/seg-00000000000000000001"
 FILES = (

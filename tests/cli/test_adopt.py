@@ -9,8 +9,8 @@ import pytest
 
 import topics
 from topics.engine.checkpoint import SegmentRules
-from topics.host.opening import StoreOptions
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
+from topics.store.opened import StoreOptions
 
 
 def settings(cold_dir="cold"):

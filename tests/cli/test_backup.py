@@ -11,8 +11,8 @@ import topics
 from tests.cli.conftest import Call
 from topics.cli.demo.private_server import PrivateServer
 from topics.engine.checkpoint import SegmentRules
-from topics.host.opening import StoreOptions
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
+from topics.store.opened import StoreOptions
 
 
 def lines(count: int, start: int = 0) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 import topics
 from tests.cli.conftest import Call
 from topics.host.archive import ArchiveRules
-from topics.host.opening import StoreOptions
+from topics.store.opened import StoreOptions
 
 
 @pytest.fixture

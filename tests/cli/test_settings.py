@@ -15,11 +15,11 @@ from topics.cli.setting import Kind
 from topics.cli.settings import SYNC_INTERVAL_MS, TABLE, load
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import SYNC_INTERVAL_MS as ENGINE_SYNC_INTERVAL_MS
-from topics.host.opening import StoreOptions
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
 from topics.kernel.limits import Limits
 from topics.server.runtime.log import LEVELS
 from topics.server.settings import LOG_LEVELS, ServerSettings
+from topics.store.opened import StoreOptions
 
 Call = Callable[..., Any]
 

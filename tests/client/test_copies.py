@@ -117,7 +117,7 @@ def facts(value: Any) -> Any:
 
 @pytest.fixture
 def store() -> topics.Store:
-    from topics.host.opening import open_store
+    from topics.store.opening import open_store
     from topics.testing.entropy import SeededEntropy
 
     disk = SimDisk(seed=1)

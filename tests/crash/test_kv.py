@@ -14,9 +14,9 @@ import pytest
 import topics
 from tests.support.kv_nodes import Node, keys_of, state
 from topics.embed.database import Databases
-from topics.host.opening import open_store
 from topics.kernel.errors import TopicsError
 from topics.lattice.values.stamps import MAX_DRIFT_MS
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Landed, SimCrash

@@ -14,8 +14,7 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.host.archive import ArchiveRules
 from topics.host.backup import Backup, write_backup
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.testing.below import Below
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk

@@ -14,8 +14,8 @@ import pytest
 import topics
 from tests.support.weaving import NOW, STORE, A, B, C, made
 from topics.embed.weaver import Weavers
-from topics.host.opening import open_store
 from topics.kernel.errors import TopicsError
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Landed, SimCrash

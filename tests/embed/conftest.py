@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import topics
-from topics.host.opening import open_store
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk

@@ -18,11 +18,10 @@ from tests.embed.golden_store import facts, paths
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import digest
-from topics.host.opening import StoreOptions
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
+from topics.store.opened import StoreOptions
 from topics.testing.below import Below
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy

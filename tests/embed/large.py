@@ -20,8 +20,8 @@ from contextlib import contextmanager
 
 import topics
 from topics.embed.store import Store
-from topics.host.directory import Directory
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
+from topics.store.directory import Directory
 
 TOPICS = 20
 PAYLOAD_BYTES = 200

@@ -14,8 +14,8 @@ from tests.support.embedded import PATIENCE_S, wait_until
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
-from topics.host.opening import open_store
 from topics.host.systemcalls import SystemCalls
+from topics.store.opening import open_store
 
 
 def test_closing_during_a_closing_mark_comes_to_its_end(tmp_path: Path) -> None:

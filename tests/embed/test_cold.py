@@ -15,10 +15,10 @@ from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.coldplace import open_cold
 from topics.host.memory import MemoryDisk
-from topics.host.opening import StoreOptions, open_store
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.errors import Rejected
+from topics.store.opened import StoreOptions
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 

@@ -1,6 +1,7 @@
 """Golden directories of each format of a store: what an older version left opens, is raised, and says what it said.
 
-`format-1` was made by the last version that wrote format 1, by the story of `golden_store_2`.
+`format-1` was made by the last version that wrote format 1, `format-2` by the first one that wrote 2, both by the story
+of `golden_store_2`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from topics.audit.fsck import Options, fsck
 from topics.engine.verify import digest
 from topics.host.coldowner import adopt
 from topics.host.coldplace import open_cold
-from topics.host.directory import Directory, view
 from topics.host.layout import FORMAT_VERSION
 from topics.host.readonly import ReadOnlyDisk
-from topics.host.restore import restore
 from topics.host.verifying import verify_backup
+from topics.store.directory import Directory
+from topics.store.restore import restore
+from topics.store.viewing import view
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
-FORMATS = ["format-1"]
+FORMATS = ["format-1", "format-2"]
 
 
 @pytest.fixture(params=FORMATS)

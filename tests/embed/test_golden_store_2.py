@@ -22,7 +22,7 @@ from tests.embed.golden_store_2 import (
 from topics.codec.segidx import DELETED, decode_idx
 from topics.host.coldowner import adopt
 from topics.host.coldplace import open_cold
-from topics.host.directory import Directory
+from topics.store.directory import Directory
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
@@ -64,7 +64,7 @@ def test_the_golden_directory_is_opened_and_says_what_it_said(copy, clock):
 
 def test_it_holds_what_it_is_kept_for():
     """By hand, so that the file beside the directory is not its own witness."""
-    idx = {path: decode_idx(path.read_bytes()) for path in (GOLDEN / DATA).rglob("*.idx")}
+    idx = {path: decode_idx(path.read_bytes(), 0) for path in (GOLDEN / DATA).rglob("*.idx")}
 
     assert len(list((GOLDEN / COLD).rglob("*.data"))) == 4
     assert len(list((GOLDEN / DATA).rglob("*.del"))) == 3

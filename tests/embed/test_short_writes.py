@@ -12,7 +12,7 @@ resource = pytest.importorskip("resource")
 _CHILD = """
 import resource, signal, sys
 import topics
-from topics.host.opening import StoreOptions
+from topics.store.opened import StoreOptions
 from topics.kernel.limits import Limits
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

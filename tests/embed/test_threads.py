@@ -17,12 +17,12 @@ from topics.engine.engine import Engine
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
-from topics.host.opening import open_store
 from topics.host.systemcalls import SystemCalls
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import PENDING_BYTES_MAX
 from topics.log.regions import WalFileId
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 

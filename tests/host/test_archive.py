@@ -10,10 +10,10 @@ import pytest
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.archive import ArchiveRules
-from topics.host.opening import StoreOptions
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
+from topics.store.opened import StoreOptions
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk

@@ -20,14 +20,14 @@ from topics.host.backup import Backup, write_backup
 from topics.host.coldowner import NOTE_FILE, Whose, adopt, settle_place, whose
 from topics.host.disk import OsDisk
 from topics.host.layout import read_format
-from topics.host.opening import StoreOptions
 from topics.host.pins import PINS_MAX
 from topics.host.readstate import read_state
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected
 from topics.simulation.checkpoint import Walk
 from topics.store.inline import carry_out
+from topics.store.opened import StoreOptions
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.simdisk import SimDisk

@@ -12,10 +12,10 @@ from tests.support.segments import state_of
 from tests.support.tiers import cold_firsts, filled, relocator, worked
 from tests.support.tiers import scene_with as tiered
 from topics.codec.segidx import DELETED
-from topics.host.damages import known_damages
 from topics.host.layout import segment_path
 from topics.host.snapshots import find_snapshots
 from topics.log.regions import SegmentId
+from topics.store.damages import known_damages
 
 PARTS = ["data", "idx", "col"]
 

@@ -25,8 +25,8 @@ from topics.host.coldowner import (
 )
 from topics.host.layout import segment_path
 from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
-from topics.host.relocation import AGAIN_MS, HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.relocation import AGAIN_MS
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected
 from topics.log.regions import SegmentId
 from topics.testing.entropy import SeededEntropy

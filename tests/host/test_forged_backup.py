@@ -20,11 +20,11 @@ import topics
 from topics.codec.manifest import MANIFEST_FILE, FileEntry, decode_manifest, encode_manifest
 from topics.codec.primitives import checksum
 from topics.host.readonly import ReadOnlyDisk
-from topics.host.restore import restore
 from topics.host.unpacking import receive_backup
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import is_below
+from topics.store.restore import restore
 
 SECRET = "outside"
 STRANGE = [

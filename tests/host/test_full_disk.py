@@ -15,8 +15,7 @@ from topics.host.appending import append_pieces
 from topics.host.checkpointer import AGAIN_MS, LOW_MS
 from topics.host.coldowner import Whose, whose
 from topics.host.reclaim import ROOM_AGAIN_MS
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.host.badsectors import BadSectors
 from tests.support.segments import reopened, scene_with, segments, sources, state_of
-from topics.host.damages import known_damages
 from topics.host.heldup import AGAIN_MS, LeftOut
 from topics.host.layout import path_of, segment_path
 from topics.kernel.errors import Corrupt
 from topics.log.regions import SegmentId, WalFileId
+from topics.store.damages import known_damages
 from topics.testing.faults import SimCrash
 from topics.testing.survival import Shape
 

@@ -8,9 +8,9 @@ import pytest
 
 import topics
 from topics.engine.checkpoint import SegmentRules
-from topics.host.opening import StoreOptions
 from topics.log.diff import extents_of
 from topics.log.regions import SegmentId
+from topics.store.opened import StoreOptions
 
 RULES = StoreOptions(segments=SegmentRules(records_max=100), min_free_bytes=0, tail_cache_bytes=4096)
 

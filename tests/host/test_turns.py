@@ -2,8 +2,7 @@
 
 from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.limits import Limits
 from topics.testing.below import Below
 

@@ -16,10 +16,10 @@ from topics.audit.offline import repair_directory
 from topics.engine.checkpoint import SegmentRules
 from topics.host.archive import ArchiveRules
 from topics.host.disk import OsDisk
-from topics.host.opening import StoreOptions
 from topics.host.readonly import ReadOnlyDisk
 from topics.host.verifying import verify_backup
 from topics.kernel.limits import Limits
+from topics.store.opened import StoreOptions
 
 OPTIONS = StoreOptions(
     min_free_bytes=0,

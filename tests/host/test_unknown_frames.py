@@ -14,9 +14,9 @@ from topics.codec.walheader import HEADER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
 from topics.host.layout import segment_path
-from topics.host.opening import view_store
 from topics.kernel.errors import CannotOpen, Rejected, Unusable
 from topics.log.regions import WalFileId
+from topics.store.viewing import view_store
 
 KINDS = pytest.mark.parametrize("kind", [10, 19, 255])
 

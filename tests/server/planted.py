@@ -12,11 +12,11 @@ import sys
 import threading
 from pathlib import Path
 
-from topics.host.memory import MemoryDirectory
-from topics.host.opening import StoreOptions
 from topics.server.main import Told, serve
 from topics.server.runtime.log import log
 from topics.server.settings import ServerSettings
+from topics.store.directory import MemoryDirectory
+from topics.store.opened import StoreOptions
 
 MARK = b"planted"
 

@@ -10,10 +10,10 @@ from topics.codec.run import Run
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
 from topics.host.boot import machine_boot_id
-from topics.host.opening import StoreOptions
 from topics.host.owner import LOCK_NAME, OwnerRecord
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
 from topics.log.regions import WalFileId
+from topics.store.opened import StoreOptions
 from topics.testing.clock import ManualClock
 
 START_MS = 1_700_000_000_000

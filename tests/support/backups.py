@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.host.backup import Backup
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
 from topics.simulation.machine import cold_folder
 from topics.store.inline import carry_out
 

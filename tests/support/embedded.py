@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
-from topics.host.opening import StoreOptions
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
+from topics.store.opened import StoreOptions
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.simdisk import SimDisk

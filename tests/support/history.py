@@ -13,9 +13,9 @@ from topics.host.cutting import Goal, find_cuts
 from topics.host.layout import read_format
 from topics.host.logchain import chains_behind
 from topics.host.readstate import read_state
-from topics.host.restore import rebuild
 from topics.host.verifying import read_manifest
 from topics.store.inline import carry_out
+from topics.store.restore import rebuild
 from topics.testing.simdisk import SimDisk
 
 TINY = SegmentRules(records_max=5, bytes_max=1200)

@@ -21,7 +21,6 @@ from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, 
 from topics.engine.replies import Appended
 from topics.host.layout import Format
 from topics.host.memory import MemoryDisk
-from topics.host.opening import Opened, StoreOptions, open_store
 from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.steps import Blocking, Propose, Swap, Wait
 from topics.kernel.columns import RecordColumns
@@ -33,6 +32,8 @@ from topics.kv.entries.store import EMPTY
 from topics.kv.journaled import DatabaseHeader, Journaled
 from topics.kv.replica import Replica
 from topics.log.match import parse_match
+from topics.store.opened import Opened, StoreOptions
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.journal import MemoryJournal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
-from topics.host.opening import StoreOptions
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.limits import Limits
@@ -13,6 +12,7 @@ from topics.simulation.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts
 from topics.store.inline import carry_out
+from topics.store.opened import StoreOptions
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.support.faulty_store import FaultyStore
 from tests.support.scene import SMALL, Scene
 from tests.support.segments import TINY, segments
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.testing.below import Below
 
 

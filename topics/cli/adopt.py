@@ -31,8 +31,8 @@ def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
       topics adopt-cold ./data --cold-dir /mnt/cold
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     from topics.host.adopting import adopt_tier
-    from topics.host.directory import Directory
     from topics.host.entropy import SystemEntropy
+    from topics.store.directory import Directory
 
     root = root_of(invocation, directory)
     store, _ = cold_place(invocation)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topics.cli.known import Known
     from topics.codec.manifest import Manifest, Written
     from topics.host.cutting import Goal
-    from topics.host.restore import Restored
+    from topics.store.restore import Restored
 
 _TOPICS_SHOWN: Final = 20
 _SPANS_SHOWN: Final = 10
@@ -211,8 +211,8 @@ def restore(
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     from topics.codec.manifest import MANIFEST_FILE
     from topics.host.readonly import ReadOnlyDisk
-    from topics.host.restore import restore as rebuild
     from topics.kernel.errors import Corrupt
+    from topics.store.restore import restore as rebuild
 
     goal = _goal(to_time, seqs)
     for field, place, what in (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from topics.cli.port import StorePort
     from topics.cli.settings import Settings, Value
     from topics.embed.store import Store
-    from topics.host.opening import StoreOptions
+    from topics.store.opened import StoreOptions
 
 _DAMAGES_SHOWN_MAX: Final = 20
 # A crash in mid-write leaves such a tail; so does damage to the last mark of a sync, and then it had been synced.

@@ -102,11 +102,11 @@ def _reread(invocation: Invocation, before: Settings) -> tuple[ServerSettings, l
 
 def _home(settings: Settings, *, memory: bool) -> Home:
     if memory:
-        from topics.host.memory import MemoryDirectory
+        from topics.store.directory import MemoryDirectory
 
         return MemoryDirectory()
     from topics.cli.place import check_no_backup
-    from topics.host.directory import Directory
+    from topics.store.directory import Directory
 
     check_no_backup(settings.data)
     return Directory.claim(settings.data)

@@ -37,7 +37,7 @@ from topics.kernel.limits import (
 from topics.server.settings import LOG_LEVELS, ServerSettings
 
 if TYPE_CHECKING:
-    from topics.host.opening import StoreOptions
+    from topics.store.opened import StoreOptions
 
 FILE: Final = "topics.toml"
 FILE_VARIABLE: Final = "TOPICS_SETTINGS"
@@ -217,8 +217,8 @@ class Settings:
         """How the store runs."""
         from topics.engine.checkpoint import SegmentRules
         from topics.host.archive import ArchiveRules
-        from topics.host.opening import StoreOptions
-        from topics.host.relocation import HotRules
+        from topics.host.tiers import HotRules
+        from topics.store.opened import StoreOptions
 
         get = {key: value.value for key, value in self.values.items()}
         limits = {setting.limit: get[setting.key] for setting in TABLE.values() if setting.limit is not None}

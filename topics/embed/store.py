@@ -33,12 +33,9 @@ from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicP
 from topics.host.checkpointer import Checkpointer
 from topics.host.compaction import Compaction, CompactionResult
 from topics.host.compress import compress_records
-from topics.host.damages import known_damages
-from topics.host.directory import Directory, view
 from topics.host.disk import OsDisk
 from topics.host.fsspec_store import is_url
 from topics.host.lock import DirectoryLock
-from topics.host.opening import Opened, StoreOptions
 from topics.kernel.checks import flag
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Corrupt, Fatal, Rejected, invalid
@@ -47,7 +44,11 @@ from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.log.waiting import passed_since, start_of, waits_on
+from topics.store.damages import known_damages
+from topics.store.directory import Directory
+from topics.store.opened import Opened, StoreOptions
 from topics.store.reading import read_page
+from topics.store.viewing import view
 
 Views: TypeAlias = Sequence[FrameView]
 

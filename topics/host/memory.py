@@ -10,13 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from topics.host.clock import SystemClock
-from topics.host.entropy import SystemEntropy
-from topics.host.layout import Format
-from topics.host.opening import Opened, StoreOptions, open_store
 from topics.kernel.ports import check_path
 
 MEMORY_UNKNOWN: Final = 4 << 30
@@ -206,35 +202,3 @@ def half_of_memory() -> int:
 
 def _error(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
-
-
-class MemoryDirectory:
-    """What `host.directory.Directory` is, of memory: nothing to claim, nothing to find, nothing left."""
-
-    def __init__(self, capacity: int | None = None) -> None:
-        self.disk = MemoryDisk(capacity)
-
-    def recover(
-        self, *, options: StoreOptions | None = None, progress: Callable[[float], None] | None = None
-    ) -> Opened:
-        return open_store(
-            self.disk,
-            SystemClock(),
-            SystemEntropy(),
-            where="memory",
-            machine_restarted=False,
-            confirm=_nothing_to_confirm,
-            options=options,
-            progress=progress,
-        )
-
-    def note_url(self, url: str) -> None:
-        """Nobody else finds it."""
-
-    def release(self) -> None:
-        self.disk.close()
-
-
-def _nothing_to_confirm(logs: Sequence[Format]) -> None:
-    """There is no LOCK, and nothing of it outlives the process."""
-    assert logs

@@ -36,14 +36,12 @@ from topics.host.reclaim import Reclaimer
 from topics.host.refusals import FULL
 from topics.host.snapshots import KEPT_MAX, Kept
 from topics.host.steps import Blocking, Propose, Step, Steps
-from topics.host.tiers import StoreFailed
-from topics.kernel.checks import whole_number
+from topics.host.tiers import HotRules, StoreFailed
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.limits import MIB, U64_MAX
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
-from topics.log.topic import Topic
 
 SLICE_BYTES: Final = 16 * MIB
 SLICE_WORKS: Final = 64
@@ -52,29 +50,6 @@ AGAIN_MS: Final = 30_000  # after the store has failed, while a backup is in the
 NEVER_MS: Final = U64_MAX
 _Work = Generator[Step, None, int]  # says how many bytes it has moved
 _WorkKey = tuple[Callable[..., _Work], tuple[object, ...]]
-
-
-@attrs.frozen(kw_only=True)
-class HotRules:
-    """How much of a topic's sealed segments stays in the data directory; the stricter wins (seed 6.1). 0 bytes: any."""
-
-    retain_segments: int = 4
-    retain_bytes: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        whole_number("hot_retain_segments", self.retain_segments)
-        whole_number("hot_retain_bytes", self.retain_bytes)
-
-    def surplus(self, topic: Topic) -> list[Segment]:
-        """The hot segments that are to go to the cold tier, the oldest first."""
-        sealed = [segment for segment in topic.segments if segment.sealed]
-        room, size = self.retain_segments, 0
-        for at in range(len(sealed) - 1, -1, -1):
-            size += sealed[at].size
-            if room == 0 or (self.retain_bytes and size > self.retain_bytes):
-                return [segment for segment in sealed[: at + 1] if not segment.cold]
-            room -= 1
-        return []
 
 
 @attrs.define

@@ -15,15 +15,43 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
+import attrs
+
 from topics.host.layout import SEGMENT_PARTS, segment_of, segment_path, topic_dir
 from topics.host.refusals import FULL
 from topics.host.temporary import TEMPORARY, write_temporary
+from topics.kernel.checks import whole_number
 from topics.kernel.limits import MIB, NOTE_BYTES_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
+from topics.log.segments import Segment
+from topics.log.topic import Topic
 
 OWNER_FILE: Final = "OWNER"
 CHUNK: Final = 4 * MIB
+
+
+@attrs.frozen(kw_only=True)
+class HotRules:
+    """How much of a topic's sealed segments stays in the data directory; the stricter wins (seed 6.1). 0 bytes: any."""
+
+    retain_segments: int = 4
+    retain_bytes: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        whole_number("hot_retain_segments", self.retain_segments)
+        whole_number("hot_retain_bytes", self.retain_bytes)
+
+    def surplus(self, topic: Topic) -> list[Segment]:
+        """The hot segments that are to go to the cold tier, the oldest first."""
+        sealed = [segment for segment in topic.segments if segment.sealed]
+        room, size = self.retain_segments, 0
+        for at in range(len(sealed) - 1, -1, -1):
+            size += sealed[at].size
+            if room == 0 or (self.retain_bytes and size > self.retain_bytes):
+                return [segment for segment in sealed[: at + 1] if not segment.cold]
+            room -= 1
+        return []
 
 
 class SegmentStore(Protocol):

@@ -29,7 +29,6 @@ import attrs
 import trio
 
 import topics
-from topics.host.opening import Opened, StoreOptions
 from topics.kernel.ports import Disk
 from topics.server.api.origins import Origins
 from topics.server.api.site import Site
@@ -45,6 +44,7 @@ from topics.server.settings import ServerSettings
 from topics.server.signals import Stopping, watch_signals
 from topics.server.tls import server_context
 from topics.server.wire.patience import WireOptions
+from topics.store.opened import Opened, StoreOptions
 
 RELOADED: Final = frozenset({"log_level", "certfile", "keyfile"})
 STORAGE_SHARE_S: Final = 1.0  # of the drain's time, at most a fifth of it, is kept for closing storage

@@ -21,7 +21,6 @@ from topics.engine.commands import Append, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
-from topics.host.opening import Opened
 from topics.host.walfile import PlannedWrite
 from topics.host.writer import ShardWriter
 from topics.kernel.columns import RecordColumns
@@ -29,6 +28,7 @@ from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.thread import Threads
 from topics.simulation.ledger import Ledger
+from topics.store.opened import Opened
 from topics.testing.faults import SimCrash
 
 T = TypeVar("T")

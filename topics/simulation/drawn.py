@@ -6,10 +6,10 @@ import random
 from typing import Final
 
 from topics.engine.checkpoint import SegmentRules
-from topics.host.opening import StoreOptions
-from topics.host.relocation import HotRules
+from topics.host.tiers import HotRules
 from topics.kernel.limits import Limits
 from topics.simulation.machine import End
+from topics.store.opened import StoreOptions
 from topics.testing.faults import FaultKind
 
 _SIZES: Final = ((4096, 16_384, 512), (8192, 65_536, 1024), (16_384, 32_768, 2048))

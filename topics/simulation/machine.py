@@ -15,11 +15,12 @@ import attrs
 from topics.engine.recover import Recovered
 from topics.host.coldowner import settle_place
 from topics.host.layout import Format, read_format
-from topics.host.opening import Opened, StoreOptions, open_store
 from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
 from topics.host.readstate import read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.ports import Clock, Disk, Entropy
+from topics.store.opened import Opened, StoreOptions
+from topics.store.opening import open_store
 from topics.testing.below import Below
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape

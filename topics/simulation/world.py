@@ -20,7 +20,6 @@ import xxhash
 from topics.engine.commands import Append, Command, DeleteRecords, Sync
 from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
-from topics.host.opening import Opened
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.diff import DiffQuery
@@ -32,6 +31,7 @@ from topics.simulation.machine import End, cold_folder, end_as, may_lose_pages, 
 from topics.simulation.oracle import Violation, check_losses, facts
 from topics.simulation.pen import Pen, Stage
 from topics.simulation.workload import NAMES, Workload
+from topics.store.opened import Opened
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy

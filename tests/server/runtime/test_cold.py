@@ -16,8 +16,7 @@ from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Sync
 from topics.host.cold import COLD_READS_MAX, COLD_WAITING_MAX
 from topics.host.memory import MemoryDisk
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.diff import DiffQuery

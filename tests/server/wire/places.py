@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from topics.host.memory import MemoryDisk
-from topics.host.opening import StoreOptions, open_store
 from topics.host.tiers import SegmentStore
 from topics.kernel.limits import KIB, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
@@ -14,6 +13,8 @@ from topics.server.api.site import Site
 from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
+from topics.store.opened import StoreOptions
+from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 

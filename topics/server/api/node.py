@@ -14,7 +14,6 @@ from typing import Final
 import trio
 
 from topics.engine.recover import CutReport, DamageReport
-from topics.host.damages import known_damages
 from topics.host.layout import path_of, wal_path
 from topics.kernel.errors import Code, Rejected
 from topics.server.api import schemas as s
@@ -22,6 +21,7 @@ from topics.server.api.call import Call
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
 from topics.server.runtime.metrics import TEXT_TYPE
+from topics.store.damages import known_damages
 
 DAMAGES_TOLD_MAX: Final = 100  # by `ready`; the log has all of them
 _JSON: Final = b"application/json"

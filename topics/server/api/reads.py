@@ -22,8 +22,8 @@ from topics.log.diff import DiffPlan, DiffQuery
 from topics.log.floors import Reason
 from topics.log.waiting import news_since, passed_since, start_of, waits_on
 from topics.server.api import schemas as s
+from topics.server.api.bodies.fields import ABSENT, OpenForm
 from topics.server.api.call import Call
-from topics.server.api.fields import ABSENT, OpenForm
 from topics.server.api.message import Answer
 from topics.server.api.records import ignored_json, match_of
 from topics.server.api.routes import Body, Route

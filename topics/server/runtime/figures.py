@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
-from topics.host.damages import known_damages
 from topics.log.topic import Topic
 from topics.server.runtime.shard import WalCounts
+from topics.store.damages import known_damages
 
 if TYPE_CHECKING:
-    from topics.host.opening import Opened
     from topics.server.runtime.runtime import Runtime
+    from topics.store.opened import Opened
 
 SLICE: Final = 500  # topics and segments looked at between two checkpoints: well below a millisecond
 

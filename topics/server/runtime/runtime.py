@@ -19,8 +19,6 @@ from topics.engine.commands import Append, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.compress import compress_records
-from topics.host.damages import found_since
-from topics.host.opening import Opened
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.log.diff import DiffPlan, DiffQuery
@@ -31,6 +29,8 @@ from topics.server.runtime.hub import Hub, Subscribers
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
 from topics.server.runtime.thread import Threads
+from topics.store.damages import found_since
+from topics.store.opened import Opened
 
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
