@@ -102,7 +102,7 @@ BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an ass
     "tests/server/api/bodies/test_pieces.py",
     "tests/server/api/bodies/test_writes.py",
     "tests/weaver/test_hostile.py",
-    "tests/weaver/test_wire.py",
+    "tests/weaver/sync/test_wire.py",
 )
 
 
