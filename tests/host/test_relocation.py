@@ -358,7 +358,7 @@ def carried(scene, count):
         for step in steps:
             if done == count:
                 return done
-            scene.carry(iter((step,)))
+            scene.carry(one for one in (step,))
             done += 1
     return done
 

@@ -38,7 +38,6 @@ from topics.host.snapshots import META_DIR
 from topics.host.tailend import repair_tail
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import NEXT_FILE, WalFile, shard_dir
-from topics.host.writer import ShardWriter
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import CannotOpen, Unusable, invalid
 from topics.kernel.limits import (
@@ -52,6 +51,7 @@ from topics.kernel.limits import (
 )
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.store.inline import checkpoint_alone
+from topics.store.writer import ShardWriter
 
 
 @attrs.frozen(kw_only=True)
@@ -201,7 +201,7 @@ def _open_with(
         relocation=Relocation(tier, entropy, options.hot, options.min_free_bytes),
     )
     # A changed shard count leaves logs that only a replay of all of them in their order reads (storage 4).
-    refused = checkpoint_alone(checkpointer) if form != before else ""
+    refused = checkpoint_alone(checkpointer, writers) if form != before else ""
     tell(1.0)
     return Opened(
         engine=engine,

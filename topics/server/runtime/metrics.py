@@ -1,6 +1,6 @@
 """Metrics: what the server counts, as Prometheus text or as JSON (http-api 11).
 
-Theory. Nobody writes to a metric on a hot path. Each owner keeps its own plain numbers (a shard its `WalCounts`, the
+Theory. Nobody writes to a metric on a hot path. Each owner keeps its own plain numbers (a shard its `WalMeter`, the
 site its answers, a topic its index), and they are read when somebody asks. Only the two histograms are fed as things
 happen: one observation a sync, and one an answer that was waited for.
 
@@ -32,8 +32,8 @@ from prometheus_client.registry import Collector
 
 from topics.host.damages import known_damages
 from topics.log.topic import Topic
-from topics.server.runtime.shard import WalCounts
 from topics.server.runtime.tiers import TierFigures, tier_families
+from topics.store.writer import WalMeter
 
 if TYPE_CHECKING:
     from topics.server.runtime.runtime import Runtime
@@ -122,7 +122,7 @@ _PORT_COUNTERS: Final = (
 @attrs.frozen(kw_only=True)
 class ShardFigures:
     shard: int
-    counts: WalCounts
+    counts: WalMeter
     read_only: bool
     disk_low: bool
 
@@ -295,14 +295,14 @@ def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
     figures = {
         task.writer.shard: ShardFigures(
             shard=task.writer.shard,
-            counts=attrs.evolve(task.counts),
+            counts=attrs.evolve(task.meter),
             read_only=task.writer.shard in read_only,
             disk_low=task.writer.disk_low,
         )
         for task in runtime.shards
     }
     for shard in read_only - figures.keys():
-        figures[shard] = ShardFigures(shard=shard, counts=WalCounts(), read_only=True, disk_low=False)
+        figures[shard] = ShardFigures(shard=shard, counts=WalMeter(), read_only=True, disk_low=False)
     return [figures[shard] for shard in sorted(figures)]
 
 
