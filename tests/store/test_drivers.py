@@ -30,7 +30,7 @@ def in_a_task(scene):
     async def main():
         threads = Threads()
         task = ShardTask(scene.engine, scene.opened.writers[0], lambda _: None, lambda _: None, threads)
-        while await task._write_one(threads.run):
+        while await task._write_one(task._do_beside):
             pass
 
     trio.run(main)

@@ -6,9 +6,9 @@ it in another thread, so that 64 MiB of zeros hold up nobody.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
@@ -20,8 +20,8 @@ from topics.server.runtime.thread import Threads
 from topics.store.steps import drive_async
 from topics.store.writer import BatchTiming, ShardWriter, WalMeter
 
-T = TypeVar("T")
 Run = Callable[[Callable[[], None]], Awaitable[None]]
+Do = Callable[[Step], Awaitable[None] | None]
 _RESERVE_CHECK_S: Final = 1.0
 _INLINE_MS: Final = 1.0
 _SLOW_FOR_S: Final = 1.0
@@ -45,6 +45,7 @@ class ShardTask:
         self._told = told
         self._observe_sync = observe_sync
         self._threads = threads
+        self._do_beside: Do = partial(self._do, threads.run)
         self._syncs = 0
         self._slow_until = 0.0
         self._bell = trio.Event()
@@ -71,24 +72,25 @@ class ShardTask:
 
     async def make_room(self, needed: int) -> bool:
         """Room for a write that was refused. False if there is no space."""
-        return await self._carry_out(self.writer.making_room(needed), self._threads.run)
+        return await drive_async(self.writer.making_room(needed), self._do_beside)
 
     async def reserve(self) -> bool:
         """Reserve the next file if it is due. False if there is no space, or nothing to do."""
-        return await self._carry_out(self.writer.reserving(), self._threads.run)
+        return await drive_async(self.writer.reserving(), self._do_beside)
 
     # The task.
 
     async def run(self) -> None:
         """Until `close`, and then until all is written, synced and marked."""
         thread = self._threads.dedicated(f"topics-wal-{self.writer.shard}")
+        do = partial(self._do, thread.run)
         try:
             with trio.CancelScope(shield=True):  # write, sync and publish end together (style 20)
                 while not self._closing:
                     self._bell = trio.Event()
-                    if not await self._write_one(thread.run):
-                        await self._rest(thread.run)
-                await self._carry_out(self.writer.closing(), thread.run)
+                    if not await self._write_one(do):
+                        await self._rest(do)
+                await drive_async(self.writer.closing(), do)
         finally:
             thread.close()
 
@@ -101,7 +103,7 @@ class ShardTask:
             with trio.move_on_after(_RESERVE_CHECK_S):
                 await self._wants_reserve.wait()
 
-    async def _rest(self, run: Run) -> None:
+    async def _rest(self, do: Do) -> None:
         """Wait for work; a shard that has rested gets its closing mark."""
         writer = self.writer
         while not self._bell.is_set():
@@ -112,36 +114,33 @@ class ShardTask:
                 await self._bell.wait()
                 return
             if writer.wants_mark:
-                await self._carry_out(writer.marking(), run)
+                await drive_async(writer.marking(), do)
 
-    async def _write_one(self, run: Run) -> bool:
+    async def _write_one(self, do: Do) -> bool:
         """One batch, all its stages. False if there was none."""
         writer = self.writer
         batch = self.engine.take_batch(writer.shard)
         if batch is None:
             return False
         file = writer.wal.file
-        await self._carry_out(writer.writing(batch), run)
+        await drive_async(writer.writing(batch), do)
         if writer.wal.file is not file:
             self._wants_reserve.set()
         return True
 
-    async def _carry_out(self, steps: Generator[Step, None, T], run: Run) -> T:
-        return await drive_async(steps, partial(self._do, run))
-
-    async def _do(self, run: Run, step: Step) -> None:
-        """`run`: where what blocks goes."""
+    def _do(self, run: Run, step: Step) -> Awaitable[None] | None:
+        """`run`: where what blocks goes, unless it is over sooner here."""
         if isinstance(step, Blocking):
-            if self._goes_inline(step):
-                step.call()
-                if self.meter.took[0] > _INLINE_MS:
-                    self._slow_until = trio.current_time() + _SLOW_FOR_S
-            else:
-                await run(step.call)
+            if not self._goes_inline(step):
+                return run(step.call)
+            step.call()
+            if self.meter.took[0] > _INLINE_MS:
+                self._slow_until = trio.current_time() + _SLOW_FOR_S
         elif isinstance(step, Tell):
             self._tell()
         else:
-            await self._settled.wait()
+            return self._settled.wait()
+        return None
 
     def _tell(self) -> None:
         if (failed := self.writer.failed) is not None:
