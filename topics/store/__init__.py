@@ -3,6 +3,7 @@
 A generator looks at the engine and yields what has to be done next (`host.steps`): a call that blocks, a command, a
 wait. Threads (`embed`), Trio tasks (`server`), a simulation and a start drive the same generators.
 
+    writer      one shard's log: batches, marks, the next file's reserve, room, the end
     steps       carrying steps out, in threads and in Trio tasks
     background  checkpoints and the work between them: one at a time, failures counted, tried again
     reading     one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage

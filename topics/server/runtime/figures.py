@@ -1,6 +1,6 @@
 """What a server has counted, copied on the loop, where alone it holds still (http-api 11).
 
-Nobody writes to a metric on a hot path: each owner keeps its own plain numbers (a shard its `WalCounts`, the site its
+Nobody writes to a metric on a hot path: each owner keeps its own plain numbers (a shard its `WalMeter`, the site its
 answers, a topic its index), and they are read when somebody asks, in slices. How they are shown is `metrics`.
 """
 
@@ -14,8 +14,8 @@ import attrs
 import trio
 
 from topics.log.topic import Topic
-from topics.server.runtime.shard import WalCounts
 from topics.store.damages import known_damages
+from topics.store.writer import WalMeter
 
 if TYPE_CHECKING:
     from topics.server.runtime.runtime import Runtime
@@ -81,7 +81,7 @@ class Port(Protocol):
 @attrs.frozen(kw_only=True)
 class ShardFigures:
     shard: int
-    counts: WalCounts
+    counts: WalMeter
     read_only: bool
     disk_low: bool
 
@@ -229,14 +229,14 @@ def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
     figures = {
         task.writer.shard: ShardFigures(
             shard=task.writer.shard,
-            counts=attrs.evolve(task.counts),
+            counts=attrs.evolve(task.meter),
             read_only=task.writer.shard in read_only,
             disk_low=task.writer.disk_low,
         )
         for task in runtime.shards
     }
     for shard in read_only - figures.keys():
-        figures[shard] = ShardFigures(shard=shard, counts=WalCounts(), read_only=True, disk_low=False)
+        figures[shard] = ShardFigures(shard=shard, counts=WalMeter(), read_only=True, disk_low=False)
     return [figures[shard] for shard in sorted(figures)]
 
 
