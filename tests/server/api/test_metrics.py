@@ -204,7 +204,7 @@ async def test_many_topics_are_taken_in_slices():
             await trio.lowlevel.checkpoint()
 
     async with open_site() as site:
-        shown = await metrics.take(site, site.runtime)
+        shown = await metrics.take(site.traffic(), site.runtime)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elsewhere)
             taken = await with_topics(shown, iter(figures), 1000)

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.server.wire.places import alone, begun, new_site, open_site
+from tests.server.wire.places import alone, begun, new_site, open_site, serve_connection
 from tests.server.wire.playing import Client, byte_by_byte, pass_time, play, play_every_way, whole
 from tests.transcripts.steps import CLOSED, EOF, KEPT, READ, answer, case, chunk, chunked, get, post, raw
 from topics.kernel.limits import KIB, MIB, Limits
@@ -17,7 +17,6 @@ from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Body, Route
 from topics.server.runtime.log import LEVEL_DEFAULT, log
-from topics.server.wire.connection import serve_connection
 from topics.server.wire.receiving import READ_AHEAD_BYTES
 from topics.server.wire.sending import GATHERED_MAX
 from topics.testing.streams import MemoryEdge, edge_pair
@@ -642,7 +641,7 @@ class Taken:
     def __init__(self):
         self.seen = []
 
-    async def __call__(self, edge, unread, http2):
+    async def __call__(self, edge, unread, *, http2, secure):
         await wait_all_tasks_blocked()
         while more := (await edge.receive()):
             unread += more

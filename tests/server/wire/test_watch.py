@@ -6,8 +6,7 @@ import pytest
 import trio
 
 from tests.server.api.asking import ask
-from tests.server.wire.places import open_site
-from topics.server.wire.connection import serve_connection
+from tests.server.wire.places import open_site, serve_connection
 from topics.testing.streams import edge_pair
 
 HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
