@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from topics.codec.frame import Run
 from topics.engine import timing, verify
@@ -23,7 +24,7 @@ from topics.engine.replies import TopicState
 from topics.engine.restart import after_restart, lost_by_restart
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import Due
+from topics.engine.timers import SYNC
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Fatal, Rejected
@@ -36,6 +37,8 @@ from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 from topics.log.waiting import News
+
+_DURABLE: Final = News.DURABLE
 
 
 class Engine:
@@ -157,7 +160,7 @@ class Engine:
         if batch.size and not shard.unsynced:
             shard.unsynced = True
             if not batch.sync:
-                state.by_timer.set(Due.SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
+                state.by_timer.set(SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
         for entry in batch.entries:
             if not entry.staged:
                 state.apply_entry(entry, at.file)
@@ -186,10 +189,10 @@ class Engine:
             durable_seq = min(written_seq, lane.written_seq)
             if durable_seq > lane.durable_seq:
                 lane.durable_seq = durable_seq
-                state.tell(lane, News.DURABLE)
+                state.tell(lane, _DURABLE)
         shard.unsynced_lanes.clear()
         shard.unsynced = False
-        state.by_timer.drop(Due.SYNC, batch.shard)
+        state.by_timer.drop(SYNC, batch.shard)
         state.time.read()
         shard.synced_ms = state.time.timer_ms
         shard.in_flight = None
