@@ -19,7 +19,7 @@ from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
 
-def keep_house(store: topics.Store) -> int:
+def keep_house(store: topics.Store) -> int | None:
     with store._local.lock:
         return store._keeper.keep_once()
 
@@ -74,6 +74,26 @@ def test_what_waits_for_no_sync_is_synced_by_the_timer(store: topics.Store, cloc
     clock.advance(1)
     keep_house(store)
     assert topic.state().durable_seq == 2
+
+
+def test_a_store_in_which_nothing_is_due_asks_for_no_time(
+    store: topics.Store, disk: SimDisk, clock: ManualClock
+) -> None:
+    topic = store.create("t", durability="disk")
+    topic.put(1)
+    assert keep_house(store) is not None
+    for _ in range(3):
+        clock.advance(1000)
+        keep_house(store)
+
+    assert keep_house(store) is None
+    before = disk.mutations
+    clock.advance(3_600_000)
+    assert keep_house(store) is None
+    assert disk.mutations == before
+    topic.put(2)
+    assert store._local.engine.deadline_moved
+    assert keep_house(store) is not None
 
 
 @pytest.mark.rule("T3.21", "T4.29")

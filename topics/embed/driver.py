@@ -207,12 +207,16 @@ class LocalEngine:
             created = created or (ticket is not None and ticket.created)
 
     def _await(self, ticket: Ticket) -> None:
+        called: threading.Event | None = None
         while not ticket.done:
             shard = self.leaderless()
             if shard is not None:
                 self.lead(shard, until=ticket)
-            else:
-                self._wait_for(ticket)
+                continue
+            if called is None:
+                called = threading.Event()
+                ticket.waiter = called.set
+            self._wait_for(ticket, called)
 
     def _check_here(self) -> None:
         if self._broken is not None:
@@ -277,19 +281,16 @@ class LocalEngine:
 
     # Waiting.
 
-    def _wait_for(self, ticket: Ticket) -> None:
+    def _wait_for(self, ticket: Ticket, called: threading.Event) -> None:
         """Until the ticket is done, or this thread is appointed to lead."""
-        event = ticket.waiter
-        if not isinstance(event, threading.Event):
-            event = ticket.waiter = threading.Event()
-        event.clear()
-        self._waiting.add(event)
+        called.clear()
+        self._waiting.add(called)
         self.lock.release()
         try:
-            event.wait()
+            called.wait()
         finally:
             retake(self.lock)
-            self._waiting.discard(event)
+            self._waiting.discard(called)
         if self._broken is not None and not ticket.done:
             raise Fatal(
                 f"the store ended with {self._broken!r} in another thread; open it again to know the outcome"
@@ -301,10 +302,10 @@ class LocalEngine:
             return
         effects = self.engine.take_effects()
         for ticket in effects.finished:
-            if isinstance(ticket.waiter, threading.Event):
-                ticket.waiter.set()
+            if ticket.waiter is not None:
+                ticket.waiter()
         if self.readers.waiting:
-            self.readers.tell(effects.dirty)
+            self.readers.tell(effects.news)
 
     @property
     def _is_busy(self) -> bool:
@@ -326,8 +327,8 @@ class LocalEngine:
         if shard is None:
             return
         for ticket in self.engine.waiting(shard):
-            if isinstance(ticket.waiter, threading.Event):
-                ticket.waiter.set()
+            if ticket.waiter is not None:
+                ticket.waiter()
                 return
         self.changed.notify_all()
 

@@ -35,8 +35,9 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
         )
 
 
-def check_new_config(name: str, new: TopicConfig, present: TopicConfig | None) -> None:
+def check_new_config(name: str, new: TopicConfig, lane: Lane | None) -> None:
     """Refuse what is not built yet. A topic that an earlier build made so keeps it, and its config may be set again."""
+    present = None if lane is None or lane.topic is None else lane.topic.config
     if new.type is TopicType.QUEUE and (present is None or present.type is not TopicType.QUEUE):
         raise invalid(
             "config.type",

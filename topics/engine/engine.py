@@ -15,7 +15,6 @@ from topics.codec.frame import Run
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
-from topics.engine.change import after_restart, lost_by_restart
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import (
     Command,
@@ -24,8 +23,10 @@ from topics.engine.commands import (
 )
 from topics.engine.propose import propose
 from topics.engine.replies import TopicState
+from topics.engine.restart import after_restart, lost_by_restart
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
+from topics.engine.timers import Due
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Fatal, Rejected
@@ -34,6 +35,7 @@ from topics.kernel.ports import Clock
 from topics.log import diff, fold, retention
 from topics.log.lost import LostRange
 from topics.log.topic import Topic
+from topics.log.waiting import News
 
 
 class Engine:
@@ -108,20 +110,29 @@ class Engine:
         self._settle()
         return ticket
 
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Whoever proposed it has gone: if it still waits it never happens. False if it goes on or has ended.
+
+        A write for which its topic is being made goes on.
+        """
+        if ticket.stage is not Stage.WAITING or ticket.created:
+            return False
+        self._state.withdraw(ticket)
+        self._settle()
+        return True
+
     # The writer's side.
 
     def take_batch(self, shard: int) -> WalBatch | None:
         """What to write next on a shard; None while a batch is in flight or there is nothing to do."""
-        time = self._state.time
-        now_ms = time.read()
-        return self._state.shards[shard].take(now_ms, time.timer_ms, self._sync_interval_ms)
+        return self._state.shards[shard].take(self._state.time.read())
 
     def waiting(self, shard: int) -> Iterator[Ticket]:
         """The tickets whose frames wait on a shard for the next batch, in order."""
         return (entry.ticket for entry in self._state.shards[shard].pending if entry.ticket is not None)
 
     def wants_write(self, shard: int) -> bool:
-        """True if `take_batch` would have frames or a ticket to give (timed syncs come by `next_deadline_ms`)."""
+        """True if `take_batch` would have something to give."""
         queue = self._state.shards[shard]
         return (
             bool(queue.pending)
@@ -140,7 +151,10 @@ class Engine:
             _place(entry, offset)
             offset += entry.size
         assert offset == at.offset + batch.size
-        shard.unsynced = shard.unsynced or batch.size > 0
+        if batch.size and not shard.unsynced:
+            shard.unsynced = True
+            if not batch.sync:
+                state.by_timer.set(Due.SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
         for entry in batch.entries:
             if not entry.staged:
                 state.apply_entry(entry, at.file)
@@ -169,8 +183,10 @@ class Engine:
             durable_seq = min(written_seq, lane.written_seq)
             if durable_seq > lane.durable_seq:
                 lane.durable_seq = durable_seq
+                state.tell(lane, News.DURABLE)
         shard.unsynced_lanes.clear()
         shard.unsynced = False
+        state.by_timer.drop(Due.SYNC, batch.shard)
         state.time.read()
         shard.synced_ms = state.time.timer_ms
         shard.in_flight = None
@@ -218,14 +234,19 @@ class Engine:
         return self._state.time.read()
 
     def tick(self) -> None:
-        """What time alone brings: floors that TTL moved, exact heads of rested topics. Bounded work a call."""
+        """What time alone brings: floors that TTL moved, exact heads of rested topics, timed syncs; bounded work."""
         timing.tick(self._state, self._state.time.read())
         self._settle()
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` or `take_batch` next has something to do by time alone; None if nothing is due ever."""
+        """When `tick` next has something to do; None if nothing is due ever. A driver sleeps from `now_ms` to then."""
         self._state.time.read()
-        return timing.next_deadline_ms(self._state, self._sync_interval_ms)
+        return timing.next_deadline_ms(self._state)
+
+    @property
+    def deadline_moved(self) -> bool:
+        """True if the next deadline may be earlier than `next_deadline_ms` last said."""
+        return self._state.by_time.moved or self._state.by_timer.moved
 
     def log_exact_heads(self) -> None:
         """Clean shutdown: every topic's exact head goes to the log (storage 4)."""
@@ -312,7 +333,7 @@ class Engine:
     @property
     def has_effects(self) -> bool:
         """True if `take_effects` has anything to give."""
-        return bool(self._state.effects.finished or self._state.effects.dirty)
+        return bool(self._state.effects.finished or self._state.effects.news)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""
@@ -333,11 +354,11 @@ class Engine:
         while state.ready:
             woken, state.ready = state.ready, []
             now_ms = state.time.high_ms
-            for ticket in woken:
+            for ticket, answer in woken:
                 ticket.move(Stage.NEW)
                 try:
-                    if ticket.answer is not None:
-                        ticket.answer()
+                    if answer is not None:
+                        state.answer(answer)
                     else:
                         propose(state, ticket, now_ms)
                 except Rejected as refused:

@@ -10,13 +10,17 @@ import trio
 import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
-from topics.engine.commands import Append
+from topics.engine.commands import Append, PutTopic, Retire
+from topics.engine.tickets import Stage
 from topics.host.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
+from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
+from topics.log.waiting import News
 from topics.server.runtime.hub import Hub
 from topics.server.runtime.runtime import LET_GO_BYTES
 from topics.server.runtime.thread import SystemThread
+from topics.simulation.scheduling import LoopClock
 
 pytestmark = pytest.mark.trio
 
@@ -36,6 +40,24 @@ async def test_a_cancelled_caller_loses_his_answer_and_not_his_write():
 
         assert runtime.engine.topic_state("t").head_seq == 3
         assert runtime.in_flight == 0
+
+
+async def test_a_caller_who_leaves_while_his_command_waits_takes_back_what_only_his_read_asked_for():
+    async with alone(), begun(new_site()) as runtime:
+        await runtime.append(one())
+        engine, tickets = runtime.engine, []
+        change = engine.propose(PutTopic(topic="t", config=parse_config({"cap_records": 9})))
+        propose = engine.propose
+        engine.propose = lambda *args, **more: tickets.append(propose(*args, **more)) or tickets[-1]
+        for command in (Retire(topic="t"), one(b"2")):
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await runtime.submit(command)
+        await runtime.append(one(b"3"))
+
+        assert [ticket.stage for ticket in tickets] == [Stage.WITHDRAWN, Stage.DONE, Stage.DONE]
+        assert change.done
+        assert engine.topic_state("t").head_seq == 3
 
 
 async def test_a_write_that_waits_holds_its_records_only_for_retries_to_be_compared_with():
@@ -74,6 +96,20 @@ async def test_an_exception_inside_the_running_store_comes_out_and_nothing_hangs
             raise LookupError
 
 
+async def test_time_wakes_an_idle_server_for_nothing(autojump_clock):
+    async with alone(), begun(new_site(), clock=LoopClock()) as runtime:
+        await runtime.append(one())
+        await trio.sleep(5)  # synced, rested, its exact head logged and synced
+        looks, engine = [], runtime.engine
+        next_deadline_ms = engine.next_deadline_ms
+        engine.next_deadline_ms = lambda: looks.append(1) or next_deadline_ms()
+        await trio.sleep(100)
+        assert looks == []
+        await runtime.append(one(b"2"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert looks
+
+
 async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_nothing():
     hub = Hub()
     async with trio.open_nursery() as nursery:
@@ -84,7 +120,10 @@ async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_not
         await trio.testing.wait_all_tasks_blocked()
         assert (hub.readers, hub.topics) == (3, 2)
 
-        hub.tell(["a", "nobody's"])
+        hub.tell({"a": News.FLOORS | News.DURABLE})  # which tells nothing to who has read up to the head
+        await trio.testing.wait_all_tasks_blocked()
+        assert (hub.readers, hub.topics) == (3, 2)
+        hub.tell({"a": News.RECORDS, "nobody's": News.RECORDS})
         await trio.testing.wait_all_tasks_blocked()
         assert (hub.readers, hub.topics) == (1, 1)
         hub.tell_all()
@@ -97,14 +136,14 @@ async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_nex
 
         async def tell_again():
             await trio.testing.wait_all_tasks_blocked()
-            hub.tell(["a"])
+            hub.tell({"a": News.RECORDS})
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(hub.wait, "a")
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(tell_again)
-        hub.tell(["a"])
+        hub.tell({"a": News.RECORDS})
         await hub.wait("a")
         told.append("again")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import trio
+
+from topics.log.waiting import FOR_READERS, News
 
 
 class _Waiting:
@@ -18,14 +20,14 @@ class _Waiting:
 
 
 class Hub:
-    """Who waits for which topic. The engine's dirty topics come in, waiting tasks go on."""
+    """Who waits for which topic. The engine's news come in, waiting tasks go on."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
         self.readers = 0
 
     async def wait(self, topic: str) -> None:
-        """Until something of the topic is published, deleted or retired."""
+        """Until a record of the topic is published, or it is deleted."""
         waiting = self._waiting.get(topic)
         if waiting is None:
             waiting = self._waiting[topic] = _Waiting()
@@ -39,15 +41,16 @@ class Hub:
             if waiting.readers == 0 and self._waiting.get(topic) is waiting:
                 del self._waiting[topic]
 
-    def tell(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            waiting = self._waiting.pop(topic, None)
-            if waiting is not None:
-                waiting.event.set()
+    def tell(self, news: Mapping[str, News]) -> None:
+        for topic, kinds in news.items():
+            if topic in self._waiting and kinds & FOR_READERS:
+                self._waiting.pop(topic).event.set()
 
     def tell_all(self) -> None:
         """The server drains: nobody waits any longer."""
-        self.tell(list(self._waiting))
+        for waiting in self._waiting.values():
+            waiting.event.set()
+        self._waiting.clear()
 
     @property
     def topics(self) -> int:

@@ -7,6 +7,7 @@ thread. A caller who is cancelled loses his answer, never his write.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Final
 import outcome
 import trio
 
-from topics.engine.commands import Append, Command
+from topics.engine.commands import Append, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.compress import compress_records
@@ -23,6 +24,7 @@ from topics.host.damages import found_since
 from topics.host.opening import Opened
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.limits import DEADLINE_LOOK_MS
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.backup import BackupStream, begin_backup
 from topics.server.runtime.compactor import Compactor
@@ -36,7 +38,6 @@ from topics.store.writer import NOTHING_TOOK, BatchTiming
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
 _ALARM_MIN_S: Final = 0.005
-_ALARM_MAX_S: Final = 0.1
 
 
 class Runtime:
@@ -65,6 +66,8 @@ class Runtime:
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self._threads)
         self._in_flight = 0
+        self._took = NOTHING_TOOK
+        self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -177,10 +180,10 @@ class Runtime:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
                     _let_go(ticket, command)
-                    ticket.waiter = trio.lowlevel.current_task()
+                    ticket.waiter = partial(self._go_on, trio.lowlevel.current_task())
                     self._in_flight += 1
                     try:
-                        took = await trio.lowlevel.wait_task_rescheduled(partial(_leave, ticket))
+                        took = await trio.lowlevel.wait_task_rescheduled(partial(self._leave, ticket))
                     finally:
                         self._in_flight -= 1
                 return ticket.result(), took
@@ -200,40 +203,48 @@ class Runtime:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
         engine = self.engine
         if engine.has_effects:
-            effects = engine.take_effects()
+            effects, self._took = engine.take_effects(), took
             for ticket in effects.finished:
-                task = ticket.waiter
-                if task is not None:
-                    ticket.waiter = None
-                    assert isinstance(task, trio.lowlevel.Task)
-                    trio.lowlevel.reschedule(task, outcome.Value(took))
-            self.hub.tell(effects.dirty)
+                if ticket.waiter is not None:
+                    ticket.waiter()
+            self.hub.tell(effects.news)
+        if engine.deadline_moved:
+            self._sooner.set()
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()
 
+    def _go_on(self, task: trio.lowlevel.Task) -> None:
+        """Whoever waited for a ticket: it has finished, by a batch that took so long."""
+        trio.lowlevel.reschedule(task, outcome.Value(self._took))
+
+    def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
+        """The caller has gone. A write goes on; that time passes was asked for by his read alone."""
+        ticket.waiter = None
+        if isinstance(ticket.command, Retire):
+            self.engine.withdraw(ticket)
+        return trio.lowlevel.Abort.SUCCEEDED
+
     def _ring_all(self) -> None:
         for shard in self.shards:
             shard.ring()
 
     async def _alarms(self) -> None:
-        """What time alone brings: ticks, and batches of nothing but a timed sync."""
+        """What time alone brings, when it does. While nothing is due this task sleeps."""
         engine = self.engine
         while True:
+            self._sooner = trio.Event()
             due_ms = engine.next_deadline_ms()
-            wait_s = _ALARM_MAX_S
-            if due_ms is not None:
-                now_ms = engine.now_ms()
-                if due_ms <= now_ms:
-                    engine.tick()
-                    self._after_call(NOTHING_TOOK)
-                    for shard in self.shards:
-                        shard.ring()
-                else:
-                    wait_s = min(wait_s, (due_ms - now_ms) / 1000)
-            await trio.sleep(max(wait_s, _ALARM_MIN_S))
+            wait_ms = math.inf if due_ms is None else min(due_ms - engine.now_ms(), DEADLINE_LOOK_MS)
+            if wait_ms > 0:
+                with trio.move_on_after(wait_ms / 1000):
+                    await self._sooner.wait()
+                continue
+            engine.tick()
+            self._after_call(NOTHING_TOOK)
+            await trio.sleep(_ALARM_MIN_S)
 
 
 def _let_go(ticket: Ticket, command: Command) -> None:
@@ -245,11 +256,6 @@ def _let_go(ticket: Ticket, command: Command) -> None:
         return
     if ticket.stage is Stage.PENDING and command.idempotency_key is None:
         command.records.let_go()
-
-
-def _leave(ticket: Ticket, _: object) -> trio.lowlevel.Abort:
-    ticket.waiter = None
-    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _nobody(_: float) -> None: ...
