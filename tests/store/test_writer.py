@@ -98,7 +98,8 @@ def test_a_batch_without_a_durable_frame_is_not_synced_until_the_timer_is_due(sc
     assert scene.state("d").durable_seq == 0
     scene.clock.advance(1000)
     scene.engine.tick()
-    assert calls_of(scene, scene.opened.writers[0].drain) == ["sync_data"]
+    # The exact heads of both topics, which have rested, go into the same batch.
+    assert calls_of(scene, scene.opened.writers[0].drain) == ["write", "sync_data"]
     assert (scene.state("d").durable_seq, scene.state("m").durable_seq) == (1, 1)
 
 
