@@ -7,7 +7,12 @@ is red for everyone. `full` (`ci/check --full`) looks further, and prints what r
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+pytest.register_assert_rewrite(
+    "tests.support"
+)  # what tests share asserts as they do, without asserts in the product too
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in its background so; every child that a test interrupts would inherit it.

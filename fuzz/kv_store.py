@@ -8,8 +8,8 @@ from topics.codec.cell import decode_cell, encode_cell
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
-from topics.kv.store import Store, StoreLattice, join_stores, store_from_cell, store_to_cell
-from topics.lattice.cursor import Root
+from topics.kv.entries.store import KvStore, StoreLattice, join_stores, store_from_cell, store_to_cell
+from topics.lattice.values.cursor import Root
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
@@ -50,7 +50,7 @@ def check(data: bytes) -> None:
     use(both)
 
 
-def use(store: Store) -> None:
+def use(store: KvStore) -> None:
     """Every kind of look and edit, on each key; a refusal is an answer."""
     database = Database(
         "fuzz", Root(StoreLattice(LIMITS), store), clock=ManualClock(NOW_MS), entropy=SeededEntropy(1)
@@ -80,14 +80,14 @@ def use(store: Store) -> None:
     check_read_again(database.snapshot())
 
 
-def check_read_again(store: Store) -> None:
+def check_read_again(store: KvStore) -> None:
     again = store_from_cell(store_to_cell(store), LIMITS)
     assert again is not None
     assert canon(again) == canon(store), "a store does not come back from its cell"
 
 
 @cache
-def own() -> Store:
+def own() -> KvStore:
     """What is here already: every type, a removed element, a deleted key."""
     database = Database(
         "own", Root(StoreLattice(LIMITS)), clock=ManualClock(NOW_MS), entropy=SeededEntropy(2)
@@ -112,5 +112,5 @@ def fill(database: Database) -> None:
     database.set("t", "over a set")
 
 
-def canon(store: Store) -> bytes:
+def canon(store: KvStore) -> bytes:
     return encode_cell(store_to_cell(store))

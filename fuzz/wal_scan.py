@@ -8,7 +8,7 @@ import xxhash
 
 from topics.codec.control import Control
 from topics.codec.frame import check_frame, decode_payloads
-from topics.codec.layout import FRAME_OVERHEAD
+from topics.codec.layout import FRAME_OVERHEAD, frame_length
 from topics.codec.resync import find_frames, find_marks, plausible_head
 from topics.codec.scan import Stop, scan
 
@@ -33,7 +33,7 @@ def check(data: bytes) -> None:
     before = 0
     for offset, length in find_frames(data, 0, len(data)):
         assert before <= offset, "frames overlap"
-        assert check_frame(data, offset, len(data)) == length
+        assert frame_length(data, offset, len(data)) == length
         before = offset + length
     for mark in find_marks(data, FILE_ID, 0, len(data)):
         assert check_frame(data, mark.offset, len(data)) == mark.length

@@ -20,7 +20,8 @@ from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
 from topics.log.diff import Account
 from topics.log.floors import Gap, Reason
-from topics.server.api.site import Site, SiteOptions
+from topics.server.api.site import Site
+from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.listener import Listener, bind, port_of
 from topics.server.runtime.runtime import Runtime

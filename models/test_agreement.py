@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.crash.scene import append, deletion, put_topic
 from tests.crash.sweep import PROCESS, Watched
+from tests.support.scene import append, deletion, put_topic
 from topics.embed.store import Store
 from topics.engine.commands import DeleteTopic, PutMode
 from topics.host.disk import OsDisk

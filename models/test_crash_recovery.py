@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from models.oracle_crash import CrashOracle
-from tests.crash.scene import SMALL, Scene, append
+from tests.support.scene import SMALL, Scene, append
 from topics.engine.commands import Sync
 from topics.kernel.errors import Fatal
 from topics.testing.faults import FaultKind, Landed, SimCrash

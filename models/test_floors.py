@@ -367,8 +367,11 @@ class Floors(RuleBasedStateMachine):
             if ticket in self.waiting:
                 self.note_framed(ticket)
                 self.waiting.pop(ticket)(ticket, self.framed[ticket].ts)
+        parked = {
+            ticket for lane in self.driver.engine.state.lanes.values() for ticket in lane.parked
+        }  # not those who ride
         for ticket in self.waiting:
-            if ticket.stage in (Stage.PENDING, Stage.RIDING):
+            if ticket.stage in (Stage.PENDING, Stage.WAITING) and ticket not in parked:
                 self.note_framed(ticket)
         topic = self.driver.topic()
         if topic is not None:

@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.kv.nodes import Node, everybody, exchange, state
+from tests.support.kv_nodes import Node, everybody, exchange, state
 from topics.codec.cell import encode_cell
 from topics.kernel.errors import Code, Rejected
-from topics.kv.merge import join
+from topics.kv.entries.merge import join
+from topics.kv.entries.wire import entry_to_cell
 from topics.kv.replica import newest_in_store
-from topics.kv.wire import entry_to_cell
-from topics.lattice.stamps import MAX_DRIFT_MS
+from topics.lattice.values.stamps import MAX_DRIFT_MS
 from topics.testing.journal import MemoryJournal
 
 pytestmark = [pytest.mark.rule("R1.3.2", "R9.6", "R9.25", "R13.2", "R3.6.2")]
@@ -64,7 +64,7 @@ class Glitches(RuleBasedStateMachine):
     def waiting(self, at):
         home = self.nodes[at].home
         home.settle("shared")
-        return list(home._rooms["shared"].waiting)
+        return list(home._gates["shared"].deferred)
 
     @rule(at=nodes, key=keys, what=st.sampled_from(sorted(WRITES)))
     def write(self, at, key, what):

@@ -17,20 +17,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.kv.nodes import LIMITS, Node, accepted, everybody, state
+from tests.support.kv_nodes import LIMITS, Node, accepted, everybody, state
 from topics.codec.cell import encode_cell
 from topics.kernel.errors import Code, Rejected
 from topics.kv.database import Database
-from topics.kv.entry import LANE_OF, Column, Tag, is_alive, total_of, visible
-from topics.kv.gc import Collected, collect
-from topics.kv.journaled import Header, Journaled, replay
+from topics.kv.entries.entry import LANE_OF, Column, Tag, is_alive, total_of, visible
+from topics.kv.entries.store import EMPTY, StoreLattice, join_stores, store_from_cell, store_to_cell
+from topics.kv.entries.tree import items
+from topics.kv.entries.wire import LANE_NAMES, TYPE_NAMES
+from topics.kv.garbage import Collected, collect
+from topics.kv.journaled import DatabaseHeader, Journaled, replay
+from topics.kv.operations.keys import members_of, ranked_of
 from topics.kv.replica import newest_in_store
-from topics.kv.store import EMPTY, StoreLattice, join_stores, store_from_cell, store_to_cell
-from topics.kv.tree import items
-from topics.kv.values import members_of, ranked_of
-from topics.kv.wire import LANE_NAMES, TYPE_NAMES
-from topics.lattice.cursor import Root
-from topics.lattice.laws import check_deliveries, check_laws, check_mutator
+from topics.lattice.values.cursor import Root
+from topics.lattice.values.laws import check_deliveries, check_laws, check_mutator
 from topics.testing.entropy import SeededEntropy
 from topics.testing.journal import MemoryJournal
 
@@ -145,7 +145,7 @@ class Replicas(RuleBasedStateMachine):
     def persist(self, node):
         """Give the node a database with a journal."""
         node.journal = Tight()
-        header = Header("shared", node.keys.public, node.home.new_replica_id())
+        header = DatabaseHeader("shared", node.keys.public, node.home.new_replica_id())
         cursor = Journaled(node.journal, LIMITS, EMPTY, header)
         cursor.begin(header)
         node.home.adopt("shared", cursor)

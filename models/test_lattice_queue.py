@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from topics.codec.cell import decode_cell, encode_cell
-from topics.lattice.consumer import Consumer, Gap
-from topics.lattice.laws import check_laws, check_mutator
-from topics.lattice.queue import LatticeQueue
-from topics.lattice.state import QUEUES, queue_from_cell
+from topics.lattice.queues.consumer import Consumer, OffsetGap
+from topics.lattice.queues.lattice_queue import LatticeQueue
+from topics.lattice.queues.queue_state import QUEUES, queue_from_cell
+from topics.lattice.values.laws import check_laws, check_mutator
 from topics.testing.clock import ManualClock
 
 pytestmark = [pytest.mark.invariant("I-14")]
@@ -128,7 +128,7 @@ class Replicas(RuleBasedStateMachine):
     @rule(who=replicas, limit=st.integers(1, 9))
     def consume(self, who, limit):
         for item in self.consumers[who].poll(self.queues[who].state, limit):
-            if isinstance(item, Gap):
+            if isinstance(item, OffsetGap):
                 self.covered[who] += range(item.gap_from, item.gap_to + 1)
             else:
                 self.covered[who].append(item.offset)

@@ -15,15 +15,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.lattice.owners import ALICE, BOB, CAROL, REGION, ROGUE, Accounts, written
+from tests.support.lattice_owners import ALICE, BOB, CAROL, REGION, ROGUE, Accounts, written
 from topics.codec.cell import decode_cell, encode_cell
 from topics.kernel.errors import Corrupt
-from topics.lattice.algebra import LwwLattice, MapLattice, MaxLattice, SetLattice, TupleLattice
-from topics.lattice.authority import Authority
-from topics.lattice.cursor import Root
-from topics.lattice.laws import check_deliveries, check_garbage, check_laws, check_mutator
-from topics.lattice.owner import OwnerLattice, OwnSlot
-from topics.lattice.stamps import next_stamp
+from topics.lattice.owners.authority import Authority
+from topics.lattice.owners.owner import OwnerLattice, OwnSlot
+from topics.lattice.values.algebra import LwwLattice, MapLattice, MaxLattice, SetLattice, TupleLattice
+from topics.lattice.values.cursor import Root
+from topics.lattice.values.laws import check_deliveries, check_garbage, check_laws, check_mutator
+from topics.lattice.values.stamps import next_stamp
 from topics.testing.clock import ManualClock
 
 pytestmark = [

@@ -1,7 +1,9 @@
-"""Reservations: what propose promises is given back by apply or failure, whatever overlaps, parks, rides or fails.
+"""Reservations: what propose promises is given back by apply or failure, whatever overlaps, waits, rides, fails or is
+withdrawn.
 
-No clock of its own and no oracle: the model counts. Each ticket ends once; a race of writers that expect one head has
-one winner; a topic that rejects never holds more than its cap, never drops what it took, and loses no room either.
+No clock of its own and no oracle: the model counts. Each ticket ends once, one that was withdrawn never; a race of
+writers that expect one head has one winner; a topic that rejects never holds more than its cap, never drops what it
+took, and loses no room either.
 """
 
 from collections import Counter
@@ -40,6 +42,7 @@ class Reservations(RuleBasedStateMachine):
     def begin(self, shards, first, second):
         self.driver = Driver(shards=shards)
         self.tickets = []
+        self.withdrawn = []
         self.endings = Counter()
         self.failed = False
         self.floors = {}
@@ -115,6 +118,22 @@ class Reservations(RuleBasedStateMachine):
         self.driver.step(shard % len(self.driver.wals))
         self.hear()
 
+    @rule(data=st.data())
+    def withdraw(self, data):
+        """Whoever proposed it has gone. Only what waits can be taken back, and it leaves nothing."""
+        if not self.tickets:
+            return
+        ticket, trail = data.draw(st.sampled_from(self.tickets))
+        before, reserved = ticket.stage, self.reserved()
+        withdrawn = self.driver.engine.withdraw(ticket)
+        self.hear()
+
+        assert withdrawn == (before is Stage.WAITING and not ticket.created)
+        assert (ticket.stage is Stage.WITHDRAWN) or (ticket.stage is before and reserved == self.reserved())
+        if withdrawn:
+            self.tickets.remove((ticket, trail))
+            self.withdrawn.append(ticket)
+
     @rule(ms=st.sampled_from([1, 1000]))
     def let_time_pass(self, ms):
         self.driver.clock.advance(ms)
@@ -139,7 +158,7 @@ class Reservations(RuleBasedStateMachine):
         self.drain()
         self.driver.restart(machine_restarted=False)
         self.driver.engine.take_effects()
-        self.tickets, self.failed = [], False
+        self.tickets, self.withdrawn, self.failed = [], [], False
 
     @rule()
     def drain(self):
@@ -150,6 +169,9 @@ class Reservations(RuleBasedStateMachine):
             assert ticket.done
             assert self.endings[ticket] == 1
             assert Stage.DONE is trail[-1]
+        for ticket in self.withdrawn:
+            assert Stage.WITHDRAWN is ticket.stage
+            assert not self.endings[ticket]
         for lane in self.driver.engine.state.lanes.values():
             assert not any(lane.reservations().values())
             assert lane.in_flight == 0

@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.faulty_store import FaultyStore
+from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.host.relocation import AGAIN_MS
 from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.testing.below import Below
-from topics.testing.coldstore import FaultyStore
 from topics.testing.survival import Shape
 
 TAGS = (b"red", b"blue", b"")

@@ -16,6 +16,7 @@ from typing import Final
 
 from ci.benchmarks.figure import Figure, Setting, median_figure, quantile
 from ci.benchmarks.payload import text
+from tests.support.faulty_store import FaultyStore
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.clock import SystemClock
@@ -24,7 +25,6 @@ from topics.host.entropy import SystemEntropy
 from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
-from topics.testing.coldstore import FaultyStore
 
 READ_S: Final = 1.0
 READERS: Final = 8

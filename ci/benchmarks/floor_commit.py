@@ -73,7 +73,7 @@ class Commit:
         ticket = await self._propose(command)
         self._shard.ring()
         if not ticket.done:
-            ticket.waiter = trio.lowlevel.current_task()
+            ticket.waiter = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
             await trio.lowlevel.wait_task_rescheduled(partial(_leave, ticket))
         return ticket.result()
 
@@ -90,7 +90,8 @@ class Commit:
     def _told(self, _took: object) -> None:
         if self._engine.has_effects:
             for ticket in self._engine.take_effects().finished:
-                _wake(ticket)
+                if ticket.waiter is not None:
+                    ticket.waiter()
 
     async def run(self) -> None:
         await self._shard.run()
@@ -106,11 +107,6 @@ class Commit:
 
     def close(self) -> None:
         self._shard.close()
-
-
-def _wake(ticket: Ticket) -> None:
-    if isinstance(ticket.waiter, trio.lowlevel.Task):
-        trio.lowlevel.reschedule(ticket.waiter)
 
 
 def _leave(ticket: Ticket, _: object) -> trio.lowlevel.Abort:

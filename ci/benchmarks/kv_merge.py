@@ -16,9 +16,9 @@ from topics.codec.cell import CellMap
 from topics.crypto.keys import KeyPair
 from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
+from topics.kv.entries.store import KvStore, StoreLattice
 from topics.kv.replica import Replica
-from topics.kv.store import Store, StoreLattice
-from topics.lattice.cursor import Root
+from topics.lattice.values.cursor import Root
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
@@ -108,7 +108,7 @@ class _Meeting:
             gc.enable()
 
 
-def _database(number: int, held: Store | None) -> Database:
+def _database(number: int, held: KvStore | None) -> Database:
     home = Replica(
         KeyPair.from_seed(bytes([number]) * 32),
         clock=ManualClock(START_MS + number),

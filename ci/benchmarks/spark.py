@@ -21,7 +21,7 @@ from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import wal_tasks
 from topics.audit.rows import WalRow
 from topics.audit.scan import scan_all
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.primitives import U64, checksum
 from topics.codec.segidx import decode_idx

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
-from tests.audit.test_cold import looked, name_of, tiered
-from tests.crash.scene import SMALL, Scene
+from tests.support.cold_tier import looked, name_of, tiered
+from tests.support.scene import SMALL, Scene
 from topics.audit.acknowledged import LISTED_MAX, check_acknowledged
 from topics.audit.acks import ANY_EPOCH, Acks
 from topics.audit.fsck import Options, fsck

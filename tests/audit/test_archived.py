@@ -7,7 +7,16 @@ import os
 import pytest
 
 import topics
-from tests.host.test_logchain import LARGE, Case, damage, files_of, log_of_everything, names, put_file, whole
+from tests.support.damaged_logs import (
+    LARGE,
+    Case,
+    damage,
+    files_of,
+    log_of_everything,
+    names,
+    put_file,
+    whole,
+)
 from topics.audit.fsck import Options, fsck
 from topics.audit.rows import Severity, WalTask
 from topics.audit.scan import scan_all

@@ -6,69 +6,30 @@ import random
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.cold_tier import DIRECTORY, cold_of, damage_record, looked, name_of, tiered
+from tests.support.faulty_store import FaultyStore
+from tests.support.sample_store import files_of
+from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.engine.checkpoint import SegmentRules
 from topics.host.coldowner import Whose, adopt, whose
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.tiers import HotRules
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import SegmentId
-from topics.testing.below import Below
-from topics.testing.coldstore import FaultyStore
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import Landed, SimCrash
-from topics.testing.sample_store import files_of
 from topics.testing.simdisk import MUTATING, SimDisk
 from topics.testing.survival import Shape
 
 STAMP = "20261121T120000Z"
-DIRECTORY = "topics/0000000000000001"
 GATE_POINTS = 24
 BEHIND = 24  # calls behind the commit, each of which is struck in the gate
 STRUCK = {11: 2, 21: 0, 31: 4}  # cold segments, and the record that is damaged in each
 
 
-def tiered(topic="t", later=0, seed=0):
-    """A store of ten full segments, nine of which are cold, and nobody who has it open. `later`: ms of its writes."""
-    scene = Scene(
-        seed,
-        limits=SMALL,
-        segments=SegmentRules(records_max=5, bytes_max=2000, age_ms=60_000),
-        hot=HotRules(retain_segments=1),
-        cold=cold_of,
-    )
-    scene.open()
-    scene.clock.advance(later)
-    scene.put(topic, *range(50))
-    scene.sync()
-    scene.checkpoint()
-    assert scene.relocate() == 9
-    scene.process_death()
-    return scene
-
-
-def cold_of(disk, folder="cold"):
-    return LocalSegmentStore(Below(disk, folder), "the cold place")
-
-
-def looked(scene, cold, **options):
-    return fsck(scene.disk, where="a store", options=Options(settled=True, cold=cold, **options))
-
-
 def mended(disk, cold, stamp=STAMP):
     return repair(disk, where="a store", same_boot=False, stamp=stamp, cold=cold)
-
-
-def name_of(first, part="data"):
-    return f"{DIRECTORY}/seg-{first:020d}.{part}"
-
-
-def damage_record(disk, first, at):
-    """One bit of the `at`-th record of a cold segment."""
-    path = f"cold/{name_of(first)}"
-    size = disk.size(path) // 5
-    disk.flip(path, (at * size + 10) * 8)
 
 
 @pytest.mark.rule("T5.11")
@@ -260,7 +221,7 @@ def test_a_copy_that_takes_the_tier_in_the_middle_of_a_repair_keeps_what_is_ther
 
         def delete(self, segment):
             super().delete(segment)
-            adopt(copy, self, SeededEntropy(7), inode=1)
+            adopt(copy, self, SeededEntropy(7))
 
     cold = Adopted(cold_of(disk))
     done = mended(disk, cold)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.audit.test_cold import cold_of, looked, tiered
+from tests.support.cold_tier import cold_of, looked, tiered
 from topics.audit.acks import Acks
 from topics.audit.report import Status, results
 from topics.audit.rows import Severity

@@ -7,10 +7,10 @@ import random
 import msgspec
 import pytest
 
+from tests.support.planting import plant
+from tests.support.sample_store import build, write_out
 from topics.audit.dump import dump
 from topics.kernel.errors import Rejected
-from topics.testing.planting import plant
-from topics.testing.sample_store import build, write_out
 
 
 @pytest.fixture(scope="module")

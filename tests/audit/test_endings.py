@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.planting import KINDS, Survey, plant, plant_together
+from tests.support.sample_store import ORDERS, build, disk_of
 from topics.audit.fsck import Options, fsck
 from topics.audit.report import Status, results
 from topics.audit.rows import Severity
@@ -14,8 +16,6 @@ from topics.engine import image
 from topics.host.readonly import ReadOnlyDisk, WithCold
 from topics.host.snapshots import snapshot_path
 from topics.host.tiers import LocalSegmentStore
-from topics.testing.planting import KINDS, Survey, plant, plant_together
-from topics.testing.sample_store import ORDERS, build, disk_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ENDINGS = ("segment.marks: a deleted record is not flagged", "segment.floor: an evicted segment is there")

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 import topics
+from tests.support.sample_store import build, disk_of, files_of, write_out
 from topics.audit.dump import dump
 from topics.audit.fsck import Options, fsck
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest, encode_manifest
@@ -27,7 +28,6 @@ from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
 from topics.host.backup import Backup, write_backup
 from topics.host.coldowner import NOTE_FILE
-from topics.host.inline import carry_out
 from topics.host.layout import FORMAT_FILE
 from topics.host.memory import MemoryDisk
 from topics.host.owner import LOCK_NAME
@@ -36,12 +36,12 @@ from topics.host.verifying import verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, TopicsError
 from topics.kernel.limits import MIB
 from topics.log.image import TopicImage
+from topics.store.inline import carry_out
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.store.restore import restore
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
-from topics.testing.sample_store import build, disk_of, files_of, write_out
 
 ROOM = 256 * MIB  # of address space, for what a try needs beside what is there already
 TEBIBYTE = 1 << 40

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.planting import KINDS, plant
+from tests.support.planting.journals import ACKS
+from tests.support.sample_store import build, disk_of
 from topics.audit.acks import Acks
 from topics.audit.checks import CHECKS
 from topics.audit.fsck import Options, fsck
 from topics.audit.rows import Severity
-from topics.testing.planting import KINDS, plant
-from topics.testing.planting.journals import ACKS
-from topics.testing.sample_store import build, disk_of
 
 ONCE = Options(settled=True)
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.audit.test_repair import mended, open_it, view
-from tests.crash.scene import Scene
+from tests.support.planting import plant
+from tests.support.repaired import mended, open_it, view
+from tests.support.sample_store import CAPPED, CLICKS, ORDERS, build, disk_of, files_of
+from tests.support.scene import Scene
 from topics.engine.commands import Append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import CannotOpen
 from topics.kernel.limits import Limits
-from topics.testing.planting import plant
-from topics.testing.sample_store import CAPPED, CLICKS, ORDERS, build, disk_of, files_of
 
 SAMPLE = build(records=8)
 WHOLE = view(disk_of(SAMPLE.files))

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from tests.support.planting import plant
+from tests.support.sample_store import build, disk_of
 from topics.audit.numpywalk import walk_by_numpy
 from topics.audit.recovery import read, segment_tasks
 from topics.codec.segment import DataColumns, walk
-from topics.testing.planting import plant
-from topics.testing.sample_store import build, disk_of
 
 pytestmark = pytest.mark.rule("P1.7")
 

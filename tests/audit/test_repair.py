@@ -7,31 +7,23 @@ import random
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.planting import KINDS, plant
+from tests.support.repaired import STAMP, mended, merged, open_it, view
+from tests.support.sample_store import CLICKS, FLEETING, ORDERS, build, disk_of, files_of
+from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
-from topics.audit.recovery import read
 from topics.audit.repair import repair
-from topics.codec.frame import decode_frame
 from topics.engine.commands import Append
 from topics.host.layout import segment_path
-from topics.host.reading import Reader
 from topics.kernel.columns import RecordColumns
-from topics.kernel.errors import CannotOpen, Corrupt, Unusable
-from topics.log.diff import extents_of
-from topics.log.index import LIVE
-from topics.store.opened import StoreOptions
-from topics.store.opening import open_store
-from topics.testing.clock import ManualClock
-from topics.testing.entropy import SeededEntropy
+from topics.kernel.errors import CannotOpen, Unusable
 from topics.testing.faults import FaultKind, Landed, SimCrash
-from topics.testing.planting import KINDS, plant
-from topics.testing.sample_store import CLICKS, FLEETING, ORDERS, build, disk_of, files_of
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
-STAMP = "20261121T120000Z"
 NOT_OF_FILES = (
     "acknowledged", "kv.journal", "weaver.journal", "snapshot.agree", "tombstones", "segment.ts", "archive", "cold",
+    "newer",
 )  # fmt: skip
 REPAIRABLE = sorted(kind for kind in KINDS if not kind.startswith(NOT_OF_FILES))
 
@@ -39,42 +31,6 @@ REPAIRABLE = sorted(kind for kind in KINDS if not kind.startswith(NOT_OF_FILES))
 @pytest.fixture(scope="module")
 def sample():
     return build()
-
-
-def view(disk):
-    """What a reader is shown, by topic: {seq: data, None if it cannot be had}, what is lost, floors and head."""
-    state = read(disk, "a sample", same_boot=False)
-    shown = {}
-    for topic in state.topics.values():
-        index = topic.index
-        live = [at for at in range(index.start, index.stop) if index.flags[at] & LIVE]
-        shown[topic.name] = (
-            {index.seq_at(at): record(disk, topic, at) for at in live},
-            merged((one.first, one.last) for one in index.lost),
-            (topic.head_seq, topic.evict_floor, topic.delete_below, topic.ceiling, topic.epoch),
-            index.past.ranges(),
-        )
-    return shown
-
-
-def record(disk, topic, at):
-    (extent,) = extents_of(topic, at, at + 1)
-    try:
-        view = decode_frame(Reader(disk).read(extent), 0)
-    except (Corrupt, OSError):
-        return None
-    return view.data if (view.topic_id, view.seq) == (topic.topic_id, topic.index.seq_at(at)) else None
-
-
-def merged(ranges):
-    """The ranges of seqs, ascending, as few as can be."""
-    found = []
-    for first, last in sorted(ranges):
-        if found and found[-1][1] >= first - 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        else:
-            found.append((first, last))
-    return found
 
 
 def expected(before, missing=None):
@@ -96,17 +52,6 @@ def expected(before, missing=None):
             past,
         )
     return after
-
-
-def mended(disk):
-    return repair(disk, where="a sample", same_boot=False, stamp=STAMP)
-
-
-def open_it(disk):
-    return open_store(
-        disk, ManualClock(1_700_100_000_000), SeededEntropy(9), where="a sample", machine_restarted=True,
-        confirm=lambda _: None, options=StoreOptions(min_free_bytes=4096),
-    )  # fmt: skip
 
 
 @pytest.mark.rule("T4.11", "T4.21")

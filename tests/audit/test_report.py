@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.audit.acks import Acks
 from topics.audit.flaws import Flaws
 from topics.audit.fsck import Options, fsck, fsck_of_backup

@@ -7,14 +7,14 @@ from collections import Counter
 
 import pytest
 
+from tests.support.planting import plant
+from tests.support.sample_store import build, disk_of, write_out
 from topics.audit import scan
 from topics.audit.fsck import Options, examine, fsck
 from topics.audit.recovery import read, segment_tasks, wal_tasks
 from topics.audit.rows import SegmentTask
 from topics.audit.scan import scan_all
 from topics.host.readonly import Hiding, ReadOnlyDisk
-from topics.testing.planting import plant
-from topics.testing.sample_store import build, disk_of, write_out
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import topics
+from tests.support.sample_store import build
 from topics.audit.fsck import Options, fsck
 from topics.audit.offline import repair_directory
 from topics.engine.checkpoint import SegmentRules
@@ -18,9 +19,8 @@ from topics.host.fsspec_files import open_files
 from topics.host.owner import same_boot_at
 from topics.host.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Unusable
-from topics.spark.files import FsspecDisk
+from topics.spark.directory import FsspecDisk
 from topics.store.opened import StoreOptions
-from topics.testing.sample_store import build
 
 SEGMENT = "topics/0000000000000001/seg-00000000000000000001"
 FILES = (

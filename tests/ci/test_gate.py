@@ -168,7 +168,7 @@ def test_bad_input():
     with pytest.raises(AssertionError, match="negative"):
         product.checked(-1)
 """
-DECODER = "tests/kv/test_wire.py"  # one of gate.BAD_INPUT
+DECODER = "tests/kv/entries/test_wire.py"  # one of gate.BAD_INPUT
 
 
 def test_what_hangs_on_an_assert_is_red_without_asserts(house):

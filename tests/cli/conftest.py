@@ -18,8 +18,8 @@ from typing import Any
 import attrs
 import pytest
 
+from topics.cli.demo.private_server import PrivateServer
 from topics.cli.main import main
-from topics.cli.private import PrivateServer
 
 SAMPLE = pathlib.Path(main.__code__.co_filename).parents[1] / "sample" / "earthquakes.jsonl"
 

@@ -76,7 +76,10 @@ def test_adopting_says_what_is_in_its_way(call):
     assert "no cold tier to adopt: elsewhere is not there: mount it" in absent.err
     Path("other").mkdir()
     empty = call("adopt-cold", "a", "--cold-dir", "other")
-    assert "no segment there is one that this directory has in a cold tier (it has 4)" in empty.err
+    assert (
+        "no segment there has the name and the size of one that this directory has in a cold tier (it has 4)"
+        in empty.err
+    )
     go_on("another", range(40), cold_dir="its")
     assert "do not say the same owner" in call("adopt-cold", "a", "--cold-dir", "its").err
     with topics.open("a", options=settings()):

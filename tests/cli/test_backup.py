@@ -9,7 +9,7 @@ import pytest
 
 import topics
 from tests.cli.conftest import Call
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 from topics.engine.checkpoint import SegmentRules
 from topics.host.tiers import HotRules
 from topics.store.opened import StoreOptions

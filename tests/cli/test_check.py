@@ -10,11 +10,11 @@ import attrs
 import pytest
 
 import topics
+from tests.support.planting import plant
+from tests.support.sample_store import build, write_out
 from topics.audit.fsck import Report
 from topics.audit.rows import Severity, Violation
 from topics.cli.check import print_report
-from topics.testing.planting import plant
-from topics.testing.sample_store import build, write_out
 
 
 @pytest.fixture

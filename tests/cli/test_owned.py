@@ -9,7 +9,7 @@ import pytest
 
 import topics
 from tests.cli.conftest import Call
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 
 
 @pytest.mark.rule("O2.20")

@@ -85,7 +85,7 @@ def test_without_the_file_in_which_the_backup_ends_the_log_behind_it_is_refused(
 
 
 @pytest.mark.rule("T7.3")
-def test_what_two_directories_have_of_one_log_is_joined_or_both_are_named(
+def test_of_two_copies_of_one_log_the_longer_is_taken_and_two_that_differ_are_named(
     call: Call, log: pathlib.Path
 ) -> None:
     older = pathlib.Path("older") / log.relative_to("d/wal")
@@ -102,7 +102,7 @@ def test_what_two_directories_have_of_one_log_is_joined_or_both_are_named(
     refused = call("restore", "b", "r2", "--archive", "d", "--archive", "e")
 
     assert refused.code == 1
-    assert f"e/{log.relative_to('d')} is of another history than {log}" in refused.err
+    assert f"e/{log.relative_to('d')} differs from {log}" in refused.err
 
 
 @pytest.mark.rule("T7.4", "T4.10")

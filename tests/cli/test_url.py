@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import topics
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 
 Call = Callable[..., Any]
 Spawn = Callable[..., "subprocess.Popen[bytes]"]

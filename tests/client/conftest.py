@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import topics
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 
 
 @pytest.fixture(scope="session")

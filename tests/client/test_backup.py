@@ -9,16 +9,16 @@ import threading
 import pytest
 
 import topics
-from tests.crash.scene import Scene
-from tests.host.test_backup import cold_scene, taken
+from tests.support.backups import cold_scene, taken
+from tests.support.scene import Scene
 from topics.host.backup import Backup
 from topics.host.coldowner import Whose, whose
 from topics.host.disk import OsDisk
-from topics.host.inline import carry_out
 from topics.host.tarstream import tar_pieces
 from topics.host.unpacking import receive_backup, unpack_backup
 from topics.host.verifying import verify_backup
 from topics.kernel.errors import Corrupt
+from topics.store.inline import carry_out
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 

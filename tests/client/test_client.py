@@ -13,7 +13,7 @@ import pytest
 
 import topics
 from tests.client.peer import Peer, answer
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 
 Client = topics.Client
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import topics
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

@@ -11,7 +11,7 @@ import pytest
 
 import topics
 from tests.client.peer import answer
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 
 pytestmark = pytest.mark.rule("O5.9")
 

@@ -107,11 +107,13 @@ def test_the_types_are_those_of_the_pages():
 
 
 @pytest.mark.parametrize("kind", [4, 5, 10, 13, 14, 16, 17])
-def test_a_type_of_a_later_part_is_unsupported(kind):
+def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
     frame = pack_frame(kind, 0, 7, 0, TS, b"")
 
-    with pytest.raises(Corrupt, match="unsupported by this version"):
+    with pytest.raises(Corrupt, match="does not know its type"):
         decode_control(frame)
+    with pytest.raises(Corrupt, match="unsupported by this version"):
+        decode_payload(kind, b"")
 
 
 @pytest.mark.invariant("I-18")

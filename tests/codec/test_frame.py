@@ -154,8 +154,11 @@ def test_the_flags_are_those_of_the_page():
 @pytest.mark.parametrize(
     ("changes", "defect"),
     [
-        ({"kind": 0}, Defect.TYPE),
-        ({"kind": 19}, Defect.TYPE),
+        ({"kind": 0}, Defect.UNKNOWN),
+        ({"kind": 10}, Defect.UNKNOWN),
+        ({"kind": 19}, Defect.UNKNOWN),
+        ({"kind": 255, "seq": 0, "topic_id": 0}, Defect.UNKNOWN),
+        ({"kind": 19, "data_len": 2}, Defect.LENGTHS),
         ({"flags": Flag.TAG}, Defect.FLAGS),
         ({"flags": Flag.NODE}, Defect.FLAGS),
         ({"kind": FrameType.DELETE, "seq": 0, "flags": Flag.META}, Defect.FLAGS),

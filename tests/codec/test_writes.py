@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.codec.control import LossRange, encode_control
 from topics.codec.scan import scan
 from topics.codec.walheader import HEADER_SIZE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.engine.commands import DeleteRecords
 from topics.log.diff import DiffQuery
 from topics.simulation.checkpoint import Walk

@@ -6,7 +6,6 @@ caller knew. Then the same on the simulated disk, where the machine dies too.
 
 from __future__ import annotations
 
-import json
 import pathlib
 import random
 import signal
@@ -16,8 +15,9 @@ import sys
 import pytest
 
 import topics
-from tests.crash.scene import append, put_topic
 from tests.crash.sweep import PROCESS, Watched
+from tests.support.killed import check, note
+from tests.support.scene import append, put_topic
 from topics.kernel.errors import Fatal
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.simdisk import SimDisk
@@ -61,35 +61,6 @@ def kill_once(path, life, acks):
                 note(acknowledged, life, line)
     assert child.returncode == -signal.SIGKILL
     return acknowledged
-
-
-def note(acknowledged, life, line):
-    thread, n, seqs = json.loads(line)
-    for i, seq in enumerate(seqs):
-        assert seq not in acknowledged
-        acknowledged[seq] = [str(life), thread, n, i]
-
-
-def check(path, acknowledged):
-    """Nothing acknowledged is missing, no hole, the head is the last intact record, each write whole and in order."""
-    with topics.open(path) as store:
-        assert not store.read_only
-        topic = store.topic("t")
-        found = list(topic.records())
-        head_seq = topic.state().head_seq
-        assert topic.state().durable_seq == head_seq
-    assert list(range(1, head_seq + 1)) == [record.seq for record in found]
-    contents = {record.seq: record.data for record in found}
-    assert acknowledged.items() <= contents.items()
-    assert max(acknowledged, default=0) <= head_seq
-    writes = {}
-    for seq in range(1, head_seq + 1):
-        life, thread, n, i = contents[seq]
-        writes.setdefault((life, thread), []).append((n, i))
-        assert i == 0 or contents[seq - 1] == [life, thread, n, i - 1]
-    for order in writes.values():  # nothing twice, nothing left out: 0.0, 1.0, 1.1, 2.0, …
-        last = order[-1][0]
-        assert [(n, i) for n in range(last + 1) for i in range(1 + n % 3)] == order
 
 
 def kill_often(path, kills, seed):

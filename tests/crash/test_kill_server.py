@@ -12,7 +12,7 @@ import pytest
 
 import topics
 from tests.crash.serving import Served, Writers, ask
-from tests.crash.test_kill import check, note
+from tests.support.killed import check, note
 
 WRITERS = 8
 DRAIN_S = 2.0

@@ -12,10 +12,10 @@ import random
 import pytest
 
 import topics
-from tests.kv.nodes import Node, keys_of, state
+from tests.support.kv_nodes import Node, keys_of, state
 from topics.embed.database import Databases
 from topics.kernel.errors import TopicsError
-from topics.lattice.stamps import MAX_DRIFT_MS
+from topics.lattice.values.stamps import MAX_DRIFT_MS
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.test_world import Without
+from tests.support.killed import Without
 from topics.engine.replies import Appended
 from topics.server.runtime.runtime import Runtime
 from topics.server.runtime.shard import NOTHING_TOOK

@@ -7,8 +7,9 @@ import random
 import attrs
 import pytest
 
-from tests.crash.scene import append, deletion, put_topic
+from tests.crash.format_one import lower
 from tests.crash.sweep import PROCESS, Operation
+from tests.support.scene import append, deletion, put_topic
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
 from topics.host.archive import ArchiveRules
@@ -273,6 +274,17 @@ def recovering_and_settling(scene):
     scene.relocate()
 
 
+def of_format_one(setup):
+    """As an older version left it, so the next start raises it."""
+
+    def lowered(scene):
+        setup(scene)
+        scene.end(PROCESS, 0)
+        lower(scene.disk)
+
+    return lowered
+
+
 def emptying(scene):
     """Whole segments, and whole topics."""
     scene.do(deletion("fsync", before_seq=1000), deletion("disk", before_seq=8), DeleteTopic(topic="memory"))
@@ -348,6 +360,16 @@ OPERATIONS = {
         )
         for call, how in ((9, PROCESS), (24, Shape.RANDOM_PAGES), (27, Shape.EVERYTHING), (29, PROCESS))
     },
+    "raise of a format 1 store": (
+        of_format_one(half_dead),
+        recovering,
+        {"unopened": True, "segments": SMALL_SEGMENTS, "shards": 2},
+    ),
+    "raise of a format 1 store with a cold tier": (
+        of_format_one(cold),
+        recovering,
+        {"unopened": True, **TIERS},
+    ),
     "recovery into another shard count": (
         snapshot_and_tail,
         another_shard_count,

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.killed import Without
 from topics.simulation.world import World
 
 GATE_SEEDS = range(20)
 CANARY_SEEDS = range(20, 90)
 MORE_SEEDS = range(1000, 1400)
-
-
-class Without:
-    """The disk, but calls of one operation on files of the log do nothing: a removed line of the writer."""
-
-    def __init__(self, disk, op, where):
-        self._disk, self._op, self._where = disk, op, where
-
-    def __getattr__(self, name):
-        call = getattr(self._disk, name)
-        if name != self._op:
-            return call
-        return lambda path, *rest: None if self._where in path else call(path, *rest)
 
 
 @pytest.mark.rule(

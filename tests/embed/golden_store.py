@@ -167,3 +167,14 @@ def pages(topic):
 
 def reopened(path, clock):
     return topics.open(path, clock=clock, options=options())
+
+
+def contains(whole, part):
+    """`whole` says all that `part` says, and maybe more: a later version may add fields."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(
+            name in whole and contains(whole[name], value) for name, value in part.items()
+        )
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(whole) == len(part) and all(map(contains, whole, part))
+    return whole == part

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 import pytest
 
 import topics
+from tests.support.embedded import PATIENCE_S, wait_until
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
 from topics.host.systemcalls import SystemCalls
 from topics.store.opening import open_store
-
-PATIENCE_S = 5
 
 
 def test_closing_during_a_closing_mark_comes_to_its_end(tmp_path: Path) -> None:
@@ -48,14 +45,6 @@ def test_closing_during_a_closing_mark_comes_to_its_end(tmp_path: Path) -> None:
     assert is_waiting
     assert not closing.is_alive()
     disk.close()
-
-
-def wait_until(holds: Callable[[], bool]) -> bool:
-    """Look again and again, without sleeping, for as long as patience lasts."""
-    until = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < until:
-        os.sched_yield()
-    return holds()
 
 
 @pytest.mark.parametrize("kind", ["read", "records"])

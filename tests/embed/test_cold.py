@@ -10,6 +10,7 @@ import pytest
 
 import topics
 from tests.host.s3_server import s3_server
+from tests.support.faulty_store import FaultyStore
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.host.coldplace import open_cold
@@ -19,7 +20,6 @@ from topics.kernel.errors import Rejected
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
-from topics.testing.coldstore import FaultyStore
 from topics.testing.entropy import SeededEntropy
 
 TINY = SegmentRules(records_max=8, bytes_max=100_000, age_ms=0)

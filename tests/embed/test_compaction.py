@@ -8,32 +8,14 @@ import attrs
 import pytest
 
 import topics
+from tests.support.embedded import SMALL, Sly, simulated
 from topics.embed.lock import Reentered
-from topics.embed.store import Store
-from topics.engine.checkpoint import SegmentRules
 from topics.host.disk import OsDisk
 from topics.host.layout import path_of
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
-from topics.kernel.limits import Limits
-from topics.simulation.machine import open_simulated
-from topics.store.opened import StoreOptions
-from topics.testing.clock import ManualClock
-from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
-
-SMALL = StoreOptions(
-    limits=Limits(wal_file_first=8192, wal_file_max=65_536, wal_reserve=1024),
-    segments=SegmentRules(records_max=50, bytes_max=20_000),
-    min_free_bytes=4096,
-)
-
-
-def simulated(disk=None, port=None, options=SMALL):
-    disk = disk or SimDisk(1)
-    opened = open_simulated(disk, ManualClock(), SeededEntropy(1), options, port=port)
-    return Store(opened, port or disk, housekeeping=False), disk
 
 
 def test_a_store_is_the_same_after_a_checkpoint_and_a_reopening(tmp_path):
@@ -92,30 +74,6 @@ def test_writers_and_readers_go_on_beside_checkpoints(tmp_path):
     assert not wrong
     with topics.open(tmp_path, options=SMALL) as store:
         assert [store.topic(name).state().count for name in names] == [400] * 4
-
-
-class Sly:
-    """A disk under which something happens just before a read, or before a directory is made."""
-
-    def __init__(self, disk):
-        self._disk = disk
-        self.before_read = None
-        self.before_make_dir = None
-
-    def __getattr__(self, name):
-        return getattr(self._disk, name)
-
-    def read(self, path, offset, size):
-        act, self.before_read = self.before_read, None
-        if act is not None:
-            act()
-        return self._disk.read(path, offset, size)
-
-    def make_dir(self, path):
-        act, self.before_make_dir = self.before_make_dir, None
-        if act is not None:
-            act()
-        self._disk.make_dir(path)
 
 
 @pytest.mark.rule("T5.16")

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from topics.crypto.keys import KeyPair
 from topics.embed.concurrent import THREADS_MAX, ConcurrentTopic, WriterOptions, WriterStats
 from topics.kernel.errors import Code, Rejected, TopicsError, WrongState
-from topics.lattice.authority import Authority
-from topics.lattice.cursor import Root
-from topics.lattice.editor import Editor
-from topics.lattice.fence import NotLeader
-from topics.lattice.messages import LatticeTopics, owned_topics, topics_of
-from topics.lattice.routing import Rerouted
-from topics.lattice.topic import LatticeTopic
-from topics.lattice.topicmap import TOPIC
+from topics.lattice.owners.authority import Authority
+from topics.lattice.queues.editor import Editor
+from topics.lattice.queues.fence import NotLeader
+from topics.lattice.queues.lattice_topic import LatticeTopic
+from topics.lattice.queues.lattice_topics import LatticeTopics, owned_topics, topics_of
+from topics.lattice.queues.routing import Rerouted
+from topics.lattice.queues.topic_map import TOPIC
+from topics.lattice.values.cursor import Root
 from topics.testing.clock import ManualClock
 
 NOW = 1_700_000_000_000

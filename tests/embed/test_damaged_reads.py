@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.embed.test_compaction import SMALL, Sly, simulated
+from tests.support.embedded import SMALL, Sly, simulated
 from topics.host.layout import path_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import TAIL_CACHE_BYTES

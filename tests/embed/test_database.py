@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import Node, keys_of, state
+from tests.support.kv_nodes import Node, keys_of, state
 from topics.codec.control import Control
 from topics.codec.layout import FrameType
 from topics.codec.run import Run

@@ -7,23 +7,12 @@ import shutil
 
 import pytest
 
-from tests.embed.golden_store import END_MS, GOLDEN, facts, make, reopened
+from tests.embed.golden_store import END_MS, GOLDEN, contains, facts, make, reopened
 from topics.testing.clock import ManualClock
 
 
 def said():
     return json.loads(GOLDEN.with_suffix(".json").read_text())
-
-
-def contains(whole, part):
-    """`whole` says all that `part` says, and maybe more: a later version may add fields."""
-    if isinstance(part, dict):
-        return isinstance(whole, dict) and all(
-            name in whole and contains(whole[name], value) for name, value in part.items()
-        )
-    if isinstance(part, list):
-        return isinstance(whole, list) and len(whole) == len(part) and all(map(contains, whole, part))
-    return whole == part
 
 
 @pytest.fixture

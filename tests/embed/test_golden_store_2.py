@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.embed.golden_store import facts
+from tests.embed.golden_store import contains, facts
 from tests.embed.golden_store_2 import (
     BACKUP,
     COLD,
@@ -19,7 +19,6 @@ from tests.embed.golden_store_2 import (
     reopened_backup,
     said_by,
 )
-from tests.embed.test_golden_store import contains
 from topics.codec.segidx import DELETED, decode_idx
 from topics.host.coldowner import adopt
 from topics.host.coldplace import open_cold

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 import topics
-from tests.embed.test_compaction import SMALL, Sly, simulated
+from tests.support.embedded import SMALL, Sly, simulated
 from topics.engine.checkpoint import SegmentRules
 from topics.kernel.errors import Corrupt
 from topics.testing.simdisk import SimDisk

@@ -11,9 +11,10 @@ import pytest
 
 import topics
 from tests.embed.conftest import OpenSim
-from tests.embed.test_closing import wait_until
-from topics.embed.readers import wait_for_news
+from tests.support.embedded import wait_until
+from topics.embed.readers import Readers, wait_for_news
 from topics.log.diff import DiffQuery
+from topics.log.waiting import News
 from topics.testing.clock import ManualClock
 
 PATIENCE_S = 20
@@ -43,6 +44,15 @@ class Waiting:
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         return self.result
+
+
+def test_only_what_a_reader_at_the_head_can_see_wakes_him() -> None:
+    readers = Readers()
+    event = readers.add("t")
+    readers.tell({"t": News.FLOORS | News.DURABLE, "u": News.RECORDS})
+    assert not event.is_set()
+    readers.tell({"t": News.RECORDS})
+    assert event.is_set()
 
 
 @pytest.mark.parametrize("durability", ["fsync", "disk", "memory", "ephemeral"])

@@ -48,7 +48,7 @@ def test_what_waits_behind_a_change_goes_on_in_order(driver):
     for number in range(2, 8):
         tickets.append(driver.propose(PutTopic(topic="t", config=config(cap_records=number))))
         tickets.append(driver.propose(driver.appending(number)))
-    assert {Stage.PARKED} == {ticket.stage for ticket in tickets}
+    assert {Stage.WAITING} == {ticket.stage for ticket in tickets}
     ended = []
     while driver.step():
         ended += driver.engine.take_effects().finished
@@ -121,7 +121,7 @@ def test_create_and_delete_are_synced_on_shard_0_before_they_are_answered(durabi
         assert driver.take(0).sync
         driver.write(0)
         assert not made.done
-        assert Stage.PARKED is write.stage
+        assert Stage.WAITING is write.stage
         driver.sync(0)
         assert made.result().created
         driver.run()
@@ -186,6 +186,7 @@ def test_a_ticket_goes_only_where_the_table_says():
                     ticket.move(target)
     assert set(Stage) == set(TRANSITIONS)
     assert not TRANSITIONS[Stage.DONE]
+    assert not TRANSITIONS[Stage.WITHDRAWN]
 
 
 @pytest.mark.rule("S3.32")
@@ -196,7 +197,7 @@ def test_two_who_change_different_fields_at_once_both_have_their_way(driver):
         driver.propose(PutTopic.of("t", given, mode=PutMode.MERGE, record_bytes_max=1 << 20))
         for given in ({"cap_records": 7}, {"ttl_ms": 10**9}, {"durability": "fsync"})
     ]
-    assert {Stage.PARKED} == {ticket.stage for ticket in merges}
+    assert {Stage.WAITING} == {ticket.stage for ticket in merges}
     driver.run()
 
     new = driver.state().config

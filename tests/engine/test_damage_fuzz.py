@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.codec.control import TYPES, CheckpointMark, Control
 from topics.codec.frame import Run
 from topics.engine.judge import look

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.codec.control import MARK_FRAME, CommitMark, Control, encode_mark
 from topics.codec.frame import Run
 from topics.codec.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE

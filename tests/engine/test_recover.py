@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.scene import Scene, append, put_topic
+from tests.support.scene import Scene, append, put_topic
 from topics.codec.control import Delete, HeadWatermark, TopicCreate, TopicDelete, encode_control
 from topics.codec.frame import Run, encode_run
 from topics.codec.walheader import WalHeader

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 from contextlib import suppress
@@ -11,7 +10,8 @@ import attrs
 import pytest
 
 import topics
-from tests.crash.scene import Scene
+from tests.support.scene import Scene
+from tests.support.segments import without_room
 from topics.audit.fsck import fsck
 from topics.audit.repair import repair
 from topics.host.layout import Format, write_format
@@ -154,21 +154,6 @@ def test_a_repair_of_a_missing_log_that_breaks_off_misses_it_no_more_once_its_sn
                 assert not scene.open().damages, call
         call += 1
     assert opened > 2
-
-
-def without_room(disk):
-    """Of this disk, with no room for a segment: a checkpoint is refused."""
-
-    class Full:
-        def __getattr__(self, name):
-            return getattr(disk, name)
-
-        def create(self, path, size):
-            if path.startswith("topics/"):
-                raise OSError(errno.ENOSPC, "No space left on device", path)
-            disk.create(path, size)
-
-    return Full()
 
 
 def changed(*counts):

@@ -9,7 +9,8 @@ import threading
 import pytest
 
 import topics
-from tests.crash.scene import SMALL, Scene
+from tests.support.backups import TINY, cold_scene, taken
+from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
 from topics.codec.manifest import MANIFEST_FILE
 from topics.engine.checkpoint import SegmentRules
@@ -18,7 +19,6 @@ from topics.engine.verify import canonical
 from topics.host.backup import Backup, write_backup
 from topics.host.coldowner import NOTE_FILE, Whose, adopt, settle_place, whose
 from topics.host.disk import OsDisk
-from topics.host.inline import carry_out
 from topics.host.layout import read_format
 from topics.host.pins import PINS_MAX
 from topics.host.readstate import read_state
@@ -26,14 +26,13 @@ from topics.host.tiers import HotRules
 from topics.host.verifying import read_manifest, verify_backup
 from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected
 from topics.simulation.checkpoint import Walk
-from topics.simulation.machine import cold_folder
+from topics.store.inline import carry_out
 from topics.store.opened import StoreOptions
 from topics.testing.entropy import SeededEntropy
 from topics.testing.faults import FaultKind, Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
-TINY = SegmentRules(records_max=6, bytes_max=1500)
 GATE_POINTS = 30
 ENDS = (None, *Shape)  # None: the process, not the machine
 
@@ -53,13 +52,6 @@ def filled(seed=0, *, disk=None, shards=2):
     scene.delete("b", before_seq=3)
     scene.put("a", b"100", b"101")
     return scene
-
-
-def taken(scene):
-    """The steps of a backup, carried out."""
-    backup = Backup(scene.opened.checkpointer)
-    carry_out(scene.engine, backup.steps(), scene.drain)
-    return backup
 
 
 def state_of(disk):
@@ -539,17 +531,6 @@ def test_a_directory_without_a_manifest_is_no_backup():
 
 
 # What lies in the cold tier.
-
-
-def cold_scene():
-    """A store most of whose segments are cold."""
-    scene = Scene(limits=SMALL, segments=TINY, cold=cold_folder, hot=HotRules(retain_segments=1))
-    scene.open()
-    scene.put("a", *[b"%d" % i for i in range(40)])
-    scene.sync()
-    scene.checkpoint()
-    assert scene.relocate() > 2
-    return scene
 
 
 @pytest.mark.rule("T7.1")

@@ -7,9 +7,10 @@ import errno
 import pytest
 
 from tests.host.badsectors import BadSectors
-from tests.host.test_reclaim import data_size, ends_of, half_dead, put, reopened, scene_with, state_of
-from tests.host.test_relocation import cold_firsts, filled, relocator, worked
-from tests.host.test_relocation import scene_with as tiered
+from tests.support.reclaiming import data_size, ends_of, half_dead, put, reopened, scene_with
+from tests.support.segments import state_of
+from tests.support.tiers import cold_firsts, filled, relocator, worked
+from tests.support.tiers import scene_with as tiered
 from topics.codec.segidx import DELETED
 from topics.host.layout import segment_path
 from topics.host.snapshots import find_snapshots

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from tests.crash.scene import Scene
+from tests.support.scene import Scene
 from topics.codec.segcolumns import decode_blocks, encode_block
 from topics.codec.segidx import DELETED, IdxColumns, decode_idx
 from topics.host.belonging import LABELS_HELD, WINDOW, columns_belong, hold, idx_belongs, knows_more

@@ -6,47 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.segments import reopened, scene_with, segments, sources, state_of
 from topics.audit.repair import repair
 from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed, DeleteTopic
-from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
 from topics.host.layout import segment_path
 from topics.host.snapshots import find_snapshots, snapshot_path
-from topics.host.steps import Blocking, GoOn, Propose
+from topics.host.steps import Blocking, Propose, ResumeBatches
 from topics.kernel.errors import Rejected
 from topics.log.regions import SegmentId
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
-
-TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
-
-
-def scene_with(seed=0, **options):
-    scene = Scene(seed, limits=SMALL, segments=TINY, **options)
-    scene.open()
-    return scene
-
-
-def state_of(scene):
-    return canonical(scene.engine.state.catalog)
-
-
-def reopened(scene):
-    scene.process_death()
-    scene.open()
-    return scene
-
-
-def sources(scene, topic):
-    found = scene.engine.state.catalog.find(topic)
-    return [source for _, _, source in found.regions.spans(found.head_seq + 1)]
-
-
-def segments(scene, topic):
-    return list(scene.engine.state.catalog.find(topic).segments)
 
 
 def labelled(scene, count=20):
@@ -297,7 +269,7 @@ def test_what_is_written_behind_the_cut_is_due_again_and_an_idle_store_comes_to_
                 call()
             case Propose(command):
                 scene.run(command)
-            case GoOn():
+            case ResumeBatches():
                 scene.put("t", b"2")  # behind the cut, before the round has ended
     scene.clock.advance(1001)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.host.test_relocation import filled, half_dead, relocator, scene_with, segments, worked
+from tests.support.segments import segments
+from tests.support.tiers import filled, half_dead, relocator, scene_with, worked
 from topics.codec.segment import walk
 from topics.host.coldframes import without_foreign
 from topics.host.layout import segment_path

@@ -6,17 +6,9 @@ import attrs
 import msgspec
 import pytest
 
-from tests.crash.scene import SMALL, Scene
-from tests.host.test_relocation import (
-    TINY,
-    cold_firsts,
-    filled,
-    half_dead,
-    in_folder,
-    relocator,
-    reopened,
-    worked,
-)
+from tests.support.scene import SMALL, Scene
+from tests.support.segments import TINY, reopened
+from tests.support.tiers import cold_firsts, filled, half_dead, in_folder, relocator, worked
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.engine.verify import canonical
@@ -66,9 +58,13 @@ def copied_blocks(scene):
 
 def copied_files(scene):
     """A disk with the same bytes in other files, as `cp -a` makes it."""
-    disk = copied_blocks(scene)
+    return remembering(copied_blocks(scene), OTHER_INODE)
+
+
+def remembering(disk, inode):
+    """LOCK remembers that it was this file."""
     owner = OwnerRecord.decode(disk.read(LOCK_NAME, 0, RECORD_SIZE))
-    disk.write(LOCK_NAME, 0, [attrs.evolve(owner, inode=OTHER_INODE).encode()])
+    disk.write(LOCK_NAME, 0, [attrs.evolve(owner, inode=inode, boot_id=None).encode()])
     disk.sync_data(LOCK_NAME)
     return disk
 
@@ -158,14 +154,14 @@ class TestCopies:
         assert whose(disk, store) is Whose.BORROWED
         assert "copied or moved" in copy.opened.warnings[0]
 
-    def test_without_lock_nobody_knows_whether_it_is_a_copy(self):
+    def test_a_directory_whose_lock_was_removed_is_no_copy(self):
         store = tier()
         scene = moved(store)
         scene.process_death()
         scene.disk.unlink(LOCK_NAME)
         scene.open()
 
-        assert whose(scene.disk, store) is Whose.BORROWED
+        assert whose(scene.disk, store) is Whose.OURS
 
     def test_a_copy_of_whole_blocks_that_was_made_before_a_change_changes_nothing(self):
         store = tier()
@@ -230,7 +226,7 @@ class TestCopies:
                 yield step
                 if store.list() and not adopted:
                     adopted.append(copied_files(scene))
-                    adopt(adopted[0], store, SeededEntropy(7), inode=OTHER_INODE)
+                    adopt(adopted[0], store, SeededEntropy(7))
 
         scene.carry(seen())
         assert len(store.list()) == 1
@@ -268,7 +264,7 @@ class TestAdopting:
         more(scene)
         copy = scene_at(store, seed=1, disk=disk)
         copy.process_death()
-        adopt(disk, store, SeededEntropy(7), inode=1)
+        adopt(disk, store, SeededEntropy(7))
         assert whose(scene.disk, store) is Whose.TAKEN
         copy.open()
         assert copy.opened.warnings == []
@@ -283,11 +279,10 @@ class TestAdopting:
         assert copy.read("t") == before
 
     def test_a_copy_that_was_never_opened_is_adopted(self):
-        """LOCK still remembers the original's place at the start that follows."""
         store = tier()
         disk = copied_files(moved(store))
-        adopt(disk, store, SeededEntropy(7), inode=1)
-        copy = scene_at(store, seed=1, disk=disk)
+        adopt(disk, store, SeededEntropy(7))
+        copy = scene_at(store, seed=1, disk=remembering(disk, 1))
 
         assert copy.opened.warnings == []
         assert whose(disk, store) is Whose.OURS
@@ -295,7 +290,7 @@ class TestAdopting:
     def test_the_copy_of_a_copy_that_was_adopted_is_a_copy(self):
         store = tier()
         disk = copied_files(moved(store))
-        adopt(disk, store, SeededEntropy(7), inode=OTHER_INODE)
+        adopt(disk, store, SeededEntropy(7))
         copy = scene_at(store, seed=1, disk=disk)
 
         assert "copied or moved" in copy.opened.warnings[0]
@@ -305,15 +300,15 @@ class TestAdopting:
         moved(others, seed=3)
         for place in (others, tier()):
             with pytest.raises(Rejected, match="do not say the same owner"):
-                adopt(scene.disk, place, SeededEntropy(7), inode=1)
+                adopt(scene.disk, place, SeededEntropy(7))
         scene.disk.unlink("COLD")
         with pytest.raises(Rejected, match="do not say the same owner"):
-            adopt(scene.disk, others, SeededEntropy(7), inode=1)
+            adopt(scene.disk, others, SeededEntropy(7))
 
 
 @pytest.mark.rule("T6.3")
-class TestTokens:
-    def test_a_note_of_an_earlier_version_is_one_without_a_token(self):
+class TestEpochs:
+    def test_a_note_of_an_early_version_has_epoch_0(self):
         store = tier()
         scene = moved(store)
         scene.process_death()
@@ -331,7 +326,18 @@ class TestTokens:
         assert scene.disk.size("COLD") == NOTE_SIZE
         assert compare_notes(note, store.read_owner()) is Whose.TAKEN
 
-    def test_a_token_needs_no_room_on_a_full_disk(self):
+    def test_of_two_notes_with_tokens_the_tier_s_own_decides_as_it_did(self):
+        def note(**said):
+            return msgspec.json.encode({"format": 1, "owner": "ab" * 16, **said})
+
+        there = note(token="cd" * 16)
+        assert compare_notes(note(token="cd" * 16, before="", inode=1), there) is Whose.OURS
+        assert compare_notes(note(token="ef" * 16, before="cd" * 16), there) is Whose.OURS
+        assert compare_notes(note(token="ef" * 16, before="ab" * 16), there) is Whose.TAKEN
+        assert compare_notes(note(epoch=1), there) is Whose.OURS
+        assert compare_notes(note(token="cd" * 16), note(epoch=1)) is Whose.TAKEN
+
+    def test_an_epoch_needs_no_room_on_a_full_disk(self):
         store = tier()
         scene = moved(store)
         for at in range(30):
@@ -342,7 +348,7 @@ class TestTokens:
 
         assert scene.relocate() > 0
 
-    def test_a_store_with_nothing_to_change_draws_none(self):
+    def test_a_store_with_nothing_to_change_counts_none(self):
         store = tier()
         scene = moved(store)
         note = store.read_owner()
@@ -362,7 +368,7 @@ class TestTokens:
 
         assert "OWNER in the cold place is damaged" in relocator(scene).failed
         assert files(store) == there
-        adopt(scene.disk, store, SeededEntropy(7), inode=1, proved=True)  # as it is told
+        adopt(scene.disk, store, SeededEntropy(7), fits=True)  # as it is told
         scene.process_death()
         scene.open()
         more(scene)
@@ -399,7 +405,7 @@ class TestTokens:
         assert "does not say whose" in relocator(scene).failed
         assert "topics adopt-cold" in relocator(scene).failed
         with pytest.raises(Rejected):
-            adopt(scene.disk, store, SeededEntropy(7), inode=1)
+            adopt(scene.disk, store, SeededEntropy(7))
 
     def test_a_damaged_note_of_a_directory_with_nothing_cold_is_made_anew_for_an_empty_place(self):
         store = tier()

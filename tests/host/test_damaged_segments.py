@@ -4,54 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene
 from tests.host.badsectors import BadSectors
+from tests.support.segments import page, reopened, scene_with, walk
 from topics.codec.segidx import ENTRY_SIZE
-from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import digest
 from topics.host.layout import segment_path
-from topics.kernel.errors import Corrupt
 from topics.log.diff import DiffQuery
 from topics.log.regions import SegmentId
-from topics.store.reading import read_page
 
-TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
 pytestmark = pytest.mark.rule("T5.11")
-
-
-def scene_with(**options):
-    scene = Scene(1, limits=SMALL, segments=TINY, **options)
-    scene.open()
-    return scene
-
-
-def reopened(scene):
-    scene.process_death()
-    scene.open()
-    return scene
-
-
-def page(scene, query):
-    """(seqs, next_from_seq) of one page, or (None, next_from_seq) of one that would begin with damage."""
-    try:
-        plan, records = read_page(query, scene.engine.plan_diff, scene.opened.reader.read)
-    except Corrupt as told:
-        return None, told.detail["next_from_seq"]
-    return [record.seq for record in records], plan.next_from_seq
-
-
-def walk(scene, **query):
-    """(seqs that are served, seqs that are named as damaged)."""
-    found, told, from_seq = [], [], query.pop("from_seq", 0)
-    while from_seq < scene.engine.topic_state("t").head_seq:
-        seqs, after = page(scene, DiffQuery(topic="t", from_seq=from_seq, **query))
-        assert after > from_seq
-        if seqs is None:
-            told += range(from_seq + 1, after + 1)
-        else:
-            found += seqs
-        from_seq = after
-    return found, told
 
 
 def filled(scene, count=20, **config):
@@ -86,7 +47,7 @@ LOSSES = [("data",), ("data", "idx"), ("data", "col"), ("data", "idx", "col")]
 @pytest.mark.parametrize("parts", LOSSES, ids="-".join)
 def test_a_store_whose_sealed_segment_is_gone_says_so_and_is_written_to_as_before(parts):
     """At this start and at every one after it, with checkpoints in between."""
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     lose(scene, 1, *parts)
     for i in range(4):
         assert not scene.opened.read_only
@@ -105,7 +66,7 @@ def test_a_store_whose_sealed_segment_is_gone_says_so_and_is_written_to_as_befor
 
 @pytest.mark.parametrize("parts", LOSSES, ids="-".join)
 def test_a_filter_does_not_pass_by_records_whose_labels_went_with_their_bytes(parts):
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     lose(scene, 1, *parts)
     found, told = walk(scene, match=None, nodes=frozenset({b"n"}))
     assert (found, told) == (list(range(9, 21)), list(range(1, 9)))
@@ -113,7 +74,7 @@ def test_a_filter_does_not_pass_by_records_whose_labels_went_with_their_bytes(pa
 
 
 def test_records_that_are_cut_off_are_named_and_those_before_them_are_read():
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     scene.process_death()
     scene.disk.truncate(path(9), 300)
     scene.open()
@@ -125,7 +86,7 @@ def test_records_that_are_cut_off_are_named_and_those_before_them_are_read():
 
 @pytest.mark.parametrize("parts", [("data",), ("data", "idx")], ids="-".join)
 def test_a_damaged_segment_that_was_to_grow_is_sealed_and_nothing_is_put_into_it(parts):
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     assert segments(scene)[-1] == (17, 20, False)
     lose(scene, 17, *parts)
     assert [damage.first_seq for damage in scene.opened.damages] == [17]
@@ -144,7 +105,7 @@ def test_a_damaged_segment_that_was_to_grow_is_sealed_and_nothing_is_put_into_it
 
 def test_the_files_of_a_damaged_segment_are_left_as_they_are():
     """Its idx knows more of the lost records than its data: times and sizes, by which they end when they should."""
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     scene.process_death()
     scene.disk.truncate(path(1), 300)
     scene.disk.truncate(path(17), 100)
@@ -162,7 +123,7 @@ def test_the_files_of_a_damaged_segment_are_left_as_they_are():
 @pytest.mark.parametrize("lost", [(), ("data",), ("data", "idx"), ("data", "idx", "col")], ids="-".join)
 @pytest.mark.parametrize("config", [{"ttl_ms": 150}, {"cap_records": 14}], ids=str)
 def test_a_lost_record_ends_no_sooner_than_it_would_have_and_not_later_than_those_behind_it(lost, config):
-    scene = filled(scene_with(), **config)
+    scene = filled(scene_with(1), **config)
     lose(scene, 9, *lost)
     base = scene.engine.topic_state("t").earliest_seq
     floors = []
@@ -170,7 +131,7 @@ def test_a_lost_record_ends_no_sooner_than_it_would_have_and_not_later_than_thos
         scene.clock.advance(10)
         scene.put("t", b"%d" % i)
         floors.append(scene.engine.topic_state("t").earliest_seq)
-    known = filled(scene_with(), **config)
+    known = filled(scene_with(1), **config)
     expected = []
     reopened(known)
     for i in range(20):
@@ -187,7 +148,7 @@ def test_a_lost_record_ends_no_sooner_than_it_would_have_and_not_later_than_thos
 
 
 def test_a_segment_is_dropped_when_its_records_have_ended_damaged_or_not():
-    scene = filled(scene_with(), cap_records=10)
+    scene = filled(scene_with(1), cap_records=10)
     lose(scene, 11, "data")
     assert [damage.first_seq for damage in scene.opened.damages] == [11]
     for _ in range(3):
@@ -200,7 +161,7 @@ def test_a_segment_is_dropped_when_its_records_have_ended_damaged_or_not():
 
 
 def test_damage_in_the_log_is_still_the_end_of_writing_and_both_are_told():
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     scene.put("t", b"21")
     scene.shut_down()
     scene.disk.unlink(path(1))
@@ -215,7 +176,7 @@ def test_damage_in_the_log_is_still_the_end_of_writing_and_both_are_told():
 
 def test_damage_that_is_mended_is_gone_without_a_trace():
     """The file is put back, as from a backup: the next start finds nothing, and every record is served."""
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     data, idx = scene.disk.content(path(1)), scene.disk.content(path(1, "idx"))
     lose(scene, 1, "data", "idx")
     assert scene.opened.damages
@@ -234,7 +195,7 @@ def test_damage_that_is_mended_is_gone_without_a_trace():
 
 def test_what_is_dead_may_be_lost():
     """A record that nobody can read any more is no damage."""
-    scene = filled(scene_with())
+    scene = filled(scene_with(1))
     scene.delete("t", before_seq=9)
     scene.delete("t", match="even")
     scene.sync()
@@ -252,7 +213,7 @@ def test_what_is_dead_may_be_lost():
 @pytest.mark.parametrize("part", ["idx", "col"])
 def test_an_idx_or_columns_that_the_medium_does_not_give_are_made_anew_from_the_data(part):
     """A start needs neither: a bad sector there is no reason not to open, and a new file has other sectors."""
-    scene = filled(scene_with(port=BadSectors))
+    scene = filled(scene_with(1, port=BadSectors))
     before, state = walk(scene), digest(scene.engine.state.catalog)
     content = scene.disk.content(path(1, part))
     scene.port.spoil(path(1, part))
@@ -265,7 +226,7 @@ def test_an_idx_or_columns_that_the_medium_does_not_give_are_made_anew_from_the_
 
 def test_data_that_the_medium_does_not_give_is_not_taken_for_missing():
     """Nothing follows from a read that failed: a start that needs the data itself says so, and changes nothing."""
-    scene = filled(scene_with(port=BadSectors))
+    scene = filled(scene_with(1, port=BadSectors))
     scene.port.spoil(path(1, "data"))
     scene.port.spoil(path(1, "idx"))
     scene.process_death()

@@ -4,7 +4,7 @@ a file system that was taken away and mounted again has what was synced. Both co
 
 import pytest
 
-from tests.crash.scene import Scene, append
+from tests.support.scene import Scene, append
 from topics.host.owner import LOCK_NAME, OwnerRecord
 from topics.testing.faults import FaultKind
 from topics.testing.survival import Shape

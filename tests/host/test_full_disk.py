@@ -7,7 +7,8 @@ from contextlib import suppress
 import attrs
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.faulty_store import FaultyStore
+from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
@@ -16,7 +17,6 @@ from topics.host.coldowner import Whose, whose
 from topics.host.reclaim import ROOM_AGAIN_MS
 from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.errors import Code, Fatal, Rejected
-from topics.testing.coldstore import FaultyStore
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.host.test_absent import without_room
-from tests.host.test_logchain import FIRST, LARGE, ONE_FILE, Case, damage, files_of, names, whole
+from tests.support.damaged_logs import FIRST, LARGE, ONE_FILE, Case, damage, files_of, names, whole
+from tests.support.segments import without_room
 from topics.audit.repair import repair
 from topics.host.archive import archive_path
 from topics.host.layout import Format, write_format

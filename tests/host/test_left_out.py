@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.host.badsectors import BadSectors
-from tests.host.test_checkpointer import reopened, scene_with, segments, sources, state_of
+from tests.support.segments import reopened, scene_with, segments, sources, state_of
 from topics.host.heldup import AGAIN_MS, LeftOut
 from topics.host.layout import path_of, segment_path
 from topics.kernel.errors import Corrupt

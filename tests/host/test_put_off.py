@@ -6,12 +6,12 @@ import errno
 
 import pytest
 
-from tests.host.test_relocation import cold_firsts, filled, relocator, scene_with
+from tests.support.faulty_store import FaultyStore
+from tests.support.tiers import cold_firsts, filled, relocator, scene_with
 from topics.host.relocation import AGAIN_MS
 from topics.host.tiers import LocalSegmentStore
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
-from topics.testing.coldstore import FaultyStore
 
 
 class Choosy(FaultyStore):

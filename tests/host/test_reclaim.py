@@ -11,68 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.crash.scene import SMALL, Scene
-from topics.codec.segidx import DELETED, ENDS, EXPIRED, decode_idx
+from tests.support.reclaiming import TEN, data_size, ends_of, half_dead, idx_of, put, reopened, scene_with
+from tests.support.scene import SMALL, Scene
+from tests.support.segments import state_of
+from topics.codec.segidx import DELETED, ENDS, EXPIRED
 from topics.codec.segment import DEAD, LIVE
-from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
-from topics.engine.verify import canonical
 from topics.host.appending import append_pieces
-from topics.host.inline import carry_out
 from topics.host.layout import segment_path
 from topics.host.reclaim import ROOM_AGAIN_MS
 from topics.host.segments import load_idx
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.host.steps import Blocking, Propose, Swap
 from topics.kernel.errors import Rejected
+from topics.store.inline import carry_out
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
-
-TEN = SegmentRules(records_max=10, bytes_max=100_000, age_ms=0)
-
-
-def scene_with(seed=0, segments=TEN, **options):
-    scene = Scene(seed, limits=SMALL, segments=segments, **options)
-    scene.open()
-    return scene
-
-
-def state_of(scene):
-    return canonical(scene.engine.state.catalog)
-
-
-def reopened(scene):
-    scene.process_death()
-    scene.open()
-    assert not scene.opened.read_only, scene.opened.damages
-    return scene
-
-
-def put(scene, count, topic="t", **columns):
-    scene.put(topic, *[b'"record %d"' % i for i in range(count)], **columns)
-    scene.sync()
-
-
-def idx_of(scene, first=1, topic_id=1):
-    return decode_idx(scene.disk.content(segment_path(topic_id, first, "idx")))
-
-
-def ends_of(scene, first=1, topic_id=1):
-    """(delete byte, bit in the idx) of each record that has bytes."""
-    idx, data = idx_of(scene, first, topic_id), scene.disk.content(segment_path(topic_id, first, "data"))
-    places = zip(idx.offsets, idx.lengths, idx.flags, strict=True)
-    return [(data[offset + length], flags & ENDS) for offset, length, flags in places if length]
-
-
-def data_size(scene, first=1, topic_id=1):
-    return scene.disk.size(segment_path(topic_id, first, "data"))
-
-
-def half_dead(scene, count=30):
-    """Segments of ten, in which every record but the first and every fifth is deleted."""
-    put(scene, count, tag=[b"keep" if i % 5 == 0 else b"go" for i in range(count)])
-    scene.delete("t", match="go")
 
 
 def rounds(scene, count=2):

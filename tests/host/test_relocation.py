@@ -5,12 +5,11 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.segments import reopened, segments, state_of
+from tests.support.tiers import cold_firsts, filled, half_dead, relocator, scene_with, worked
 from topics.codec.segdel import decode_del
 from topics.codec.segidx import DELETED
-from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Checkpointed
-from topics.engine.verify import canonical
 from topics.host.backup import Backup, write_backup
 from topics.host.cold import COLD_WAITING_BYTES_MAX, ColdTier
 from topics.host.layout import segment_path
@@ -22,75 +21,15 @@ from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.log.diff import Extent
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
-from topics.testing.coldstore import FaultyStore
 from topics.testing.faults import FaultKind, SimCrash
 from topics.testing.simdisk import SimDisk
 
-TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)
 COLD_FILES = "cold/topics/0000000000000001"
 HOT_FILES = "topics/0000000000000001"
 
 
-def in_folder(disk):
-    return FaultyStore(LocalSegmentStore(Below(disk, "cold"), "the cold place"))
-
-
-def scene_with(*, retain=1, retain_bytes=0, cold=in_folder, **options):
-    rules = HotRules(retain_segments=retain, retain_bytes=retain_bytes)
-    scene = Scene(limits=SMALL, segments=TINY, hot=rules, cold=cold, **options)
-    scene.open()
-    return scene
-
-
-def filled(scene, count=50, topic="t"):
-    for start in range(0, count, 10):
-        names = [b"red", b"", b"blue", b"", b"", b"red", b"", b"", b"", b""]
-        scene.put(topic, *[b"%d" % i for i in range(start, start + 10)], tag=names)
-    scene.sync()
-    scene.checkpoint()
-    return scene.read(topic)
-
-
-def segments(scene, topic="t"):
-    return list(scene.engine.state.catalog.find(topic).segments)
-
-
-def cold_firsts(scene, topic="t"):
-    return [segment.first for segment in segments(scene, topic) if segment.cold]
-
-
-def reopened(scene):
-    scene.process_death()
-    scene.open()
-    return scene
-
-
-def state_of(scene):
-    return canonical(scene.engine.state.catalog)
-
-
-def relocator(scene):
-    return scene.opened.checkpointer.relocator
-
-
 def have(scene, folder, part="data"):
     return [int(name[4:24]) for name in scene.disk.names(folder) if name.endswith(f".{part}")]
-
-
-def half_dead(scene):
-    """Most of the segments at the front are to be rewritten now."""
-    for tag in ("red", "blue"):
-        scene.delete("t", match=tag)
-    scene.delete("t", before_seq=8)
-
-
-def worked(scene):
-    """One more record, a round, and whatever else is due, as the drivers do it."""
-    scene.put("t", b"more", idempotency_key=b"%d" % scene.engine.topic_state("t").head_seq)
-    scene.sync()
-    scene.checkpoint()
-    while (steps := scene.opened.checkpointer.due()) is not None:
-        scene.carry(steps)
 
 
 class TestMoving:
@@ -358,7 +297,7 @@ def carried(scene, count):
         for step in steps:
             if done == count:
                 return done
-            scene.carry(iter((step,)))
+            scene.carry(one for one in (step,))
             done += 1
     return done
 

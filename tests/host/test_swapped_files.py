@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.audit.test_cold import cold_of
-from tests.crash.scene import SMALL, Scene
-from tests.host.test_damaged_segments import page, reopened, scene_with, walk
-from tests.host.test_wrong_files import served
+from tests.support.cold_tier import cold_of
+from tests.support.scene import SMALL, Scene
+from tests.support.segments import page, reopened, scene_with, served, walk
 from topics.audit.fsck import Options, fsck
 from topics.codec.layout import FRAME_HEAD
 from topics.codec.segidx import decode_idx
@@ -38,7 +37,7 @@ def tag_of(topic, i):
 
 def filled():
     """Three topics with records of the same sizes and flags, at times of their own, tagged as a coin falls."""
-    scene = scene_with()
+    scene = scene_with(1)
     for name in TOPICS:
         scene.create(name, durability="fsync")
     for i in range(1, RECORDS + 1):
@@ -60,7 +59,7 @@ def original():
 
 def store():
     """A closed one, of which each caller may break the files."""
-    scene = scene_with()
+    scene = scene_with(1)
     snapshot, now = original()
     scene.process_death()
     scene.disk.restore(snapshot)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.host.tailcache import TailCache
 from topics.kernel.errors import Fatal
 from topics.log.regions import WalFileId

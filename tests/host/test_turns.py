@@ -1,6 +1,6 @@
 """Rounds, rewriting and relocation share the looks of a driver."""
 
-from tests.crash.scene import Scene
+from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.limits import Limits

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.crash.scene import Scene
+from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.host.layout import find_wal_files, wal_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene, append, put_topic
+from tests.support.scene import SMALL, Scene, append, put_topic
 from topics.engine.commands import Sync
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import PENDING_BYTES_MAX

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.host.test_damaged_segments import page, reopened, scene_with
+from tests.support.segments import reopened, scene_with, served
 from topics.engine.verify import canonical
 from topics.host.layout import segment_path, topic_dir
-from topics.log.diff import DiffQuery
 
 pytestmark = pytest.mark.rule("T5.4", "T5.11")
 
@@ -27,7 +26,7 @@ SPOILS = {
 
 def filled():
     """Two topics alike but for their names, labelled and plain records, a sealed segment and one that grows."""
-    scene = scene_with()
+    scene = scene_with(1)
     for name in ("t", "u"):
         scene.create(name, durability="fsync")
         for i in range(1, 21):
@@ -56,22 +55,6 @@ def spoil(scene, path, kind, other):
 
 def state(scene):
     return canonical(scene.engine.state.catalog)
-
-
-def served(scene, **query):
-    """{seq: data} of topic t, and the seqs that are named as damaged."""
-    found, told, from_seq = {}, [], 0
-    head = scene.engine.topic_state("t").head_seq
-    while from_seq < head:
-        seqs, after = page(scene, DiffQuery(topic="t", from_seq=from_seq, **query))
-        if seqs is None:
-            told += range(from_seq + 1, after + 1)
-        elif seqs:
-            _, records = scene.page("t", from_seq=from_seq, limit=len(seqs), **query)
-            found |= {record.seq: record.data for record in records}
-        assert after > from_seq
-        from_seq = after
-    return found, told
 
 
 @pytest.fixture(scope="module")

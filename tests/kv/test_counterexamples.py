@@ -6,11 +6,11 @@ from itertools import permutations
 
 import pytest
 
-from tests.kv.nodes import LIMITS, Node, exchange, state
+from tests.support.kv_nodes import LIMITS, Node, exchange, state
 from topics.codec.cell import digest_of, encode_cell
 from topics.kv.database import Database
-from topics.kv.merge import join, merge_cad
-from topics.kv.wire import entry_from_cell, entry_to_cell
+from topics.kv.entries.merge import join, merge_cad
+from topics.kv.entries.wire import entry_from_cell, entry_to_cell
 
 X, Y = digest_of("x"), digest_of("y")
 

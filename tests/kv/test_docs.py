@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.kv.nodes import Node, state
+from tests.support.kv_nodes import Node, state
 from topics.codec.cell import decode_cell, encode_cell
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "replication.md"

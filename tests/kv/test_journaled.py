@@ -6,17 +6,17 @@ import pathlib
 
 import pytest
 
-from tests.kv.nodes import LIMITS, Node, keys_of, state
+from tests.support.kv_nodes import LIMITS, Node, keys_of, state
 from topics.codec.cell import decode_cell, encode_cell
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kv.bounds import COMPACT_BYTES_MIN, DAY_MS, JOURNAL_ITEM_BYTES
 from topics.kv.database import Database
-from topics.kv.journaled import Header, Journaled, replay
-from topics.kv.store import EMPTY, Store, join_stores, store_from_cell, store_to_cell
+from topics.kv.entries.store import EMPTY, KvStore, join_stores, store_from_cell, store_to_cell
+from topics.kv.journaled import DatabaseHeader, Journaled, replay
 from topics.testing.journal import MemoryJournal
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "kv-journal-1.bin"
-HEADER = Header("shared", keys_of(1).public, "r")
+HEADER = DatabaseHeader("shared", keys_of(1).public, "r")
 
 
 class CuttableJournal(MemoryJournal):
@@ -177,7 +177,7 @@ def test_a_change_that_changes_nothing_is_not_written():
     journal = MemoryJournal()
     cursor = opened(journal)
     cursor.update(lambda store: store)
-    cursor.merge(Store())
+    cursor.merge(KvStore())
     assert len(journal.items) == 1
     assert not cursor.collect(now_ms=1, grace_ms=0, floor=0, replica="q").keys
     assert len(journal.items) == 1

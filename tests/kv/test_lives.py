@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import Node, exchange, state
+from tests.support.kv_nodes import Node, exchange, state
 from topics.codec.cell import encode_cell
 from topics.kv.bounds import DAY_MS
-from topics.kv.gc import Collected
-from topics.kv.store import store_to_cell
+from topics.kv.entries.store import store_to_cell
+from topics.kv.garbage import Collected
 
 WRITES = {
     "hash": (lambda db: db.hset("k", "role", "admin"), lambda db: db.hset("k", "name", "Ada"), {"name": "Ada"}),

@@ -6,20 +6,20 @@ import random
 
 import pytest
 
-from tests.kv.nodes import LIMITS, START_MS, Node, accepted, exchange, keys_of, state
+from tests.support.kv_nodes import LIMITS, START_MS, Node, accepted, exchange, keys_of, state
 from topics.codec.cell import CellMap, decode_cell, encode_cell
 from topics.crypto.did import did_of_key
 from topics.kernel.errors import Corrupt, Rejected, WrongState
 from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
+from topics.kv.entries.store import StoreLattice
+from topics.kv.future.report import MergeReport, Refused
 from topics.kv.replica import REGION, PayloadCodec, Replica
-from topics.kv.report import MergeReport, Refused
-from topics.kv.store import StoreLattice
-from topics.lattice.algebra import MapLattice
-from topics.lattice.authority import Authority, Keys
-from topics.lattice.cursor import Entry, Root
-from topics.lattice.owner import OwnerLattice, OwnSlot
-from topics.lattice.stamps import MAX_DRIFT_MS
+from topics.lattice.owners.authority import Authority, Keys
+from topics.lattice.owners.owner import OwnerLattice, OwnSlot
+from topics.lattice.values.algebra import MapLattice
+from topics.lattice.values.cursor import EntryStep, Root
+from topics.lattice.values.stamps import MAX_DRIFT_MS
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
@@ -268,7 +268,7 @@ def test_a_connected_database_writes_into_its_parents_slot_and_signs_once_a_sync
         key=keys,
     )
     root = Root(lattice)
-    place = root.at(OwnSlot(lattice, keys.public)).at(Entry("shared", StoreLattice(LIMITS)))
+    place = root.at(OwnSlot(lattice, keys.public)).at(EntryStep("shared", StoreLattice(LIMITS)))
     connected = Database("shared", place, clock=clock, entropy=SeededEntropy(1))
     connected.set("k", 1)
     assert root.get()[keys.public].envelopes[0].seq == 1

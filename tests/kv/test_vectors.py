@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kv.nodes import LIMITS, Node, exchange, state
+from tests.support.kv_nodes import LIMITS, Node, exchange, state
 from topics.kernel.errors import Code, Rejected, WrongState
 from topics.kv.database import Database
-from topics.kv.entry import ZERO, visible
-from topics.kv.merge import PLAIN_ZERO, join, merge_cad
-from topics.kv.wire import TYPE_NAMES, entry_from_cell, entry_to_cell
+from topics.kv.entries.entry import ZERO, visible
+from topics.kv.entries.merge import PLAIN_ZERO, join, merge_cad
+from topics.kv.entries.wire import TYPE_NAMES, entry_from_cell, entry_to_cell
 
 pytestmark = pytest.mark.rule("R10.2")
 

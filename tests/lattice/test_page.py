@@ -5,9 +5,9 @@ from __future__ import annotations
 import pathlib
 import re
 
-from tests.lattice.owners import Accounts, Registers, owners
-from topics.lattice.algebra import LwwLattice, MapLattice
-from topics.lattice.cursor import Root
+from tests.support.lattice_owners import Accounts, Registers, owners
+from topics.lattice.values.algebra import LwwLattice, MapLattice
+from topics.lattice.values.cursor import Root
 from topics.testing.clock import ManualClock
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "replication.md"

@@ -4,11 +4,11 @@ import pathlib
 import re
 
 from topics.crypto.keys import KeyPair
-from topics.lattice.authority import Authority
-from topics.lattice.cursor import Root
-from topics.lattice.editor import Editor
-from topics.lattice.messages import owned_topics, topics_of
-from topics.lattice.queue import LatticeQueue
+from topics.lattice.owners.authority import Authority
+from topics.lattice.queues.editor import Editor
+from topics.lattice.queues.lattice_queue import LatticeQueue
+from topics.lattice.queues.lattice_topics import owned_topics, topics_of
+from topics.lattice.values.cursor import Root
 from topics.testing.clock import ManualClock
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "replication.md"

@@ -209,7 +209,7 @@ async def test_backups_at_once_are_bounded():
         refused = await ask(site, "POST", PATH)
         streams.pop().close()
         again = await ask(site, "POST", PATH)
-        again.stream.close()
+        again.body.source.close()
         for stream in streams:
             stream.close()
 

@@ -22,7 +22,8 @@ from tests.server.process import CERTIFICATES, Process, trusting
 from topics.kernel.errors import Rejected
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route, RouteTable
-from topics.server.api.site import Site, SiteOptions
+from topics.server.api.site import Site
+from topics.server.api.state import SiteOptions
 from topics.server.listener import REFUSALS_MAX, CannotListen, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.server.tls import server_context
@@ -36,7 +37,7 @@ async def here(call) -> Answer:
 
 def a_site() -> Site:
     route = Route(name="here", method=b"GET", path="/here", handler=here, scope=None, summary="", early=True)
-    return Site(RouteTable([route]), SiteOptions())
+    return Site(RouteTable([route], {}), SiteOptions())
 
 
 def context(name: str = "one") -> ssl.SSLContext:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 
 # The Java of a test lives for a minute: what its second compiler works out (half of all the processor time) never pays.
 JAVA = "-XX:TieredStopAtLevel=1"

@@ -12,14 +12,14 @@ import pytest
 
 from tests.spark.processes import python
 from tests.spark.stores import fill, fill_cold, records, rows
+from tests.support.planting import plant
+from tests.support.sample_store import build, write_out
 from topics.audit.fsck import Options, fsck
 from topics.audit.htmlpage import page
 from topics.cli.main import main
 from topics.host.coldplace import open_cold
 from topics.host.readonly import ReadOnlyDisk
 from topics.spark.audits import validate
-from topics.testing.planting import plant
-from topics.testing.sample_store import build, write_out
 
 PLANTED = (  # together; fsck's own tests find each kind by itself
     "hint: a flipped bit",

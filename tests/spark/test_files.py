@@ -8,8 +8,7 @@ import pytest
 from tests.host.s3_server import s3_server
 from topics.host.fsspec_files import open_files
 from topics.kernel.errors import CannotOpen, Rejected
-from topics.spark.directory import DirectoryPlace, open_disk
-from topics.spark.files import FsspecDisk
+from topics.spark.directory import DirectoryPlace, FsspecDisk, open_disk
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from tests.spark.stores import fill, opened
 from topics.audit.acks import Acks
 from topics.kernel.errors import Rejected
 from topics.spark.lags import At, Consumer, Lag, Lags, read_checkpoint
-from topics.spark.latency import latencies
-from topics.spark.overview import Overview, overview_page, topics_of
+from topics.spark.overview import Overview, latencies, overview_page, topics_of
 from topics.spark.place import TopicOffsets
 
 KAFKA = '{"clicks": {"0": 17}}'

@@ -3,7 +3,7 @@
 import pytest
 
 from topics.audit.acks import Acks
-from topics.spark.latency import BOUNDS, latencies
+from topics.spark.overview import BOUNDS, latencies
 
 
 def acks_of(**waits):

@@ -8,8 +8,15 @@ from pyspark.sql import functions as f
 from tests.spark.stores import fill
 from topics.cli.main import main
 from topics.spark.lags import Lag
-from topics.spark.latency import Latencies, Latency
-from topics.spark.overview import Overview, TopicFigures, json_lines, overview, overview_page
+from topics.spark.overview import (
+    Latencies,
+    Latency,
+    Overview,
+    TopicFigures,
+    json_lines,
+    overview,
+    overview_page,
+)
 
 ZONE = "spark.sql.session.timeZone"
 

@@ -10,20 +10,20 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from tests.support.planting import KINDS, TOGETHER, Survey, plant_together
+from tests.support.planting.journals import ACKS
+from tests.support.sample_store import build, write_out
 from topics.audit.acks import NO_DIGEST, Acks
 from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import read
 from topics.audit.rows import Severity
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.segidx import decode_idx
 from topics.host.layout import segment_path
 from topics.host.owner import same_boot_at
 from topics.host.readonly import ReadOnlyDisk
 from topics.spark.audits import validate
-from topics.testing.planting import KINDS, TOGETHER, Survey, plant_together
-from topics.testing.planting.journals import ACKS
-from topics.testing.sample_store import build, write_out
 
 FRAMES_OF = {6_000: 100_000, 292_000: 5_000_000}  # records a round -> so many frames at least
 RUN, COMPARED = 1000, 20  # of this many acknowledgements in a row one run in so many has digests

@@ -6,12 +6,12 @@ import attrs
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.planting import plant
+from tests.support.sample_store import build, write_out
 from topics.audit.fsck import Options, fsck
 from topics.cli.main import main
 from topics.host.readonly import ReadOnlyDisk
 from topics.spark.audits import write_report
-from topics.testing.planting import plant
-from topics.testing.sample_store import build, write_out
 
 
 @pytest.fixture

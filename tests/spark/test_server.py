@@ -11,7 +11,7 @@ from tests.client.peer import Peer, answer
 from tests.spark.stores import START_MS, opened
 from topics.audit.arrow import full_schema
 from topics.audit.offline import repair_directory
-from topics.cli.private import PrivateServer
+from topics.cli.demo.private_server import PrivateServer
 from topics.client.client import KEY_VARIABLE
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.segidx import decode_idx

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 import topics
 from tests.spark.failing import FailingSource
-from topics.spark.note import NOTE_FILE
+from topics.spark.writers import NOTE_FILE
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import pytest
 
 import topics
 from topics.kernel.errors import Corrupt, Rejected
-from topics.spark.note import NOTE_FILE
 from topics.spark.options import sink_options
-from topics.spark.writers import BatchWriter, StreamWriter
+from topics.spark.writers import NOTE_FILE, BatchWriter, StreamWriter
 from topics.testing.clock import ManualClock
 
 HOUR_MS = 3_600_000

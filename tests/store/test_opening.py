@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.crash.scene import SMALL, Scene, append
+from tests.support.scene import SMALL, Scene, append
 from topics.engine.judge import look
 from topics.host.layout import find_shards
 from topics.host.owner import LOCK_NAME
@@ -34,7 +34,7 @@ def test_a_new_directory_gets_a_format_with_one_shard_and_generation_0():
     scene = Scene()
     scene.open()
 
-    assert json.loads(scene.disk.content("FORMAT")) == {"format": 1, "shards": 1, "generation": 0}
+    assert json.loads(scene.disk.content("FORMAT")) == {"format": 2, "shards": 1, "generation": 0}
     assert find_shards(scene.disk) == [(0, 0)]
 
 
@@ -42,7 +42,7 @@ def test_a_new_directory_gets_a_format_with_one_shard_and_generation_0():
 @pytest.mark.parametrize(
     ("data", "reason", "says"),
     [
-        (b'{"format": 2, "shards": 1, "generation": 0}', Unusable.NEWER_FORMAT, "has format 2"),
+        (b'{"format": 3, "shards": 1, "generation": 0}', Unusable.NEWER_FORMAT, "has format 3"),
         (b'{"format": 1, "shards": 0, "generation": 0}', Unusable.FOREIGN, "not a FORMAT"),
         (b'{"format": 1, "shards": 1, "generation": -1}', Unusable.FOREIGN, "not a FORMAT"),
         (b'{"shards": 1}', Unusable.FOREIGN, "not a FORMAT"),

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 import topics
-from tests.crash.scene import SMALL, Scene
+from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import fsck
 from topics.codec.walheader import HEADER_SIZE
 from topics.host.owner import read_owner
@@ -49,8 +49,8 @@ def stored(*, shards=None, limits=None, puts=3):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b'{"format": 2, "features": ["x"]}', Unusable.NEWER_FORMAT),
-        (b'{"format": 2, "shards": {"hot": 4}, "generation": null}', Unusable.NEWER_FORMAT),
+        (b'{"format": 3, "features": ["x"]}', Unusable.NEWER_FORMAT),
+        (b'{"format": 3, "shards": {"hot": 4}, "generation": null}', Unusable.NEWER_FORMAT),
         (b'{"format": 1, "shards": "2", "generation": 0}', Unusable.FOREIGN),
         (b'{"format": 0}', Unusable.FOREIGN),
         (b'{"format": true}', Unusable.FOREIGN),

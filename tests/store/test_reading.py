@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import trio
 
-from tests.embed.test_compaction import Sly, simulated
 from tests.embed.test_damaged_reads import COUNT, Failing, damage, filled, place_of
 from tests.embed.test_read_races import OPTIONS, half_dead, rewrite
+from tests.support.embedded import Sly, simulated
 from topics.audit.records import read_intact
 from topics.kernel.errors import Corrupt, Rejected
 from topics.log.diff import DiffQuery

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.weaver.weaving import NOW, A, B, C, D, Site, author, made, name_of
+from tests.weaver.weaving import NOW, A, B, C, D, Site, author, closure, made, name_of
 from topics.kernel.errors import Rejected
 from topics.weaver.dag import Dag, Edges
 from topics.weaver.intention import ZERO_HASH
@@ -123,15 +123,6 @@ def histories(draw, *, equivocate):
         made_.append(each)
         own.append(each)
     return made_
-
-
-def closure(envelopes, graph):
-    """{hash: hashes of all ancestors and itself}, by the definition."""
-    above = {}
-    for each in envelopes:
-        node = graph.nodes[name_of(each)]
-        above[node.hash] = {node.hash}.union(*(above[parent.hash] for parent in node.parents))
-    return above
 
 
 def compare_with_closure(envelopes):

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.weaver.test_dag import closure
-from tests.weaver.weaving import NOW, A, B, C, Site, author, made, name_of
+from tests.weaver.weaving import NOW, A, B, C, Site, author, closure, made, name_of
 from topics.kernel.errors import Rejected, WrongState
 from topics.testing.journal import MemoryJournal
 from topics.weaver.effective import eff, reference_after

@@ -4,118 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from tests.weaver.exchanging import ALL, Net, pair
 from tests.weaver.weaving import NOW, STORE, A, B, author, made, name_of
 from topics.kernel.errors import Fatal
-from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.journal import MemoryJournal
 from topics.weaver.bootstrap import Cloning
 from topics.weaver.catchup import Catching
 from topics.weaver.envelope import Envelope
-from topics.weaver.exchange import Exchange
 from topics.weaver.invite import Invite
-from topics.weaver.limits import ExchangeOptions
 from topics.weaver.messages import Fetch, Gossip, Hello, Refusal, SnapshotPart, SnapshotRequest
 from topics.weaver.ops import encode_ops
 from topics.weaver.outbox import GOSSIP, Stream
 from topics.weaver.projection import open_state
 from topics.weaver.ranges import ZERO, Scheme
-from topics.weaver.roster import PeerStatus, Roster
-from topics.weaver.stock import Stock
-from topics.weaver.store import open_store
+from topics.weaver.roster import PeerStatus
 from topics.weaver.wire import decode, encode
-
-ALL = 1_000_000
-
-
-class Peer:
-    """One node with an exchange; all of a net share a clock."""
-
-    def __init__(self, number, clock, **options):
-        self.key = author(number)
-        self.journal = MemoryJournal()
-        self.store = open_store(self.journal, store_id=STORE, node=self.key, clock=clock)
-        options = ExchangeOptions(**options)
-        self.roster = Roster(
-            MemoryJournal(), store_id=STORE, key=self.key.public, clock=clock, options=options
-        )
-        self.exchange = Exchange(Stock(self.store), self.roster, clock, self.key, options=options)
-
-    def write(self, ops=b"\xffcontent", parents=()):
-        committed = self.store.submit(self.key, ops, parents)
-        self.exchange.committed(committed.envelopes)
-        return committed.hash
-
-    @property
-    def names(self):
-        return set(self.store.graph.nodes)
-
-
-class Net:
-    """Peers, and who is connected with whom. `lost` may swallow a message on its way."""
-
-    def __init__(self, *numbers, friends=True, **options):
-        self.clock = ManualClock(NOW)
-        self.peers = [Peer(number, self.clock, **options) for number in numbers]
-        self.by_key = {peer.key.public: peer for peer in self.peers}
-        self.links = set()
-        self.lost = lambda message: False
-        self.heard = []
-        if friends:
-            for one in self.peers:
-                for other in self.peers:
-                    if one is not other:
-                        one.roster.admit(other.key.public)
-
-    def connect(self, one, other):
-        self.links |= {(one, other), (other, one)}
-        return [a.exchange.connected(b.key.public) for a, b in ((one, other), (other, one))]
-
-    def cut(self, one, other):
-        self.links -= {(one, other), (other, one)}
-        one.exchange.disconnected(other.key.public)
-        other.exchange.disconnected(one.key.public)
-
-    def pump(self):
-        """Carry messages until nobody has any."""
-        moved = True
-        for _ in range(10_000):
-            moved = False
-            for peer in self.peers:
-                for sending in peer.exchange.take_outbox(ALL):
-                    moved = True
-                    self.carry(peer, sending)
-            if not moved:
-                return
-        raise AssertionError("it does not end")
-
-    def carry(self, peer, sending):
-        other = self.by_key[sending.stream.peer]
-        message = decode(sending.data)
-        if (peer, other) not in self.links or self.lost(message):
-            return
-        self.heard.append(type(message).__name__)
-        stream = Stream(peer.key.public, not sending.stream.mine, sending.stream.number)
-        other.exchange.receive(stream, sending.data)
-        if sending.ends:
-            other.exchange.closed(stream)
-
-    def wait(self, ms):
-        """Let time pass, with everything that becomes due in it."""
-        until = self.clock.now_ms() + ms
-        while self.clock.now_ms() < until:
-            due = min(peer.exchange.deadline_ms for peer in self.peers)
-            self.clock.set(min(max(due, self.clock.now_ms() + 1), until))
-            for peer in self.peers:
-                peer.exchange.tick()
-            self.pump()
-
-
-def pair(**options):
-    net = Net(1, 2, **options)
-    net.connect(*net.peers)
-    net.pump()
-    return net, *net.peers
 
 
 def no_gossip(message):

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.weaver.exchanging import OPTIONS, Place
-from tests.weaver.test_exchange import Net, pair
-from tests.weaver.test_prune import Writer, attested
+from tests.weaver.exchanging import OPTIONS, Net, Place, Writer, attested, pair
 from tests.weaver.views import Hashes
 from tests.weaver.weaving import NOW, STORE, A, B, C, Site, author, made, name_of
 from topics.crypto.hashing import blake3

@@ -8,77 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.weaver.exchanging import OPTIONS, Place, sync
+from tests.weaver.exchanging import OPTIONS, Place, Writer, attested, exchange_all, sync
 from tests.weaver.weaving import NOW, STORE, made
 from topics.kernel.errors import Corrupt, Rejected
-from topics.testing.journal import MemoryJournal
 from topics.weaver.bootstrap import Clone, serve_bootstrap
 from topics.weaver.fetch import serve_chain
 from topics.weaver.frontier import NO_FRONTIER, Frontier
 from topics.weaver.messages import BootstrapRequest, ChainRequest, Ending, Refusal
 from topics.weaver.ops import encode_ops
-from topics.weaver.projection import open_state
-from topics.weaver.prune import adopt, compacted, prune, snapshot, stable
+from topics.weaver.prune import adopt, compacted, snapshot, stable
 from topics.weaver.ranges import FULL
 from topics.weaver.replay import Check
 from topics.weaver.report import Outcome
 from topics.weaver.session import Phase
 from topics.weaver.settled import Settlement, below
-from topics.weaver.weaver import Weaver
-
-
-class Writer(Place):
-    """A node with a state, which acks."""
-
-    def __init__(self, number, **options):
-        super().__init__(number, **options)
-        self.weaver = Weaver(self.store, open_state(self.store, MemoryJournal()), self.node)
-
-    def put(self, key, value=b"v"):
-        self.clock.advance(1)
-        return self.weaver.batch({key: value}).hash
-
-    def ack(self):
-        """Cite every tip, acks too: an attestation."""
-        own = self.node.public
-        tips = [tip.hash for author in self.store.graph.authors if author != own
-                for tip in self.store.graph.tips_of(author)]  # fmt: skip
-        self.clock.advance(1)
-        return self.store.submit(self.node, b"", tips).hash
-
-    def prune(self, *active):
-        return prune(self.store, self.weaver.state, [place.node.public for place in active])
-
-    def restart(self):
-        self.reopen()
-        self.weaver = Weaver(self.store, open_state(self.store, MemoryJournal()), self.node)
-
-    @property
-    def reads(self):
-        state = self.weaver.state
-        state.project()
-        return {key: state.inspect(key) for key in sorted(state.part.entries)}
-
-    @property
-    def whole(self):
-        """Hashes whose envelopes are here."""
-        return {node.hash for node in self.store.graph.order if not node.is_settled}
 
 
 def settled(place):
     """What lies at or below the frontier of a place."""
     return below(place.store.graph, place.store.frontier)
-
-
-def exchange_all(*places):
-    for _ in range(2):
-        for one in places:
-            for other in places:
-                if one is not other:
-                    first, second, _ = sync(one, other)
-                    assert first.phase is second.phase is Phase.FINISHED
-    for place in places:
-        place.weaver.state.project()
 
 
 def history(seed=1, writes=40, count=3):
@@ -94,13 +42,6 @@ def history(seed=1, writes=40, count=3):
                 each.weaver.state.project()
     exchange_all(*places)
     return places
-
-
-def attested(places):
-    for _ in range(2):
-        for place in places:
-            place.ack()
-        exchange_all(*places)
 
 
 @pytest.mark.rule("R5.10.1", "R9.37", "R11.41", "R7.20")

@@ -56,3 +56,12 @@ class Site:
     @property
     def order(self):
         return [node.hash for node in self.store.graph.order]
+
+
+def closure(envelopes, graph):
+    """{hash: hashes of all ancestors and itself}, by the definition."""
+    above = {}
+    for each in envelopes:
+        node = graph.nodes[name_of(each)]
+        above[node.hash] = {node.hash}.union(*(above[parent.hash] for parent in node.parents))
+    return above

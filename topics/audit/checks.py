@@ -23,6 +23,7 @@ from topics.log.topic import Topic
 
 CHECKS: Final[Mapping[str, str]] = {
     "format": "FORMAT is whole",
+    "newer": "every frame is of a type that this version of topics knows",
     "lock": "LOCK is the line of an owner",
     "hint": "CURRENT names a file of its shard, with the checksum of its name",
     "cold": "COLD, and OWNER in the cold tier, say whose the cold segments are",
@@ -97,6 +98,8 @@ def _check_recovery(state: State, rows: Sequence[SegmentRow]) -> Iterator[Violat
 
 def _of_damage(damage: DamageReport, file: str) -> Violation:
     check = "segment.record" if isinstance(damage.file, SegmentId) else "wal.damage"
+    if damage.newer:
+        return Violation("", file, "newer", Severity.ERROR, None, damage.offset, damage.why)
     detail = damage.why
     if damage.topic is None:
         detail += "; unknown records"

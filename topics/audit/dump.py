@@ -25,6 +25,7 @@ from topics.host.owner import LOCK_NAME, OwnerRecord
 from topics.host.readonly import ReadOnlyDisk
 from topics.host.tiers import OWNER_FILE
 from topics.kernel.errors import Corrupt, invalid
+from topics.log.facts import OF_RECORDS
 
 Dumper = Callable[[bytes, Path], Iterator[Item]]
 _SEGMENT: Final = re.compile(r"seg-([0-9]{20})\.(data|idx|col|del)(\.tmp)?", re.ASCII)
@@ -99,8 +100,8 @@ def _snapshot(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- a
     for topic in state.topics:
         fields = msgspec.structs.asdict(topic)
         segments, slots = fields.pop("segments"), fields.pop("slots")
-        for name in ("results", "dedup_ids"):
-            fields[name] = len(fields[name])
+        for fact in OF_RECORDS:
+            fields[fact.name] = len(fields[fact.name])
         yield {"what": "topic", **_plain(fields)}
         for segment in segments:
             yield {"what": "segment", "topic_id": topic.topic_id, **msgspec.structs.asdict(segment)}

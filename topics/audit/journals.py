@@ -19,8 +19,8 @@ from topics.crypto.keys import KeyPair
 from topics.host.layout import topic_dir
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.ports import Disk
+from topics.kv.entries.store import store_to_cell
 from topics.kv.journaled import replay as replay_database
-from topics.kv.store import store_to_cell
 from topics.log.topic import Topic
 from topics.weaver.bounds import DEFAULT
 from topics.weaver.effective import EffectiveClock

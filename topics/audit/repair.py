@@ -39,7 +39,7 @@ from topics.engine.image import Place, Snapshot, StateImage, catalog_of
 from topics.engine.recover import ShardKey
 from topics.host.absent import begun_shards
 from topics.host.colddisk import ColdBehind
-from topics.host.coldowner import NOTE_FILE, Whose, forget_lock, is_foreign, note_of, whose
+from topics.host.coldowner import NOTE_FILE, Whose, is_foreign, note_of, whose
 from topics.host.coldwords import told_foreign
 from topics.host.entropy import SystemEntropy
 from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
@@ -103,6 +103,7 @@ def repair(
         moved = _put_orphans_aside(found, aside)
         rest = [one for one in found if one.check not in _ORPHANS]
         return Repair(found=found, aside=aside.directory if moved else "", lost={}, segments=0, left=rest)
+    _check_known(found, where)
     _check_telling(state, where)
     _check_ours(disk, state, rows, where)
     wanted = _remade(state, rows, found)
@@ -129,7 +130,6 @@ def repair(
     aside.take_logs(shards)
     for number in older:
         aside.take(snapshot_path(number))
-    forget_lock(disk)
     aside.take(LOCK_NAME)
     aside.sync()
     for one in renewed:
@@ -188,6 +188,14 @@ def _check_named(disk: Disk, cold: SegmentStore | None, where: str) -> None:
         raise CannotOpen(Unusable.MISSING, why, path=where)
     if cold is not None and is_foreign(note_of(disk), cold.read_owner()):
         raise CannotOpen(Unusable.FOREIGN, f"{where}: {told_foreign(cold.where)}", path=where)
+
+
+def _check_known(found: Sequence[Violation], where: str) -> None:
+    """What a newer version wrote is not damaged, and a repair by this one would drop it."""
+    newer = next((one for one in found if one.check == "newer"), None)
+    if newer is not None:
+        why = f"{where}: {newer.file}, offset {newer.offset}: {newer.detail}. Repair it with that one"
+        raise CannotOpen(Unusable.NEWER_FORMAT, why, path=where)
 
 
 def _check_telling(state: State, where: str) -> None:

@@ -144,7 +144,8 @@ class WalSpan:
 class WalRow:
     """What a WAL file holds: what `engine.judge` needs to know of it, and its records in the order of the log.
 
-    `broken`: (offset, size, claimed topic id and seq, 0 and 0 if nothing plausible) of damaged bytes.
+    `broken`: (offset, size, claimed topic id and seq, 0 and 0 if nothing plausible) of damaged bytes. `unknown`: offset
+    and type of frames that this version does not know.
     """
 
     task: WalTask
@@ -161,6 +162,7 @@ class WalRow:
     followed: bool
     marks: tuple[tuple[int, int], ...]
     broken: tuple[tuple[int, int, int, int], ...]
+    unknown: tuple[tuple[int, int], ...]
     spans: tuple[WalSpan, ...]
 
 

@@ -143,7 +143,8 @@ def _damaged(task: SegmentTask, found: DataColumns, data: bytes, flaws: Flaws) -
         where = "" if first >= last else f", of seqs {first} to {last}"
         defect = _whose(data, damage) if damage.defect is Defect.IDS else damage.defect.value
         detail = f"{damage.stop - damage.offset} bytes are no record: {defect}{where}"
-        flaws.add("segment.record", seq, damage.offset, detail)
+        check = "newer" if damage.defect is Defect.UNKNOWN else "segment.record"
+        flaws.add(check, seq, damage.offset, detail)
     return tuple(ranges)
 
 

@@ -1,8 +1,8 @@
 """Both places that data may be in under a repair: the data directory, and its cold tier (storage 4 and 6).
 
-The cold tier is changed as a server changes it: only if it is ours, and with a fencing token that is drawn before the
-first change and behind the last. So of two copies of a directory that are repaired, or of a repair beside a server that
-has the other copy open, the second that changes something finds a token that it does not know, and leaves the rest.
+The cold tier is changed as a server changes it: only if it is ours, and with an epoch that counts up before the first
+change and behind the last. So of two copies of a directory that are repaired, or of a repair beside a server that has
+the other copy open, the second that changes something finds that its epoch has gone by, and leaves the rest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TwoTiers:
             aside.sync()
         with _told_as_errors():
             if self._owned is None:
-                owned = OwnedStore(self._store, self.hot, self._entropy, _tell_nobody, unlocked=True)
+                owned = OwnedStore(self._store, self.hot, self._entropy, _tell_nobody)
                 owned.claim(1)  # it is there, so none is begun
                 self._owned = owned
             self._owned.delete(segment)

@@ -42,7 +42,7 @@ def row_of(task: WalTask, buffer: bytes, *, size: int | None = None) -> WalRow:
         beyond=len(seen.beyond), end=seen.end, stopped_at=seen.stopped_at, clean=seen.clean, defect=seen.defect,
         stop=seen.stop, followed=seen.followed, marks=tuple(seen.marks),
         broken=tuple((at, size, *(head or (0, 0))) for at, size, head in seen.broken[:BROKEN_MAX]),
-        spans=() if task.archived else tuple(_spans([*seen.items, *seen.beyond], buffer)),
+        unknown=tuple(seen.unknown), spans=() if task.archived else tuple(_spans([*seen.items, *seen.beyond], buffer)),
     )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ def look_of(row: WalRow) -> FileLook:
         stopped_at=row.stopped_at, clean=row.clean, defect=row.defect, stop=row.stop,
         beyond=(_SOMETHING,) * min(row.beyond, 1), followed=row.followed, marks=row.marks,
         broken=[(at, size, (topic_id, seq) if seq else None) for at, size, topic_id, seq in row.broken],
+        unknown=row.unknown,
     )  # fmt: skip
 
 

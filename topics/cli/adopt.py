@@ -24,8 +24,8 @@ def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
     copy their owner: it moves segments there, and removes what it does not need. Every other copy only reads from then
     on, and what it had moved there since they parted is removed. Nobody may have the directory open.
 
-    Where COLD in the directory or OWNER in the cold tier is damaged or gone, it looks into the segments there, and
-    makes both notes anew if they are what the directory's index says. Those of another store are refused.
+    Where COLD in the directory or OWNER in the cold tier is damaged or gone, it makes both notes anew if the segments
+    there have the names and sizes that the directory knows. Those of another store are refused.
 
     \b
       topics adopt-cold ./data --cold-dir /mnt/cold
@@ -41,11 +41,9 @@ def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
     try:
         held = Directory.claim(root, create=False)
         try:
-            lock = held.lock
-            wrong = adopt_tier(
-                held.disk, store, SystemEntropy(),
-                where=str(root), inode=lock.inode, same_boot=not lock.machine_restarted,
-            )  # fmt: skip
+            same_boot = not held.lock.machine_restarted
+            wrong = adopt_tier(held.disk, store, SystemEntropy(), where=str(root), same_boot=same_boot)
+            held.lock.remember_place()
         finally:
             held.release()
     finally:
@@ -53,4 +51,4 @@ def adopt_cold(invocation: Invocation, directory: Path | None) -> None:
     say(f"{root} goes on with the cold tier in {store.where}; other copies of it only read there", "topics: ")
     if wrong:
         are, them = ("is", "it") if wrong == 1 else ("are", "them")
-        say(f"{counted(wrong, 'cold segment')} {are} damaged or gone: topics fsck names {them}", "topics: ")
+        say(f"{counted(wrong, 'cold segment')} {are} cut off or gone: topics fsck names {them}", "topics: ")

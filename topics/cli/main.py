@@ -27,7 +27,7 @@ with Guard():
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("serve", "Serve a data directory over HTTP."),
-    "demo": ("demo", "The guided tour, with a crash and its proof."),
+    "demo": ("demo.command", "The guided tour, with a crash and its proof."),
     "put": ("write", "Append JSON lines, text or CSV to a topic."),
     "get": ("read", "Print the records of a topic, by seq, time, tag."),
     "tail": ("read", "Print the latest records of topics, and follow them at a server."),

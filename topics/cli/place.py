@@ -138,7 +138,13 @@ class Directory:
         if len(store.damages) > _DAMAGES_SHOWN_MAX:
             more = len(store.damages) - _DAMAGES_SHOWN_MAX
             say(f"and {more} more; topics fsck lists them all", "DAMAGED: ", colour="red")
-        if any(damage.in_log for damage in store.damages):
+        if any(damage.newer for damage in store.damages):
+            say(
+                f"{self.root} is read-only for this version: use the topics that wrote it",
+                "NEWER: ",
+                colour="red",
+            )
+        elif any(damage.in_log for damage in store.damages):
             what = f"{self.root} is read-only until it is repaired; what is intact can be read"
             say(f"{what}; see topics fsck {self.root}", "DAMAGED: ", colour="red")
 

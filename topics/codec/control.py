@@ -2,8 +2,7 @@
 
 One value a frame type. Low-rate ones carry JSON of a fixed shape in their data region, the rest a fixed layout; both
 refuse fields, sizes and values they do not know. The topic is in the frame's head, the time is its ts, the seq is 0.
-Types that belong to later parts of the product have a number but no payload yet: a frame of one is `Corrupt` here, for
-a reader that cannot apply it must not go past it.
+Types that belong to later parts of the product have a number but no payload yet: this version does not know them.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from topics.codec.layout import (
     DURABLE,
     EXT,
     FRAME_HEAD,
+    KNOWN_TYPES,
     Defect,
     Ext,
     FrameType,
@@ -360,7 +360,7 @@ _DECODERS: Final[dict[FrameType, Callable[[bytes], Payload]]] = {
     FrameType.LOSS_RANGE: _loss_range,
     FrameType.WRITE_RESULT: _write_result,
 }
-assert set(_DECODERS) == set(TYPES.values())
+assert set(_DECODERS) == set(TYPES.values()) == KNOWN_TYPES - {APPEND}
 
 
 def _json(data: bytes, kind: type[_T]) -> _T:

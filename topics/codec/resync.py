@@ -1,7 +1,7 @@
 """Finding whole frames past damage, and marks wherever they lie (storage 4).
 
 A frame verifies by itself, so scanning can resume at the next offset where one does. A regular expression finds offsets
-that could be a head (a known type, no unknown flag, and numbers below 2**48: ids, seqs and milliseconds are); zeros and
+that could be a head (a type, no unknown flag, and numbers below 2**48: ids, seqs and milliseconds are); zeros and
 text are passed at C speed. Only then is a checksum computed.
 
 A record may hold the bytes of a frame. So where the damaged frame's head still agrees with itself and a whole frame (or
@@ -19,19 +19,19 @@ from topics.codec.layout import (
     FRAME_HEAD,
     FRAME_LEN_SIZE,
     FRAME_OVERHEAD,
+    KNOWN_TYPES,
     LEN_OVERHEAD,
-    TYPE_MAX,
     Defect,
     FrameType,
     check_frame,
     check_head,
+    frame_length,
 )
 from topics.codec.primitives import U32, Buffer, immutable
 from topics.kernel.errors import Corrupt
 
 # The head from `type` on: type, flags, then topic_id, seq and ts, whose two high bytes are zero.
-HEAD_PATTERN: Final = re.compile(rb"[\x01-\x12][\x00-\x3f](?:.{6}\x00\x00){3}", re.DOTALL)
-assert TYPE_MAX == 0x12
+HEAD_PATTERN: Final = re.compile(rb"[^\x00][\x00-\x3f](?:.{6}\x00\x00){3}", re.DOTALL)
 
 _LENGTHS: Final = (
     (0, 4),
@@ -44,12 +44,14 @@ _OTHER_BITS: Final = range(4 * 8, 30 * 8)
 
 
 def find_frames(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """(offset, length) of the whole frames in [start, stop), ascending and disjoint, whatever lies between them."""
+    """(offset, length) of the whole frames in [start, stop), of whatever type, ascending and disjoint, whatever lies
+    between them.
+    """
     assert 0 <= start <= stop <= len(buffer)
     data = immutable(buffer)
     at: int | None = start
     while at is not None:
-        total = check_frame(data, at, stop)
+        total = frame_length(data, at, stop)
         if not isinstance(total, Defect):
             yield at, total
             at += total
@@ -93,7 +95,7 @@ def plausible_head(buffer: Buffer, offset: int, stop: int) -> tuple[int, int, Fr
             return None
         head = bytes(buffer[offset : offset + FRAME_HEAD.size])
     _, kind, _, topic_id, seq, _, _, _, _ = FRAME_HEAD.unpack_from(head)
-    return topic_id, seq, FrameType(kind)
+    return (topic_id, seq, FrameType(kind)) if kind in KNOWN_TYPES else None
 
 
 def _head_with_a_bit_turned_back(buffer: Buffer, offset: int, stop: int) -> bytes | None:
@@ -135,12 +137,12 @@ def _resume(data: bytes, at: int, stop: int) -> int | None:
     found = search(data, at + 1 + FRAME_LEN_SIZE, stop)
     while found is not None:
         at = found.start() - FRAME_LEN_SIZE
-        if not isinstance(check_frame(data, at, stop), Defect):
+        if not isinstance(frame_length(data, at, stop), Defect):
             return at
         found = search(data, found.start() + 1, stop)
     return None
 
 
 def _frame_or_nothing(data: bytes, at: int, stop: int) -> bool:
-    total = check_frame(data, at, stop)
+    total = frame_length(data, at, stop)
     return not isinstance(total, Defect) or total is Defect.ZERO

@@ -338,7 +338,7 @@ class _Walker:
         if not isinstance(claimed, Defect):
             behind = min(at + claimed + END_SIZE, self.stop)
             followed = self._intact(behind)
-            if not isinstance(followed, Defect) or followed is Defect.ZERO:
+            if not isinstance(followed, Defect) or followed is Defect.ZERO or defect is Defect.UNKNOWN:
                 search_from = behind
         resumed = self._search(search_from)
         head = plausible_head(self.data, at, resumed)

@@ -1,7 +1,4 @@
-"""Checkpoints and other background work of an embedded store, in a thread of its own: it holds up no writer.
-
-The engine's lock is held between the steps of a work, where they look at the engine, and not in what blocks.
-"""
+"""Checkpoints and other background work of an embedded store, in a thread of its own: it holds up no writer."""
 
 from __future__ import annotations
 
@@ -12,25 +9,26 @@ from contextlib import suppress
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
 from topics.host.checkpointer import Checkpointer
-from topics.host.heldup import LeftOut
-from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, rest_after, told
-from topics.kernel.errors import Corrupt, Fatal, Rejected, TopicsError
+from topics.host.steps import Steps
+from topics.kernel.errors import Fatal, Rejected, TopicsError
+from topics.store.background import LOOK_S, BackgroundWork
 
 
 class Compactor:
-    """A daemon thread over a `LocalEngine`; `carry_out` is for any thread, and one work is under way at a time.
-
-    `failures`: in a row, since the last whole round. The log has everything all the same, and the thread tries again,
-    less and less often.
-    """
+    """A daemon thread over a `LocalEngine`; `carry_out` is for any thread, and one work is under way at a time."""
 
     def __init__(self, local: LocalEngine, checkpointer: Checkpointer) -> None:
-        self.failures = 0
         self._local = local
         self._checkpointer = checkpointer
+        self._work = BackgroundWork(checkpointer, local.check_open)
         self._turn = threading.RLock()  # never taken twice by one thread: it knows its owner
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def failures(self) -> int:
+        """In a row, since the last whole round."""
+        return self._work.failures
 
     def start(self) -> None:
         assert self._thread is None
@@ -62,62 +60,20 @@ class Compactor:
         self.carry_out(self._checkpointer.round)
 
     def carry_out(self, choose: Callable[[], Steps | None]) -> bool:
-        """Run the steps of what `choose` gives when it is this work's turn; it is asked under the lock. True if any.
-
-        Raises:
-            Rejected: no room in the log, or it is read-only, or the store is closing.
-            LeftOut: a topic is held up by damage in the log; everything else is done.
-            Fatal: the disk failed. Nothing is lost; another call tries again at once, the thread later.
-        """
+        """As `BackgroundWork.work`, when it is this work's turn."""
         if self.is_inside or self._local.is_inside:
             raise Reentered
-        with self._turn:
-            with self._local.lock:
-                steps = choose()
-            if steps is None:
-                return False
-            rounds = self._checkpointer.rounds
+        with self._turn, self._local.lock:
             try:
-                self._run_steps(steps)
-            except LeftOut:
-                raise  # the round has done all else
-            except (OSError, Corrupt, Fatal) as error:
-                raised = told(error)
-                self.failures += isinstance(raised, Fatal)
-                raise raised from error
-            if self._checkpointer.rounds != rounds:
-                self.failures = 0
-            return True
-
-    def _run_steps(self, steps: Steps) -> None:
-        local = self._local
-        try:
-            while True:
-                with local.lock:
-                    local.check_open()
-                    step = next(steps, None)
-                    if isinstance(step, Swap):
-                        step.call()
-                    elif isinstance(step, Wait):
-                        local.wait_idle()
-                    elif isinstance(step, GoOn):
-                        local.appoint()
-                if step is None:
-                    return
-                if isinstance(step, Blocking):
-                    step.call()
-                elif isinstance(step, Propose):
-                    local.call(step.command)
-        finally:
-            with local.lock:
-                steps.close()  # batches are given out again, whatever happened
-                local.appoint()
+                return self._local.carry_out(self._work.work(choose))
+            finally:
+                self._local.appoint()  # batches are given out again, whatever happened
 
     def _run(self) -> None:
-        while not self._closing.wait(LOOK_S):
+        rest_s = 0.0
+        while not self._closing.wait(LOOK_S + rest_s):
+            rest_s = 0.0
             try:
                 self.carry_out(self._checkpointer.due)
-            except Rejected:
-                self._closing.wait(AGAIN_S)  # there may be room then
-            except Fatal:
-                self._closing.wait(rest_after(self.failures))
+            except (Rejected, Fatal) as error:
+                rest_s = self._work.rest_after(error)

@@ -27,10 +27,10 @@ import attrs
 
 from topics.codec.cell import Cell
 from topics.kernel.errors import Code, Rejected, TopicsError, WrongState, invalid
-from topics.lattice.queue import OFFER_ROWS_MAX, Row
-from topics.lattice.record import is_whole, make_record
-from topics.lattice.routing import Rerouted, partition_of
-from topics.lattice.topic import LatticeTopic
+from topics.lattice.queues.lattice_queue import OFFER_ROWS_MAX, Row
+from topics.lattice.queues.lattice_topic import LatticeTopic
+from topics.lattice.queues.record import is_whole, make_record
+from topics.lattice.queues.routing import Rerouted, partition_of
 
 Wakeup: TypeAlias = threading.Condition
 

@@ -27,9 +27,9 @@ from topics.kernel.ids import check_topic_name
 from topics.kernel.ports import Clock, Entropy
 from topics.kv.bounds import KvLimits
 from topics.kv.database import Database
-from topics.kv.journaled import Header, Journaled, replay
+from topics.kv.journaled import DatabaseHeader, Journaled, replay
 from topics.kv.replica import Replica, check_database_name
-from topics.lattice.authority import Authority, Owner
+from topics.lattice.owners.authority import Authority, Owner
 
 PREFIX: Final = "kv."
 
@@ -74,15 +74,15 @@ class Databases:
         if name in self._opened:
             return self._opened[name]
         journal = TopicJournal(self._store, topic_of(name))
-        store, header, size, waiting = replay(journal)
+        store, header, size, deferred = replay(journal)
         if header is not None and header.name != name:
             raise Corrupt(
                 f"topic {journal.topic!r} holds database {header.name!r}, not {name!r}", topic=journal.topic
             )
         fresh = header is None or new_life or header.signer != self._keys.public
         if header is None or fresh:
-            header = Header(name, self._keys.public, self.home.new_replica_id())
-        cursor = Journaled(journal, self.home.limits, store, header, journal_bytes=size, waiting=waiting)
+            header = DatabaseHeader(name, self._keys.public, self.home.new_replica_id())
+        cursor = Journaled(journal, self.home.limits, store, header, journal_bytes=size, deferred=deferred)
         if fresh:
             cursor.begin(header)
         self.home.adopt(name, cursor)

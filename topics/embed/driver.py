@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from topics.embed.lock import Reentered, is_held, retake
 from topics.embed.readers import Readers
@@ -25,10 +25,13 @@ from topics.engine.commands import Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
+from topics.host.steps import Blocking, Propose, Step, Swap, Wait
 from topics.host.walfile import PlannedWrite
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
+from topics.store.steps import drive
 
+T = TypeVar("T")
 _ROOM_TRIES: Final = 3
 
 
@@ -60,19 +63,33 @@ class LocalEngine:
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
         self.check_open()
-        me = threading.get_ident()
-        if me in self._inside or is_held(self.lock):
+        if self.is_inside:
             raise Reentered
-        self._inside.add(me)
-        try:
-            with self.lock:
-                return self._call(command, sync=sync)
-        finally:
-            self._inside.discard(me)
+        with self.lock:
+            return self._call(command, sync=sync)
+
+    def carry_out(self, steps: Generator[Step, None, T]) -> T:
+        """Carry out the steps of some work, under the lock, which is let go of in what blocks."""
+        return drive(steps, self._do)
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Blocking(call):
+                self.unlocked(call)
+            case Swap(call):
+                call()
+            case Propose(command):
+                self._call(command, sync=False)
+            case Wait():
+                self.wait_idle()
+            case _:
+                self.appoint()
 
     def _call(self, command: Command, *, sync: bool) -> Reply:
+        me = threading.get_ident()
+        self._inside.add(me)
         try:
-            ticket = self._finished(command, sync=sync)
+            return self._answer(command, sync=sync)
         except Reentered as unplanned:
             self.break_off(unplanned)
             raise
@@ -82,9 +99,9 @@ class LocalEngine:
             self.break_off(unplanned)
             raise
         finally:
+            self._inside.discard(me)
             self.appoint()
             self.nudge()
-        return ticket.result()
 
     def let_time_pass(self, name: str) -> None:
         """Before a read reports a floor that time alone has moved, the watermark for it is published (semantics 4).
@@ -146,9 +163,6 @@ class LocalEngine:
                     writer.mark()
             self.tell()
 
-    def is_closing(self) -> bool:
-        return self.closing
-
     def begin_close(self) -> None:
         """Nothing new is accepted from here on; the housekeeping thread ends."""
         with self.lock:
@@ -158,43 +172,36 @@ class LocalEngine:
 
     # Proposing.
 
-    def _finished(self, command: Command, *, sync: bool) -> Ticket:
-        """The ticket, done. A write that had to wait its turn and then found no room is given room too."""
-        ticket = self._propose(command, sync=sync)
-        tries = 0
+    def _answer(self, command: Command, *, sync: bool) -> Reply:
+        """Its reply. A write that finds no room, at once or when its turn comes, is given room."""
+        tries, created = _ROOM_TRIES, False
         while True:
-            self._await(ticket)
-            refused = ticket.error
-            if refused is None or tries == _ROOM_TRIES or not isinstance(refused, Rejected):
-                return ticket
-            if refused.code is not Code.DISK_LOW:
-                return ticket
-            tries = tries + 1 if self._make_room(refused) else _ROOM_TRIES
-            created, ticket = ticket.created, self._propose(command, sync=sync)
-            ticket.created = ticket.created or created
+            self._check_here()  # `close` may have been faster
+            ticket: Ticket | None = None
+            try:
+                ticket = self.engine.propose(command, sync=sync)
+                ticket.created = ticket.created or created
+                self.tell()
+                self._await(ticket)
+                return ticket.result()
+            except Rejected as refused:
+                if refused.code is not Code.DISK_LOW or tries == 0:
+                    raise
+                # Once more where there is none: why there is none was not known before it was tried.
+                tries = tries - 1 if self._make_room(refused) else 0
+            created = created or (ticket is not None and ticket.created)
 
     def _await(self, ticket: Ticket) -> None:
+        called: threading.Event | None = None
         while not ticket.done:
             shard = self.leaderless()
             if shard is not None:
                 self.lead(shard, until=ticket)
-            else:
-                self._wait_for(ticket)
-
-    def _propose(self, command: Command, *, sync: bool) -> Ticket:
-        tries = 0
-        while True:
-            self._check_here()  # `close` may have been faster
-            try:
-                ticket = self.engine.propose(command, sync=sync)
-            except Rejected as refused:
-                if refused.code is not Code.DISK_LOW or tries == _ROOM_TRIES:
-                    raise
-                # Once more where there is none: why there is none was not known before it was tried.
-                tries = tries + 1 if self._make_room(refused) else _ROOM_TRIES
-            else:
-                self.tell()
-                return ticket
+                continue
+            if called is None:
+                called = threading.Event()
+                ticket.waiter = called.set
+            self._wait_for(ticket, called)
 
     def _check_here(self) -> None:
         if self._broken is not None:
@@ -333,7 +340,7 @@ class LocalEngine:
             self._rotating.discard(writer.shard)
             self.changed.notify_all()
 
-    def unlocked(self, calls: Callable[[], OSError | None]) -> OSError | None:
+    def unlocked(self, calls: Callable[[], T]) -> T:
         """System calls, without the lock."""
         self.lock.release()
         try:
@@ -343,19 +350,16 @@ class LocalEngine:
 
     # Waiting.
 
-    def _wait_for(self, ticket: Ticket) -> None:
+    def _wait_for(self, ticket: Ticket, called: threading.Event) -> None:
         """Until the ticket is done, or this thread is appointed to lead."""
-        event = ticket.waiter
-        if not isinstance(event, threading.Event):
-            event = ticket.waiter = threading.Event()
-        event.clear()
-        self._waiting.add(event)
+        called.clear()
+        self._waiting.add(called)
         self.lock.release()
         try:
-            event.wait()
+            called.wait()
         finally:
             retake(self.lock)
-            self._waiting.discard(event)
+            self._waiting.discard(called)
         if self._broken is not None and not ticket.done:
             raise Fatal(
                 f"the store ended with {self._broken!r} in another thread; open it again to know the outcome"
@@ -367,10 +371,10 @@ class LocalEngine:
             return
         effects = self.engine.take_effects()
         for ticket in effects.finished:
-            if isinstance(ticket.waiter, threading.Event):
-                ticket.waiter.set()
+            if ticket.waiter is not None:
+                ticket.waiter()
         if self.readers.waiting:
-            self.readers.tell(effects.dirty)
+            self.readers.tell(effects.news)
 
     def wait_idle(self) -> None:
         """Until a shard that is being written is done. Under the lock."""
@@ -387,8 +391,8 @@ class LocalEngine:
         if shard is None:
             return
         for ticket in self.engine.waiting(shard):
-            if isinstance(ticket.waiter, threading.Event):
-                ticket.waiter.set()
+            if ticket.waiter is not None:
+                ticket.waiter()
                 return
         self.changed.notify_all()
 

@@ -68,19 +68,16 @@ class Housekeeper:
     def _run(self) -> None:
         with self._local.lock:
             try:
-                self._keep_house()
+                while not self._local.closing:
+                    self._rest(self.keep_once())
             except BaseException as unplanned:
                 self._local.break_off(unplanned)
                 raise
 
-    def _keep_house(self) -> None:
+    def _rest(self, wait_ms: int) -> None:
         local = self._local
-        while not local.is_closing():
-            wait_ms = self.keep_once()
-            if local.is_closing():
-                return
-            if local.leaderless() is not None:
-                continue  # left to this thread while it was in a system call
-            self._rests = wait_ms > SHARD_IDLE_MARK_MS
-            local.changed.wait(wait_ms / 1000)
-            self._rests = False
+        if local.closing or local.leaderless() is not None:
+            return  # that was left to this thread while it was in a system call
+        self._rests = wait_ms > SHARD_IDLE_MARK_MS
+        local.changed.wait(wait_ms / 1000)
+        self._rests = False

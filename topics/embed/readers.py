@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from topics.embed.lock import Reentered
 from topics.log.diff import DiffPlan
-from topics.log.waiting import news_since, waits_on
+from topics.log.waiting import FOR_READERS, News, news_since, waits_on
 
 if TYPE_CHECKING:
     from topics.embed.driver import LocalEngine
@@ -24,15 +24,15 @@ class Readers:
     def __init__(self) -> None:
         self.waiting: dict[str, set[threading.Event]] = {}
 
-    def tell(self, topics: Iterable[str]) -> None:
-        """Something of these was published, deleted or retired."""
-        for topic in topics:
-            for event in self.waiting.get(topic, ()):
-                event.set()
+    def tell(self, news: Mapping[str, News]) -> None:
+        for topic, kinds in news.items():
+            if topic in self.waiting and kinds & FOR_READERS:
+                _wake(self.waiting[topic])
 
     def tell_all(self) -> None:
         """The store ends: nobody waits any longer."""
-        self.tell(self.waiting)
+        for events in self.waiting.values():
+            _wake(events)
 
     def add(self, topic: str) -> threading.Event:
         event = threading.Event()
@@ -44,6 +44,11 @@ class Readers:
         events.discard(event)
         if not events:
             del self.waiting[topic]
+
+
+def _wake(events: Iterable[threading.Event]) -> None:
+    for event in events:
+        event.set()
 
 
 def wait_for_news(local: LocalEngine, plan: DiffPlan, until_s: float) -> bool:

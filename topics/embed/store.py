@@ -247,7 +247,7 @@ class Store:
             if self._closed:
                 return
             try:
-                if self._compactor is not None and not self._local.is_closing():
+                if self._compactor is not None and not self._local.closing:
                     self._compactor.catch_up()
                 self._local.begin_close()
                 self._keeper.join()

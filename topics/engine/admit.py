@@ -12,6 +12,7 @@ from topics.kernel.config import Discard, TopicConfig, TopicType
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import Limits
 from topics.log import retention
+from topics.log.kinds import kind_of
 from topics.log.topic import Topic
 
 
@@ -35,8 +36,9 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
         )
 
 
-def check_new_config(name: str, new: TopicConfig, present: TopicConfig | None) -> None:
+def check_new_config(name: str, new: TopicConfig, lane: Lane | None) -> None:
     """Refuse what is not built yet. A topic that an earlier build made so keeps it, and its config may be set again."""
+    present = None if lane is None or lane.topic is None else lane.topic.config
     if new.type is TopicType.QUEUE and (present is None or present.type is not TopicType.QUEUE):
         raise invalid(
             "config.type",
@@ -73,10 +75,8 @@ def check_topic_limits(topic: Topic, records: RecordColumns, limits: Limits) -> 
             topic=topic.name,
             limit=config.max_record_bytes,
         )
-    if config.type is TopicType.LOG:
-        for field, column in (("priority", records.priority), ("delay_ms", records.delay_ms)):
-            if column is not None and any(value is not None for value in column):
-                raise invalid(field, f"topic {topic.name!r} is a log; only a queue takes {field}")
+    if records.priority is not None or records.delay_ms is not None:
+        kind_of(topic).check_records(topic, records)
     if records.tag is not None and limits.tags_per_topic:
         labels = topic.index.tags.labels
         if len(labels) + len(records.tag) > limits.tags_per_topic:

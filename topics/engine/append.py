@@ -7,24 +7,55 @@ on a full topic succeeds, and whatever is refused is refused before it has a seq
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final, Self
 
 import msgspec
 
 from topics.codec.control import HeadWatermark, WriteResult
 from topics.codec.digest import body_digest
 from topics.codec.frame import Keyed, encode_run
-from topics.engine.admit import check_caps, check_topic_limits
-from topics.engine.batch import Entry, Item, Step, step
-from topics.engine.commands import Append
+from topics.engine.admit import check_caps, check_creation, check_limits, check_new_config, check_topic_limits
+from topics.engine.batch import Entry, Item, frame_control
+from topics.engine.change import no_topic, propose_create
+from topics.engine.commands import DEFAULT_CONFIG, Append
 from topics.engine.lane import Lane
-from topics.engine.replies import Appended, Reply
-from topics.engine.state import EngineState, frame_control
+from topics.engine.replies import Appended
+from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability
 from topics.kernel.errors import Code, Rejected
-from topics.log.dedupe import Result, interleave
+from topics.log.dedupe import interleave
 from topics.log.topic import Topic
+from topics.log.waiting import News
+
+_RECORDS: Final = News.RECORDS  # a member of an enum is found slowly
+
+
+def check_append(state: EngineState, lane: Lane | None, ticket: Ticket) -> None:
+    """What no topic takes, whichever it is and whenever its turn comes."""
+    command = ticket.command
+    assert isinstance(command, Append)
+    check_limits(command.records, state.limits)
+    if command.config is not DEFAULT_CONFIG:
+        check_new_config(command.topic, command.config, lane)
+
+
+def append_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
+    """Create the topic, if the command may; the write waits until it stands."""
+    command = ticket.command
+    assert isinstance(command, Append)
+    name = command.topic
+    if not command.create:
+        raise no_topic(name)
+    if command.expected_head:
+        raise Rejected(
+            Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0
+        )
+    check_creation(command, state.limits)
+    lane = propose_create(state, name, command.config, None, now_ms)
+    ticket.created = True
+    state.park(lane, ticket)
 
 
 def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -53,7 +84,7 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
     if records.dedup_id is not None:
         kept, duplicates = _leave_out_duplicates(lane, topic, records.dedup_id, now_ms)
         if not kept and command.idempotency_key is None:
-            _answer_duplicates(state, lane, ticket, records, duplicates)
+            _answer_duplicates(state, lane, topic, ticket, records.dedup_id, duplicates)
             return
         if duplicates:
             records = records.take(kept)
@@ -99,12 +130,15 @@ class _Write(Entry, eq=False, kw_only=True):
                 if dedup_id:
                     lane.dedup_ids.pop(dedup_id, None)
 
-    def settle(self, outcome: int) -> None:  # noqa: ARG002 -- of deletes
+    def settle(self) -> None:
         lane, last_seq = self.lane, self.first_seq + self.count - 1
         if last_seq > lane.written_seq and self.topic.config.durability is not Durability.EPHEMERAL:
             lane.written_seq = last_seq
 
-    def reply(self) -> Reply:
+    def news(self) -> News:
+        return _RECORDS if self.count else News.NONE
+
+    def reply(self) -> Appended:
         count, first_seq, duplicates = self.count, self.first_seq, self.duplicates
         topic, last_seq, ticket = self.topic, first_seq + count - 1, self.ticket
         head_seq = topic.index.head_seq
@@ -154,7 +188,9 @@ def _write(
     if durability is Durability.EPHEMERAL:
         memory, chunks, frames, size = b"".join(chunks), (), 0, 0
     ceiling = _due_ceiling(lane, last_seq) if count and durability is not Durability.FSYNC else 0
-    raised = _raise(lane, ceiling, now_ms) if ceiling else None
+    raised: _Raise | None = None
+    if ceiling:
+        raised = _Raise.of(lane, [HeadWatermark(ceiling)], now_ms, staged=True, must_sync=True, ordered=False)
     state.check_space(lane.shard, size if raised is None else size + raised.size, keep_reserve=True)
     waits = durability is not Durability.FSYNC and last_seq > lane.ceiling
     staged = durability is Durability.FSYNC or waits
@@ -211,11 +247,13 @@ def _due_ceiling(lane: Lane, last_seq: int) -> int:
     return 0
 
 
-def _raise(lane: Lane, ceiling: int, ts: int) -> Step:
-    control, chunk = frame_control(HeadWatermark(ceiling), topic_id=lane.topic_id, ts=ts)
-    raised = step(lane, [control], [chunk], staged=True, must_sync=True, ordered=False)
-    raised.on_settle = lambda _: lane.raise_ceiling()
-    return raised
+class _Raise(Entry, eq=False, kw_only=True):
+    """A higher ceiling. It passes the writes before it by, for it says nothing of them."""
+
+    lane: Lane
+
+    def settle(self) -> None:
+        self.lane.raise_ceiling()
 
 
 def _answer_by_key(
@@ -226,55 +264,22 @@ def _answer_by_key(
     assert isinstance(command, Append)
     assert command.idempotency_key is not None
     first = lane.keys.get(command.idempotency_key)
-    if first is not None:
-        _ride_write(state, lane, topic, ticket, first, digest)
+    if first is not None:  # end as it does, whatever becomes of window and topic meanwhile
+        assert isinstance(first.command, Append)
+        same_body = digest == _digest(first.command)
+        state.ride(ticket, [first], _Again.to(ticket, lane, topic, first=first, same_body=same_body))
         return True
     found = topic.results.find(command.idempotency_key, now_ms)
     if found is None:
         return False
-    reply = _reply_again(lane, topic, found, digest)
-    highest = max(found.seqs(), default=0)
-    _answer_when_durable(state, lane, ticket, reply, highest)
+    told = _told(topic, found.seqs(), first_seq=found.first_seq, appended=found.appended)
+    state.answer(_Again.to(ticket, lane, topic, told=told, same_body=digest == found.digest))
     return True
 
 
 def _digest(command: Append) -> int:
     """The digest of the body as the caller gave it, before compression."""
     return body_digest(command.records) if command.digest is None else command.digest
-
-
-def _ride_write(
-    state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, first: Ticket, digest: int
-) -> None:  # fmt: skip
-    """Await the write with the same key and end as it does, whatever becomes of window and topic meanwhile."""
-    assert isinstance(first.command, Append)
-    same_body = digest == _digest(first.command)
-
-    def answer() -> None:
-        assert isinstance(first.reply, Appended)
-        reply = msgspec.structs.replace(
-            first.reply, head_seq=topic.head_seq, durable_seq=lane.durable_seq,
-            created=False, deduped=True, same_body=same_body,
-        )  # fmt: skip
-        _answer_when_durable(state, lane, ticket, reply, max(reply.seqs))
-
-    state.ride(ticket, [first], answer)
-
-
-def _reply_again(lane: Lane, topic: Topic, found: Result, digest: int) -> Appended:
-    return Appended(
-        topic=topic.name,
-        first_seq=found.first_seq if found.appended else None,
-        last_seq=found.first_seq + found.appended - 1 if found.appended else None,
-        seqs=found.seqs(),
-        head_seq=topic.head_seq,
-        durable_seq=lane.durable_seq,
-        count=found.count,
-        duplicates=len(found.duplicates),
-        created=False,
-        deduped=True,
-        same_body=digest == found.digest,
-    )
 
 
 def _leave_out_duplicates(
@@ -302,49 +307,68 @@ def _leave_out_duplicates(
 
 
 def _answer_duplicates(
-    state: EngineState,
-    lane: Lane,
-    ticket: Ticket,
-    records: RecordColumns,
+    state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, dedup_ids: Sequence[bytes],
     duplicates: Sequence[tuple[int, int]],
-) -> None:
+) -> None:  # fmt: skip
     """Nothing to append: answer with the first seqs, no earlier than the writes they come from (semantics 7)."""
-    assert lane.topic is not None
-    assert records.dedup_id is not None
-    topic, seqs = lane.topic, [seq for _, seq in duplicates]
-
-    def answer() -> None:
-        reply = Appended(
-            topic=topic.name,
-            first_seq=None,
-            last_seq=None,
-            seqs=seqs,
-            head_seq=topic.head_seq,
-            durable_seq=lane.durable_seq,
-            count=len(seqs),
-            duplicates=len(seqs),
-            created=ticket.created,
-            deduped=True,
-        )
-        _answer_when_durable(state, lane, ticket, reply, max(seqs))
-
-    in_flight = {id(t): t for d in records.dedup_id if d in lane.dedup_ids for t in (lane.dedup_ids[d][1],)}
+    again = _Again.to(ticket, lane, topic, told=_told(topic, [seq for _, seq in duplicates]))
+    in_flight = {id(t): t for d in dedup_ids if d in lane.dedup_ids for t in (lane.dedup_ids[d][1],)}
     if in_flight:
-        state.ride(ticket, list(in_flight.values()), answer)
+        state.ride(ticket, list(in_flight.values()), again)
     else:
-        answer()
+        state.answer(again)
 
 
-def _answer_when_durable(
-    state: EngineState, lane: Lane, ticket: Ticket, reply: Appended, highest: int
-) -> None:
-    """Answer at once, or behind a sync if the ticket asked for one and these seqs have none yet."""
-    assert lane.topic is not None
-    kept = lane.topic.config.durability is not Durability.EPHEMERAL
-    if not (ticket.sync and kept and highest > lane.durable_seq):
-        state.finish(ticket, reply)
-        return
-    state.check_writable(lane.shard, lane)
-    entry = step(lane, [], [], staged=True, must_sync=True, ticket=ticket)
-    entry.on_reply = lambda: reply
-    state.enqueue(lane.shard, entry)
+def _told(topic: Topic, seqs: Sequence[int], *, first_seq: int = 0, appended: int = 0) -> Appended:
+    """What the writes of these records were told; `appended` by one, from `first_seq` on, the others duplicates."""
+    return Appended(
+        topic=topic.name,
+        first_seq=first_seq if appended else None,
+        last_seq=first_seq + appended - 1 if appended else None,
+        seqs=seqs,
+        head_seq=topic.head_seq,
+        durable_seq=0,
+        count=len(seqs),
+        duplicates=len(seqs) - appended,
+        created=False,
+        deduped=True,
+    )
+
+
+class _Again(Entry, eq=False, kw_only=True):
+    """The answer of a write that appends nothing: what was told of these records before, and what holds now.
+
+    `first`: the write that was told, if it was still on its way; else `told` says it. `same_body`: None if the write is
+    answered for its dedup ids, which are those of several perhaps.
+    """
+
+    lane: Lane
+    topic: Topic
+    ticket: Ticket
+    told: Appended | None = None
+    first: Ticket | None = None
+    same_body: bool | None = None
+
+    @classmethod
+    def to(cls, ticket: Ticket, lane: Lane, topic: Topic, **what: Any) -> Self:
+        return cls(
+            lane=lane, topic=topic, items=(), chunks=(), size=0, frames=0, staged=True, must_sync=True,
+            ticket=ticket, **what,
+        )  # fmt: skip
+
+    def waits_for_sync(self) -> bool:
+        """If the ticket asked for one and the records have none yet."""
+        kept = self.topic.config.durability is not Durability.EPHEMERAL
+        return self.ticket.sync and kept and max(self._told.seqs) > self.lane.durable_seq
+
+    def reply(self) -> Appended:
+        return msgspec.structs.replace(
+            self._told, head_seq=self.topic.head_seq, durable_seq=self.lane.durable_seq,
+            created=self.same_body is None and self.ticket.created, deduped=True, same_body=self.same_body,
+        )  # fmt: skip
+
+    @property
+    def _told(self) -> Appended:
+        told = self.told if self.first is None else self.first.reply
+        assert isinstance(told, Appended)
+        return told

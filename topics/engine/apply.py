@@ -6,6 +6,8 @@ It cannot fail and reads no clock: now is the frame's ts (architecture 3.2). It 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -26,11 +28,29 @@ from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
 from topics.log import fold
+from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
 from topics.log.match import parse_match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segment
 from topics.log.topic import Topic
+
+
+class CatalogView(Protocol):
+    """A catalog for whoever only looks. That goes for the topics in it, too: they change by frames, and by the engine's
+    own calls.
+    """
+
+    @property
+    def topics(self) -> Mapping[int, Topic]: ...
+    @property
+    def topic_ids(self) -> Mapping[str, int]: ...
+    @property
+    def epochs(self) -> Mapping[str, int]: ...
+    @property
+    def next_topic_id(self) -> int: ...
+    def find(self, name: str) -> Topic | None: ...
+    def find_segment(self, segment: SegmentId) -> Segment | None: ...
 
 
 class Catalog:
@@ -128,7 +148,7 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
         case TopicDelete():
             catalog.remove(topic)
         case _:
-            raise AssertionError(f"no rule for {item.payload!r}")
+            kind_of(topic).fold(topic, item)
     return 0
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import msgspec
 
-from topics.codec.control import Control
+from topics.codec.control import TYPES, Control, Payload, encode_control
 from topics.codec.frame import Run
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
@@ -14,6 +15,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
 from topics.log.regions import WalFileId
+from topics.log.waiting import News
 
 Item = Run | Control
 
@@ -26,10 +28,12 @@ class WalPosition(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, eq=False, kw_only=True):
-    """Frames that belong together: one write, or one control step, of one topic.
+    """Frames that belong together: one write, or one control step, of one topic. What it does beside its frames is a
+    subclass's to say.
 
     `staged` entries apply when synced, the others when written. `memory` is the chunk of an ephemeral run, which
-    passes through the batch for its order only and adds no byte to it. `size`: of the chunks.
+    passes through the batch for its order only and adds no byte to it. `size`: of the chunks. `outcome`: how many
+    records its last frame deleted.
     """
 
     lane: Lane | None
@@ -42,54 +46,49 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
     ticket: Ticket | None = None
     ordered: bool = True
     memory: bytes | None = None
+    outcome: int = 0
+
+    @classmethod
+    def of(
+        cls, lane: Lane, payloads: Sequence[Payload], ts: int, *, staged: bool, must_sync: bool,
+        ticket: Ticket | None = None, ordered: bool = True, memory: bytes | None = None,
+    ) -> Self:  # fmt: skip
+        """A control frame of each payload; of an ephemeral topic none is written."""
+        framed = [frame_control(payload, topic_id=lane.topic_id, ts=ts) for payload in payloads]
+        chunks = [chunk for _, chunk in framed] if memory is None else []
+        return cls(
+            lane=lane, items=[control for control, _ in framed], chunks=chunks, size=sum(map(len, chunks)),
+            frames=len(chunks), staged=staged, must_sync=must_sync, ticket=ticket, ordered=ordered, memory=memory,
+        )  # fmt: skip
 
     def release(self) -> None:
         """Give back the reservations, on apply and on failure alike."""
 
-    def settle(self, outcome: int) -> None:
-        """Right after apply, with the outcome of the last item."""
+    def settle(self) -> None:
+        """Right after apply."""
+
+    def news(self) -> News:
+        """What it has changed, for those who wait for news of the topic."""
+        return News.NONE
+
+    def waits_for_sync(self) -> bool:
+        """Of an answer without frames, when it could be given: whether a sync has to come first."""
+        return self.must_sync
 
     def reply(self) -> Reply:
-        """The answer, when the ticket is due."""
-        raise AssertionError("an entry whose ticket is not answered by its command has a reply")
+        """The answer, when the ticket is due. Nobody else makes one of what goes by the log."""
+        raise AssertionError("an entry with a ticket has a reply")
 
 
-class Step(Entry, eq=False, kw_only=True):
-    """A control step: what it does beside its frames is given to it."""
-
-    on_release: Callable[[], None] | None = None
-    on_settle: Callable[[int], None] | None = None
-    on_reply: Callable[[], Reply] | None = None
-
-    def release(self) -> None:
-        if self.on_release is not None:
-            self.on_release()
-
-    def settle(self, outcome: int) -> None:
-        if self.on_settle is not None:
-            self.on_settle(outcome)
-
-    def reply(self) -> Reply:
-        assert self.on_reply is not None
-        return self.on_reply()
-
-
-def step(
-    lane: Lane | None,
-    items: Sequence[Item],
-    chunks: Sequence[bytes],
-    *,
-    staged: bool,
-    must_sync: bool,
-    ticket: Ticket | None = None,
-    ordered: bool = True,
-    memory: bytes | None = None,
-) -> Step:
-    """A control step of these frames, one a chunk."""
-    return Step(
-        lane=lane, items=items, chunks=chunks, size=sum(map(len, chunks)), frames=len(chunks), staged=staged,
-        must_sync=must_sync, ticket=ticket, ordered=ordered, memory=memory,
-    )  # fmt: skip
+def frame_control(
+    payload: Payload, *, topic_id: int, ts: int, write_frames: int = 1
+) -> tuple[Control, bytes]:
+    """A control frame as the value apply takes and as bytes; where it lies in the file is nobody's business."""
+    chunk = encode_control(payload, topic_id=topic_id, ts=ts, write_frames=write_frames)
+    control = Control(
+        TYPES[type(payload)], topic_id, ts, payload, 0, len(chunk), durable=False, write_frames=write_frames
+    )
+    return control, chunk
 
 
 class WalBatch(msgspec.Struct, frozen=True, eq=False):

@@ -16,24 +16,23 @@ from topics.codec.control import (
     ConfigUpdate,
     Delete,
     EvictWatermark,
-    HeadWatermark,
-    LossRange,
     Payload,
     TopicCreate,
     TopicDelete,
 )
-from topics.engine.batch import Step, step
-from topics.engine.commands import DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
+from topics.engine.admit import check_new_config
+from topics.engine.batch import Entry
+from topics.engine.commands import DEFAULT_CONFIG, DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
-from topics.engine.state import EngineState, frame_control
+from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability, TopicConfig
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log import retention
-from topics.log.floors import Reason
 from topics.log.topic import Topic
+from topics.log.waiting import News
 
 
 def propose_create(
@@ -50,19 +49,39 @@ def propose_create(
     topic_id = state.next_topic_id
     epoch = state.catalog.epochs.get(name, 0) + 1
     payload = TopicCreate(name, epoch, config.echo(), CEILING_STEP_FIRST)
-    control, chunk = frame_control(payload, topic_id=topic_id, ts=now_ms)
-    state.check_space(0, len(chunk), keep_reserve=True)
-    state.next_topic_id += 1
     lane = state.new_lane(name, topic_id)
-    entry = step(lane, [control], [chunk], staged=True, must_sync=True, ticket=ticket)
-
-    def settle(_: int) -> None:
-        lane.adopt(state.catalog.topics[topic_id])
-
-    entry.on_settle = settle
-    entry.on_reply = lambda: TopicPut(topic=name, created=True, config=config)
+    entry = _Creation.of(lane, [payload], now_ms, staged=True, must_sync=True, ticket=ticket)
+    state.check_space(0, entry.size, keep_reserve=True)
+    state.next_topic_id += 1
+    state.add_lane(lane)
     state.enqueue(0, entry)
     return lane
+
+
+class _Creation(Entry, eq=False, kw_only=True):
+    """A topic that comes to stand."""
+
+    lane: Lane
+
+    def reply(self) -> TopicPut:
+        return _put(self.lane, created=True)
+
+
+def check_put(_: EngineState, lane: Lane | None, ticket: Ticket) -> None:
+    """What a config asks for that no topic can have."""
+    command = ticket.command
+    assert isinstance(command, PutTopic)
+    if command.config is not DEFAULT_CONFIG:
+        check_new_config(command.topic, command.config, lane)
+
+
+def put_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
+    """Create the topic, unless the command only changes one."""
+    command = ticket.command
+    assert isinstance(command, PutTopic)
+    if command.mode is PutMode.MERGE:
+        raise no_topic(command.topic)
+    propose_create(state, command.topic, command.config, ticket, now_ms)
 
 
 def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -102,17 +121,39 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
     carried = _carry(topic) if crosses and old.durability is Durability.EPHEMERAL else None
     payloads: list[Payload] = [] if carried is not None else _time_first(topic, now_ms)
     payloads.append(ConfigUpdate(new.echo(), carried))
-    entry = _barrier(state, lane, ticket, payloads, now_ms, shard=lane.shard)
-    entry.on_reply = lambda: TopicPut(topic=topic.name, created=False, config=new)
+    _enqueue_barrier(state, _ConfigChange, lane, ticket, payloads, now_ms, shard=lane.shard)
 
-    def settle(_: int) -> None:
-        if carried is not None:
-            lane.written_seq = lane.durable_seq = topic.head_seq
-        if new.durability is Durability.EPHEMERAL:
+
+class _Barrier(Entry, eq=False, kw_only=True):
+    """Synced control frames with the topic to themselves."""
+
+    lane: Lane
+
+    def release(self) -> None:
+        self.lane.barrier = None
+
+
+class _ConfigChange(_Barrier, eq=False, kw_only=True):
+    """Another config. A class that keeps nothing has nothing durable; what leaves it is carried over, synced."""
+
+    def settle(self) -> None:
+        lane, topic = self.lane, self.lane.topic
+        assert topic is not None
+        if topic.config.durability is Durability.EPHEMERAL:
             lane.written_seq = lane.durable_seq = 0
+        elif not lane.written_seq:  # it was ephemeral, or never had a record
+            lane.written_seq = lane.durable_seq = topic.head_seq
 
-    entry.on_settle = settle
-    state.enqueue(lane.shard, entry)
+    def news(self) -> News:
+        return News.FLOORS
+
+    def reply(self) -> TopicPut:
+        return _put(self.lane, created=False)
+
+
+def _put(lane: Lane, *, created: bool) -> TopicPut:
+    assert lane.topic is not None
+    return TopicPut(topic=lane.name, created=created, config=lane.topic.config)
 
 
 def _exists_otherwise(name: str, there: Mapping[str, Any], asked: Mapping[str, Any]) -> Rejected:
@@ -156,16 +197,31 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
             count=topic.index.live_count,
         )
     state.check_writable(0, lane)
-    entry = _barrier(state, lane, ticket, [TopicDelete()], now_ms, shard=0)
-    entry.on_reply = lambda: TopicDeleted(topic=topic.name, deleted=True)
+    _enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
 
-    def settle(_: int) -> None:
-        state.ready.extend(lane.parked)
-        lane.parked.clear()
-        state.drop_lane(lane)
 
-    entry.on_settle = settle
-    state.enqueue(0, entry)
+class _TopicDeletion(_Barrier, eq=False, kw_only=True):
+    """A topic that goes."""
+
+    def news(self) -> News:
+        return News.GONE
+
+    def reply(self) -> TopicDeleted:
+        return TopicDeleted(topic=self.lane.name, deleted=True)
+
+
+def delete_absent(state: EngineState, ticket: Ticket, _now_ms: int) -> None:
+    """It is gone, as was asked."""
+    assert isinstance(ticket.command, DeleteTopic)
+    state.finish(ticket, TopicDeleted(topic=ticket.command.topic, deleted=False))
+
+
+def check_delete_records(_: EngineState, _lane: Lane | None, ticket: Ticket) -> None:
+    """A delete says of what."""
+    command = ticket.command
+    assert isinstance(command, DeleteRecords)
+    if command.before_seq is None and command.match is None:
+        raise invalid("before_seq", "give before_seq, match or both")
 
 
 def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -179,23 +235,28 @@ def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_m
     before_seq = None if command.before_seq is None else min(command.before_seq, upto + 1)
     given = None if command.match is None else msgspec.json.encode(command.match.wire())
     payloads = [*_time_first(topic, now_ms), Delete(before_seq, given, upto)]
-    entry = _in_class(state, lane, topic, ticket, payloads, now_ms)
-    deleted = 0
+    state.enqueue(lane.shard, _in_class(state, _RecordDeletion, lane, ticket, payloads, now_ms))
 
-    def settle(count: int) -> None:
-        nonlocal deleted
-        deleted = count
 
-    entry.on_settle = settle
-    entry.on_reply = lambda: RecordsDeleted(
-        topic=topic.name,
-        deleted=deleted,
-        earliest_seq=topic.earliest_seq,
-        head_seq=topic.head_seq,
-        count=topic.index.live_count,
-        bytes=topic.index.live_bytes,
-    )
-    state.enqueue(lane.shard, entry)
+class _RecordDeletion(Entry, eq=False, kw_only=True):
+    """Records that go, so many of them."""
+
+    lane: Lane
+
+    def news(self) -> News:
+        return News.FLOORS
+
+    def reply(self) -> RecordsDeleted:
+        topic = self.lane.topic
+        assert topic is not None
+        return RecordsDeleted(
+            topic=topic.name,
+            deleted=self.outcome,
+            earliest_seq=topic.earliest_seq,
+            head_seq=topic.head_seq,
+            count=topic.index.live_count,
+            bytes=topic.index.live_bytes,
+        )
 
 
 def propose_retire(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -211,15 +272,24 @@ def propose_retire(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         state.finish(ticket, Retired())
         return
     state.check_writable(lane.shard, lane)
-    entry = _in_class(state, lane, topic, ticket, payloads, now_ms)
-
-    def release() -> None:
-        lane.retiring = None
-
-    entry.on_release = release
-    entry.on_reply = Retired
+    entry = _in_class(state, _Retirement, lane, ticket, payloads, now_ms)
     lane.retiring = ticket
     state.enqueue(lane.shard, entry)
+
+
+class _Retirement(Entry, eq=False, kw_only=True):
+    """Time passes."""
+
+    lane: Lane
+
+    def release(self) -> None:
+        self.lane.retiring = None
+
+    def news(self) -> News:
+        return News.FLOORS
+
+    def reply(self) -> Retired:
+        return Retired()
 
 
 def propose_sync(state: EngineState, ticket: Ticket) -> None:
@@ -227,57 +297,17 @@ def propose_sync(state: EngineState, ticket: Ticket) -> None:
     assert isinstance(ticket.command, Sync)
     shard = ticket.command.shard
     state.check_writable(shard)
-    entry = step(None, [], [], staged=True, must_sync=True, ticket=ticket)
-    entry.on_reply = Synced
+    entry = _Sync(
+        lane=None, items=(), chunks=(), size=0, frames=0, staged=True, must_sync=True, ticket=ticket
+    )
     state.enqueue(shard, entry)
 
 
-def exact_head(lane: Lane, now_ms: int) -> Step:
-    """The entry that logs a rested topic's exact head, so that a crash loses it no seq (storage 3)."""
-    lane.lower_ceiling()
-    control, chunk = frame_control(HeadWatermark(lane.ceiling), topic_id=lane.topic_id, ts=now_ms)
-    return step(lane, [control], [chunk], staged=False, must_sync=False)
+class _Sync(Entry, eq=False, kw_only=True):
+    """A place in the log that is synced."""
 
-
-def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Step | None:
-    """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6)."""
-    payload = lost_by_restart(lane, machine_restarted=machine_restarted)
-    if payload is None:
-        return None
-    topic = lane.topic
-    assert topic is not None
-    head_seq = topic.head_seq
-    ephemeral = topic.config.durability is Durability.EPHEMERAL
-    control, chunk = frame_control(payload, topic_id=lane.topic_id, ts=now_ms)
-    entry = step(lane, [control], [chunk], staged=True, must_sync=True)
-
-    def settle(_: int) -> None:
-        assert topic.head_seq >= head_seq
-        lane.next_seq = topic.head_seq + 1
-        lane.ceiling = lane.ceiling_asked = topic.head_seq
-        lane.written_seq = lane.durable_seq = 0 if ephemeral else topic.head_seq
-
-    entry.on_settle = settle
-    return entry
-
-
-def lost_by_restart(lane: Lane, *, machine_restarted: bool) -> LossRange | None:
-    """What a restart took of a topic.
-
-    An ephemeral topic has lost everything, and its head goes to the ceiling. After a machine restart the seqs of an
-    un-synced class from the last kept one to the ceiling may have been seen: they are a `crash` range.
-    """
-    topic = lane.topic
-    assert topic is not None
-    head_seq, ceiling = topic.head_seq, topic.ceiling
-    if topic.config.durability is Durability.EPHEMERAL:
-        last_seq = max(head_seq, ceiling)
-        if topic.evict_floor > last_seq:
-            return None
-        return LossRange(topic.evict_floor, last_seq, Reason.RESTART.value)
-    if topic.config.durability is Durability.FSYNC or not machine_restarted or ceiling <= head_seq:
-        return None
-    return LossRange(head_seq + 1, ceiling, Reason.CRASH.value)
+    def reply(self) -> Synced:
+        return Synced()
 
 
 def _time_first(topic: Topic, now_ms: int) -> list[Payload]:
@@ -287,49 +317,35 @@ def _time_first(topic: Topic, now_ms: int) -> list[Payload]:
 
 
 def _in_class(
-    state: EngineState, lane: Lane, topic: Topic, ticket: Ticket, payloads: list[Payload], now_ms: int
-) -> Step:  # fmt: skip
+    state: EngineState, kind: type[Entry], lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int
+) -> Entry:  # fmt: skip
     """Control frames published as the topic's class is; in memory only for an ephemeral one."""
-    durability = topic.config.durability
-    ephemeral = durability is Durability.EPHEMERAL
-    framed = [frame_control(payload, topic_id=lane.topic_id, ts=now_ms) for payload in payloads]
-    chunks = [chunk for _, chunk in framed]
-    if not ephemeral:
-        state.check_space(lane.shard, sum(map(len, chunks)), keep_reserve=False)
-    staged = durability is Durability.FSYNC
-    return step(
-        lane,
-        [control for control, _ in framed],
-        [] if ephemeral else chunks,
-        staged=staged,
-        must_sync=staged or (ticket.sync and not ephemeral),
-        ticket=ticket,
+    assert lane.topic is not None
+    durability = lane.topic.config.durability
+    ephemeral, staged = durability is Durability.EPHEMERAL, durability is Durability.FSYNC
+    entry = kind.of(
+        lane, payloads, now_ms, staged=staged, must_sync=staged or (ticket.sync and not ephemeral), ticket=ticket,
         memory=b"" if ephemeral else None,
-    )
-
-
-def _barrier(
-    state: EngineState, lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int, *, shard: int
-) -> Step:  # fmt: skip
-    """Synced control frames with the topic to themselves."""
-    framed = [frame_control(payload, topic_id=lane.topic_id, ts=now_ms) for payload in payloads]
-    chunks = [chunk for _, chunk in framed]
-    state.check_space(shard, sum(map(len, chunks)), keep_reserve=False)
-    lane.barrier = ticket
-    entry = step(
-        lane,
-        [control for control, _ in framed],
-        chunks,
-        staged=True,
-        must_sync=True,
-        ticket=ticket,
-    )
-
-    def release() -> None:
-        lane.barrier = None
-
-    entry.on_release = release
+    )  # fmt: skip
+    if not ephemeral:
+        state.check_space(lane.shard, entry.size, keep_reserve=False)
     return entry
+
+
+def _enqueue_barrier(
+    state: EngineState, kind: type[_Barrier], lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int, *,
+    shard: int,
+) -> None:  # fmt: skip
+    """Synced control frames with the topic to themselves."""
+    entry = kind.of(lane, payloads, now_ms, staged=True, must_sync=True, ticket=ticket)
+    state.check_space(shard, entry.size, keep_reserve=False)
+    lane.barrier = ticket
+    state.enqueue(shard, entry)
+
+
+def no_topic(name: str) -> Rejected:
+    """What a name that is not there answers."""
+    return Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
 
 
 def _carry(topic: Topic) -> Carried:

@@ -18,12 +18,12 @@ import attrs
 
 from topics.codec.control import CheckpointMark
 from topics.codec.segment import END_SIZE
-from topics.engine.batch import step
+from topics.engine.batch import Entry
 from topics.engine.commands import Checkpointed
 from topics.engine.image import StateImage
 from topics.engine.lane import Lane
 from topics.engine.replies import Absorbed
-from topics.engine.state import EngineState, frame_control
+from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.kernel.checks import whole_number
 from topics.kernel.config import Durability
@@ -223,11 +223,18 @@ def propose_checkpointed(state: EngineState, ticket: Ticket) -> None:
         state.finish(ticket, Absorbed(mark=None))
         return
     state.check_writable(lane.shard, lane)
-    control, chunk = frame_control(mark, topic_id=lane.topic_id, ts=state.time.high_ms)
-    state.check_space(lane.shard, len(chunk), keep_reserve=False)
-    entry = step(lane, [control], [chunk], staged=False, must_sync=False, ticket=ticket)
-    entry.on_reply = lambda: Absorbed(mark=mark)
+    entry = _Mark.of(lane, [mark], state.time.high_ms, staged=False, must_sync=False, ticket=ticket)
+    state.check_space(lane.shard, entry.size, keep_reserve=False)
     state.enqueue(lane.shard, entry)
+
+
+class _Mark(Entry, eq=False, kw_only=True):
+    """A mark in the log."""
+
+    def reply(self) -> Absorbed:
+        assert isinstance(self.ticket, Ticket)
+        assert isinstance(self.ticket.command, Checkpointed)
+        return Absorbed(mark=self.ticket.command.mark)
 
 
 def _takes(topic: Topic, mark: CheckpointMark) -> bool:

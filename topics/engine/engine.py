@@ -9,13 +9,13 @@ Under `checking` that ends with `verify.check_state`, which asserts the numbered
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 
 from topics.codec.frame import Run
 from topics.engine import timing, verify
-from topics.engine.apply import Catalog
+from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
-from topics.engine.change import after_restart, lost_by_restart
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import (
     Command,
@@ -24,16 +24,21 @@ from topics.engine.commands import (
 )
 from topics.engine.propose import propose
 from topics.engine.replies import TopicState
+from topics.engine.restart import after_restart, lost_by_restart
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Fatal, Rejected
+from topics.kernel.ids import shard_of
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import diff, fold, retention
 from topics.log.lost import LostRange
+from topics.log.regions import SegmentId
+from topics.log.segments import Segment
 from topics.log.topic import Topic
+from topics.log.waiting import News
 
 
 class Engine:
@@ -57,7 +62,7 @@ class Engine:
 
     @property
     def state(self) -> EngineState:
-        """For `verify` and the models; drivers have no business here."""
+        """For `verify`, models and tests: nobody else looks here (ci/tidy)."""
         return self._state
 
     @property
@@ -75,9 +80,10 @@ class Engine:
                 self._state.touch(lane)  # it rests, so its exact head is due
         self._settle()
 
-    def make_read_only(self, why: str, *, how: str) -> None:
+    def make_read_only(self, why: str, *, how: str, durable_known: bool) -> None:
         """Refuse every write on every shard. `why`: the log is damaged and not repaired (storage 4), or nobody asked to
-        write; `how`: what to do to write again.
+        write; `how`: what to do to write again. `durable_known`: false if nothing was written and synced again, and
+        what is missing was durable too, so no seq is said to be.
 
         What ephemeral topics had is gone with the process all the same. No frame can say so, so it is folded without.
         """
@@ -90,6 +96,8 @@ class Engine:
             if lost is not None:
                 assert lane.topic is not None
                 fold.loss(lane.topic, LostRange(lost.first, lost.last, lost.reason, now_ms))
+            if not durable_known:
+                lane.durable_seq = 0
 
     def check_writable(self, shard: int) -> None:
         """Raises `Rejected` if the shard is read-only: storage_read_only, with why and what to do."""
@@ -107,6 +115,17 @@ class Engine:
         propose(self._state, ticket, self._state.time.read())
         self._settle()
         return ticket
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Whoever proposed it has gone: if it still waits it never happens. False if it goes on or has ended.
+
+        A write for which its topic is being made goes on.
+        """
+        if ticket.stage is not Stage.WAITING or ticket.created:
+            return False
+        self._state.withdraw(ticket)
+        self._settle()
+        return True
 
     # The writer's side.
 
@@ -169,6 +188,7 @@ class Engine:
             durable_seq = min(written_seq, lane.written_seq)
             if durable_seq > lane.durable_seq:
                 lane.durable_seq = durable_seq
+                state.tell(lane, News.DURABLE)
         shard.unsynced_lanes.clear()
         shard.unsynced = False
         state.time.read()
@@ -312,13 +332,40 @@ class Engine:
     @property
     def has_effects(self) -> bool:
         """True if `take_effects` has anything to give."""
-        return bool(self._state.effects.finished or self._state.effects.dirty)
+        return bool(self._state.effects.finished or self._state.effects.news)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""
         effects = self._state.effects
         self._state.effects = Effects()
         return effects
+
+    # What there is, and where bytes lie: no state, so no frame speaks of it.
+
+    @property
+    def shards(self) -> int:
+        return len(self._state.shards)
+
+    @property
+    def catalog(self) -> CatalogView:
+        """Every topic as published. Any thread may look one up."""
+        return self._state.catalog
+
+    def shard_of(self, topic_id: int) -> int:
+        """The shard in whose log the frames of this topic are."""
+        return shard_of(topic_id, self.shards)
+
+    def place_segment(
+        self, named: SegmentId, segment: Segment, offsets: array[int], lengths: array[int], *, size: int
+    ) -> None:
+        """The data of this segment was written anew: `Topic.place_segment`."""
+        self._state.catalog.topics[named.topic_id].place_segment(segment, offsets, lengths, size=size)
+
+    def give_up_segment(self, named: SegmentId) -> None:
+        """Nothing more is to go into this one: the next plan seals it, and a new one takes what follows."""
+        topic = self._state.catalog.topics.get(named.topic_id)
+        if topic is not None:
+            topic.segments.damaged |= {named.first_seq}
 
     # Inside.
 
@@ -333,11 +380,11 @@ class Engine:
         while state.ready:
             woken, state.ready = state.ready, []
             now_ms = state.time.high_ms
-            for ticket in woken:
+            for ticket, answer in woken:
                 ticket.move(Stage.NEW)
                 try:
-                    if ticket.answer is not None:
-                        ticket.answer()
+                    if answer is not None:
+                        state.answer(answer)
                     else:
                         propose(state, ticket, now_ms)
                 except Rejected as refused:

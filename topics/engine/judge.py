@@ -5,6 +5,9 @@ first place that is not whole: known durable means acknowledged data is damaged;
 the un-synced tail, intact later frames included. With the boot id unchanged a tail can only be short, so a bad frame
 followed by an intact one is damage too.
 
+A whole frame of a type that this version does not know is no tail, wherever it lies: a newer version wrote it, and only
+that may change the log.
+
 The mark that ends a generation covers itself as well. That it can be read is no sign that it was synced, so `rewrite`
 does not count it.
 
@@ -21,6 +24,7 @@ import attrs
 
 from topics.codec.control import MARK_FRAME, CommitMark, Control
 from topics.codec.frame import Run
+from topics.codec.layout import FRAME_LEN_SIZE, Defect, check_frame
 from topics.codec.resync import find_frames, find_marks, plausible_head
 from topics.codec.scan import scan, scan_frame
 from topics.codec.walheader import HEADER_SIZE, decode_header
@@ -40,7 +44,8 @@ class FileLook:
     whole. `clean`: only zeros from there on, and no write left open. `stop`: behind the last byte that is not zero; a
     whole frame may end in zeros behind it. `beyond`: intact items behind `end`, of whole writes or not; `followed`: one
     lies past the first bad frame. `marks`: (file, offset) covered. `broken`: offset and size of what is damaged, and
-    the (topic id, seq) its head still claims.
+    the (topic id, seq) its head still claims. `unknown`: offset and type of whole frames that nobody
+    here knows.
     """
 
     file: WalFileId
@@ -59,6 +64,7 @@ class FileLook:
     followed: bool
     marks: Sequence[tuple[int, int]]
     broken: Sequence[Broken]
+    unknown: Sequence[tuple[int, int]] = ()
 
     @property
     def begun(self) -> bool:
@@ -117,11 +123,12 @@ def look(
     clean = stop <= seen.stopped_at and seen.incomplete_from is None
     beyond: list[Item] = []
     broken: list[Broken] = []
+    unknown: list[tuple[int, int]] = []
     marks = _marks(seen.items, header.file_id)
     if since is not None:
         marks.append((file.first_frame, start))  # the snapshot was kept behind a sync of all that
     if not clean:
-        beyond, broken = _salvage(buffer, seen.end, stop)
+        beyond, broken, unknown = _salvage(buffer, seen.end, stop)
         marks += [
             (mark.payload.covered_file, mark.payload.covered_offset)
             for mark in find_marks(buffer, header.file_id, seen.end, len(buffer))
@@ -131,7 +138,7 @@ def look(
         file=file, size=size, header_defect="", blank=False, file_id=header.file_id, items=seen.items,
         frames=next_frame - file.first_frame + seen.frames, end=seen.end, stopped_at=seen.stopped_at, clean=clean,
         defect=seen.defect, stop=stop, beyond=beyond, followed=any(item.offset > seen.stopped_at for item in beyond),
-        marks=marks, broken=broken,
+        marks=marks, broken=broken, unknown=unknown,
     )  # fmt: skip
 
 
@@ -153,7 +160,7 @@ class State(Enum):
 @attrs.frozen
 class Damage:
     """Acknowledged bytes that are wrong: where, how many (0 if unknown), why, and what the first broken frame was if
-    its head still says so.
+    its head still says so. `newer`: nothing is wrong with them, but this version does not know what they say.
     """
 
     file: WalFileId
@@ -161,6 +168,7 @@ class Damage:
     size: int
     why: str
     plausible: tuple[int, int] | None
+    newer: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -215,7 +223,7 @@ def judge(
     """Decide about the files of one shard, given in order. `named`: the file CURRENT names, which must be there.
     `since`: so must the file in which a snapshot was taken, the first one that is looked at.
     """
-    damages = _misnumbered(looks, 1 if since is None else since.first_frame)
+    damages = [*_unknown(looks), *_misnumbered(looks, 1 if since is None else since.first_frame)]
     if since is not None and not any(seen.file == since and seen.begun for seen in looks):
         damages.append(Damage(since, 0, 0, "a snapshot was taken in this file, and it is not there", None))
     if since is not None and named is not None and named.first_frame < since.first_frame:
@@ -247,7 +255,7 @@ def judge(
         headless = any(other.header_defect and not other.blank for other in later)
         if marked or later_intact or headless or damages or (same_boot and seen.followed):
             damages += [Damage(seen.file, at, size, seen.defect, head) for at, size, head in seen.broken]
-            if not seen.broken:
+            if not seen.broken and not seen.unknown:
                 why = "a write that was synced is not whole"
                 damages.append(Damage(seen.file, seen.end, 0, why, None))
             continue
@@ -276,6 +284,13 @@ def _torn(looks: Sequence[FileLook], i: int) -> Verdict:
     )
 
 
+def _unknown(looks: Sequence[FileLook]) -> Iterator[Damage]:
+    for seen in looks:
+        for at, kind in seen.unknown:
+            why = f"a frame of type {kind}, which this version of topics does not know"
+            yield Damage(seen.file, at, 0, why, None, newer=True)
+
+
 def _misnumbered(looks: Sequence[FileLook], expected: int) -> list[Damage]:
     """Files are named by their first frame and frames count from 1, so a missing file shows in the next one's name."""
     damages = []
@@ -288,11 +303,11 @@ def _misnumbered(looks: Sequence[FileLook], expected: int) -> list[Damage]:
 
 
 def _headless(file: WalFileId, buffer: bytes, start: int, stop: int, why: str) -> FileLook:
-    beyond, _ = _salvage(buffer, min(start, len(buffer)), stop)
+    beyond, _, unknown = _salvage(buffer, min(start, len(buffer)), stop)
     return FileLook(
         file=file, size=len(buffer), header_defect=why, blank=stop <= HEADER_SIZE, file_id=b"", items=[], frames=0,
         end=0, stopped_at=0, clean=False, defect=why, stop=stop, beyond=beyond, followed=bool(beyond), marks=[],
-        broken=[],
+        broken=[], unknown=unknown,
     )  # fmt: skip
 
 
@@ -306,27 +321,31 @@ def _marks(items: Sequence[Item], file_id: bytes) -> list[tuple[int, int]]:
     ]
 
 
-def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Broken]]:
-    """Every intact frame from `start` on, of whole writes or not, and where before `stop` the damaged ones are.
+def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Broken], list[tuple[int, int]]]:
+    """Every intact frame from `start` on, of whole writes or not, where before `stop` the damaged ones are, and offset
+    and type of those that are whole and unknown.
 
     All of the file is searched: a whole frame may end in zeros behind `stop`, and only there does it show that the
     inside of a record whose end is lost is somebody's data.
     """
     items: list[Item] = []
     broken: list[Broken] = []
+    unknown: list[tuple[int, int]] = []
     at = start
     for offset, length in find_frames(buffer, start, len(buffer)):
         if offset > at:
             broken.append((at, offset - at, _head(buffer, at, offset)))
         item = scan_frame(buffer, offset, length)
-        if item is None:
+        if check_frame(buffer, offset, len(buffer)) is Defect.UNKNOWN:
+            unknown.append((offset, buffer[offset + FRAME_LEN_SIZE]))
+        elif item is None:
             broken.append((offset, length, _head(buffer, offset, offset + length)))
         else:
             items.append(item)
         at = offset + length
     if at < stop:
         broken.append((at, stop - at, _head(buffer, at, len(buffer))))
-    return items, broken
+    return items, broken, unknown
 
 
 def _head(buffer: bytes, offset: int, stop: int) -> tuple[int, int] | None:

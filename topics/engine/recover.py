@@ -41,7 +41,8 @@ class DamageReport:
     """Acknowledged data that is gone or wrong: file, offset, why; topic and seqs where they can be told.
 
     Damage in the log leaves unknown what was promised behind it, so a store with such is read-only. Damage in a segment
-    takes the records it names and nothing else.
+    takes the records it names and nothing else. `newer`: a frame of a type that this version does not know, which makes
+    the store read-only wherever it lies.
     """
 
     file: WalFileId | SegmentId
@@ -50,13 +51,14 @@ class DamageReport:
     topic: str | None = None
     first_seq: int | None = None
     last_seq: int | None = None
+    newer: bool = False
 
     @property
     def in_log(self) -> bool:
         return isinstance(self.file, WalFileId)
 
     def __str__(self) -> str:
-        what = "unknown records"
+        what = "written by a newer version" if self.newer else "unknown records"
         if self.topic is not None:
             what = f"topic {self.topic!r} seqs {self.first_seq}-{self.last_seq}"
         if isinstance(self.file, SegmentId):
@@ -89,7 +91,12 @@ class Recovered:
 
     @property
     def read_only(self) -> bool:
-        return any(damage.in_log for damage in self.damages)
+        return any(damage.in_log or damage.newer for damage in self.damages)
+
+    @property
+    def newer(self) -> DamageReport | None:
+        """What a newer version of topics has written here, and this one cannot read."""
+        return next((damage for damage in self.damages if damage.newer), None)
 
 
 def recover(
@@ -252,7 +259,7 @@ def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
         topic = catalog.topics.get(topic_id)
         room += -(-damage.size // FRAME_OVERHEAD)
         if topic is None or topic.index.is_live(seq) or seq > topic.head_seq + room:
-            yield DamageReport(file=damage.file, offset=damage.offset, why=damage.why)
+            yield DamageReport(file=damage.file, offset=damage.offset, why=damage.why, newer=damage.newer)
             continue
         first = min(topic.head_seq + 1, seq)
         if seq > topic.head_seq:

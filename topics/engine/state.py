@@ -6,12 +6,13 @@ No policy of any single command is here (propose has it) and no rule of the log 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from typing import Final
 
-from topics.codec.control import TYPES, Control, Payload, encode_control
+import msgspec
+
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
+from topics.engine.commands import Checkpointed, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
@@ -22,19 +23,20 @@ from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, Limits
 from topics.log import retention
 from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
+from topics.log.waiting import News
 
 NOWHERE = WalFileId(0, 0, 0)
 _UNKNOWN_SHORTAGE: Final = Shortage("not enough disk space for it, or for the next log file: free some", {})
 
 
 class Effects:
-    """What a call brought about: tickets that are done, and topics with news for their readers."""
+    """What a call brought about: tickets that are done, and news by topic."""
 
-    __slots__ = ("dirty", "finished")
+    __slots__ = ("finished", "news")
 
     def __init__(self) -> None:
         self.finished: list[Ticket] = []
-        self.dirty: dict[str, None] = {}
+        self.news: dict[str, News] = {}
 
 
 class ExpiryWatch:
@@ -68,12 +70,22 @@ class ExpiryWatch:
         return taken
 
 
+class Ride(msgspec.Struct, eq=False):
+    """A ticket that waits until so many others have ended. `answer`: what then answers it if all have ended well; else,
+    or without one, it is proposed again.
+    """
+
+    ticket: Ticket
+    awaited: int
+    answer: Entry | None
+
+
 class EngineState:
     """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
 
     __slots__ = (
-        "catalog", "effects", "expiry", "lanes", "lanes_by_name", "limits", "next_topic_id", "ready", "shards", "time",
-        "touched",
+        "catalog", "effects", "expiry", "lanes", "lanes_by_name", "limits", "next_topic_id", "ready", "rides", "shards",
+        "time", "touched",
     )  # fmt: skip
 
     def __init__(self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits) -> None:
@@ -89,19 +101,22 @@ class EngineState:
         self.touched: dict[int, Lane] = {}
         self.expiry = ExpiryWatch()
         self.effects = Effects()
-        self.ready: list[Ticket] = []
+        self.rides: dict[Ticket, list[Ride]] = {}  # by the ticket that is waited for
+        self.ready: list[tuple[Ticket, Entry | None]] = []  # to be proposed again, or answered by the entry
         for topic in catalog.topics.values():
             lane = self.new_lane(topic.name, topic.topic_id)
+            self.add_lane(lane)
             lane.adopt(topic)
             self.watch_expiry(lane)
 
     # Lanes.
 
     def new_lane(self, name: str, topic_id: int) -> Lane:
-        lane = Lane(name, topic_id, shard_of(topic_id, len(self.shards)))
-        self.lanes[topic_id] = lane
-        self.lanes_by_name[name] = lane
-        return lane
+        return Lane(name, topic_id, shard_of(topic_id, len(self.shards)))
+
+    def add_lane(self, lane: Lane) -> None:
+        self.lanes[lane.topic_id] = lane
+        self.lanes_by_name[lane.name] = lane
 
     def drop_lane(self, lane: Lane) -> None:
         del self.lanes[lane.topic_id]
@@ -183,18 +198,36 @@ class EngineState:
                 f"topic {lane.name!r}: {len(lane.parked)} commands wait behind a change of the topic; retry",
                 limit=PARKED_PER_TOPIC_MAX,
             )
-        ticket.move(Stage.PARKED)
+        ticket.move(Stage.WAITING)
         lane.parked.append(ticket)
 
-    def ride(self, ticket: Ticket, others: list[Ticket], answer: Callable[[], None] | None = None) -> None:
-        """Await the end of every one of these tickets, then `answer`, or be proposed again."""
+    def ride(self, ticket: Ticket, others: list[Ticket], answer: Entry | None = None) -> None:
+        """Await the end of every one of these tickets, then answer by the entry, or be proposed again."""
         assert others
-        ticket.move(Stage.RIDING)
-        ticket.answer = answer
         assert ticket not in others
-        ticket.awaited = len(others)
+        ticket.move(Stage.WAITING)
+        ride = Ride(ticket, len(others), answer)
         for other in others:
-            other.riders.append(ticket)
+            self.rides.setdefault(other, []).append(ride)
+
+    def answer(self, entry: Entry) -> None:
+        """Answer by an entry without frames: at once, or behind a sync if it has to wait for one."""
+        assert entry.lane is not None
+        assert not entry.items
+        if entry.waits_for_sync():
+            self.check_writable(entry.lane.shard, entry.lane)
+            self.enqueue(entry.lane.shard, entry)
+        else:
+            self.finish_entry(entry)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """A ticket that waits never happens. Whoever it rides ends without it."""
+        assert ticket not in self.rides
+        assert not isinstance(ticket.command, (Sync, Checkpointed))
+        ticket.move(Stage.WITHDRAWN)
+        lane = self.lanes_by_name.get(ticket.command.topic)
+        if lane is not None and ticket in lane.parked:
+            lane.parked.remove(ticket)
 
     def finish(self, ticket: Ticket, reply: Reply) -> None:
         ticket.move(Stage.DONE)
@@ -206,24 +239,36 @@ class EngineState:
         ticket.error = error
         self._ended(ticket)
 
+    def tell(self, lane: Lane, news: News) -> None:
+        told = self.effects.news
+        before = told.get(lane.name)
+        told[lane.name] = news if before is None else before | news
+
     def apply_entry(self, entry: Entry, at: Source) -> None:
         """Fold the entry's items; its reservations end here, its lane may be free again."""
         source = entry.memory if entry.memory is not None else at
-        outcome = 0
         for item in entry.items:
-            outcome = apply(self.catalog, item, source)
+            entry.outcome = apply(self.catalog, item, source)
         entry.release()
-        entry.settle(outcome)
         lane = entry.lane
         if lane is None:
             return
         lane.in_flight -= 1
         assert lane.in_flight >= 0
-        if lane.topic is not None and lane.topic_id in self.catalog.topics:
+        news = entry.news()
+        if news is not News.NONE:
+            self.tell(lane, news)
+        topic = self.catalog.topics.get(lane.topic_id)
+        if topic is not None:
+            if lane.topic is None:
+                lane.adopt(topic)
+            entry.settle()
             self.watch_expiry(lane)
-        self.effects.dirty[lane.name] = None  # a deletion is news too
-        if lane.parked:
-            self.wake(lane)
+            if lane.parked:
+                self.wake(lane)
+        else:  # it is gone; what waits behind that meets the next topic of its name
+            self.release_parked(lane)
+            self.drop_lane(lane)
 
     def finish_entry(self, entry: Entry) -> None:
         """Answer the entry's ticket, unless its command has answered already."""
@@ -234,8 +279,11 @@ class EngineState:
     def wake(self, lane: Lane) -> None:
         """Propose parked commands again once nothing is in flight (they park again behind the next barrier)."""
         if lane.in_flight == 0 and lane.barrier is None and lane.topic is not None:
-            self.ready.extend(lane.parked)
-            lane.parked.clear()
+            self.release_parked(lane)
+
+    def release_parked(self, lane: Lane) -> None:
+        self.ready.extend((ticket, None) for ticket in lane.parked)
+        lane.parked.clear()
 
     def fail_shard(self, shard: Shard, error: Fatal, entries: list[Entry]) -> None:
         """Everything of the shard on its way fails; it is read-only until restart (storage 3)."""
@@ -276,24 +324,12 @@ class EngineState:
 
     def _ended(self, ticket: Ticket) -> None:
         self.effects.finished.append(ticket)
-        for rider in ticket.riders:
-            rider.awaited -= 1
+        for ride in self.rides.pop(ticket, ()) if self.rides else ():
+            ride.awaited -= 1
             if ticket.error is not None:
-                rider.answer = None
-            if rider.awaited == 0 and rider.stage is Stage.RIDING:
+                ride.answer = None
+            if ride.awaited == 0 and ride.ticket.stage is Stage.WAITING:
                 if isinstance(ticket.error, Fatal):
-                    self.fail(rider, ticket.error)
+                    self.fail(ride.ticket, ticket.error)
                 else:
-                    self.ready.append(rider)
-        ticket.riders.clear()
-
-
-def frame_control(
-    payload: Payload, *, topic_id: int, ts: int, write_frames: int = 1
-) -> tuple[Control, bytes]:
-    """A control frame as the value apply takes and as bytes; where it lies in the file is nobody's business."""
-    chunk = encode_control(payload, topic_id=topic_id, ts=ts, write_frames=write_frames)
-    control = Control(
-        TYPES[type(payload)], topic_id, ts, payload, 0, len(chunk), durable=False, write_frames=write_frames
-    )
-    return control, chunk
+                    self.ready.append((ride.ticket, ride.answer))

@@ -1,6 +1,7 @@
 """A proposed command on its way to its reply (architecture 2).
 
-pending -> done, or riding (another ticket's end is awaited) -> done, or parked (behind a barrier) -> pending.
+It waits for its turn (behind a barrier, or for the end of another ticket that does what it asks), is pending once it is
+in frames, and done when it is answered. What waits can be withdrawn, and then never happens.
 """
 
 from __future__ import annotations
@@ -19,26 +20,25 @@ from topics.kernel.errors import TopicsError
 class Stage(Enum):
     NEW = "new"
     PENDING = "pending"
-    RIDING = "riding"
-    PARKED = "parked"
+    WAITING = "waiting"
     DONE = "done"
+    WITHDRAWN = "withdrawn"
 
     __hash__ = object.__hash__  # a member is itself only; Enum's own goes by its name, in Python
 
 
 TRANSITIONS: Final = {
-    Stage.NEW: {Stage.PENDING, Stage.RIDING, Stage.PARKED, Stage.DONE},
+    Stage.NEW: {Stage.PENDING, Stage.WAITING, Stage.DONE},
     Stage.PENDING: {Stage.DONE},
-    Stage.RIDING: {Stage.NEW, Stage.DONE},
-    Stage.PARKED: {Stage.NEW, Stage.DONE},
+    Stage.WAITING: {Stage.NEW, Stage.DONE, Stage.WITHDRAWN},
     Stage.DONE: set(),
+    Stage.WITHDRAWN: set(),
 }
 
 
 class Ticket(msgspec.Struct, eq=False):
-    """`waiter` belongs to the driver. `created`: the topic was made for this command. `head_checked`: its
-    `expected_head` held when it was first proposed, and is not looked at again. `answer`: what the good end of
-    those it rides brings; None if it is then proposed again.
+    """`waiter` is the driver's, who calls it once when the ticket has finished. `created`: the topic was made for this
+    command. `head_checked`: its `expected_head` held when it was first proposed, and is not looked at again.
     """
 
     command: Command
@@ -48,10 +48,7 @@ class Ticket(msgspec.Struct, eq=False):
     error: TopicsError | None = None
     created: bool = False
     head_checked: bool = False
-    riders: list[Ticket] = []
-    awaited: int = 0
-    answer: Callable[[], None] | None = None
-    waiter: object = None
+    waiter: Callable[[], object] | None = None
 
     @property
     def done(self) -> bool:

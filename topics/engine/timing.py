@@ -8,7 +8,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from topics.engine.change import exact_head, propose_retire
+from topics.codec.control import HeadWatermark
+from topics.engine.batch import Entry
+from topics.engine.change import propose_retire
 from topics.engine.commands import Retire
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
@@ -54,7 +56,9 @@ def log_exact_head(state: EngineState, lane: Lane, now_ms: int) -> None:
     if not lane.idle or shard.unwritten_bytes + _EXACT_HEAD_ROOM > shard.space_left:
         state.touch(lane)
         return
-    state.enqueue(lane.shard, exact_head(lane, now_ms))
+    lane.lower_ceiling()
+    head = Entry.of(lane, [HeadWatermark(lane.ceiling)], now_ms, staged=False, must_sync=False)
+    state.enqueue(lane.shard, head)
 
 
 def _rested(state: EngineState) -> list[Lane]:

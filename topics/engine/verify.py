@@ -14,11 +14,13 @@ from typing import Final
 import msgspec
 import xxhash
 
-from topics.engine.apply import Catalog
+from topics.engine.apply import CatalogView
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.kernel.config import Durability
+from topics.log.facts import OF_RECORDS, STANDING, told
 from topics.log.index import LIVE, NODED, TAGGED, TIMED, Index
+from topics.log.kinds import kind_of
 from topics.log.past import End
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
@@ -69,6 +71,7 @@ def check_topic(topic: Topic) -> None:
     assert index.live_bytes == sum(index.sizes[at] for at in live)  # I-03
     _check_tags(topic, live)
     _check_places(topic)
+    kind_of(topic).check(topic)
     for lost in index.lost:
         # I-05: a range the floor has passed is folded into the reasons
         assert lost.last >= floors.evict_floor
@@ -92,12 +95,12 @@ def check_lane(lane: Lane) -> None:
         assert topic.head_seq <= max(lane.ceiling, lane.durable_seq)
 
 
-def digest(catalog: Catalog) -> str:
+def digest(catalog: CatalogView) -> str:
     """XXH3-128 of the canonical encoding, in hex."""
     return xxhash.xxh3_128_hexdigest(canonical(catalog))
 
 
-def canonical(catalog: Catalog) -> bytes:
+def canonical(catalog: CatalogView) -> bytes:
     """The state as bytes: equal states give equal bytes, and the reverse."""
     topics = [_topic(topic) for _, topic in sorted(catalog.topics.items())]
     return msgspec.msgpack.encode(
@@ -111,29 +114,11 @@ def canonical(catalog: Catalog) -> bytes:
 
 
 def _topic(topic: Topic) -> dict[str, object]:
-    index, floors = topic.index, topic.floors
+    index = topic.index
     span = slice(index.start, index.stop)
     return {
         "id": topic.topic_id,
-        "name": topic.name,
-        "epoch": topic.epoch,
-        "config": topic.config.echo(),
-        "head_seq": index.head_seq,
-        "base_seq": index.base_seq,
-        "evict_floor": floors.evict_floor,
-        "lost_ts": floors.lost_ts,
-        "reasons": sorted((reason.value, seq) for reason, seq in floors.reasons.items()),
-        "lost": [tuple(lost) for lost in index.lost],
-        "past": index.past.ranges(),
-        "delete_below": topic.delete_below,
-        "ceiling": topic.ceiling,
-        "retired_ms": topic.retired_ms,
-        "watermark_ms": topic.watermark_ms,
-        "last_write_ts": topic.last_write_ts,
-        "segments": [
-            msgspec.structs.astuple(msgspec.structs.replace(segment, size=0)) for segment in topic.segments
-        ],
-        "stored_seq": topic.segments.stored_seq,
+        **told(topic, STANDING),
         "live": (index.live_count, index.live_bytes),
         "ts": index.ts[span].tobytes(),
         "lengths": _of_live(index, index.lengths).tobytes(),
@@ -142,8 +127,7 @@ def _topic(topic: Topic) -> dict[str, object]:
         "tags": [(name, index.tags.seqs(number).tolist()) for name, number in index.tags.labels.items()],
         "nodes": _nodes(topic),
         "expires": [] if index.expires is None else _sparse(_of_live(index, index.expires)),
-        "results": [(key, tuple(_result(result))) for key, result in topic.results.items()],
-        "dedup_ids": topic.dedup_ids.items(),
+        **told(topic, (*OF_RECORDS, *kind_of(topic).facts)),
     }
 
 
@@ -154,12 +138,6 @@ def _of_live(index: Index, column: array[int]) -> array[int]:
         start, stop = dead.start() - index.start, dead.end() - index.start
         values[start:stop] = array(values.typecode, bytes((stop - start) * values.itemsize))
     return values
-
-
-def _result(result: object) -> tuple[object, ...]:
-    return tuple(
-        getattr(result, name) for name in ("expires_at", "digest", "count", "first_seq", "duplicates")
-    )
 
 
 def _nodes(topic: Topic) -> list[tuple[int, bytes]]:

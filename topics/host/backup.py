@@ -30,7 +30,7 @@ from topics.host.contents import Contents, Part, contents_of
 from topics.host.destination import finish_backup, make_parents
 from topics.host.layout import read_format
 from topics.host.pins import Pin
-from topics.host.steps import GoOn, Propose, Steps
+from topics.host.steps import Propose, ResumeBatches, Steps
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -61,7 +61,7 @@ class Backup:
         image, places = yield from self._checkpointer.cut()
         self._snapshot = Snapshot(image, places)
         self._pin = self._checkpointer.pins.add(self._snapshot)
-        yield GoOn()
+        yield ResumeBatches()
         for writer in self._checkpointer.writers:
             yield Propose(Sync(shard=writer.shard))
 

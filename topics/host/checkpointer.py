@@ -39,7 +39,7 @@ from topics.host.reclaim import Reclaimer
 from topics.host.relocation import Relocation
 from topics.host.removal import Removal, frees_logs, frees_segments
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
-from topics.host.steps import Blocking, GoOn, Propose, Step, Steps, Wait
+from topics.host.steps import Blocking, Propose, ResumeBatches, Step, Steps, Wait
 from topics.host.writer import ShardWriter
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
@@ -176,7 +176,7 @@ class Checkpointer:
         return self._closing()
 
     def cut(self) -> Generator[Step, None, tuple[StateImage, list[Place]]]:
-        """The state when nothing is in flight, and where each shard's log is then. Yield `GoOn` behind it.
+        """The state when nothing is in flight, and where each shard's log is then. Yield `ResumeBatches` behind it.
 
         Raises:
             Rejected: a shard has failed.
@@ -223,7 +223,7 @@ class Checkpointer:
         """Keep the state. Returns it, and what the log had grown to at its cut: the rest is for the next round."""
         image, places = yield from self.cut()
         appended = self._appended_now()
-        yield GoOn()
+        yield ResumeBatches()
         for writer in self.writers:
             yield Propose(Sync(shard=writer.shard))
         yield Blocking(partial(self._keep, Snapshot(image, places)))
@@ -279,9 +279,7 @@ class Checkpointer:
     def _give_up(self, segment: SegmentId, why: str) -> None:
         """Nothing more goes into this one: the next plan seals it, and a new one takes what follows."""
         self.reclaimer.give_up(segment, why)
-        topic = self.engine.state.catalog.topics.get(segment.topic_id)
-        if topic is not None:
-            topic.segments.damaged |= {segment.first_seq}
+        self.engine.give_up_segment(segment)
 
     def _look_for_room(self) -> None:
         """How much may be written: so much more is kept free."""

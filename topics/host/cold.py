@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from topics.engine.apply import Catalog
+from topics.engine.apply import CatalogView
 from topics.host.coldframes import without_foreign
 from topics.host.coldowner import (
     Whose,
@@ -59,7 +59,7 @@ class ColdTier:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: CatalogView,
         store: SegmentStore | None = None,
         *,
         owner: bytes | None = None,

@@ -43,25 +43,14 @@ def without_foreign(disk: Disk, segment: SegmentId, found: Segment, offset: int,
     numbers = [seq - found.first for seq in frames.seqs]
     if said == _entries(disk, segment, numbers):
         return data
-    idx = whole_idx(disk, segment, found)
+    idx = _whole_idx(disk, segment, found)
     if idx is None:
         return data
     strange = [_entry(idx, number) != one for number, one in zip(numbers, said, strict=True)]
-    mended = bytearray(data)
+    poisoned = bytearray(data)
     for at, length in compress(zip(frames.offsets, frames.lengths, strict=True), strange):
-        mended[at + length - 1] ^= _WRONG
-    return bytes(mended)
-
-
-def is_ours(disk: Disk, segment: SegmentId, found: Segment, offset: int, data: bytes) -> bool | None:
-    """Whether all whole frames there are those of the index; None if there is no whole one, or no index.
-
-    Raises:
-        OSError: the data directory failed.
-    """
-    if not len(_frames_in(segment, found, data)) or whole_idx(disk, segment, found) is None:
-        return None
-    return without_foreign(disk, segment, found, offset, data) == data
+        poisoned[at + length - 1] ^= _WRONG
+    return bytes(poisoned)
 
 
 def _frames_in(segment: SegmentId, found: Segment, data: bytes) -> DataColumns:
@@ -88,7 +77,7 @@ def _entries(disk: Disk, segment: SegmentId, numbers: list[int]) -> list[_Entry]
     return [(offset, length, ts, flags & ~ENDS) for offset, length, ts, flags in entries]
 
 
-def whole_idx(disk: Disk, segment: SegmentId, found: Segment) -> IdxColumns | None:
+def _whole_idx(disk: Disk, segment: SegmentId, found: Segment) -> IdxColumns | None:
     """The index of a segment; None if it cannot be read, or is not about all of its records. Raises OSError."""
     try:
         idx = decode_idx(read_part(disk, segment.topic_id, found, "idx") or b"")

@@ -8,9 +8,9 @@ In a copy made by a backup the note says so. One made by other means would pass 
   LOCK remembers its own inode, and a copied file has another one. Then the note is marked `copied`, for good: nobody
   can know which of the two goes on, so the operator says it (`adopt`). Not by the device: its number changes when a
   file system is mounted again.
-  `token` is the fencing token. It is drawn anew before the first change of a slice of relocation and behind the last:
-  first in the data directory with the one `before` it, then in the cold tier. So each copy that was made before a
-  change has a token that is not there any more, even one of whole blocks. Who has it changes the tier, all others read.
+  `epoch` counts up before the first change of a slice of relocation and behind the last, first in the data directory
+  and then in the cold tier. So each copy that was made before a change has an epoch that has gone by, even one of
+  whole blocks. Who has that of the tier, or the next one, changes the tier; all others read.
 """
 
 from __future__ import annotations
@@ -43,21 +43,22 @@ NOTE_FILE: Final = OWN_NOTE
 NOTE_FORMAT: Final = 1
 NOTE_SIZE: Final = 256  # all of the same size: one can be replaced in place
 _TEMPORARY: Final = f"{NOTE_FILE}.tmp"
-_TOKEN_SIZE: Final = 16
+_OWNER_SIZE: Final = 16
 _DAMAGED: Final = b""  # stands for a note that cannot be read
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`token` is empty before the first change. The rest is in the data directory's alone: `inode` is that of the LOCK
-    that need not remember it; `unlocked`: a repair has taken LOCK away. `check` is the checksum of the rest, for one
-    bit makes another owner; earlier versions wrote none.
+    """`epoch` is 0 before the first change. `copied` is in the data directory's alone. `check` is the checksum of the
+    rest, for one bit makes another owner; the first versions wrote none. Earlier versions drew a `token` instead of
+    counting, which in the tier is that or the one `before`; what else they wrote is read and means nothing.
     """
 
     format: int
     owner: str
+    epoch: int = 0
+    copied: bool = False
     token: str = ""
     before: str = ""
-    copied: bool = False
     inode: int = 0
     unlocked: bool = False
     check: str = ""
@@ -110,7 +111,7 @@ def note_for_copy(disk: Disk) -> bytes | None:
     note = _readable_note(disk)
     if note is None:
         return None
-    return _padded(msgspec.structs.replace(note, copied=True, inode=0, unlocked=False))
+    return _padded(msgspec.structs.replace(note, copied=True))
 
 
 def whose(disk: Disk, store: SegmentStore) -> Whose:
@@ -148,21 +149,11 @@ def settle_place(disk: Disk, *, inode: int, remembered: int) -> None:
     Raises:
         OSError: the disk failed.
     """
-    note = _readable_note(disk)  # a damaged one is that of no cold tier
-    if note is None or note.copied or inode in (remembered, note.inode):
+    if remembered in (0, inode):
         return
-    if note.unlocked and not remembered:
-        note = msgspec.structs.replace(note, unlocked=False, inode=inode)
-    else:
-        note = msgspec.structs.replace(note, copied=True)
-    _write_note(disk, note)
-
-
-def forget_lock(disk: Disk) -> None:
-    """LOCK is going to be removed, by us: that it is not there makes no copy of this directory. Raises OSError."""
-    note = _readable_note(disk)
+    note = _readable_note(disk)  # a damaged one is that of no cold tier
     if note is not None and not note.copied:
-        _write_note(disk, msgspec.structs.replace(note, unlocked=True))
+        _write_note(disk, msgspec.structs.replace(note, copied=True))
 
 
 def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 0) -> bytes:
@@ -190,9 +181,9 @@ def claim(disk: Disk, store: SegmentStore, entropy: Entropy, *, expected: int = 
         if not empty:
             raise invalid("cold_dir", told_occupied(store.where))
         if note is None or note.copied:  # a copy that has nothing cold begins a tier of its own
-            note = _Note(NOTE_FORMAT, entropy.token(_TOKEN_SIZE).hex())
+            note = _Note(NOTE_FORMAT, entropy.token(_OWNER_SIZE).hex())
             _write_note(disk, note)
-        store.write_owner(_of_tier(note))
+        store.write_owner(_encoded(note))
     elif note is None:
         why = told_no_note(store.where) if expected else told_occupied(store.where)
         raise invalid("cold_dir", why)
@@ -207,12 +198,11 @@ def are_notes_readable(disk: Disk, store: SegmentStore) -> bool:
     return theirs is not None and _decoded(theirs) is not None and _readable_note(disk) is not None
 
 
-def adopt(
-    disk: Disk, store: SegmentStore, entropy: Entropy, *, inode: int, proved: bool = False
-) -> None:  # fmt: skip
+def adopt(disk: Disk, store: SegmentStore, entropy: Entropy, *, fits: bool = False) -> None:
     """From now on this directory changes the tier, and every other copy of it only reads. The operator says so.
 
-    `proved`: what lies there is this directory's, by its index (`adopting`). Else both notes must say so.
+    `fits`: the segments there are this directory's by name and size (`adopting`), so a note that cannot be read takes
+    the owner of the other one, or a new one. Else both notes must say the same owner.
 
     Raises:
         Rejected: the tier is not that of the directory's original.
@@ -220,42 +210,35 @@ def adopt(
     """
     note, theirs = _readable_note(disk), store.read_owner()
     there = None if theirs is None else _decoded(theirs)
-    if not proved if note is None or there is None else note.owner != there.owner:
+    known = [one for one in (note, there) if one is not None]
+    if not fits and (note is None or there is None or note.owner != there.owner):
         raise invalid(
             "cold_dir",
             f"{NOTE_FILE} in the directory and {OWNER_FILE} in {store.where} do not say the same owner: "
             "only the cold tier of a directory's own original can be adopted",
         )
-    known = note or there or _Note(NOTE_FORMAT, entropy.token(_TOKEN_SIZE).hex())
-    token = entropy.token(_TOKEN_SIZE).hex()
-    note = msgspec.structs.replace(
-        known, token=token, before=(there or known).token, copied=False, inode=inode, unlocked=False
-    )
+    owner = known[0].owner if known else entropy.token(_OWNER_SIZE).hex()
+    epoch = (
+        max((one.epoch for one in known), default=0) + 2
+    )  # a copy may have counted one on, and not said it there
+    note = _Note(NOTE_FORMAT, owner, epoch)
     _write_note(disk, note)
-    store.write_owner(_of_tier(note))
+    store.write_owner(_encoded(note))
 
 
 class OwnedStore(GuardedStore):
     """A store that is changed only as long as its note says that it is ours. `claim` comes first.
 
-    `tell`: is given the note of the data directory whenever there is a new one. `unlocked`: a repair has taken LOCK
-    away, which the note goes on to say.
+    `tell`: is given the note of the data directory whenever there is a new one.
     """
 
     def __init__(
-        self,
-        store: SegmentStore,
-        disk: Disk,
-        entropy: Entropy,
-        tell: Callable[[bytes], None],
-        *,
-        unlocked: bool = False,
-    ) -> None:
+        self, store: SegmentStore, disk: Disk, entropy: Entropy, tell: Callable[[bytes], None]
+    ) -> None:  # fmt: skip
         super().__init__(store)
         self._disk = disk
         self._entropy = entropy
         self._tell = tell
-        self._unlocked = unlocked
         self._note: _Note | None = None
         self._changing = False
 
@@ -282,7 +265,7 @@ class OwnedStore(GuardedStore):
             StoreFailed, OSError: either fails.
         """
         if self._changing:
-            self._draw_token()
+            self._count_on()
             self._changing = False
 
     def _begin(self) -> None:
@@ -290,25 +273,24 @@ class OwnedStore(GuardedStore):
             assert self._note is not None
             _check(self._note, self.read_owner(), self)
         else:
-            self._draw_token()
+            self._count_on()
             self._changing = True
 
-    def _draw_token(self) -> None:
-        note, theirs = self._note, self.read_owner()
-        assert note is not None, "claim comes first"
-        there = _check(note, theirs, self)
-        token = self._entropy.token(_TOKEN_SIZE).hex()
-        note = msgspec.structs.replace(note, token=token, before=there.token, unlocked=self._unlocked)
+    def _count_on(self) -> None:
+        assert self._note is not None, "claim comes first"
+        there = _check(self._note, self.read_owner(), self)
+        note = _Note(NOTE_FORMAT, there.owner, there.epoch + 1)
         self._note = note
-        self._tell(msgspec.json.encode(note))  # first: it goes with the token of before, too
-        _write_note(self._disk, note)
-        self.write_owner(_of_tier(note))
+        self._tell(msgspec.json.encode(note))
+        _write_note(self._disk, note)  # first: the tier may be one behind
+        self.write_owner(_encoded(note))
 
 
 def _compare(own: _Note, there: _Note) -> Whose:
     if own.owner != there.owner:
         return Whose.OTHER
-    if there.token not in (own.token, own.before):
+    drawn = own.epoch == there.epoch == 0 and there.token not in (own.token, own.before)
+    if drawn or own.epoch - there.epoch not in (0, 1):
         return Whose.TAKEN
     return Whose.BORROWED if own.copied else Whose.OURS
 
@@ -328,16 +310,15 @@ def _check(own: _Note, theirs: bytes | None, store: SegmentStore) -> _Note:
     return there
 
 
-def _of_tier(note: _Note) -> bytes:
-    return _encoded(_Note(note.format, note.owner, note.token))
-
-
 def _encoded(note: _Note) -> bytes:
-    return msgspec.json.encode(msgspec.structs.replace(note, check=_checked(note)))
+    fields = msgspec.to_builtins(note)
+    return msgspec.json.encode({**fields, "check": _check_of(fields)})
 
 
-def _checked(note: _Note) -> str:
-    return f"{checksum(msgspec.json.encode(msgspec.structs.replace(note, check=''))):016x}"
+def _check_of(fields: Mapping[str, object]) -> str:
+    """Of all that the note says, what other versions wrote, too."""
+    said = {name: value for name, value in fields.items() if name != "check"}
+    return f"{checksum(msgspec.json.encode(said)):016x}"
 
 
 def _decoded(data: bytes) -> _Note | None:
@@ -361,12 +342,13 @@ def _readable_note(disk: Disk) -> _Note | None:
 
 def _read(data: bytes, name: str) -> _Note:
     try:
-        note = msgspec.json.decode(data, type=_Note)
+        fields = msgspec.json.decode(data, type=dict[str, object])
+        note = msgspec.convert(fields, _Note)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"{name} does not say whose cold segments are this store's: {error}") from error
     if note.format != NOTE_FORMAT:
         raise Corrupt(f"{name} has format {note.format}, not {NOTE_FORMAT}")
-    if note.check not in ("", _checked(note)):
+    if note.check not in ("", _check_of(fields)):
         raise Corrupt(
             f"{name} does not say whose cold segments are this store's: its checksum does not match"
         )
@@ -375,7 +357,7 @@ def _read(data: bytes, name: str) -> _Note:
 
 def _padded(note: _Note) -> bytes:
     data = _encoded(note).ljust(NOTE_SIZE - 1) + b"\n"
-    assert len(data) == NOTE_SIZE, "owner, tokens and inode are bounded"
+    assert len(data) == NOTE_SIZE, "owner, tokens and epoch are bounded"
     return data
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import attrs
+
 from topics.engine.image import Place
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
@@ -50,7 +52,7 @@ def choose_generation(
         wal = WalFile(generation, shard, _NoEntropy())
         _resume(wal, verdict)
         run(disk, wal.ending_mark(clock.now_ms()))
-    new = Format(shards, last + 1)
+    new = attrs.evolve(form, shards=shards, generation=last + 1)
     write_format(disk, new)
     return new
 

@@ -69,7 +69,7 @@ class HeldUp:
 
     def _is_there(self, topic_id: int, held: _Held) -> bool:
         """Whether the topic still has the record, and only in the log."""
-        topic = self._engine.state.catalog.topics.get(topic_id)
+        topic = self._engine.catalog.topics.get(topic_id)
         seq = held.report.last_seq
         assert seq is not None
         return topic is not None and topic.segments.stored_seq < seq and topic.index.base_seq <= seq

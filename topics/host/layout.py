@@ -19,7 +19,8 @@ from topics.kernel.limits import GENERATION_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId, Source, WalFileId
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+OLDEST_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
 _FORMAT_TEMPORARY: Final = "FORMAT.tmp"
 _FORMAT_SIZE_MAX: Final = 4096
@@ -56,10 +57,11 @@ class Format:
 
     shards: int
     generation: int
+    format: int = FORMAT_VERSION
 
     def encode(self) -> bytes:
         return msgspec.json.encode(
-            {"format": FORMAT_VERSION, "shards": self.shards, "generation": self.generation}
+            {"format": self.format, "shards": self.shards, "generation": self.generation}
         )
 
 
@@ -100,7 +102,7 @@ def read_format(disk: Disk, where: str) -> Format | None:
     form = _decode(data, Format)
     if (
         version is None
-        or version.format != FORMAT_VERSION
+        or version.format < OLDEST_VERSION
         or form is None
         or not 1 <= form.shards <= WAL_SHARDS_MAX
         or not 0 <= form.generation <= GENERATION_MAX
@@ -142,6 +144,17 @@ def write_format(disk: Disk, form: Format) -> None:
     disk.sync_data(_FORMAT_TEMPORARY)
     disk.rename(_FORMAT_TEMPORARY, FORMAT_FILE)
     disk.sync_dir("")
+
+
+def raise_format(disk: Disk, form: Format) -> Format:
+    """Make a store of an older format one of this version's, durably; before the first byte that the older one did not
+    know (decision 45).
+    """
+    if form.format == FORMAT_VERSION:
+        return form
+    raised = attrs.evolve(form, format=FORMAT_VERSION)
+    write_format(disk, raised)
+    return raised
 
 
 def shard_dir(generation: int, shard: int) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 import attrs
 import msgspec
 
-from topics.codec.layout import FRAME_OVERHEAD
+from topics.codec.layout import FRAME_OVERHEAD, Defect
 from topics.codec.segidx import ENTRY_SIZE
-from topics.codec.segment import END_SIZE
+from topics.codec.segment import END_SIZE, walk
 from topics.engine.apply import Catalog
 from topics.engine.image import Place, Snapshot, catalog_of
 from topics.engine.recover import DamageReport
+from topics.host.blocks import read_data
 from topics.host.colddisk import ColdBehind
 from topics.host.layout import segment_path
 from topics.host.segments import Loaded, data_end, load_idx, load_slots, mend_columns, mend_idx, size_here
@@ -115,7 +116,7 @@ def settle(disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequen
                 if gone := topic.index.absent(segment.first, segment.last):
                     topic.note_damage(segment)
                     topic.segments.resize(segment.first, segment.size)  # so that the next start asks again
-                    damages.append(_absent(topic, segment, gone))
+                    damages.append(_absent(disk, topic, segment, gone))
                 elif rebuilt:
                     unfit.append((topic.topic_id, segment))
     return Settled(damages=damages, unfit=unfit)
@@ -238,8 +239,10 @@ def _place(disk: Disk, topic: Topic, segment: Segment, size: int) -> bool:
     return rebuilt
 
 
-def _absent(topic: Topic, segment: Segment, seqs: Sequence[int]) -> DamageReport:
+def _absent(disk: Disk, topic: Topic, segment: Segment, seqs: Sequence[int]) -> DamageReport:
     path = segment_path(topic.topic_id, segment.first, "data")
+    data = read_data(disk, topic.topic_id, segment)
+    found = walk(data, 0, len(data), topic_id=topic.topic_id, first_seq=segment.first)
     return DamageReport(
         file=SegmentId(topic.topic_id, segment.first),
         offset=0,
@@ -247,4 +250,5 @@ def _absent(topic: Topic, segment: Segment, seqs: Sequence[int]) -> DamageReport
         topic=topic.name,
         first_seq=seqs[0],
         last_seq=seqs[-1],
+        newer=any(damage.defect is Defect.UNKNOWN for damage in found.damages),
     )

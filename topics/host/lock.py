@@ -144,7 +144,6 @@ class DirectoryLock:
 
     def forget_boot(self, *, sync: Callable[[int], None] = os.fsync) -> None:
         """A write or sync of the log has failed, so what was written and not synced need not be there next time.
-
         Raises OSError: the next start may know nothing of it. `release` tries again.
         """
         self._doubtful = True
@@ -152,11 +151,14 @@ class DirectoryLock:
         sync(self._fd)
         self._doubtful = False
 
+    def remember_place(self) -> None:
+        """This directory goes on, the operator says, so this LOCK is no copy's. Raises OSError."""
+        self._change(lambda line: attrs.evolve(line, boot_id=None, inode=self.inode))
+        os.fsync(self._fd)
+
     def note_url(self, url: str) -> None:
         """The owner is a server and listens: who finds the directory in use can go there. A URL that does not fit the
-        line is left out.
-
-        Raises OSError; nothing depends on it.
+        line is left out. Raises OSError; nothing depends on it.
         """
         if is_plain(url, URL_CHARS_MAX):
             self._change(lambda line: attrs.evolve(line, url=url))

@@ -30,7 +30,6 @@ from topics.host.logcopies import (
     Found,
     Logs,
     find_logs,
-    found_at,
     newest_named,
     places_reached,
     shards_begun,
@@ -154,17 +153,15 @@ def _at(place: Place) -> tuple[int, int]:
 
 
 def _with_end(base: Disk, end: Position, files: Mapping[int, Found], witness: str) -> Mapping[int, Found]:
-    """The files from the one on in which the backup ends. Its own copy of that is a copy, too."""
+    """The files from the one on in which the backup ends."""
     file = WalFileId(end.generation, end.shard, end.file)
     if end.file not in files:
         raise Corrupt(
             f"{wal_path(file)}, in which the backup ends, is not there, and {witness}: give "
             "the directory that has it too (behind a repair, its repaired-…)"
         )
-    own = attrs.evolve(found_at(base, "wal", file), name=f"the backup's own {wal_path(file)}")
-    first = attrs.evolve(own.joined(files[end.file]), name=files[end.file].name)
-    behind = {number: found for number, found in files.items() if number > end.file}
-    return {end.file: first, **behind}
+    files[end.file].check_goes_on(base, end.offset)
+    return {number: found for number, found in files.items() if number >= end.file}
 
 
 def _chain(

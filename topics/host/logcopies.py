@@ -1,9 +1,8 @@
-"""Which files of a log some directories have, and one file out of several copies of it (storage 7).
+"""Which files of a log some directories have (storage 7).
 
-They may be data directories (`wal/` and `archive/`), what a repair has put aside, or copies of any of these. Two copies
-of a file differ where one was made earlier, or where one is damaged. The one that is whole for longer is taken that
-far, and the rest from whichever knows more of it. So nothing is lost that any copy has, and each makes good another's
-damage.
+They may be data directories (`wal/` and `archive/`), what a repair has put aside, or copies of any of these. One copy
+of a file may have been made earlier than another, and is then its beginning. Copies that differ are refused: one of
+them is damaged or of another history, and which one is for the operator to say.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from typing import Final
 import attrs
 
 from topics.engine.image import Place
-from topics.engine.judge import FileLook, look
 from topics.engine.recover import ShardKey
 from topics.host.archive import ARCHIVE_DIR
 from topics.host.largest import read_log
-from topics.host.layout import find_wal_files_in, read_hint_in, shards_in, wal_path_in
+from topics.host.layout import find_wal_files_in, read_hint_in, shards_in, wal_path, wal_path_in
 from topics.host.owner import owner_on
 from topics.host.snapshots import find_snapshots, read_snapshot
 from topics.kernel.errors import Corrupt
@@ -29,60 +27,53 @@ ROOTS: Final = ("wal", ARCHIVE_DIR, "")
 
 
 @attrs.frozen
-class _Piece:
-    """What a copy gives: its bytes from `start` on."""
-
-    disk: Disk
-    path: str
-    start: int
-
-
-@attrs.frozen
 class Found:
-    """A WAL file. `name`: of its first copy, for messages. `pieces`: each goes on where it starts, instead of the one
-    before. `archived`: a copy was in an archive, where no file is that was not closed.
+    """A WAL file at `path` of a disk. `name`: for messages. `archived`: a copy was in an archive, where no file is that
+    was not closed.
     """
 
     file: WalFileId
     name: str
-    pieces: Sequence[_Piece]
+    disk: Disk
+    path: str
     archived: bool = False
 
     def read(self) -> bytes:
         """All of it. Raises `Corrupt` if it cannot be read."""
-        buffer = b""
-        for piece in self.pieces:
-            try:
-                own = read_log(piece.disk, piece.path)
-            except OSError as error:
-                raise Corrupt(f"{self.name} of the log cannot be read: {error.strerror or error}") from error
-            buffer = buffer[: piece.start] + own[piece.start :] if piece.start else own
-        return buffer
+        try:
+            return read_log(self.disk, self.path)
+        except OSError as error:
+            raise Corrupt(f"{self.name} of the log cannot be read: {error.strerror or error}") from error
 
-    def joined(self, other: Found) -> Found:
-        """This file and another copy of it as one.
+    def or_longer(self, other: Found) -> Found:
+        """Of two copies of this file the one that has more.
 
         Raises:
-            Corrupt: they are no copies of one file.
+            Corrupt: neither is the beginning of the other.
         """
         assert self.file == other.file
-        own, its = self.read(), other.read()
-        archived = self.archived or other.archived
-        if own == its:
-            return attrs.evolve(self, archived=archived)
-        seen, its_seen = look(self.file, own), look(self.file, its)
-        shorter, end = sorted((seen.end, its_seen.end))
-        if own[:shorter] != its[:shorter]:
-            raise Corrupt(
-                f"{other.name} is of another history than {self.name}: give only directories of one store"
-            )
-        longer, rest, less, more = self, other, seen, its_seen
-        if seen.end < its_seen.end:
-            longer, rest, less, more = other, self, its_seen, seen
-        pieces = tuple(longer.pieces)
-        if _known_behind(more, end) > _known_behind(less, end):
-            pieces += tuple(attrs.evolve(piece, start=max(piece.start, end)) for piece in rest.pieces)
-        return attrs.evolve(longer, pieces=pieces, archived=archived)
+        own, its = self.read().rstrip(b"\0"), other.read().rstrip(b"\0")
+        if not (own.startswith(its) or its.startswith(own)):
+            raise _differs(self.name, own, other.name, its)
+        longer = self if len(own) >= len(its) else other
+        return attrs.evolve(longer, archived=self.archived or other.archived)
+
+    def check_goes_on(self, backup: Disk, stop: int) -> None:
+        """Refuse a file that is not as the backup has it, up to where the backup ends."""
+        copy = Found(self.file, f"the backup's own {wal_path(self.file)}", backup, wal_path(self.file))
+        own, its = self.read()[:stop], copy.read()[:stop]
+        if own != its:
+            raise _differs(copy.name, its, self.name, own)
+
+
+def _differs(name: str, own: bytes, other: str, its: bytes) -> Corrupt:
+    at = next(
+        (at for at, (a, b) in enumerate(zip(own, its, strict=False)) if a != b), min(len(own), len(its))
+    )
+    return Corrupt(
+        f"{other} differs from {name} at offset {at}: one of them is damaged, or they are of different histories; "
+        "give only directories of one store, and of two copies the one that is whole"
+    )
 
 
 Logs = Mapping[ShardKey, Mapping[int, Found]]
@@ -91,16 +82,15 @@ Logs = Mapping[ShardKey, Mapping[int, Found]]
 def found_at(disk: Disk, root: str, file: WalFileId, where: str = "") -> Found:
     """The file as it lies in the directory `root` of a disk. `where`: what messages call that."""
     path = wal_path_in(root, file)
-    return Found(
-        file, f"{where}/{path}" if where else path, (_Piece(disk, path, 0),), archived=root == ARCHIVE_DIR
-    )
+    name = f"{where}/{path}" if where else path
+    return Found(file, name, disk, path, archived=root == ARCHIVE_DIR)
 
 
 def find_logs(disks: Sequence[Disk], names: Sequence[str] = ()) -> Logs:
     """Every WAL file there is, by shard and by its first frame. `names`: what messages call the disks.
 
     Raises:
-        Corrupt: two files of one name are no copies of each other, or one cannot be read.
+        Corrupt: two copies of a file differ, or one cannot be read.
     """
     logs: dict[ShardKey, dict[int, Found]] = {}
     for at, disk in enumerate(disks):
@@ -110,7 +100,7 @@ def find_logs(disks: Sequence[Disk], names: Sequence[str] = ()) -> Logs:
                     own = logs.setdefault(key, {})
                     found = found_at(disk, root, file, names[at] if names else "")
                     before = own.get(file.first_frame)
-                    own[file.first_frame] = found if before is None else before.joined(found)
+                    own[file.first_frame] = found if before is None else before.or_longer(found)
     return logs
 
 
@@ -154,9 +144,3 @@ def places_reached(disks: Sequence[Disk]) -> Mapping[ShardKey, Place]:
                 if (place.file, place.offset) > (before.file, before.offset):
                     reached[place.generation, place.shard] = place
     return reached
-
-
-def _known_behind(seen: FileLook, end: int) -> tuple[int, int]:
-    """How much of what lies behind `end` a copy has: up to which intact frame, and up to which byte."""
-    intact = max((item.offset for item in seen.beyond if item.offset >= end), default=0)
-    return intact, seen.stop if seen.stop > end else 0

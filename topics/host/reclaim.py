@@ -208,7 +208,7 @@ class Reclaimer:
         return not self._pins.holds(candidate.id) and not self._is_cold(candidate)
 
     def _is_cold(self, candidate: Candidate) -> bool:
-        segment = self._engine.state.catalog.find_segment(candidate.id)
+        segment = self._engine.catalog.find_segment(candidate.id)
         return segment is not None and segment.cold
 
     def _slice(self, kept: Sequence[Kept]) -> Steps:
@@ -221,7 +221,7 @@ class Reclaimer:
 
     def _rewrite(self, candidate: Candidate) -> Steps:
         """One rewrite. A candidate is forgotten when it is done, given up, or has gone; not if it is postponed."""
-        segment = self._engine.state.catalog.find_segment(candidate.id)
+        segment = self._engine.catalog.find_segment(candidate.id)
         if segment is None or segment.cold:
             del self._candidates[candidate.id]
             return
@@ -235,7 +235,7 @@ class Reclaimer:
             self._again_ms = self._engine.now_ms() + ROOM_AGAIN_MS
             self._candidates[candidate.id] = self._candidates.pop(candidate.id)  # others may need less
             return
-        yield Swap(partial(rewrite.swap, self._engine.state.catalog))
+        yield Swap(partial(rewrite.swap, self._engine))
         del self._candidates[candidate.id]
         if rewrite.damaged is not None:
             self.give_up(candidate.id, rewrite.damaged)

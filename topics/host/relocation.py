@@ -130,7 +130,7 @@ class Relocator:
         self._planned = self._checkpointer.rounds
         self._replan_ms = NEVER_MS
         self._works.clear()
-        topics = self._engine.state.catalog.topics
+        topics = self._engine.catalog.topics
         self.unmovable = {
             known: why for known, why in self.unmovable.items() if self._find(known) is not None
         }
@@ -258,9 +258,8 @@ class Relocator:
         """Say where the segment is, durably."""
         mark = CheckpointMark(found.first, found.last + 1, found.last, found.size, sealed=True, cold=cold)
         yield Propose(Checkpointed(topic_id=segment.topic_id, mark=mark))
-        lane = self._engine.state.lanes.get(segment.topic_id)
-        if lane is not None:
-            yield Propose(Sync(shard=lane.shard))
+        if segment.topic_id in self._engine.catalog.topics:
+            yield Propose(Sync(shard=self._engine.shard_of(segment.topic_id)))
 
     # Many at once.
 
@@ -308,7 +307,7 @@ class Relocator:
             return
         carriers = [
             Carrier(self._disk, store, segment, found)
-            for topic_id, topic in self._engine.state.catalog.topics.items()
+            for topic_id, topic in self._engine.catalog.topics.items()
             for found in topic.segments
             if found.sealed and (found.cold or SegmentId(topic_id, found.first) in self._present)
             for segment in (SegmentId(topic_id, found.first),)
@@ -345,7 +344,7 @@ class Relocator:
     # Inside.
 
     def _find(self, segment: SegmentId) -> Segment | None:
-        found = self._engine.state.catalog.find_segment(segment)
+        found = self._engine.catalog.find_segment(segment)
         return found if found is not None and found.sealed else None
 
     def _ask(self, call: Callable[[], None]) -> None:

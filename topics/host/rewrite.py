@@ -26,7 +26,7 @@ import attrs
 from topics.codec.segcolumns import encode_block
 from topics.codec.segidx import DELETED, ENDS, ENTRY_SIZE, TRAILER_SIZE, IdxColumns
 from topics.codec.segment import END_SIZE, append_frames
-from topics.engine.apply import Catalog
+from topics.engine.engine import Engine
 from topics.host.layout import segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
 from topics.host.segments import encode_idx, load_idx, slots_of
@@ -35,6 +35,7 @@ from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
+from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 
@@ -136,19 +137,17 @@ class Rewrite:
         assert self.disk.size(self._paths["data"] + TEMPORARY) == self.size
         self._write(self._end)
 
-    def swap(self, catalog: Catalog) -> None:
+    def swap(self, engine: Engine) -> None:
         """The new data takes the place of the old, unless nobody needs it any more.
 
         Call this where nobody else touches the engine. Raises OSError.
         """
-        topic = catalog.topics.get(self.topic_id)
-        if self.damaged is not None or self.postponed or topic is None:
-            return
-        if topic.segments.holds(self.segment.first) != self.segment:
+        named = SegmentId(self.topic_id, self.segment.first)
+        if self.damaged is not None or self.postponed or engine.catalog.find_segment(named) != self.segment:
             return
         assert self._new is not None
         self.disk.rename(self._paths["data"] + TEMPORARY, self._paths["data"])
-        topic.place_segment(self.segment, self._new.offsets, self._new.lengths, size=self.size)
+        engine.place_segment(named, self.segment, self._new.offsets, self._new.lengths, size=self.size)
         self.swapped = True
 
     def finish(self) -> None:

@@ -94,16 +94,11 @@ class TopicConfig:
 
     def echo(self) -> dict[str, Any]:
         """The config as JSON values, every field present, in the order of the table."""
-        out: dict[str, Any] = {}
-        for field in attrs.fields(TopicConfig):
-            value = getattr(self, field.name)
-            if isinstance(value, Enum):
-                value = value.value
-            elif isinstance(value, RetryBackoff):
-                value = attrs.asdict(value)
-            out[field.name] = value
-            if field.name == "durability":
-                out["durable"] = self.durable
+        out: dict[str, Any] = {name: getattr(self, name) for name in _PARSERS}
+        for name in _CHOICES:
+            out[name] = str(out[name])  # not the member of an enum
+        if self.retry_backoff is not None:
+            out["retry_backoff"] = attrs.asdict(self.retry_backoff)
         return out
 
 
@@ -226,4 +221,5 @@ _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "require_lease_id": flag,
 }
 FIELDS: Final = tuple(sorted(_PARSERS))
-assert _PARSERS.keys() == {field.name for field in attrs.fields(TopicConfig)} | {"durable"}
+_CHOICES: Final = ("type", "discard", "durability", "compression")
+assert [name for name in _PARSERS if name != "durable"] == [field.name for field in attrs.fields(TopicConfig)]

@@ -1,16 +1,13 @@
 """A replicated key-value database: Redis-like operations on values that merge without coordination (replication 3).
 
-    tree        an immutable map by digest, in which versions share what they have in common
-    entry       what is kept of a key: lanes, and which of them is visible
-    merge       the literal pairwise rule, and the join that converges
-    wire        entries as cells
-    edit        a local operation as the smallest entry that says it
-    store       all keys of one database
-    keyspace    the state, its clock, its journal; the modules of each kind add their operations
-    gc          what may be forgotten
-    future      what of an entry lies in the future; `room`: where that waits; `report`: how it is told
+    entries     what is kept of the keys: a tree of entries, their join, their bytes
+    operations  what a caller does with keys of each type
+    future      what is stamped ahead of this node's clock, and deferred until it comes near
+    garbage     what may be forgotten
+    journaled   a database that outlives its process
     replica     the databases of one owner, signed in one envelope
     database    all of it: `topics.kv.Database`
+    bounds      every limit
 
 Every state is a value, every operation a join with a small one. Nothing here knows of topics, disks or sockets.
 """

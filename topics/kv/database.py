@@ -15,33 +15,33 @@ from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.errors import WrongState, invalid
 from topics.kernel.ports import Clock, Entropy
 from topics.kv.bounds import GRACE_MS, KvLimits
-from topics.kv.counters import CounterOperations
-from topics.kv.edit import Edit
-from topics.kv.gc import Collected, collect
-from topics.kv.hashes import HashOperations
+from topics.kv.entries.edit import Edit
+from topics.kv.entries.store import KvStore
+from topics.kv.future.report import DeferredWrite, MergeReport
+from topics.kv.garbage import Collected, collect
 from topics.kv.journaled import Journaled
-from topics.kv.keyspace import Looked
-from topics.kv.lists import ListOperations
-from topics.kv.ranks import RankOperations
+from topics.kv.operations.counters import CounterOperations
+from topics.kv.operations.hashes import HashOperations
+from topics.kv.operations.keys import KeyOperations
+from topics.kv.operations.keyspace import Looked
+from topics.kv.operations.lists import ListOperations
+from topics.kv.operations.sets import SetOperations
+from topics.kv.operations.sorted_sets import SortedSetOperations
 from topics.kv.replica import TOKEN_SIZE, Accept, Replica, check_database_name, check_replica_id, replica_id
-from topics.kv.report import MergeReport, Waiting
-from topics.kv.sets import SetOperations
-from topics.kv.store import Store
-from topics.kv.values import ValueOperations
-from topics.lattice.authority import Authority, Owner
-from topics.lattice.cursor import Cursor, Fork
-from topics.lattice.stamps import MAX_DRIFT_MS, is_future
+from topics.lattice.owners.authority import Authority, Owner
+from topics.lattice.values.cursor import Cursor, Fork
+from topics.lattice.values.stamps import MAX_DRIFT_MS, is_future
 
 
 class Database(
-    ValueOperations, HashOperations, SetOperations, RankOperations, ListOperations, CounterOperations
+    KeyOperations, HashOperations, SetOperations, SortedSetOperations, ListOperations, CounterOperations
 ):
     """One named database. See the modules of its operations for what each does."""
 
     def __init__(
         self,
         name: str,
-        cursor: Cursor[Store],
+        cursor: Cursor[KvStore],
         *,
         clock: Clock,
         entropy: Entropy,
@@ -98,11 +98,11 @@ class Database(
         """
         return self._alone("export").export()
 
-    def export_changes(self, since: Mapping[str, Store]) -> CellMap:
+    def export_changes(self, since: Mapping[str, KvStore]) -> CellMap:
         """The same of what has changed since a `mark`: for who has absorbed all before it."""
         return self._alone("export").export_changes(since)
 
-    def mark(self) -> Mapping[str, Store]:
+    def mark(self) -> Mapping[str, KvStore]:
         """What `export_changes` starts from."""
         return self._alone("mark").snapshot()
 
@@ -126,7 +126,7 @@ class Database(
         """The same for what `export_changes` has made, which carries no floor."""
         return self._alone("merge").absorb(self.name, replicas, accept=accept, changes=True)
 
-    def future(self) -> tuple[Waiting, ...]:
+    def future(self) -> tuple[DeferredWrite, ...]:
         """What waits because it is stamped more than an hour ahead of this node's clock: writes of peers, and this
         node's own from a time when its clock was wrong. Each is merged at its `due_ms`.
 
@@ -199,7 +199,7 @@ class Database(
             )
         return collected
 
-    def snapshot(self) -> Store:
+    def snapshot(self) -> KvStore:
         """The state, as a value that no later edit changes."""
         return self._store()
 
@@ -233,10 +233,10 @@ def sub_replica(parent: str, entropy: Entropy) -> str:
     return made
 
 
-def _collect_at(cursor: Cursor[Store], *, now_ms: int, grace_ms: int, floor: int) -> Collected:
+def _collect_at(cursor: Cursor[KvStore], *, now_ms: int, grace_ms: int, floor: int) -> Collected:
     found = Collected(0, 0, 0)
 
-    def change(store: Store) -> Store:
+    def change(store: KvStore) -> KvStore:
         nonlocal found
         left, found = collect(store, now_ms=now_ms, grace_ms=grace_ms, floor=floor)
         return left

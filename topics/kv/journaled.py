@@ -23,23 +23,23 @@ from topics.codec.cell import INT_MAX, Cell, CellMap, decode_cell, encode_cell
 from topics.kernel.errors import Corrupt, Fatal, Rejected, WrongState
 from topics.kernel.ports import Journal
 from topics.kv.bounds import COMPACT_BYTES_MIN, JOURNAL_ITEM_BYTES, KvLimits
-from topics.kv.entry import LANE_OF, LANE_TAGS, NO_LANE, ZERO, Lane, Tag, make_entry
-from topics.kv.future import WaitingList, set_aside
-from topics.kv.gc import Collected, collect
-from topics.kv.merge import join
-from topics.kv.store import (
+from topics.kv.entries.entry import LANE_OF, LANE_TAGS, NO_LANE, ZERO, Tag, TypeLane, make_entry
+from topics.kv.entries.merge import join
+from topics.kv.entries.store import (
     EMPTY,
-    Keyed,
-    Store,
+    KeyedEntry,
+    KvStore,
     StoreLattice,
     difference,
     join_keyed,
     store_from_cell,
     store_to_cell,
 )
-from topics.kv.tree import Leaf, Tree, changes, items, leaves, put, unite, without
-from topics.kv.wire import entry_from_cell, entry_to_cell, name_digest
-from topics.lattice.cursor import Cursor, Root
+from topics.kv.entries.tree import Leaf, Tree, changes, items, leaves, put, unite, without
+from topics.kv.entries.wire import entry_from_cell, entry_to_cell, name_digest
+from topics.kv.future.deferred import DeferredEntries, split_future
+from topics.kv.garbage import Collected, collect
+from topics.lattice.values.cursor import Cursor, Root
 
 VERSION: Final = 1
 ANY: Final = KvLimits(  # what has once been accepted is read back, whatever the limits are today
@@ -48,7 +48,7 @@ ANY: Final = KvLimits(  # what has once been accepted is read back, whatever the
 
 
 @attrs.frozen
-class Header:
+class DatabaseHeader:
     """Whose journal it is: the database's name, the key that signs, and the id under which this replica counts."""
 
     name: str
@@ -70,20 +70,20 @@ class Cuttable(Protocol):
         ...
 
 
-class Journaled(Cursor[Store]):
+class Journaled(Cursor[KvStore]):
     """A root whose changes are durable. A journal that can forget is compacted when it is long."""
 
     def __init__(
         self,
         journal: Journal,
         limits: KvLimits,
-        store: Store,
-        header: Header,
+        store: KvStore,
+        header: DatabaseHeader,
         *,
         journal_bytes: int = 0,
-        waiting: WaitingList | None = None,
+        deferred: DeferredEntries | None = None,
     ) -> None:
-        self.waiting: Final = WaitingList() if waiting is None else waiting
+        self.deferred: Final = DeferredEntries() if deferred is None else deferred
         self._journal = journal
         self._cuttable = journal if isinstance(journal, Cuttable) else None
         self._root = Root(StoreLattice(limits), store)
@@ -104,13 +104,13 @@ class Journaled(Cursor[Store]):
         return False
 
     @property
-    def header(self) -> Header:
+    def header(self) -> DatabaseHeader:
         return self._header
 
-    def get(self) -> Store:
+    def get(self) -> KvStore:
         return self._root.get()
 
-    def update(self, change: Callable[[Store], Store]) -> Store:
+    def update(self, change: Callable[[KvStore], KvStore]) -> KvStore:
         """Write what the change does, then let it be seen.
 
         Raises:
@@ -126,9 +126,9 @@ class Journaled(Cursor[Store]):
             self._shorten()
         return new
 
-    def merge(self, external: object) -> Store:
+    def merge(self, external: object) -> KvStore:
         """Join a store; a large one in several writes, each of which leaves a state between the two."""
-        if not isinstance(external, Store):
+        if not isinstance(external, KvStore):
             return self.get()
         joined = self.lattice.join(self.get(), external)
         assert joined.floor >= external.floor
@@ -138,7 +138,7 @@ class Journaled(Cursor[Store]):
                 self.update(lambda own, piece=piece: own.with_entries(items(piece)))  # type: ignore[misc]  # bound now
         return self.update(lambda own: self.lattice.join(own, external))
 
-    def shrink(self, change: Callable[[Store], Store]) -> Store:
+    def shrink(self, change: Callable[[KvStore], KvStore]) -> KvStore:
         return self.update(change)
 
     def collect(self, *, now_ms: int, grace_ms: int, floor: int, replica: str) -> Collected:
@@ -152,31 +152,31 @@ class Journaled(Cursor[Store]):
             self._root.update(lambda _: new)
         return collected
 
-    def wait(self, entries: Iterable[Keyed]) -> None:
+    def defer(self, entries: Iterable[KeyedEntry]) -> None:
         """Let entries wait, each on its own, as long as the journal holds them too."""
-        fresh = [keyed for keyed in entries if not self.waiting.has(keyed)]
-        for group in _grouped(_waiting_items(fresh)):
+        fresh = [keyed for keyed in entries if not self.deferred.has(keyed)]
+        for group in _grouped(_deferred_items(fresh)):
             self._append(group)
-        self.waiting.add(fresh)
+        self.deferred.add(fresh)
 
-    def set_aside(self, limit: int, now_ms: int) -> None:
+    def defer_future(self, limit: int, now_ms: int) -> None:
         """Take out of the state what is stamped above the limit and let it wait, in one small write."""
-        left, ahead = set_aside(self._root.get(), limit, now_ms)
+        left, ahead = split_future(self._root.get(), limit, now_ms)
         self._append([encode_cell(("aside", now_ms, limit))])
-        self.waiting.add(ahead)
+        self.deferred.add(ahead)
         self._root.update(lambda _: left)
 
-    def waited(self, limit: int) -> None:
+    def admit_due(self, limit: int) -> None:
         """What waited with stamps up to the limit was merged."""
         self._append([encode_cell(("due", limit))])
-        self.waiting.drop_due(limit)
+        self.deferred.drop_due(limit)
 
     def withdraw(self, key: str) -> None:
         """What waits of the key is given up."""
         self._append([encode_cell(("withdraw", key))])
-        self.waiting.drop(key)
+        self.deferred.drop(key)
 
-    def begin(self, header: Header) -> None:
+    def begin(self, header: DatabaseHeader) -> None:
         """Write a header: of a new journal, or of another life of the replica."""
         assert header.name == self._header.name
         self._append([opening_item(header)])
@@ -203,7 +203,7 @@ class Journaled(Cursor[Store]):
         """Items that fold to the state as it is: appended, they let everything before them be cut off."""
         yield opening_item(self._header)
         yield from _pieces(self._root.get())
-        yield from _waiting_items(self.waiting)
+        yield from _deferred_items(self.deferred)
 
     def _shorten(self) -> None:
         """Compact a long journal. A refusal (no space, say) is not the business of the change that was written."""
@@ -237,10 +237,10 @@ class Journaled(Cursor[Store]):
 class Replayed(NamedTuple):
     """The state, the last header (None of an empty journal), how many bytes were read, and what waits for the clock."""
 
-    store: Store
-    header: Header | None
+    store: KvStore
+    header: DatabaseHeader | None
     size: int
-    waiting: WaitingList
+    deferred: DeferredEntries
 
 
 def replay(journal: Journal) -> Replayed:
@@ -249,7 +249,7 @@ def replay(journal: Journal) -> Replayed:
     Raises:
         Corrupt: an item is none of ours.
     """
-    store, header, size, waiting = EMPTY, None, 0, WaitingList()
+    store, header, size, deferred = EMPTY, None, 0, DeferredEntries()
     for number, item in enumerate(journal.read()):
         size += len(item)
         try:
@@ -260,38 +260,38 @@ def replay(journal: Journal) -> Replayed:
             case ("open", int(version), str(name), bytes(signer), str(replica)) if (
                 version == VERSION and replica
             ):
-                header = Header(name, signer, replica)
+                header = DatabaseHeader(name, signer, replica)
             case ("change", up, down):
                 store = _folded(store, up, down, number)
             case ("forget" | "collect" as verb, int(now), int(grace), int(low)) if min(now, grace, low) >= 0:
                 at_once = verb == "collect"
                 store, _ = collect(store, now_ms=now, grace_ms=grace, floor=low, expired_at_once=at_once)
             case ("wait", part):
-                waiting.add(items(_store_of(part, number).keys))
+                deferred.add(items(_store_of(part, number).keys))
             case ("aside", int(now_ms), int(limit)):
-                store, ahead = set_aside(store, limit, now_ms)
-                waiting.add(ahead)
+                store, ahead = split_future(store, limit, now_ms)
+                deferred.add(ahead)
             case ("due", int(limit)):
-                waiting.drop_due(limit)
+                deferred.drop_due(limit)
             case ("withdraw", str(key)):
-                waiting.drop(key)
+                deferred.drop(key)
             case _:
                 raise _foreign_item(number)
     if header is None and size:
         raise _foreign_item(0)
-    return Replayed(store, header, size, waiting)
+    return Replayed(store, header, size, deferred)
 
 
-def opening_item(header: Header) -> bytes:
+def opening_item(header: DatabaseHeader) -> bytes:
     assert header.name
     assert header.replica
     return encode_cell(("open", VERSION, header.name, header.signer, header.replica))
 
 
-def _change(old: Store, new: Store) -> bytes:
+def _change(old: KvStore, new: KvStore) -> bytes:
     """One item that takes the old store to the new one."""
     assert new is not old
-    up: Tree[Keyed] = None
+    up: Tree[KeyedEntry] = None
     down: dict[Cell, Cell] = {}
     for keyed in difference(old, new):
         was, now = old.get(keyed.key), new.get(keyed.key)
@@ -303,10 +303,10 @@ def _change(old: Store, new: Store) -> bytes:
         if now_keyed is None:
             down[leaf.item.key] = None
     floor = new.floor if new.floor != old.floor else 0
-    return encode_cell(("change", store_to_cell(Store(up, floor)), CellMap(down)))
+    return encode_cell(("change", store_to_cell(KvStore(up, floor)), CellMap(down)))
 
 
-def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
+def _folded(store: KvStore, up: Cell, down: Cell, number: int) -> KvStore:
     added = _store_of(up, number)
     if not isinstance(down, Mapping):
         raise _foreign_item(number)
@@ -317,11 +317,11 @@ def _folded(store: Store, up: Cell, down: Cell, number: int) -> Store:
         if entry is None or not isinstance(key, str) or not key:
             raise _foreign_item(number)
         digest = name_digest(key)
-        keys = without(keys, digest) if entry is ZERO else put(keys, Leaf(digest, Keyed(key, entry)))
+        keys = without(keys, digest) if entry is ZERO else put(keys, Leaf(digest, KeyedEntry(key, entry)))
     return attrs.evolve(store, keys=keys, floor=max(store.floor, added.floor))
 
 
-def _store_of(cell: Cell, number: int) -> Store:
+def _store_of(cell: Cell, number: int) -> KvStore:
     """A store all of whose entries are good."""
     store = store_from_cell(cell, ANY)
     if store is None or not isinstance(cell, Mapping) or len(cell) != len(store) + (store.floor > 0):
@@ -329,10 +329,10 @@ def _store_of(cell: Cell, number: int) -> Store:
     return store
 
 
-def _waiting_items(entries: Iterable[Keyed]) -> Iterator[bytes]:
+def _deferred_items(entries: Iterable[KeyedEntry]) -> Iterator[bytes]:
     """An item each: two that wait for different times stay apart, and one is there whole or not at all."""
     for keyed in entries:
-        yield encode_cell(("wait", store_to_cell(Store(Leaf(name_digest(keyed.key), keyed)))))
+        yield encode_cell(("wait", store_to_cell(KvStore(Leaf(name_digest(keyed.key), keyed)))))
 
 
 def _grouped(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -348,17 +348,17 @@ def _grouped(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield group
 
 
-def _pieces(store: Store) -> Iterator[bytes]:
+def _pieces(store: KvStore) -> Iterator[bytes]:
     """The store as changes of bounded size; a single large key has a piece of its own."""
     for part in cut(items(store.keys)):
-        yield encode_cell(("change", store_to_cell(Store(part)), CellMap()))
+        yield encode_cell(("change", store_to_cell(KvStore(part)), CellMap()))
     if store.floor:
-        yield encode_cell(("change", store_to_cell(Store(None, store.floor)), CellMap()))
+        yield encode_cell(("change", store_to_cell(KvStore(None, store.floor)), CellMap()))
 
 
-def cut(given: Iterable[Keyed]) -> Iterator[Tree[Keyed]]:
+def cut(given: Iterable[KeyedEntry]) -> Iterator[Tree[KeyedEntry]]:
     """Entries in groups of about `JOURNAL_ITEM_BYTES`; of a larger one some elements in each of several groups."""
-    tree: Tree[Keyed] = None
+    tree: Tree[KeyedEntry] = None
     size = 0
     for keyed in given:
         for part, encoded in _parts(keyed):
@@ -371,7 +371,7 @@ def cut(given: Iterable[Keyed]) -> Iterator[Tree[Keyed]]:
         yield tree
 
 
-def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
+def _parts(keyed: KeyedEntry) -> Iterator[tuple[KeyedEntry, int]]:
     """Entries whose join is this one, and about how many bytes each takes."""
     entry, size = keyed.entry, len(encode_cell(entry_to_cell(keyed.entry))) + len(keyed.key)
     if size <= JOURNAL_ITEM_BYTES:
@@ -381,13 +381,13 @@ def _parts(keyed: Keyed) -> Iterator[tuple[Keyed, int]]:
         if tag is not Tag.COUNTER:  # a reset travels with its column, and columns are few
             for leaf in leaves(lane.tree):
                 lanes = [NO_LANE] * len(LANE_TAGS)
-                lanes[i] = Lane(lane.utime, leaf)
+                lanes[i] = TypeLane(lane.utime, leaf)
                 part = make_entry(lanes=tuple(lanes))
-                yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
+                yield KeyedEntry(keyed.key, part), len(encode_cell(entry_to_cell(part)))
     counter = entry.lanes[LANE_OF[Tag.COUNTER]]
     rest = make_entry(entry.lww, (NO_LANE, NO_LANE, NO_LANE, counter), entry.expiry, None, entry.absent)
     for part in (*(make_entry(origins=origin) for origin in leaves(entry.origins)), rest):
-        yield Keyed(keyed.key, part), len(encode_cell(entry_to_cell(part)))
+        yield KeyedEntry(keyed.key, part), len(encode_cell(entry_to_cell(part)))
 
 
 def _foreign_item(number: int) -> Corrupt:

@@ -8,7 +8,7 @@ What was absorbed is exported again, so replicas that never meet converge throug
 is not to be filtered: the predicate of a selective merge only chooses whose state is absorbed, and cannot tell what an
 accepted owner has absorbed from a refused one.
 
-Stamps from further ahead than clocks may differ wait, key by key, until this node's clock comes near: see `room`.
+Stamps from further ahead than clocks may differ wait, key by key, until this node's clock comes near: see `gate`.
 
 A delta is the same envelope in a region of its own, with only what has changed since a snapshot: it costs what changed,
 and whoever keeps newest envelopes never takes it for the whole.
@@ -32,23 +32,31 @@ from topics.kv.bounds import (
     REPLICA_ID_SIZE,
     KvLimits,
 )
-from topics.kv.report import MergeReport, Refused, Waiting, waiting_of
-from topics.kv.room import Room
-from topics.kv.store import EMPTY, Keyed, Store, StoreLattice, difference, store_from_cell, store_to_cell
-from topics.kv.tree import Leaf, Tree, grow
-from topics.kv.wire import RESET, name_digest
-from topics.lattice.algebra import MapKey, MapLattice
-from topics.lattice.authority import Authority, Owner, is_owner
-from topics.lattice.cursor import Cursor, Root
-from topics.lattice.owner import OWNERS_MAX, OwnerLattice
-from topics.lattice.signed import Envelope, Slot, envelopes_of
-from topics.lattice.stamps import MAX_DRIFT_MS, is_future
+from topics.kv.entries.store import (
+    EMPTY,
+    KeyedEntry,
+    KvStore,
+    StoreLattice,
+    difference,
+    store_from_cell,
+    store_to_cell,
+)
+from topics.kv.entries.tree import Leaf, Tree, grow
+from topics.kv.entries.wire import RESET, name_digest
+from topics.kv.future.gate import FutureGate
+from topics.kv.future.report import DeferredWrite, MergeReport, Refused, deferred_write
+from topics.lattice.owners.authority import Authority, Owner, is_owner
+from topics.lattice.owners.owner import OWNERS_MAX, OwnerLattice
+from topics.lattice.owners.signed import Slot, SlotEnvelope, envelopes_of
+from topics.lattice.values.algebra import MapKey, MapLattice
+from topics.lattice.values.cursor import Cursor, Root
+from topics.lattice.values.stamps import MAX_DRIFT_MS, is_future
 
 REGION: Final = "kv"
 DELTA_REGION: Final = "kv.delta"
 TOKEN_SIZE: Final = 16
 
-Stores: TypeAlias = Mapping[MapKey, Store]
+Stores: TypeAlias = Mapping[MapKey, KvStore]
 Accept: TypeAlias = Callable[[Owner], bool]
 
 
@@ -65,7 +73,7 @@ class PayloadCodec:
         """The databases; an entry that is none is left out. Raises `Corrupt` if it is no map of databases."""
         if not isinstance(cell, Mapping) or len(cell) > self._limits.databases:
             raise Corrupt("payload: not a map of databases")
-        stores: dict[MapKey, Store] = {}
+        stores: dict[MapKey, KvStore] = {}
         for name, part in cell.items():
             store = store_from_cell(part, self._limits)
             if store is None or not isinstance(name, str):
@@ -99,11 +107,11 @@ class Replica:
         self._stores: Final = StoreLattice(self.limits)
         self._lattice: Final = self._region(REGION)
         self._deltas: Final = self._region(DELTA_REGION)
-        self._cursors: dict[str, Cursor[Store]] = {}
-        self._rooms: dict[str, Room] = {}
+        self._cursors: dict[str, Cursor[KvStore]] = {}
+        self._gates: dict[str, FutureGate] = {}
         self._known: dict[bytes, _Known] = {}  # envelopes absorbed before, whole
         self._slot: Slot[Stores] | None = None  # as last signed
-        self._signed: dict[str, Store] = {}
+        self._signed: dict[str, KvStore] = {}
 
     # Databases.
 
@@ -111,11 +119,11 @@ class Replica:
         """The hash of the public key and a new incarnation."""
         return replica_id(self._keys.public, self.entropy.token(TOKEN_SIZE))
 
-    def cursor(self, name: str) -> Cursor[Store]:
+    def cursor(self, name: str) -> Cursor[KvStore]:
         """Where the database's state lives; an empty one in memory if there is none of this name yet."""
         return self._cursors[name] if name in self._cursors else self.adopt(name, Root(self._stores))
 
-    def adopt(self, name: str, cursor: Cursor[Store]) -> Cursor[Store]:
+    def adopt(self, name: str, cursor: Cursor[KvStore]) -> Cursor[KvStore]:
         """Take a database in, by the cursor that holds it."""
         check_database_name(name)
         if name in self._cursors:
@@ -127,8 +135,8 @@ class Replica:
                 limit=self.limits.databases,
             )
         self._cursors[name] = cursor
-        self._rooms[name] = Room(cursor, self._max_drift_ms)
-        assert len(self._rooms) == len(self._cursors)
+        self._gates[name] = FutureGate(cursor, self._max_drift_ms)
+        assert len(self._gates) == len(self._cursors)
         return cursor
 
     def names(self) -> list[str]:
@@ -137,7 +145,7 @@ class Replica:
 
     # Out.
 
-    def snapshot(self) -> Mapping[str, Store]:
+    def snapshot(self) -> Mapping[str, KvStore]:
         """All databases as they are: what a later `export_changes` is measured from."""
         return {name: cursor.get() for name, cursor in self._cursors.items()}
 
@@ -155,14 +163,14 @@ class Replica:
         assert len(self._slot.envelopes) >= 1
         return self._lattice.to_cell({self.owner: self._slot})
 
-    def export_changes(self, since: Mapping[str, Store]) -> CellMap:
+    def export_changes(self, since: Mapping[str, KvStore]) -> CellMap:
         """The same of what has changed since a snapshot, for who has absorbed that.
 
         It carries no floor, which speaks of what a whole store lacks.
         """
         self._settle_all()
         changed = {
-            name: Store(_tree(difference(since.get(name, EMPTY), store)))
+            name: KvStore(_tree(difference(since.get(name, EMPTY), store)))
             for name, store in self.snapshot().items()
         }
         slot = self._deltas.slot(self.owner).sign(None, _keyed(changed))
@@ -206,30 +214,30 @@ class Replica:
         assert len(merge.accepted) <= len(foreign)
         if failed is not None:
             raise failed
-        deferred = tuple(waiting_of(keyed, self._max_drift_ms) for keyed in merge.deferred)
+        deferred = tuple(deferred_write(keyed, self._max_drift_ms) for keyed in merge.deferred)
         return MergeReport(tuple(merge.accepted), deferred, tuple(merge.refused))
 
     def settle(self, name: str) -> None:
         """Merge what has waited for this node's clock, and let wait what is ahead of it."""
-        if self._rooms[name].settle(self.clock.now_ms()):
+        if self._gates[name].settle(self.clock.now_ms()):
             self._known.clear()  # what was taken out had replaced something that those envelopes may hold
 
-    def future(self, name: str) -> tuple[Waiting, ...]:
+    def future(self, name: str) -> tuple[DeferredWrite, ...]:
         """What waits for this node's clock, in the order of its stamps: of peers, and of this node's own."""
         self.settle(name)
-        return tuple(waiting_of(keyed, self._max_drift_ms) for keyed in self._rooms[name].waiting)
+        return tuple(deferred_write(keyed, self._max_drift_ms) for keyed in self._gates[name].deferred)
 
     def withdraw(self, name: str, key: str, *, replica: str | None) -> bool:
         """Give up what waits of the key, or write it again as of now in the name of `replica`. False: nothing waits."""
         self.settle(name)
-        return self._rooms[name].withdraw(key, self.clock.now_ms(), replica)
+        return self._gates[name].withdraw(key, self.clock.now_ms(), replica)
 
     def check_stamp(self, name: str, key: str, stamp: int, now_ms: int) -> None:
         """Raises `Rejected` if nobody would believe a write with this stamp."""
-        self._rooms[name].check_stamp(key, stamp, now_ms)
+        self._gates[name].check_stamp(key, stamp, now_ms)
 
     def _settle_all(self) -> None:
-        for name in self._rooms:
+        for name in self._gates:
             self.settle(name)
 
     def _region(self, region: str) -> OwnerLattice[Stores]:
@@ -241,7 +249,7 @@ class Replica:
             key=self._keys,
         )
 
-    def _absorb(self, merge: _Merge, owner: Owner, envelope: Envelope) -> None:
+    def _absorb(self, merge: _Merge, owner: Owner, envelope: SlotEnvelope) -> None:
         """Take in one envelope, and tell what became of it."""
         lattice = merge.lattice
         own = owner == self.owner and envelope.signer == self._keys.public
@@ -267,13 +275,13 @@ class Replica:
         floor, whole = 0, True
         if store is not None:
             floor = self._floor_refused(merge, owner, store, own=own)
-            whole = self._take(merge, Store(store.keys) if floor else store)
+            whole = self._take(merge, KvStore(store.keys) if floor else store)
         if whole:
             self._remember(mark, _Known(store is not None, floor))
         if not own:
             merge.tell(owner, held=store is not None, floor=floor)
 
-    def _floor_refused(self, merge: _Merge, owner: Owner, store: Store, *, own: bool) -> int:
+    def _floor_refused(self, merge: _Merge, owner: Owner, store: KvStore, *, own: bool) -> int:
         """The floor of a replica that is not taken; 0 if it is, or there is none."""
         if store.floor == 0:
             return 0
@@ -281,7 +289,7 @@ class Replica:
         allowed = own or (merge.accept_floor is not None and merge.accept_floor(owner))
         return 0 if believed and allowed else store.floor
 
-    def _is_past(self, envelope: Envelope) -> bool:
+    def _is_past(self, envelope: SlotEnvelope) -> bool:
         assert envelope.signer == self._keys.public
         mine = None if self._slot is None else self._slot.of_signer(envelope.signer)
         return mine is not None and envelope.seq <= mine.seq
@@ -292,17 +300,17 @@ class Replica:
         if len(self._known) > ENVELOPES_KNOWN_MAX:
             del self._known[next(iter(self._known))]
 
-    def _take(self, merge: _Merge, store: Store) -> bool:
+    def _take(self, merge: _Merge, store: KvStore) -> bool:
         """Join what may be believed now, and let the rest wait. Whether it was all."""
         name = merge.name
-        room, waiting = self._rooms[name], len(self._rooms[name].waiting)
-        if len(self._cursors[name].get()) + waiting + len(store) > 2 * self.limits.keys:
+        gate, held = self._gates[name], len(self._gates[name].deferred)
+        if len(self._cursors[name].get()) + held + len(store) > 2 * self.limits.keys:
             raise Rejected(
                 Code.THROTTLED,
                 f"database {name!r}: with the replica it would pass twice its limit of {self.limits.keys} keys",
                 limit=self.limits.keys,
             )
-        deferred = room.take(store, self.clock.now_ms())
+        deferred = gate.admit(store, self.clock.now_ms())
         merge.deferred += deferred
         return not deferred
 
@@ -325,7 +333,7 @@ class _Merge:
         self.accept_floor: Final = accept_floor
         self._accept: Final = accept
         self.accepted: list[Owner] = []
-        self.deferred: list[Keyed] = []
+        self.deferred: list[KeyedEntry] = []
         self.refused: list[Refused] = []
 
     def accepts(self, owner: Owner) -> bool:
@@ -372,14 +380,14 @@ def check_replica_id(replica: object) -> str:
     return replica
 
 
-def newest_in_store(store: Store) -> int:
+def newest_in_store(store: KvStore) -> int:
     """The highest stamp in a store."""
     return max(store.floor, store.newest)
 
 
-def _keyed(stores: Mapping[str, Store]) -> Stores:
+def _keyed(stores: Mapping[str, KvStore]) -> Stores:
     return {name: store for name, store in stores.items()}  # noqa: C416  # a map whose keys are a wider type
 
 
-def _tree(changed: Iterable[Keyed]) -> Tree[Keyed]:
+def _tree(changed: Iterable[KeyedEntry]) -> Tree[KeyedEntry]:
     return grow(Leaf(name_digest(keyed.key), keyed) for keyed in changed)

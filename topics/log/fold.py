@@ -10,7 +10,7 @@ from topics.codec.control import Carried, CheckpointMark, WriteResult
 from topics.codec.frame import Run
 from topics.kernel.config import Durability, TopicConfig
 from topics.log import retention
-from topics.log.dedupe import DedupIds, Result, Results
+from topics.log.dedupe import Result
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
 from topics.log.match import Match
@@ -97,7 +97,7 @@ def config(topic: Topic, new: TopicConfig, ts: int) -> None:
     start from the log must not know more than one from a snapshot (I-20).
     """
     if new.durability is Durability.EPHEMERAL is not topic.config.durability:
-        topic.results, topic.dedup_ids = Results(), DedupIds()
+        topic.forget_writes()
     topic.config = new
     retention.retire(topic, ts)
     retention.evict(topic)
@@ -120,7 +120,7 @@ def carry(topic: Topic, carried: Carried) -> None:
     topic.last_write_ts = carried.last_write_ts
     topic.delete_below = carried.head_seq + 1  # its deletes were not logged, and it is empty
     topic.watermark_ms = 0  # nor were its watermarks
-    topic.results, topic.dedup_ids = Results(), DedupIds()
+    topic.forget_writes()
     floors.reasons = {Reason(reason): last_seq for reason, last_seq in carried.reasons.items()}
     first = carried.evict_floor
     for lost in kept:

@@ -16,9 +16,9 @@ import msgspec
 from topics.kernel.config import Durability, stored_config
 from topics.kernel.errors import Corrupt
 from topics.kernel.numbers import Count, Generation, ShardNumber
-from topics.log.dedupe import Result
-from topics.log.floors import Reason
+from topics.log.facts import OF_RECORDS, STANDING, taken
 from topics.log.index import LIVE, Index
+from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
 from topics.log.past import End
 from topics.log.regions import SegmentId, Source, WalFileId
@@ -39,7 +39,10 @@ _Id = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Everything of a topic but the slots of its segments. `dead`: (first, last, end) among those."""
+    """Everything of a topic but the slots of its segments. `dead`: (first, last, end) among those.
+
+    The order is that of the bytes. What goes into a field and comes out of it is told in `log.facts`.
+    """
 
     topic_id: _Id
     name: str
@@ -69,38 +72,17 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 def take_image(topic: Topic) -> TopicImage:
     """The image of a topic as it is now."""
-    index, floors = topic.index, topic.floors
-    ephemeral = topic.config.durability is Durability.EPHEMERAL
-    stored = index.head_seq if ephemeral else topic.segments.stored_seq
-    behind = index.position(stored + 1)
-    return TopicImage(
-        topic_id=topic.topic_id,
-        name=topic.name,
-        epoch=topic.epoch,
-        config=topic.config.echo(),
-        head_seq=index.head_seq,
-        base_seq=index.head_seq + 1 if ephemeral else index.base_seq,
-        evict_floor=floors.evict_floor,
-        lost_ts=floors.lost_ts,
-        reasons={reason.value: seq for reason, seq in sorted(floors.reasons.items())},
-        lost=[(lost.first, lost.last, lost.reason, lost.ts) for lost in index.lost],
-        past=index.past.ranges(),
-        delete_below=topic.delete_below,
-        ceiling=topic.ceiling,
-        retired_ms=topic.retired_ms,
-        watermark_ms=topic.watermark_ms,
-        last_write_ts=topic.last_write_ts,
-        results=[
-            (key, r.expires_at, r.digest, r.count, r.first_seq, list(r.duplicates))
-            for key, r in ([] if ephemeral else topic.results.items())
-        ],
-        dedup_ids=[(dedup_id, *found) for dedup_id, found in ([] if ephemeral else topic.dedup_ids.items())],
-        stored_seq=topic.segments.stored_seq,
-        segments=list(topic.segments),
-        dead=[] if ephemeral else _dead_ranges(index, behind),
-        slots=_slots(index, behind),
-        regions=[] if ephemeral else _wal_regions(topic, stored + 1),
-    )
+    index = topic.index
+    fields = taken(topic, STANDING)
+    if topic.config.durability is Durability.EPHEMERAL:
+        fields["base_seq"] = index.head_seq + 1
+        fields |= {name: [] for name in ("dead", "slots", "regions", *(fact.name for fact in OF_RECORDS))}
+    else:
+        behind = index.position(topic.segments.stored_seq + 1)
+        fields |= taken(topic, (*OF_RECORDS, *kind_of(topic).facts))
+        fields["dead"], fields["slots"] = _dead_ranges(index, behind), _slots(index, behind)
+        fields["regions"] = _wal_regions(topic, topic.segments.stored_seq + 1)
+    return TopicImage(topic_id=topic.topic_id, **fields)
 
 
 def topic_of(image: TopicImage, stored: Iterable[Slots]) -> Topic:
@@ -109,20 +91,12 @@ def topic_of(image: TopicImage, stored: Iterable[Slots]) -> Topic:
     Raises:
         Corrupt: image and slots do not fit together.
     """
-    config = stored_config(image.config)
-    topic = Topic(image.topic_id, image.name, image.epoch, config)
-    topic.delete_below, topic.ceiling = image.delete_below, image.ceiling
-    topic.retired_ms, topic.watermark_ms = image.retired_ms, image.watermark_ms
-    topic.last_write_ts = image.last_write_ts
+    topic = Topic(image.topic_id, image.name, image.epoch, stored_config(image.config))
     topic.segments = Segments(list(image.segments), image.stored_seq)
-    floors = topic.floors
-    floors.evict_floor, floors.lost_ts = image.evict_floor, image.lost_ts
-    floors.reasons = {Reason(reason): seq for reason, seq in image.reasons.items()}
+    for fact in (*STANDING, *OF_RECORDS, *kind_of(topic).facts):
+        if fact.give is not None:
+            fact.give(topic, getattr(image, fact.name))
     _restore_index(topic, image, stored)
-    for key, expires_at, digest, count, first_seq, duplicates in image.results:
-        topic.results.add(key, Result(expires_at, digest, count, first_seq, tuple(duplicates)))
-    for dedup_id, seq, expires_at in image.dedup_ids:
-        topic.dedup_ids.add(dedup_id, seq, expires_at)
     return topic
 
 

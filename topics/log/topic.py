@@ -63,6 +63,10 @@ class Topic:
     def evict_floor(self) -> int:
         return self.floors.evict_floor
 
+    def forget_writes(self) -> None:
+        """What is remembered of single records ends: of an ephemeral topic no image keeps it (`facts.OF_RECORDS`)."""
+        self.results, self.dedup_ids = Results(), DedupIds()
+
     def note_deadlines(self, run: Run) -> None:
         """List the own expiries of a run, and drop stale ones when they outnumber the live records."""
         if run.expires is None:

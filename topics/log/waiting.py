@@ -1,10 +1,30 @@
-"""A read that waits for news: when it goes on waiting, and how its pages become one (http-api 5)."""
+"""Waiting for news of a topic: what there is, when a read goes on waiting, how its pages become one (http-api 5).
+
+A read that waits has passed everything up to the head, so only records and the end of the topic are news to it: a floor
+cannot come before its cursor unless the head has moved. Neither have marks, exact heads and answers anything to tell.
+"""
 
 from __future__ import annotations
+
+from enum import Flag
+from typing import Final
 
 import attrs
 
 from topics.log.diff import Account, DiffPlan, DiffQuery
+
+
+class News(Flag):
+    """What has changed of a topic."""
+
+    NONE = 0
+    RECORDS = 1  # the head has moved
+    FLOORS = 2  # records went: a delete, time, another config
+    DURABLE = 4  # `durable_seq` has moved
+    GONE = 8  # it was deleted
+
+
+FOR_READERS: Final = News.RECORDS | News.GONE
 
 
 def waits_on(plan: DiffPlan) -> bool:

@@ -42,7 +42,7 @@ _FORCED_S: Final = 1.0  # for the tasks of streams closed by force to notice
 class HandingOver(Protocol):
     """Takes a connection that the data plane does not serve, to its end."""
 
-    async def __call__(self, edge: Edge, unread: bytes, http2: bool, *, secure: bool) -> None: ...  # noqa: FBT001 -- the data plane calls it so, by position
+    async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
 
 
 class CannotListen(Exception):

@@ -31,7 +31,8 @@ import trio
 import topics
 from topics.kernel.ports import Disk
 from topics.server.api.origins import Origins
-from topics.server.api.site import Site, SiteOptions
+from topics.server.api.site import Site
+from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.app.handover import HandOver
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of

@@ -9,12 +9,12 @@ from collections import Counter
 
 import msgspec
 
-from topics.engine.apply import Catalog
+from topics.engine.apply import CatalogView
 from topics.host.backup import Backup, write_backup
 from topics.host.checkpointer import Checkpointer
 from topics.host.layout import read_format
 from topics.host.readstate import read_state
-from topics.host.steps import Blocking, GoOn, Steps
+from topics.host.steps import Blocking, ResumeBatches, Steps
 from topics.host.verifying import verify_backup
 from topics.kernel.errors import Corrupt
 from topics.log.image import take_image
@@ -41,8 +41,8 @@ class Backups:
         backup, state = Backup(checkpointer), b""
         try:
             for step in backup.steps():
-                if isinstance(step, GoOn):
-                    state = _images(checkpointer.engine.state.catalog)
+                if isinstance(step, ResumeBatches):
+                    state = _images(checkpointer.engine.catalog)
                 yield step
             self._held = backup, state
         finally:
@@ -71,6 +71,6 @@ class Backups:
             raise Violation("a backup is not the state at its cut")
 
 
-def _images(catalog: Catalog) -> bytes:
+def _images(catalog: CatalogView) -> bytes:
     """The topics as a snapshot has them."""
     return msgspec.msgpack.encode([take_image(topic) for _, topic in sorted(catalog.topics.items())])

@@ -9,9 +9,9 @@ from topics.engine.commands import Command
 from topics.engine.tickets import Ticket
 from topics.host.checkpointer import Checkpointer
 from topics.host.heldup import LeftOut
-from topics.host.inline import carry_out
 from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
 from topics.simulation.backups import Backups
+from topics.store.inline import carry_out
 from topics.store.opened import Opened
 
 _BACKUP = 0.2

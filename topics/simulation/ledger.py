@@ -75,8 +75,8 @@ class Ledger:
     def asking(self, engine: Engine, command: DeleteRecords) -> list[int]:
         """A delete is asked for: from now on what it selects may be gone. Returns the seqs acknowledged before."""
         self._deletes.setdefault(command.topic, {})[id(command)] = (command, None)
-        lane = engine.state.lanes_by_name.get(command.topic)
-        claims = None if lane is None else self.claims.get(lane.topic_id)
+        topic = engine.catalog.find(command.topic)
+        claims = None if topic is None else self.claims.get(topic.topic_id)
         self._deleting[id(command)] = command, claims
         return [] if claims is None else list(claims.acked)
 
@@ -88,17 +88,16 @@ class Ledger:
             self._check_durable(place, ticket)
         if isinstance(command, Sync | DeleteTopic | PutTopic | Checkpointed):
             return
-        lane = engine.state.lanes_by_name.get(command.topic)
-        if lane is None or lane.topic is None:
+        topic = engine.catalog.find(command.topic)
+        if topic is None:
             return
-        claims, config = self._claims(engine, lane.topic_id), lane.topic.config
+        claims, config = self._claims(engine, topic.topic_id), topic.config
         if isinstance(reply, Appended):
             assert isinstance(command, Append)
             if config.durability is not Durability.EPHEMERAL:
-                place = max([place, *self._places_of(lane.topic_id, reply.seqs)], key=lambda p: p[1])
-            now_ms = engine.state.time.high_ms
-            claims.appended(command, reply, config, asked_ms=asked_ms, now_ms=now_ms, place=place)
-            self.check_durable_seq(lane.topic_id, reply.durable_seq)
+                place = max([place, *self._places_of(topic.topic_id, reply.seqs)], key=lambda p: p[1])
+            claims.appended(command, reply, config, asked_ms=asked_ms, now_ms=engine.now_ms(), place=place)
+            self.check_durable_seq(topic.topic_id, reply.durable_seq)
         elif isinstance(reply, RecordsDeleted):
             assert isinstance(command, DeleteRecords)
             same = self._deleting.pop(id(command))[1] is claims  # the name may be another topic by now
@@ -166,7 +165,7 @@ class Ledger:
 
     def looked(self, engine: Engine) -> None:
         """Topics come and go, and their configs change: claims follow."""
-        topics = engine.state.catalog.topics
+        topics = engine.catalog.topics
         for topic_id in [gone for gone in self.claims if gone not in topics]:
             del self.claims[topic_id]
         for topic_id, topic in topics.items():
@@ -174,7 +173,7 @@ class Ledger:
 
     def _claims(self, engine: Engine, topic_id: int) -> TopicClaims:
         if topic_id not in self.claims:
-            topic = engine.state.catalog.topics[topic_id]
+            topic = engine.catalog.topics[topic_id]
             self.claims[topic_id] = TopicClaims(topic.config, self._deletes.setdefault(topic.name, {}))
         return self.claims[topic_id]
 
@@ -225,9 +224,7 @@ class Ledger:
         """A recovery is complete: it has changed nothing but what a restart must log, and all of it is durable."""
         recovered = peek(self.disk)
         now = facts(recovered.catalog)
-        self.compare(
-            now, facts(engine.state.catalog), "the log folded again is not the state that opened (I-09)"
-        )
+        self.compare(now, facts(engine.catalog), "the log folded again is not the state that opened (I-09)")
         if self._found["topics"].keys() != now["topics"].keys() or self._found["names"] != now["names"]:
             raise Violation("recovery changed which topics there are")
         for topic_id, topic in now["topics"].items():
@@ -235,7 +232,7 @@ class Ledger:
             if wrong := check_losses(before, topic, machine_restarted=machine_restarted):
                 raise Violation(f"topic {topic['name']!r} after recovery: {wrong}")
         self.base = recovered.catalog
-        self.logs = [ShardLog() for _ in engine.state.shards]
+        self.logs = [ShardLog() for _ in range(engine.shards)]
         self._places.clear()
         self._runs.clear()
         for topic_id in [gone for gone in self.claims if gone not in now["topics"]]:
@@ -247,7 +244,7 @@ class Ledger:
 
     def quiet(self, engine: Engine) -> None:
         """Nothing is in flight: folding the log from empty gives the live state (I-09), ephemeral contents aside."""
-        live, folded = facts(engine.state.catalog), facts(peek(self.disk).catalog)
+        live, folded = facts(engine.catalog), facts(peek(self.disk).catalog)
         for state in (live, folded):
             for topic in state["topics"].values():
                 if topic["config"]["durability"] == "ephemeral":

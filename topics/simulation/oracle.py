@@ -16,7 +16,7 @@ import msgspec
 
 from topics.codec.control import WriteResult
 from topics.codec.scan import scan
-from topics.engine.apply import Catalog, apply
+from topics.engine.apply import Catalog, CatalogView, apply
 from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.verify import canonical
 from topics.host.layout import wal_path
@@ -71,7 +71,7 @@ class ShardLog:
         return self.written
 
 
-def facts(catalog: Catalog) -> Facts:
+def facts(catalog: CatalogView) -> Facts:
     """The state as plain values; `topics` by id."""
     state: Facts = msgspec.msgpack.decode(canonical(catalog))
     state["topics"] = {topic["id"]: topic for topic in state["topics"]}

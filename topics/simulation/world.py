@@ -157,7 +157,7 @@ class World:
             twin.process_death()
         clock = ManualClock(self.clock.now_ms())
         again = open_simulated(twin, clock, SeededEntropy(0), self._options, cold=cold_folder(twin))
-        one, other = facts(self.engine.state.catalog), facts(again.engine.state.catalog)
+        one, other = facts(self.engine.catalog), facts(again.engine.catalog)
         if not power:
             self.ledger.compare(one, other, "recovery run twice gives another state (I-10)")
         for topic_id, topic in one["topics"].items():
@@ -242,7 +242,7 @@ class World:
                 self._checkpoint()
             case "quiet":
                 if all(pen.stage is Stage.IDLE and pen.writer.failed is None for pen in self.pens):
-                    if all(shard.quiet for shard in self.engine.state.shards):
+                    if all(self.engine.rested(pen.writer.shard, 0) for pen in self.pens):
                         self.ledger.quiet(self.engine)
                         self.counts["folds from empty"] += 1
 
@@ -280,7 +280,7 @@ class World:
         acked: list[int] = []
         if isinstance(command, DeleteRecords):
             acked = self.ledger.asking(self.engine, command)
-        asked_ms = self.engine.state.time.high_ms
+        asked_ms = self.engine.now_ms()
         ticket: Ticket | None = None
         try:
             ticket = self.engine.propose(command, sync=sync)

@@ -2,7 +2,7 @@
 
 Spark makes these objects anew in Python processes of its own, on the driver to plan and on executors to read, so each
 is a few values that pickle, and what a plan found travels in its partitions. A reader with pushed filters works only
-where Spark is told to push them: `topics.spark.register` does where that is safe (see `spark.pushdown`), and registers
+where Spark is told to push them: `topics.spark.register` does where that is safe (see `spark.session`), and registers
 `PushdownSource`; else there is the plain `TopicsSource`, and Spark filters by itself.
 """
 

@@ -4,6 +4,8 @@ The state is what a start would recover (`host.readstate`), so a torn tail of th
 left out and told, and a deleted record is deleted. While a server owns the directory files come and go: a read that
 meets that is begun again. What only the owner's next sync makes durable is not shown for a topic of class `fsync`: its
 seqs could be given to other records after a power cut.
+
+Files behind an fsspec URL as the Disk port, reading only: a backup in an object store is read where it lies.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from topics.codec.run import Run
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
 from topics.host.boot import machine_boot_id
-from topics.host.fsspec_files import open_files, without_secrets
+from topics.host.fsspec_files import FsspecFiles, open_files, without_secrets
 from topics.host.fsspec_store import is_url, open_fsspec
 from topics.host.layout import read_format
 from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
-from topics.host.readonly import ReadOnlyDisk, WithCold
+from topics.host.readonly import ReadOnlyDisk, Unchanging, WithCold
 from topics.host.readstate import ReadState, read_state
 from topics.host.tiers import LocalSegmentStore, SegmentStore
 from topics.kernel.config import Durability
@@ -39,9 +41,35 @@ from topics.log.floors import Reason
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 from topics.spark.fetch import Fetch
-from topics.spark.files import FsspecDisk
 from topics.spark.place import DELETED, RECREATED, WENT_BACK, Bounds, Loss, Part, Range, Reading, TopicOffsets
 from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
+
+
+class FsspecDisk(Unchanging):
+    """`kernel.ports.Disk` over files below a URL."""
+
+    def __init__(self, files: FsspecFiles) -> None:
+        self._files = files
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        return self._files.read(path, offset, size)
+
+    def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:  # noqa: ARG002 -- the port's signature
+        """Nothing is known to be at hand."""
+        return None
+
+    def names(self, path: str) -> list[str]:
+        return self._files.names(path)
+
+    def size(self, path: str) -> int | None:
+        return self._files.size(path)
+
+    def links(self, path: str) -> int:
+        return 0 if self.size(path) is None else 1
+
+    def free_bytes(self, path: str = "") -> int:  # noqa: ARG002 -- the port's signature
+        return 0
+
 
 LOOKS_MAX: Final = 5  # at a directory that changes while it is looked at
 GONE_MAX: Final = 40  # times that a look begins again, for a file has gone away

@@ -1,9 +1,13 @@
-"""What every driver of a store does alike: each work once, as a generator of steps that drivers carry out.
+"""One way to drive the engine: generators of steps, and what carries the steps out (architecture 3).
 
-    reading         one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage
-    opened          how a store runs, and what it is made of; damages: what is known to be damaged in it
-    viewing         a directory as it is, only to be read: nobody who writes is imported
-    opening         recovery, the repair of tails, going on; directory: claimed first, then opened; restore
+A generator looks at the engine and yields what has to be done next (`host.steps`): a call that blocks, a command, a
+wait. Threads (`embed`), Trio tasks (`server`), a simulation and a start drive the same generators.
 
-A driver is the threads of `embed`, the Trio tasks of `server`, or the one thread of a simulation.
+    steps       carrying steps out, in threads and in Trio tasks
+    background  checkpoints and the work between them: one at a time, failures counted, tried again
+    reading     one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage
+    inline      all of a work at once, by whoever is alone with a store
+    opened      how a store runs, and what it is made of; damages: what is known to be damaged in it
+    viewing     a directory as it is, only to be read: nobody who writes is imported
+    opening     recovery, the repair of tails, going on; directory: claimed first, then opened; restore
 """

@@ -28,7 +28,7 @@ def found_since(opened: Opened) -> list[DamageReport]:
 
 def _given_up(checkpointer: Checkpointer) -> list[DamageReport]:
     moving = {} if checkpointer.relocator is None else checkpointer.relocator.unmovable
-    catalog = checkpointer.engine.state.catalog
+    catalog = checkpointer.engine.catalog
     found = []
     for named, why in {**moving, **checkpointer.reclaimer.damaged}.items():
         topic, segment = catalog.topics.get(named.topic_id), catalog.find_segment(named)

@@ -19,11 +19,11 @@ from topics.host.checkpointer import Checkpointer
 from topics.host.colddisk import ColdBehind
 from topics.host.coldplace import open_cold
 from topics.host.generations import begun_logs, choose_generation, go_on
-from topics.host.inline import checkpoint_alone
 from topics.host.layout import (
     NEXT_FILE,
     Format,
     find_shards,
+    raise_format,
     read_format,
     read_hint,
     shard_dir,
@@ -41,6 +41,7 @@ from topics.host.walfile import WalFile
 from topics.host.writer import ShardWriter
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Clock, Disk, Entropy
+from topics.store.inline import checkpoint_alone
 from topics.store.opened import Opened, StoreOptions
 from topics.store.viewing import engine_of, tier_of, unwritable
 
@@ -116,6 +117,7 @@ def _open_with(
         tell(1.0)
         return unwritable(disk, clock, form, read, options, cold, where=where)
     _make_durable(disk, read, forget_boot)
+    form = raise_format(disk, form)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
     before = form
     form = choose_generation(disk, form, verdicts, options.shards, clock, entropy, restored.places)

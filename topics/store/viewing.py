@@ -87,15 +87,14 @@ def unwritable(
     recovered = read.recovered
     engine = engine_of(clock, form, recovered, options)
     why, how = f"{where} was opened for reading only", "open it without read_only to write"
-    if recovered.read_only:
+    if recovered.newer is not None:
+        why, how = f"{where} was written by a newer topics: {recovered.newer}", "use the topics that wrote it"
+    elif recovered.read_only:
         why = (
             f"the log of {where} is damaged: {next(damage for damage in recovered.damages if damage.in_log)}"
         )
         how = "repair it (topics fsck --repair), or restore a backup"
-    engine.make_read_only(why, how=how)
-    if recovered.read_only:
-        for lane in engine.state.lanes.values():
-            lane.durable_seq = 0  # nothing was written and synced again, and what is missing was durable too
+    engine.make_read_only(why, how=how, durable_known=not recovered.read_only)
     tier = tier_of(engine, disk, cold)
     return Opened(
         engine=engine,
@@ -122,7 +121,7 @@ def engine_of(clock: Clock, form: Format, recovered: Recovered, options: StoreOp
 
 
 def tier_of(engine: Engine, disk: Disk, cold: SegmentStore | None) -> ColdTier:
-    return ColdTier(engine.state.catalog, cold, owner=None if cold is None else note_of(disk), disk=disk)
+    return ColdTier(engine.catalog, cold, owner=None if cold is None else note_of(disk), disk=disk)
 
 
 def check_there(root: Path) -> None:

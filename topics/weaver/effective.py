@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from topics.lattice.stamps import is_unset
+from topics.lattice.values.stamps import is_unset
 from topics.weaver.graph import Node
 from topics.weaver.hlc import HLC, ZERO
 

@@ -47,3 +47,16 @@ async def ask(
 def fields_of(answer: Answer) -> dict:
     assert answer.content_type == b"application/json"
     return msgspec.json.decode(answer.body)
+
+
+async def said(site, *request, **more):
+    """(status, body without `performance`)."""
+    answer = await ask(site, *request, **more)
+    fields = fields_of(answer)
+    fields.pop("performance", None)
+    return answer.status, fields
+
+
+def code(answered):
+    status, fields = answered
+    return status, fields["error"]["code"]

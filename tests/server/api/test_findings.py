@@ -15,7 +15,6 @@ from topics.server.api.encoding import gunzip
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head
 from topics.server.api.site import Site
-from topics.server.api.table import route_table
 from topics.server.wire.connection import serve_connection
 from topics.server.wire.sending import GATHERED_MAX
 from topics.testing.streams import edge_pair
@@ -115,13 +114,6 @@ async def test_a_gzip_body_is_held_at_the_size_it_unfolds_to():
     async with open_site() as site:
         answer = await ask(site, "POST", "/v0/topics/a", body, headers={"Content-Encoding": "gzip"})
         assert (answer.status, site.held_bytes) == (201, 0)
-
-
-async def test_long_paths_are_not_remembered():
-    table = route_table()
-    short, long = b"/v0/topics/a", b"/v0/topics/" + b"a" * 30_000
-    assert table.place(short) is table.place(short)
-    assert table.place(long) is not table.place(long)
 
 
 async def test_a_burst_of_requests_leaves_the_others_their_turn():

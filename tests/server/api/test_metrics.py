@@ -11,6 +11,7 @@ from topics.kernel.config import TopicConfig
 from topics.kernel.limits import Limits
 from topics.log.topic import Topic
 from topics.server.api.site import Site
+from topics.server.runtime.figures import with_topics
 from topics.server.runtime.metrics import Metrics
 from topics.testing.clock import ManualClock
 
@@ -206,7 +207,7 @@ async def test_many_topics_are_taken_in_slices():
         shown = await metrics.take(site, site.runtime)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elsewhere)
-            taken = await metrics._take_topics(shown, iter(figures))
+            taken = await with_topics(shown, iter(figures), 1000)
             nursery.cancel_scope.cancel()
 
     assert (taken.topic_count, len(taken.topics)) == (5000, 1000)

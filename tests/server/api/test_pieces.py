@@ -18,7 +18,8 @@ from topics.kernel.limits import MIB, Limits
 from topics.server.api import bodies, pieces
 from topics.server.api.bodies import decode_write
 from topics.server.api.pieces import Walk, check_utf8, slimmed, write_pieces
-from topics.server.api.queries import decode_delete, decode_reading
+from topics.server.api.reads import decode_reading
+from topics.server.api.records import decode_delete
 
 LIMITS = Limits()
 MANY = 300_000

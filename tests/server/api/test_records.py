@@ -6,8 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.server.api.asking import ask, fields_of
-from tests.server.api.test_topics import code, said
+from tests.server.api.asking import ask, code, fields_of, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
 from topics.host.memory import MemoryDisk
 from topics.kernel.limits import MIB, Limits

@@ -4,26 +4,13 @@ import base64
 
 import pytest
 
-from tests.server.api.asking import ask, fields_of
+from tests.server.api.asking import ask, code, fields_of, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import Limits
 from topics.testing.clock import ManualClock
 
 pytestmark = pytest.mark.trio
-
-
-async def said(site, *request, **more):
-    """(status, body without `performance`)."""
-    answer = await ask(site, *request, **more)
-    fields = fields_of(answer)
-    fields.pop("performance", None)
-    return answer.status, fields
-
-
-def code(answered):
-    status, fields = answered
-    return status, fields["error"]["code"]
 
 
 @pytest.mark.rule("H3.1", "H1.4")

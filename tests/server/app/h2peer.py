@@ -194,7 +194,7 @@ class Served:
         return peer
 
     async def _serve(self, edge: MemoryEdge, unread: bytes, http2: bool, secure: bool) -> None:
-        await self.hand_over(edge, unread, http2, secure=secure)
+        await self.hand_over(edge, unread, http2=http2, secure=secure)
         assert edge.closed
         self._served += 1
         if self._served == len(self.edges):

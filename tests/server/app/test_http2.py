@@ -1,5 +1,7 @@
 """HTTP/2 over connections in memory: the same answers as everywhere, and what a bad client can do."""
 
+from functools import partial
+
 import h2.errors
 import pytest
 import trio
@@ -470,7 +472,7 @@ async def test_a_cancelled_server_does_not_wait_for_a_peer_that_reads_nothing():
         client, server = edge_pair()
         peer = H2Peer(client)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(hand_over, server, b"", True)
+            nursery.start_soon(partial(hand_over, server, b"", http2=True))
             await peer.start()
             peer.h2.ping(b"12345678")
             await peer.edge.send_all(peer.h2.data_to_send() * 1500)
@@ -490,7 +492,7 @@ async def test_requests_of_a_cancelled_server_are_given_no_answer_that_nobody_wo
         client, server = edge_pair()
         peer = H2Peer(client)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(hand_over, server, b"", True)
+            nursery.start_soon(partial(hand_over, server, b"", http2=True))
             await peer.start()
             await peer.get(b"PUT", b"/v0/topics/a", b"{}")
             for _ in range(40):

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
+from tests.support.faulty_store import FaultyStore
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Sync
 from topics.host.cold import COLD_READS_MAX, COLD_WAITING_MAX
@@ -22,7 +23,6 @@ from topics.log.diff import DiffQuery
 from topics.server.runtime.fetch import Form
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.clock import ManualClock
-from topics.testing.coldstore import FaultyStore
 
 pytestmark = pytest.mark.trio
 TINY = SegmentRules(records_max=8, bytes_max=100_000, age_ms=0)

@@ -10,11 +10,12 @@ import trio
 import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
-from topics.engine.commands import Append
+from topics.engine.commands import Append, PutTopic, Retire
+from topics.engine.tickets import Stage
 from topics.host.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
+from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
-from topics.server.runtime.hub import Hub
 from topics.server.runtime.runtime import LET_GO_BYTES
 from topics.server.runtime.thread import SystemThread
 
@@ -36,6 +37,24 @@ async def test_a_cancelled_caller_loses_his_answer_and_not_his_write():
 
         assert runtime.engine.topic_state("t").head_seq == 3
         assert runtime.in_flight == 0
+
+
+async def test_a_caller_who_leaves_while_his_command_waits_takes_back_what_only_his_read_asked_for():
+    async with alone(), begun(new_site()) as runtime:
+        await runtime.append(one())
+        engine, tickets = runtime.engine, []
+        change = engine.propose(PutTopic(topic="t", config=parse_config({"cap_records": 9})))
+        propose = engine.propose
+        engine.propose = lambda *args, **more: tickets.append(propose(*args, **more)) or tickets[-1]
+        for command in (Retire(topic="t"), one(b"2")):
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await runtime.submit(command)
+        await runtime.append(one(b"3"))
+
+        assert [ticket.stage for ticket in tickets] == [Stage.WITHDRAWN, Stage.DONE, Stage.DONE]
+        assert change.done
+        assert engine.topic_state("t").head_seq == 3
 
 
 async def test_a_write_that_waits_holds_its_records_only_for_retries_to_be_compared_with():
@@ -72,43 +91,6 @@ async def test_an_exception_inside_the_running_store_comes_out_and_nothing_hangs
         async with alone(), begun(new_site()) as runtime:
             await runtime.append(one())
             raise LookupError
-
-
-async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_nothing():
-    hub = Hub()
-    async with trio.open_nursery() as nursery:
-        for topic in ("a", "a", "b"):
-            nursery.start_soon(hub.wait, topic)
-        with trio.move_on_after(0):
-            await hub.wait("c")
-        await trio.testing.wait_all_tasks_blocked()
-        assert (hub.readers, hub.topics) == (3, 2)
-
-        hub.tell(["a", "nobody's"])
-        await trio.testing.wait_all_tasks_blocked()
-        assert (hub.readers, hub.topics) == (1, 1)
-        hub.tell_all()
-    assert (hub.readers, hub.topics) == (0, 0)
-
-
-async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_next_news():
-    hub, told = Hub(), []
-    async with trio.open_nursery() as nursery:
-
-        async def tell_again():
-            await trio.testing.wait_all_tasks_blocked()
-            hub.tell(["a"])
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(hub.wait, "a")
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(tell_again)
-        hub.tell(["a"])
-        await hub.wait("a")
-        told.append("again")
-
-    assert (told, hub.readers, hub.topics) == (["again"], 0, 0)
 
 
 async def test_a_job_off_the_loop_is_waited_for_and_its_errors_are_raised_here():

@@ -9,7 +9,8 @@ from topics.host.tiers import SegmentStore
 from topics.kernel.limits import KIB, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.server.api.routes import Route, RouteTable
-from topics.server.api.site import Site, SiteOptions
+from topics.server.api.site import Site
+from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
 from topics.store.opened import StoreOptions
@@ -22,7 +23,9 @@ SMALL = Limits(body_bytes=8 * KIB, wal_file_first=16 * KIB, wal_reserve=4 * KIB)
 
 def new_site(*, limits: Limits = SMALL, more_routes: Sequence[Route] = (), **options: object) -> Site:
     """A site whose log is not recovered yet."""
-    table = RouteTable((*route_table().routes, *more_routes))
+    table = route_table()
+    if more_routes:
+        table = RouteTable((*table.routes, *more_routes), table.schemas)
     chosen = SiteOptions(limits=limits, version="0.0.test", **options)  # type: ignore[arg-type]  # attrs checks names
     return Site(table, chosen)
 

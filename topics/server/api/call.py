@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -14,10 +14,8 @@ from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import KIB
 from topics.server.api.message import Answer, Head, Peer
-
-if TYPE_CHECKING:
-    from topics.server.api.site import Site
-    from topics.server.runtime.runtime import Runtime
+from topics.server.api.state import ServerState
+from topics.server.runtime.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
@@ -33,7 +31,13 @@ class Call:
     __slots__ = ("body", "head", "params", "peer", "query", "site", "started")
 
     def __init__(
-        self, site: Site, head: Head, params: tuple[bytes, ...], body: bytes, peer: Peer, started: float
+        self,
+        site: ServerState,
+        head: Head,
+        params: tuple[bytes, ...],
+        body: bytes,
+        peer: Peer,
+        started: float,
     ) -> None:
         self.site = site
         self.head = head

@@ -83,7 +83,7 @@ def gunzip(body: bytes, body_max: int) -> bytes:
 
 async def encoded(head: Head, answer: Answer) -> Answer:
     """An answer that is worth it, compressed if that was asked for; a cache is told that it might not have been."""
-    body, headers = answer.body, (*answer.headers, _VARY)
+    body, headers = answer.held, (*answer.headers, _VARY)
     assert len(body) >= ENCODE_BYTES_MIN
     if accepts_gzip(head.headers.get(b"accept-encoding", b"")):
         body = await trio.to_thread.run_sync(partial(gzip.compress, body, _LEVEL, mtime=0))

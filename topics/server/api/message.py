@@ -32,14 +32,11 @@ class Peer(Protocol):
         ...
 
 
-class Stream(Protocol):
-    """A body that is too large to be held. A plane closes it, whatever happens.
+class Source(Protocol):
+    """Where a body comes from that is not held: one piece after another. A plane closes it, whatever happens.
 
-    `bytes_per_s`: a peer that takes it more slowly, after a grace, is let go of.
+    `bytes_per_s`: a peer that takes them more slowly, after a grace, is let go of.
     """
-
-    @property
-    def size(self) -> int: ...
 
     @property
     def bytes_per_s(self) -> int: ...
@@ -55,17 +52,65 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
+class Sized(msgspec.Struct, frozen=True):
+    """A body too large to be held, of a known size."""
+
+    source: Source
+    size: int
+
+
+class Unbounded(msgspec.Struct, frozen=True):
+    """A body whose end nobody knows. It ends with the peer's side of the connection, if with nothing else."""
+
+    source: Source
+
+
+Body = bytes | Sized | Unbounded
+
+
+class Pace:
+    """By when a peer must have taken what it was sent. Where nobody knows how much there will be, and when, each piece
+    counts by itself.
+    """
+
+    def __init__(self, body: Sized | Unbounded, grace_s: float, now: float) -> None:
+        self.bytes_per_s = body.source.bytes_per_s
+        self._each = isinstance(body, Unbounded)
+        self._grace_s = grace_s
+        self._since = now
+        self._sent = 0
+
+    def deadline(self, size: int, now: float) -> float:
+        """For the next bytes, so many, which are there now."""
+        if self._each:
+            self._since, self._sent = now, 0
+        self._sent += size
+        return self._since + self._grace_s + self._sent / self.bytes_per_s
+
+
 class Head:
     """A request up to its body, checked by its plane: names of `headers` are lower case, repeated ones joined by `, `.
 
     `path` and `query` are as sent, still percent-encoded. `length` is that of the body as declared, None if it comes in
     chunks. `host` is the authority asked for, `secure` whether it came over TLS.
 
-    A plane gives a head that came again as the same value, so what was found in it once is kept in it: `cleared` is the
-    site's, where a good head leads to; `asked` and `topic` are the handlers', its query and the topic of its path.
+    A plane gives a head that came again as the same value, so what was found in it once is kept in it: `place` and
+    `cleared` are the site's, what is at its path and where a good head leads to; `asked` and `topic` are the handlers',
+    its query and the topic of its path.
     """
 
-    __slots__ = ("asked", "cleared", "headers", "length", "method", "path", "query", "secure", "topic")
+    __slots__ = (
+        "asked",
+        "cleared",
+        "headers",
+        "length",
+        "method",
+        "path",
+        "place",
+        "query",
+        "secure",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -83,6 +128,7 @@ class Head:
         self.headers: Mapping[bytes, bytes] = headers if headers is not None else {}
         self.length = length
         self.secure = secure
+        self.place: Any = None
         self.cleared: Any = None
         self.asked: Mapping[bytes, bytes] | None = None
         self.topic: str | None = None
@@ -95,21 +141,21 @@ class Head:
 class Answer(msgspec.Struct, eq=False):
     """Status, body and what goes with it. `Content-Length`, `Date` and `Connection` are the plane's.
 
-    `closes`: the connection is not to be used again (the plane may have other reasons of its own). `stream`: the body,
-    instead of `body`.
+    `closes`: the connection is not to be used again (the plane may have other reasons of its own).
     """
 
     status: int
-    body: bytes = b""
+    body: Body = b""
     content_type: bytes = JSON_TYPE
     headers: tuple[tuple[bytes, bytes], ...] = ()
     closes: bool = False
-    stream: Stream | None = None
 
     @property
-    def size(self) -> int:
-        """Bytes of the body."""
-        return len(self.body) if self.stream is None else self.stream.size
+    def held(self) -> bytes:
+        """The body, which is no stream."""
+        assert isinstance(self.body, bytes)
+        return self.body
 
     def __repr__(self) -> str:
-        return f"Answer({self.status}, {self.body[:80]!r})"
+        body = self.body[:80] if isinstance(self.body, bytes) else self.body
+        return f"Answer({self.status}, {body!r})"

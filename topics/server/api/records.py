@@ -1,28 +1,29 @@
-"""Records: write, diff, delete (http-api 4 to 6)."""
+"""Records written and deleted (http-api 4 and 6)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Annotated, Any, Final
 
 import attrs
 import msgspec
-import trio
 
-from topics.codec.wire import spliced_page
 from topics.embed.intake import key_bytes
-from topics.embed.page import tombstone_fields
+from topics.engine.commands import DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted
-from topics.kernel.errors import Code, Rejected
-from topics.log.diff import DiffPlan
-from topics.log.waiting import news_since, passed_since, start_of, waits_on
+from topics.kernel.checks import seq_number
+from topics.kernel.errors import Code
+from topics.kernel.limits import Limits
+from topics.log.match import Match, parse_match
+from topics.server.api import schemas as s
 from topics.server.api.bodies import decode_write
 from topics.server.api.call import DECODED_INLINE_BYTES_MAX, Call, text_of
+from topics.server.api.fields import ABSENT, OpenForm, plain_value
 from topics.server.api.message import Answer
-from topics.server.api.queries import Reading, decode_delete, decode_reading
+from topics.server.api.routes import WRITE_ERRORS, Body, Route
+from topics.server.api.writeforms import RecordIn, WriteIn
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
 _BOOL: Final = (b"false", b"true")
@@ -48,15 +49,10 @@ async def write_records(call: Call) -> Answer:
     reply, (write_ms, sync_ms) = await runtime.append(command)
     body = appended_json(name, reply, with_seqs=return_seqs and wish.return_seqs)
     if wish.ignored:
-        body += _ignored_json(wish.ignored)
+        body += ignored_json(wish.ignored)
     total_ms = (time.perf_counter() - call.started) * 1000
     took = _PERFORMANCE % (total_ms, write_ms, sync_ms)
     return Answer(201 if reply.created else 200, body + took)
-
-
-def _ignored_json(names: Sequence[str]) -> bytes:
-    """The member `ignored`, with its leading comma."""
-    return b',"ignored":' + msgspec.json.encode(names)
 
 
 def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
@@ -80,83 +76,16 @@ def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
     )
 
 
-async def diff_records(call: Call) -> Answer:
-    """One page, waited for if asked."""
-    name = call.topic()
-    reading = await call.decoded(partial(decode_reading, name, call.body, call.site.options.limits))
-    if reading.consumer is not None:
-        call.runtime.engine.topic_state(name)  # 404 topic_not_found first
-        raise Rejected(
-            Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {reading.consumer!r:.80}", topic=name
-        )
-    plan, records = await call.runtime.read(reading.query, reading.form, call.peer.room)
-    if reading.wait_ms and waits_on(plan):
-        plan, records = await _long_poll(call, reading, plan, records)
-        if plan.seqs:
-            _observe_delivery(call, name)
-    return page_answer(call, reading, plan, records)
+class DeleteIn(msgspec.Struct, gc=False):
+    """A delete as a client asks it."""
 
-
-async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: bytes) -> tuple[DiffPlan, bytes]:
-    """Until there is something to say or the time is over. Seqs passed meanwhile stay in the account."""
-    runtime, query, first = call.runtime, reading.query, plan
-    deadline = trio.current_time() + reading.wait_ms / 1000
-    passed = plan.account
-    with trio.move_on_at(deadline):
-        async with call.peer.watch():  # where earlier answers may have to be sent first
-            while waits_on(plan) and not (call.site.draining or runtime.closing):
-                if not _has_news(call, plan):
-                    await runtime.hub.wait(query.topic)
-                if query.from_ts is None:
-                    query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
-                    plan, records = await runtime.read(query, reading.form, call.peer.room)
-                    passed = passed_since(passed, first, plan)
-                else:  # which seq a time stands for may still change
-                    plan, records = await runtime.read(query, reading.form, call.peer.room)
-                    first, passed = plan, plan.account
-    ended = call.site.draining or runtime.closing
-    # A page that was found as the time ran out, or as the peer ended its side, is still one.
-    if waits_on(plan) and not ended:
-        last = attrs.evolve(query, from_ts=None, from_seq=plan.next_from_seq, epoch=plan.epoch, limit=0)
-        plan, records = runtime.engine.plan_diff(last), b"[]"
-        passed = passed_since(passed, first, plan)
-    return attrs.evolve(plan, from_seq=start_of(first, plan), account=passed), records
-
-
-def _has_news(call: Call, plan: DiffPlan) -> bool:
-    """True if something happened to the topic since the plan was made, which nobody will tell again."""
-    return not waits_on(call.runtime.engine.plan_diff(news_since(plan)))
-
-
-def _observe_delivery(call: Call, topic: str) -> None:
-    """How long what was waited for took from its write to here."""
-    engine = call.runtime.engine
-    with suppress(Rejected):  # it may be gone since
-        last_write_ts = engine.topic_state(topic).last_write_ts
-        if last_write_ts is not None:
-            call.site.metrics.observe_delivery((engine.now_ms() - last_write_ts) / 1000)
-
-
-def page_answer(call: Call, reading: Reading, plan: DiffPlan, records: bytes) -> Answer:
-    body = spliced_page(
-        records,
-        topic=plan.topic,
-        epoch=plan.epoch,
-        from_seq=plan.from_seq,
-        next_from_seq=plan.next_from_seq,
-        head_seq=plan.head_seq,
-        durable_seq=plan.durable_seq,
-        earliest_seq=plan.earliest_seq,
-        tombstone=None if plan.gap is None else tombstone_fields(plan.gap),
-        account=attrs.asdict(plan.account) if reading.account else None,
+    before_seq: Annotated[int | None, s.counted("Every record below this seq, of those published by now")] = (
+        None
     )
-    body = body[:-1] + _ignored_json(reading.ignored) if reading.ignored else body[:-1]
-    total_ms = (time.perf_counter() - call.started) * 1000
-    scanned = plan.next_from_seq - plan.from_seq
-    return Answer(
-        200,
-        b'%b,"performance":{"server_total_ms":%.3f,"records_scanned":%d}}' % (body, total_ms, scanned),
-    )
+    match: Annotated[msgspec.Raw, s.said(**s.ref("MatchOrNull"))] = ABSENT
+
+
+_delete: Final = OpenForm(DeleteIn)
 
 
 async def delete_records(call: Call) -> Answer:
@@ -168,3 +97,102 @@ async def delete_records(call: Call) -> Answer:
     reply = await runtime.submit(command)
     assert isinstance(reply, RecordsDeleted)
     return call.ok(attrs.asdict(reply) | ({"ignored": ignored} if ignored else {}))
+
+
+def decode_delete(topic: str, body: bytes, limits: Limits) -> tuple[DeleteRecords, Sequence[str]]:
+    """A delete's body, and the names in it that are ignored because nobody knows them. A field that is null is absent.
+
+    Raises:
+        Rejected: invalid_request, naming the field.
+    """
+    asked, ignored = _delete.decode(body)
+    command = DeleteRecords(
+        topic=topic,
+        before_seq=None if asked.before_seq is None else seq_number("before_seq", asked.before_seq),
+        match=match_of(asked.match, limits),
+    )
+    return command, ignored
+
+
+def match_of(raw: msgspec.Raw, limits: Limits) -> Match | None:
+    """A filter, of a read or a delete. Raises `Rejected(invalid_request)`."""
+    asked = None if raw is ABSENT else plain_value("match", raw)
+    return None if asked is None else parse_match(asked, tag_bytes_max=limits.tag_bytes)
+
+
+def ignored_json(names: Sequence[str]) -> bytes:
+    """The member `ignored`, with its leading comma."""
+    return b',"ignored":' + msgspec.json.encode(names)
+
+
+# How it is described.
+
+
+def _triple(operator: str, of: dict[str, Any]) -> s.Schema:
+    items = [{"const": "tag"}, {"const": operator}, of]
+    return {"type": "array", "prefixItems": items, "minItems": 3, "maxItems": 3}
+
+
+SCHEMAS: Final[Mapping[str, s.Schema]] = {
+    "NewRecord": s.form_of("A record to write", RecordIn),
+    "Write": s.form_of(
+        "A write: all of its records or none", WriteIn,
+        records=s.list_of(s.ref("NewRecord"), "10 000 at most", minItems=1),
+    ),
+    "Match": {
+        "description": 'A tag, `["tag", "Eq", TAG]`, or `["tag", "Glob", "prefix*"]`',
+        "oneOf": [
+                {"type": "string", "minLength": 1},
+                _triple("Eq", {"type": "string", "minLength": 1}),
+                _triple("Glob", {"type": "string", "pattern": "^[^*]*[*]$"}),
+        ],
+    },
+    "MatchOrNull": s.or_null(s.ref("Match")),
+    "DeleteRecords": {
+        **s.form_of("At least one of the two; both together select what each does", DeleteIn),
+        "anyOf": [s.given("before_seq"), s.given("match")],
+    },
+    "Written": s.answer_of(
+        "A write that is as safe as the topic's class says", "seqs", "duplicates", "same_body", "ignored",
+        topic=s.TOPIC, first_seq=s.or_null(s.count("Of the appended records; null if all were duplicates")),
+        last_seq=s.or_null(s.count("Likewise")), seqs=s.list_of(s.SEQ, "Of each record given, in order"),
+        head_seq=s.HEAD, durable_seq=s.DURABLE, count=s.count("Records of this write"),
+        duplicates=s.count("Records dropped by their `dedup_id`"), created=s.flag("It created the topic"),
+        deduped=s.flag("An earlier write with the same idempotency key answers"),
+        same_body=s.flag(
+            "Whether that one had the same records. False: these are others, and are not stored"
+        ),
+        ignored=s.IGNORED,
+    ),
+    "RecordsDeleted": s.answer_of(
+        "", "ignored",
+        topic=s.TOPIC, deleted=s.count("How many"), earliest_seq=s.EARLIEST, head_seq=s.HEAD, count=s.LIVE,
+        bytes=s.BYTES, ignored=s.IGNORED,
+    ),
+}  # fmt: skip
+
+_PATH: Final = "/v0/topics/{topic}"
+ROUTES: Final = (
+    Route(
+        name="write_records", method=b"POST", path=_PATH, handler=write_records, scope="write",
+        summary="Append records, all or nothing",
+        text="Answered when the topic's class says: `fsync` after the sync that covers it, `disk` and `memory` when the"
+        " operating system has it. A retry with the same `idempotency_key` (in the body, or in the header"
+        " `Idempotency-Key`) writes nothing.",
+        query={"return_seqs": s.flag_asked("Give `seqs`; false here or in the body: no", default=True)},
+        headers={"Idempotency-Key": s.text("Used if the body has no `idempotency_key`", minLength=1)},
+        body=Body.REQUIRED, request="Write",
+        answers={200: ("Written", "Written"), 201: ("Written, and the topic created", "Written")},
+        errors=(
+            Code.BATCH_TOO_LARGE, Code.RECORD_TOO_LARGE, Code.TOPIC_NOT_FOUND, Code.SEQ_MISMATCH, Code.TOPIC_FULL,
+            *WRITE_ERRORS,
+        ),
+    ),
+    Route(
+        name="delete_records", method=b"POST", path=f"{_PATH}/delete", handler=delete_records, scope="delete",
+        summary="Delete records by seq, by tag, or both",
+        text="Of the records published by now; readers pass them silently.",
+        body=Body.REQUIRED, request="DeleteRecords", answers={200: ("Deleted for good", "RecordsDeleted")},
+        errors=(Code.TOPIC_NOT_FOUND, *WRITE_ERRORS),
+    ),
+)  # fmt: skip

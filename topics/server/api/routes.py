@@ -8,14 +8,17 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 import attrs
+import msgspec
 
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import Call
 from topics.server.api.message import Answer
+from topics.server.api.schemas import Schema
 
 Handler = Callable[[Call], Awaitable[Answer]]
-_FOUND_MAX: Final = 4096
-_FOUND_BYTES_MAX: Final = 1024  # a path: all that are remembered take a few MiB
+JSON: Final = "application/json"
+WRITE_ERRORS: Final = (Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.THROTTLED)
+_ANY: Final = None  # a segment that is a parameter
 
 
 class Body(Enum):
@@ -28,7 +31,12 @@ class Body(Enum):
 
 @attrs.frozen(kw_only=True)
 class Route:
-    """A row. `path` names its parameters in braces; `query` its query parameters; `early`: answered before recovery."""
+    """A row, and what the API's description says of it.
+
+    `path` names its parameters in braces; `early`: answered before recovery. `query`, `headers`: name -> schema.
+    `request`: the schema of its body. `answers`: status -> what it means and the schema of its body, which is of the
+    first of `media`. `errors`: the codes that its handler may give.
+    """
 
     name: str
     method: bytes
@@ -36,13 +44,19 @@ class Route:
     handler: Handler
     scope: str | None
     summary: str
+    text: str = ""
+    tag: str = "records"
+    query: Mapping[str, Schema] = attrs.field(factory=dict)
+    headers: Mapping[str, Schema] = attrs.field(factory=dict)
     body: Body = Body.NONE
-    query: tuple[str, ...] = ()
+    request: str | None = None
+    answers: Mapping[int, tuple[str, str]] = attrs.field(factory=dict)
+    media: tuple[str, ...] = (JSON,)
+    errors: tuple[Code, ...] = ()
     early: bool = False
 
 
-@attrs.frozen
-class Place:
+class Place(msgspec.Struct, frozen=True, gc=False):
     """What a path leads to: its routes by method, and the parameters in it."""
 
     routes: Mapping[bytes, Route]
@@ -56,27 +70,44 @@ class Place:
 
 
 class RouteTable:
-    """Rows by path. A path that was found once is found again by one dict on its raw bytes (performance 4)."""
+    """Rows by path, and the schemas that they name. A path walks down a tree of its segments: what that costs is the
+    path's length, not the table's.
+    """
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], schemas: Mapping[str, Schema]) -> None:
         self.routes = tuple(routes)
-        self._by_shape: dict[tuple[bytes | None, ...], dict[bytes, Route]] = {}
+        self.schemas = schemas
+        self._root = _Segment()
         for route in routes:
-            methods = self._by_shape.setdefault(_shape(route.path), {})
-            assert route.method not in methods, (route.path, route.method)
-            methods[route.method] = route
-        self._found: dict[bytes, Place] = {}
+            segment = self._root
+            for part in route.path[1:].split("/"):
+                segment = segment.below.setdefault(
+                    _ANY if part.startswith("{") else part.encode(), _Segment()
+                )
+            assert route.method not in segment.routes, (route.path, route.method)
+            segment.routes[route.method] = route
 
     def place(self, path: bytes) -> Place | None:
-        """What the raw path leads to; None if nowhere. `%2F` never separates; a segment is decoded once."""
-        place = self._found.get(path)
-        if place is None:
-            place = self._look(path)
-            if place is not None and len(path) <= _FOUND_BYTES_MAX:
-                if len(self._found) >= _FOUND_MAX:
-                    self._found.clear()
-                self._found[path] = place
-        return place
+        """What the raw path leads to; None if nowhere. `%2F` never separates; a segment is decoded once.
+
+        A segment that a row spells out is that one, and no parameter, whatever comes behind it.
+        """
+        root, *parts = path.split(b"/")
+        if root:
+            return None
+        below, params = self._root.below, []
+        segment: _Segment | None = None
+        for part in parts:
+            segment = below.get(part)
+            if segment is None:
+                segment = below.get(_ANY)
+                if segment is None:
+                    return None
+                params.append(unquote_to_bytes(part) if b"%" in part else part)
+            below = segment.below
+        if segment is None or not segment.routes:
+            return None
+        return Place(segment.routes, tuple(params))
 
     def route(self, place: Place, method: bytes) -> Route:
         """The row of the method; HEAD is a GET whose body is left out.
@@ -93,18 +124,12 @@ class RouteTable:
             )
         return route
 
-    def _look(self, path: bytes) -> Place | None:
-        if not path.startswith(b"/"):
-            return None
-        parts = path[1:].split(b"/")
-        for shape, methods in self._by_shape.items():
-            if len(shape) == len(parts) and all(
-                s is None or s == p for s, p in zip(shape, parts, strict=True)
-            ):
-                params = tuple(unquote_to_bytes(p) for s, p in zip(shape, parts, strict=True) if s is None)
-                return Place(methods, params)
-        return None
 
+class _Segment:
+    """A segment of paths: the rows that end here, and the segments below, `_ANY` for a parameter."""
 
-def _shape(path: str) -> tuple[bytes | None, ...]:
-    return tuple(None if part.startswith("{") else part.encode() for part in path[1:].split("/"))
+    __slots__ = ("below", "routes")
+
+    def __init__(self) -> None:
+        self.routes: dict[bytes, Route] = {}
+        self.below: dict[bytes | None, _Segment] = {}

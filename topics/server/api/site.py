@@ -8,50 +8,26 @@ request can bring about: a bug in a handler is logged, counted and answered 500.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from functools import partial
 from typing import Final
 
-import attrs
 import msgspec
 import trio
 
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
-from topics.kernel.limits import Limits
 from topics.server.api import encoding
 from topics.server.api.call import Call, not_found
 from topics.server.api.errors import error_answer
-from topics.server.api.known import KnownLabels
-from topics.server.api.memory import Account, Share
+from topics.server.api.memory import Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
-from topics.server.api.origins import Origins
-from topics.server.api.routes import Body, Route, RouteTable
+from topics.server.api.openapi import openapi_document
+from topics.server.api.routes import Body, Place, Route, RouteTable
+from topics.server.api.state import ServerState, SiteOptions
 from topics.server.runtime.log import log
-from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
-from topics.server.runtime.runtime import Runtime
 
 UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: room for all that one may become is held until it is done
-DECODED_AT_ONCE: Final = (
-    2  # large bodies: the interpreter runs one thread at a time, and each copies its payloads
-)
 _EXPECTED: Final = b"100-continue"
 _AT_ONCE: Final = b',"performance":{"server_total_ms":0.0}'
-
-
-@attrs.frozen(kw_only=True)
-class SiteOptions:
-    """What the handlers need to know of the settings."""
-
-    limits: Limits = attrs.field(factory=Limits)
-    auto_create: bool = True
-    origins: Origins = attrs.field(factory=Origins)
-    version: str = ""
-    held_bytes_max: int = 256 << 20
-    unsent_bytes_max: int = 256 << 20
-    bytes_per_s: int = 1024
-    backup_bytes_per_s: int = 64 * 1024
-    head_bytes_max: int = 32 * 1024
-    head_fields_max: int = 100
-    metric_topics_max: int = METRIC_TOPICS_MAX
 
 
 class Admitted(msgspec.Struct, eq=False, frozen=True):
@@ -68,69 +44,20 @@ class Admitted(msgspec.Struct, eq=False, frozen=True):
         return b"expect" in self.head.headers
 
 
-class Site:
-    """Routes, options, and the runtime once the log is recovered."""
+class Site(ServerState):
+    """The server as the planes ask it."""
 
     def __init__(self, table: RouteTable, options: SiteOptions) -> None:
+        super().__init__(options, partial(openapi_document, table, options.version))
         self.table = table
-        self.options = options
-        self.started = time.monotonic()
-        self.progress = 0.0  # of recovery, 0 to 1
-        self.draining = False
-        self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
-        self.bugs = 0
-        self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
-        self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
-        self.requests = Account("requests_held_bytes", "requests", options.held_bytes_max)
-        self.answers = Account("unsent_answer_bytes", "answers", options.unsent_bytes_max)
-        self._runtime: Runtime | None = None
-        self.labels = KnownLabels()
-        self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
-    # Phases.
-
-    def begin(self, runtime: Runtime) -> None:
-        """The log is recovered: requests are served from here on."""
-        assert self._runtime is None
-        self.progress = 1.0
-        self._runtime = runtime
-
-    def ready_runtime(self) -> Runtime:
-        if self._runtime is None:
-            raise Rejected(
-                Code.NOT_READY, "the log is being recovered; retry", replay_progress=round(self.progress, 3)
-            )
-        return self._runtime
-
-    @property
-    def runtime(self) -> Runtime | None:
-        """None while the log is being recovered."""
-        return self._runtime
-
-    @property
-    def uptime_s(self) -> float:
-        return time.monotonic() - self.started
-
-    @property
-    def is_ready(self) -> bool:
-        return self._runtime is not None and not self.draining
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Of answers, in memory: those being read, and those that their peers have not taken."""
-        return self.answers.size
-
-    @property
-    def held_bytes(self) -> int:
-        """Of requests, in memory."""
-        return self.requests.size
-
-    # Requests.
-
-    def knows(self, path: bytes) -> bool:
-        """True if the path is in the route table, so that the data plane serves it."""
-        return self.table.place(path) is not None
+    def place(self, head: Head) -> Place | None:
+        """What is at the head's path in the route table; the data plane serves nothing else."""
+        if head.place is None:
+            head.place = self.table.place(head.path)
+        found: Place | None = head.place
+        return found
 
     def admit(self, head: Head) -> Admitted:
         """Everything a head decides.
@@ -148,7 +75,7 @@ class Site:
 
     def _clear(self, head: Head) -> tuple[Route, tuple[bytes, ...]]:
         """What depends on the head alone."""
-        place = self.table.place(head.path)
+        place = self.place(head)
         if place is None:
             raise not_found("such path")
         route = self.table.route(place, head.method)
@@ -197,7 +124,7 @@ class Site:
             if unfolded is not None:
                 unfolded.release()
         self.counts[route.name, answer.status] += 1
-        if len(answer.body) >= encoding.ENCODE_BYTES_MIN:
+        if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
             answer = await encoding.encoded(head, answer)
         return answer
 

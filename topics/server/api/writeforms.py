@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from topics.codec.wire import check_json
 from topics.kernel.errors import invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
+from topics.server.api import schemas as s
 from topics.server.api.fields import IGNORED_MAX, OpenForm, what_is_wrong
 
 _NO_META: Final = msgspec.Raw(b"")
@@ -39,25 +40,33 @@ class LabelledRecordIn(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class RecordIn(msgspec.Struct, gc=False):
     """A record as a client writes it."""
 
-    data: msgspec.Raw
-    tag: str | None = None
-    node: str | None = None
-    key: str | None = None
-    dedup_id: str | None = None
-    ttl_ms: int | None = None
-    priority: int | None = None
-    delay_ms: int | None = None
-    meta: msgspec.Raw = _NO_META
+    data: Annotated[msgspec.Raw, s.said("Any JSON value, stored and returned byte for byte")]
+    tag: Annotated[str | None, s.named("What deletes and filters select by, at most 256 bytes")] = None
+    node: Annotated[str | None, s.named("Who writes it, at most 128 bytes")] = None
+    key: Annotated[str | None, s.named("At most 256 bytes")] = None
+    dedup_id: Annotated[
+        str | None, s.named("Of two records with one id the second is dropped; at most 256 bytes")
+    ] = None
+    ttl_ms: Annotated[int | None, s.counted("It expires so long after its ts")] = None
+    priority: Annotated[int | None, s.counted("Of a job, 0 to 9")] = None
+    delay_ms: Annotated[int | None, s.counted("Of a job: not before so long after its ts")] = None
+    meta: Annotated[msgspec.Raw, s.said(**s.or_null(s.META))] = _NO_META
 
 
 class _WriteIn(msgspec.Struct, kw_only=True):
-    node: str | None = None
-    idempotency_key: str | None = None
-    create: bool | None = None
-    config: msgspec.Raw = NO_CONFIG
-    disable_backpressure: bool | None = None
-    expected_head: int | None = None
-    return_seqs: bool | None = None
+    node: Annotated[str | None, s.named("Of the records that have none of their own")] = None
+    idempotency_key: Annotated[
+        str | None, s.named("A retry with it is answered as the first write was, and writes nothing")
+    ] = None
+    create: Annotated[
+        bool | None, s.said("Create an absent topic; the server's `TOPICS_AUTO_CREATE` if not given")
+    ] = None
+    config: Annotated[msgspec.Raw, s.said(**s.or_null(s.ref("TopicConfig")))] = NO_CONFIG
+    disable_backpressure: Annotated[bool | None, s.said("Wait where pressure would refuse")] = None
+    expected_head: Annotated[
+        int | None, s.counted("Write only if this is the last assigned seq, else 409 `seq_mismatch`")
+    ] = None
+    return_seqs: Annotated[bool | None, s.said("Give `seqs`; as in the query")] = None
 
 
 class PlainWriteIn(_WriteIn, forbid_unknown_fields=True, kw_only=True):

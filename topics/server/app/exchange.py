@@ -22,14 +22,16 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.server.api.memory import Share
-from topics.server.api.message import Answer, Head, PeerGone, Stream
-from topics.server.api.site import Admitted, Site, SiteOptions, too_large
+from topics.server.api.message import Answer, Head, Pace, PeerGone, Sized, Unbounded
+from topics.server.api.site import Admitted, Site, too_large
+from topics.server.api.state import SiteOptions
 from topics.server.app.http2 import ENDED, GO_ON
 from topics.server.runtime.backup import StreamBroken
 
 BODY_GRACE_S: Final = 10.0
 ANSWER_GRACE_S: Final = 75.0
 _PIECE: Final = 1 << 16
+_END: Final[Any] = {"type": "http.response.body", "body": b"", "more_body": False}
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _SINGLE: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"host", b"content-type", b"content-encoding", b"origin"}
@@ -144,49 +146,53 @@ class Exchange:
         return body.getvalue()
 
     async def _send_answer(self, answer: Answer) -> None:
-        headers = [
-            (b"content-type", answer.content_type),
-            (b"content-length", b"%d" % answer.size),
-            *answer.headers,
-        ]
-        if answer.stream is not None:
-            await self._send_stream(answer.status, headers, answer.stream)
-            return
-        patience_s = ANSWER_GRACE_S + len(answer.body) / self._site.options.bytes_per_s
-        kept = self.room.keep(len(answer.body))
+        body = answer.body
+        headers = [(b"content-type", answer.content_type), *answer.headers]
+        if not isinstance(body, Unbounded):
+            size = len(body) if isinstance(body, bytes) else body.size
+            headers.insert(1, (b"content-length", b"%d" % size))
+        start: Any = {"type": "http.response.start", "status": answer.status, "headers": headers}
+        if isinstance(body, bytes):
+            await self._send_held(start, body)
+        else:
+            await self._send_stream(start, body)
+
+    async def _send_held(self, start: Any, body: bytes) -> None:
+        patience_s = ANSWER_GRACE_S + len(body) / self._site.options.bytes_per_s
+        kept = self.room.keep(len(body))
         self._site.unsent_dropped += not kept
         async with self.watch():
             with trio.move_on_after(patience_s):  # its stream is reset if it does not take the answer
-                await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-                if not kept:
-                    return  # its stream is reset
-                for at in range(0, len(answer.body), _PIECE) if self._scope["method"] != "HEAD" else ():
-                    piece = answer.body[at : at + _PIECE]
-                    await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                await self._send(start)
+                if kept:  # else its stream is reset
+                    await self._send_piece(body)
+                    await self._send(_END)
 
-    async def _send_stream(self, status: int, headers: list[tuple[bytes, bytes]], stream: Stream) -> None:
-        """A body of any size, a piece when the last one was taken. If it does not come to its end, its stream is
-        reset.
-        """
-        started, sent = trio.current_time(), 0
-        start: Any = {"type": "http.response.start", "status": status, "headers": headers}
+    async def _send_stream(self, start: Any, body: Sized | Unbounded) -> None:
+        """A piece when the last one was taken. If it does not come to its end, its stream is reset."""
+        pace = Pace(body, ANSWER_GRACE_S, trio.current_time())
         try:
             async with self.watch():
                 await self._send(start)
-                while piece := await stream.piece():
-                    sent += len(piece)
-                    with trio.move_on_at(started + ANSWER_GRACE_S + sent / stream.bytes_per_s) as patience:
-                        for at in range(0, len(piece), _PIECE):
-                            body = piece[at : at + _PIECE]
-                            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+                while self._has_body and (piece := await body.source.piece()):
+                    with trio.move_on_at(pace.deadline(len(piece), trio.current_time())) as patience:
+                        await self._send_piece(piece)
                     if patience.cancelled_caught:
                         return
-                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                await self._send(_END)
         except StreamBroken:
             return
         finally:
-            stream.close()
+            body.source.close()
+
+    @property
+    def _has_body(self) -> bool:
+        return self._scope["method"] != "HEAD"
+
+    async def _send_piece(self, piece: bytes) -> None:
+        for at in range(0, len(piece), _PIECE) if self._has_body else ():
+            part: Any = {"type": "http.response.body", "body": piece[at : at + _PIECE], "more_body": True}
+            await self._send(part)
 
 
 def head_of(scope: HTTPScope, options: SiteOptions) -> Head:

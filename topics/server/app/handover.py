@@ -50,7 +50,7 @@ class HandOver:
         self._http1.keep_alive_timeout = self._http2.keep_alive_timeout = keep_alive_s
         self._live: set[Connection] = set()
 
-    async def __call__(self, edge: Edge, unread: bytes, http2: bool, *, secure: bool = False) -> None:  # noqa: FBT001 -- the data plane's signature
+    async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool = False) -> None:
         """Serve the connection to its end, and close it. `secure`: it came over TLS."""
         config = self._http2 if http2 else self._http1
         requests = self._requests if http2 else Requests(1)

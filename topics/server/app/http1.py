@@ -77,13 +77,13 @@ class Http1(H11Protocol):
                 status_code=STATUS[code],
                 headers=[
                     (b"content-type", answer.content_type),
-                    (b"content-length", b"%d" % len(answer.body)),
+                    (b"content-length", b"%d" % len(answer.held)),
                     (b"connection", b"close"),
                     *self.config.response_headers("h11"),
                 ],
             )
         )
-        await self._send_h11_event(h11.Data(data=answer.body))
+        await self._send_h11_event(h11.Data(data=answer.held))
         await self._send_h11_event(h11.EndOfMessage())
 
 

@@ -105,7 +105,7 @@ def make_app(site: Site) -> Pages:
     @app.errorhandler(Exception)
     async def failed(bug: Exception) -> Response:
         answer = site.failed(bug, "pages")
-        return Response(answer.body, status=answer.status, content_type=answer.content_type.decode())
+        return Response(answer.held, status=answer.status, content_type=answer.content_type.decode())
 
     return app
 

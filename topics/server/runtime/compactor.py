@@ -10,20 +10,20 @@ import trio
 from topics.engine.commands import Command
 from topics.engine.recover import DamageReport
 from topics.host.checkpointer import Checkpointer
-from topics.host.heldup import LeftOut
 from topics.host.reclaim import Reclaimer
-from topics.host.steps import AGAIN_S, LOOK_S, Blocking, GoOn, Propose, Steps, Swap, Wait, rest_after, told
-from topics.kernel.errors import Corrupt, Fatal, Rejected
+from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
+from topics.kernel.errors import Fatal, Rejected
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
+from topics.store.background import LOOK_S, BackgroundWork
+from topics.store.steps import drive_async
 
 
 class Compactor:
     """`submit`: propose and wait. `go_on`: batches are given out again, so shards with work are rung. `damages`: what
     background work has found damaged.
 
-    `ended` is set by the runtime whenever a batch has ended. `failures`: in a row, since the last whole round; after
-    each the next one waits longer.
+    `ended` is set by the runtime whenever a batch has ended.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class Compactor:
         damages: Callable[[], Sequence[DamageReport]],
     ) -> None:
         self.ended: trio.Event | None = None
-        self.failures = 0
         self._checkpointer = checkpointer
+        self._work = BackgroundWork(checkpointer)
         self._threads = threads
         self._submit = submit
         self._go_on = go_on
@@ -44,6 +44,11 @@ class Compactor:
         self._told: set[object] = set()
         self._turn = trio.Lock()
         self._cold_failure: str | None = None
+
+    @property
+    def failures(self) -> int:
+        """In a row, since the last whole round."""
+        return self._work.failures
 
     @property
     def reclaimer(self) -> Reclaimer:
@@ -79,10 +84,10 @@ class Compactor:
         try:
             await self.carry_out(choose)
         except Rejected as refused:
+            rest_s = self._work.rest_after(refused)
             log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
-            rest_s = AGAIN_S  # there may be room then
         except Fatal as error:
-            rest_s = rest_after(self.failures)
+            rest_s = self._work.rest_after(error)
             log.error("checkpoint.failed", error=error.message, again_s=rest_s)
         self._tell_of_cold()
         self._tell_of_damage()
@@ -113,48 +118,29 @@ class Compactor:
         await self.carry_out(self._checkpointer.round)
 
     async def carry_out(self, choose: Callable[[], Steps | None]) -> bool:
-        """Run the steps of what `choose` gives when it is this work's turn. True if it gave any.
-
-        Raises:
-            Rejected: no room in the log, or it is read-only.
-            LeftOut: a topic is held up by damage in the log; everything else is done.
-            Fatal: the disk failed. The log has everything; another call tries again at once.
-        """
+        """As `BackgroundWork.work`, when it is this work's turn."""
         async with self._turn:
-            steps = choose()
-            if steps is None:
-                return False
             started, rounds = time.monotonic(), self.rounds
             try:
-                await self._run_steps(steps)
-            except LeftOut:
-                raise  # the round has done all else
-            except (OSError, Corrupt, Fatal) as error:
-                raised = told(error)
-                self.failures += isinstance(raised, Fatal)
-                raise raised from error
-            took_s = time.monotonic() - started
+                has_worked = await drive_async(self._work.work(choose), self._do)
+            finally:
+                self.ended = None
+                self._go_on()  # batches are given out again, whatever happened
             if self.rounds != rounds:
-                self.failures = 0
+                took_s = time.monotonic() - started
                 log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
-            return True
+            return has_worked
 
-    async def _run_steps(self, steps: Steps) -> None:
-        try:
-            for step in steps:
-                match step:
-                    case Blocking(call):
-                        await self._threads.run(call)
-                    case Swap(call):
-                        call()
-                    case Propose(command):
-                        await self._submit(command)
-                    case Wait():
-                        self.ended = trio.Event()
-                        await self.ended.wait()
-                    case GoOn():
-                        self._go_on()
-        finally:
-            self.ended = None
-            steps.close()  # batches are given out again, whatever happened
-            self._go_on()
+    async def _do(self, step: Step) -> None:
+        match step:
+            case Blocking(call):
+                await self._threads.run(call)
+            case Swap(call):
+                call()
+            case Propose(command):
+                await self._submit(command)
+            case Wait():
+                self.ended = trio.Event()
+                await self.ended.wait()
+            case _:
+                self._go_on()

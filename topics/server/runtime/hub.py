@@ -1,53 +1,90 @@
-"""Readers who wait for news of a topic: woken once a change, all together (architecture 6)."""
+"""Readers who wait for news of a topic: woken together, and what several of them ask for is read once (architecture 6).
+
+Who stands at one cursor and asks for one form gets one page: the first of them to wake plans, reads and encodes it, and
+the others take it from the news that woke them all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Any, TypeVar, cast
 
 import trio
 
+from topics.log.waiting import FOR_READERS, News
 
-class _Waiting:
-    """The readers of one topic until its next news."""
+T = TypeVar("T")
 
-    __slots__ = ("event", "readers")
+
+class Subscribers:
+    """What the readers of one topic wait for, and what they then have in common, until the last of them has gone on."""
+
+    __slots__ = ("_come", "_found", "readers")
 
     def __init__(self) -> None:
-        self.event = trio.Event()
+        self._come = trio.Event()
+        self._found: dict[Hashable, Any] = {}  # an Event while somebody is at it
         self.readers = 0
+
+    async def wait(self) -> None:
+        await self._come.wait()
+
+    def come(self) -> None:
+        self._come.set()
+
+    async def once(self, key: Hashable, find: Callable[[], Awaitable[T]]) -> T:
+        """What `find` gives, found by the first who asks for it under this key. If he fails, or leaves, the next one
+        is the first.
+        """
+        while isinstance(found := self._found.get(key), trio.Event):
+            await found.wait()
+        if found is not None:
+            return cast("T", found)
+        over = self._found[key] = trio.Event()
+        try:
+            self._found[key] = found = await find()
+            return found
+        finally:
+            if self._found[key] is over:
+                del self._found[key]
+            over.set()
 
 
 class Hub:
-    """Who waits for which topic. The engine's dirty topics come in, waiting tasks go on."""
+    """Who waits for which topic. The engine's news come in, waiting tasks go on. `told`: how often there was any."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Subscribers] = {}
         self.readers = 0
+        self.told = 0
 
-    async def wait(self, topic: str) -> None:
-        """Until something of the topic is published, deleted or retired."""
-        waiting = self._waiting.get(topic)
-        if waiting is None:
-            waiting = self._waiting[topic] = _Waiting()
-        waiting.readers += 1
+    async def wait(self, topic: str) -> Subscribers:
+        """Until a record of the topic is published, or it is deleted: what is common to all who waited for it."""
+        subscribers = self._waiting.get(topic)
+        if subscribers is None:
+            subscribers = self._waiting[topic] = Subscribers()
+        subscribers.readers += 1
         self.readers += 1
         try:
-            await waiting.event.wait()
+            await subscribers.wait()
         finally:
-            waiting.readers -= 1
+            subscribers.readers -= 1
             self.readers -= 1
-            if waiting.readers == 0 and self._waiting.get(topic) is waiting:
+            if subscribers.readers == 0 and self._waiting.get(topic) is subscribers:
                 del self._waiting[topic]
+        return subscribers
 
-    def tell(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            waiting = self._waiting.pop(topic, None)
-            if waiting is not None:
-                waiting.event.set()
+    def tell(self, news: Mapping[str, News]) -> None:
+        self.told += 1
+        for topic, kinds in news.items():
+            if topic in self._waiting and kinds & FOR_READERS:
+                self._waiting.pop(topic).come()
 
     def tell_all(self) -> None:
         """The server drains: nobody waits any longer."""
-        self.tell(list(self._waiting))
+        for subscribers in self._waiting.values():
+            subscribers.come()
+        self._waiting.clear()
 
     @property
     def topics(self) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 import outcome
 import trio
 
-from topics.engine.commands import Append, Command
+from topics.engine.commands import Append, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.compress import compress_records
@@ -25,7 +25,7 @@ from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.backup import BackupStream, begin_backup
 from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
-from topics.server.runtime.hub import Hub
+from topics.server.runtime.hub import Hub, Subscribers
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
 from topics.server.runtime.thread import Threads
@@ -64,6 +64,7 @@ class Runtime:
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self._threads)
         self._in_flight = 0
+        self._took = NOTHING_TOOK
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -130,15 +131,24 @@ class Runtime:
 
     # Reading.
 
-    async def read(self, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+    async def read(
+        self, query: DiffQuery, form: Form, room: Room, subscribers: Subscribers | None = None
+    ) -> tuple[DiffPlan, bytes]:
         """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
+
+        `subscribers`: what the reader had waited for; all who did, and ask for the same, are given one page.
 
         Raises:
             Rejected: topic_not_found; throttled, if there is no room for what was to be read.
             Corrupt: the page would begin with a damaged record, or cannot be read.
         """
-        await self.let_time_pass(query.topic)
-        plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
+        if subscribers is None:
+            plan, records = await self._page(query, form, room)
+        else:
+            held, find = room.size, partial(self._page, query, form, room)
+            plan, records = await subscribers.once((query, form), find)
+            size = len(records) if plan.extents else 0
+            room.reserve(held + size - room.size)  # unless it was read for this one
         if plan.gap is not None:
             reason = plan.gap.reason.value
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
@@ -163,6 +173,10 @@ class Runtime:
 
     # Inside.
 
+    async def _page(self, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+        await self.let_time_pass(query.topic)
+        return await self._fetcher.page(self.engine, query, form=form, room=room)
+
     async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, Took]:
         tries = _ROOM_TRIES
         while True:
@@ -176,10 +190,10 @@ class Runtime:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
                     _let_go(ticket, command)
-                    ticket.waiter = trio.lowlevel.current_task()
+                    ticket.waiter = partial(self._go_on, trio.lowlevel.current_task())
                     self._in_flight += 1
                     try:
-                        took = await trio.lowlevel.wait_task_rescheduled(partial(_leave, ticket))
+                        took = await trio.lowlevel.wait_task_rescheduled(partial(self._leave, ticket))
                     finally:
                         self._in_flight -= 1
                 return ticket.result(), took
@@ -199,19 +213,27 @@ class Runtime:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
         engine = self.engine
         if engine.has_effects:
-            effects = engine.take_effects()
+            effects, self._took = engine.take_effects(), took
             for ticket in effects.finished:
-                task = ticket.waiter
-                if task is not None:
-                    ticket.waiter = None
-                    assert isinstance(task, trio.lowlevel.Task)
-                    trio.lowlevel.reschedule(task, outcome.Value(took))
-            self.hub.tell(effects.dirty)
+                if ticket.waiter is not None:
+                    ticket.waiter()
+            self.hub.tell(effects.news)
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()
+
+    def _go_on(self, task: trio.lowlevel.Task) -> None:
+        """Whoever waited for a ticket: it has finished, by a batch that took so long."""
+        trio.lowlevel.reschedule(task, outcome.Value(self._took))
+
+    def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
+        """The caller has gone. A write goes on; that time passes was asked for by his read alone."""
+        ticket.waiter = None
+        if isinstance(ticket.command, Retire):
+            self.engine.withdraw(ticket)
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def _ring_all(self) -> None:
         for shard in self.shards:
@@ -244,11 +266,6 @@ def _let_go(ticket: Ticket, command: Command) -> None:
         return
     if ticket.stage is Stage.PENDING and command.idempotency_key is None:
         command.records.let_go()
-
-
-def _leave(ticket: Ticket, _: object) -> trio.lowlevel.Abort:
-    ticket.waiter = None
-    return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _nobody(_: float) -> None: ...

@@ -7,7 +7,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
-from topics.server.api.message import Answer
+from topics.server.api.message import Answer, Sized, Unbounded
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 JOINED_BYTES_MAX: Final = 16 * 1024  # a body that is sent with its head in one call
@@ -33,6 +33,22 @@ class AnswerWriter:
 
         `without_body`: the answer to a HEAD. `old`: to a request of HTTP/1.0, which is told if we keep open.
         """
+        body = answer.held
+        extra = b"connection: close\r\n" if closes else b"connection: keep-alive\r\n" if old else b""
+        head = self._head(answer, b"\r\ncontent-length: %d" % len(body), extra)
+        if without_body:
+            return (head,)
+        return (head + body,) if len(body) <= JOINED_BYTES_MAX else (head, body)
+
+    def stream_head(self, answer: Answer, body: Sized | Unbounded, *, chunked: bool) -> bytes:
+        """The head of a body that is sent in pieces, behind which the connection ends."""
+        if isinstance(body, Sized):
+            framing = b"\r\ncontent-length: %d" % body.size
+        else:
+            framing = b"\r\ntransfer-encoding: chunked" if chunked else b""
+        return self._head(answer, framing, b"connection: close\r\n")
+
+    def _head(self, answer: Answer, framing: bytes, extra: bytes) -> bytes:
         try:
             second = int(self._now_s())
         except OverflowError:  # beyond the year 2262 Python tells no time: the date stands still
@@ -40,21 +56,14 @@ class AnswerWriter:
         if second != self._second:
             self._second = second
             self._date = b"\r\ndate: " + formatdate(second, usegmt=True).encode() + b"\r\n"
-        body = b"" if without_body else answer.body
-        extra = b""
+        fields = b""
         for name, value in answer.headers:
-            extra += name + b": " + value + b"\r\n"
-        if closes:
-            extra += b"connection: close\r\n"
-        elif old:
-            extra += b"connection: keep-alive\r\n"
-        joined = len(body) <= JOINED_BYTES_MAX
-        head = b"%bcontent-type: %b\r\ncontent-length: %d%b%b\r\n%b" % (
+            fields += name + b": " + value + b"\r\n"
+        return b"%bcontent-type: %b%b%b%b%b\r\n" % (
             _LINES[answer.status],
             answer.content_type,
-            answer.size,
+            framing,
             self._date,
+            fields,
             extra,
-            body if joined else b"",
         )
-        return (head,) if joined else (head, body)

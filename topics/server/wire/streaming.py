@@ -1,41 +1,59 @@
-"""An answer that is too large to be held: its head, then a piece whenever the last one has been taken (http-api 11).
+"""An answer that is too large to be held, or has no end: its head, then a piece whenever the last one has been taken.
 
-The connection ends with it, so that whatever breaks it off shows: fewer bytes came than the head had said.
+An unbounded body goes in chunks, to a client of HTTP/1.0 as it is. The connection ends with either, so that whatever
+breaks a body off shows: fewer bytes came than the head had said, or no last chunk.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
-from topics.server.api.message import Answer, Stream
+from topics.server.api.message import Answer, Pace, Sized, Unbounded
 from topics.server.runtime.backup import StreamBroken
 from topics.server.wire.answers import AnswerWriter
+from topics.server.wire.head import WireHead
+from topics.server.wire.link import Link
 
-if TYPE_CHECKING:
-    from topics.server.wire.connection import Connection
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
-async def send_stream(connection: Connection, writer: AnswerWriter, answer: Answer, stream: Stream) -> bool:
-    """Send all of it. False: the connection ends.
+async def send_stream(
+    link: Link, writer: AnswerWriter, answer: Answer, body: Sized | Unbounded, wire: WireHead
+) -> None:
+    """Send all of it, to the end of the connection.
 
     Raises:
         BrokenResourceError: the peer has gone or is too slow, or there is no more to send.
+        PeerGone: the peer has gone.
     """
-    options, started, sent = connection.options, trio.current_time(), 0
+    pace = Pace(body, link.options.grace_s, trio.current_time())
+    chunked = isinstance(body, Unbounded) and not wire.old
     try:
-        await connection.flush_answers()
-        await connection.edge.send_all(writer.encode(answer, without_body=False, closes=True, old=False))
-        while piece := await stream.piece():
-            sent += len(piece)
-            with trio.move_on_at(started + options.grace_s + sent / stream.bytes_per_s) as patience:
-                await connection.edge.send_all(piece)
-            if patience.cancelled_caught:
-                raise trio.BrokenResourceError(f"slower than {stream.bytes_per_s} bytes a second")
-        await connection.linger()
-        return False
+        await link.answer_first()
+        await _send(link, pace, writer.stream_head(answer, body, chunked=chunked))
+        if wire.head.method == b"HEAD":
+            pass
+        elif isinstance(body, Sized):
+            await _send_pieces(link, pace, body, chunked=False)
+        else:
+            async with link.watch():  # the end of the peer's side is the end of what has no other
+                await _send_pieces(link, pace, body, chunked=chunked)
+        await link.linger()
     except StreamBroken as broken:
         raise trio.BrokenResourceError("the rest cannot be read") from broken
     finally:
-        stream.close()
+        body.source.close()
+
+
+async def _send_pieces(link: Link, pace: Pace, body: Sized | Unbounded, *, chunked: bool) -> None:
+    while piece := await body.source.piece():
+        await _send(link, pace, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+    if chunked:
+        await _send(link, pace, _LAST_CHUNK)
+
+
+async def _send(link: Link, pace: Pace, piece: bytes) -> None:
+    with trio.move_on_at(pace.deadline(len(piece), trio.current_time())) as patience:
+        await link.edge.send_all(piece)
+    if patience.cancelled_caught:
+        raise trio.BrokenResourceError(f"slower than {pace.bytes_per_s} bytes a second")

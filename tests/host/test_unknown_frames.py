@@ -1,0 +1,198 @@
+"""A whole frame of a type that this version does not know: a newer one wrote it, so nothing is cut, dropped or written
+(storage 1).
+"""
+
+import pytest
+
+from tests.embed.golden_store import paths
+from tests.support.scene import Scene
+from topics.audit.fsck import Options, fsck
+from topics.audit.repair import repair
+from topics.codec.control import CommitMark
+from topics.codec.layout import pack_frame
+from topics.codec.walheader import HEADER_SIZE
+from topics.engine.checkpoint import SegmentRules
+from topics.engine.judge import look
+from topics.host.layout import segment_path
+from topics.kernel.errors import CannotOpen, Rejected, Unusable
+from topics.log.regions import WalFileId
+from topics.store.viewing import view_store
+
+KINDS = pytest.mark.parametrize("kind", [10, 19, 255])
+
+
+def newer(kind, *, topic_id=1, seq=0):
+    return pack_frame(kind, 0, topic_id, seq, 1_700_000_000_000, b"what it says", tag=b"t")
+
+
+def stored(*, clean=True):
+    """Topic `t` with a few records; the log ends with a mark if it was closed."""
+    scene = Scene()
+    scene.open()
+    scene.create("t", durability="disk")
+    for i in range(4):
+        scene.put("t", b"%d" % i)
+    return scene.shut_down() if clean else scene.process_death()
+
+
+def end_of(scene):
+    path = scene.files()[-1]
+    return path, look(WalFileId(0, 0, 1), scene.disk.content(path))
+
+
+def put(scene, path, offset, data):
+    scene.disk.write(path, offset, [data])
+    scene.disk.sync_data(path)
+
+
+def contents(scene):
+    return {path: scene.disk.content(path) for path in paths(scene.disk, "") if not path.startswith("LOCK")}
+
+
+def behind_the_tail(scene, frame):
+    """Where nothing says that it was durable."""
+    path, seen = end_of(scene)
+    put(scene, path, seen.end, frame)
+
+
+def before_a_record(scene, frame):
+    """An append is behind it, and no mark: what an older version cut with it."""
+    path, seen = end_of(scene)
+    last = [item for item in seen.items if hasattr(item, "lengths")][-1]
+    record = scene.disk.content(path)[last.offset : last.offset + last.lengths[0]]
+    put(scene, path, seen.end, frame + record)
+
+
+def behind_a_torn_frame(scene, frame):
+    path, seen = end_of(scene)
+    put(scene, path, seen.end, b"\x77\x00\x00\x00" + bytes(90) + b"torn" + frame)
+
+
+def in_front_of_a_mark(scene, frame):
+    """In the middle of the log."""
+    path, seen = end_of(scene)
+    mark = [item for item in seen.items if isinstance(getattr(item, "payload", None), CommitMark)][-1]
+    put(scene, path, mark.offset, frame + scene.disk.content(path)[mark.offset : seen.end])
+
+
+def at_the_beginning(scene, frame):
+    """Of the body, in front of everything."""
+    path, seen = end_of(scene)
+    body = scene.disk.content(path)[HEADER_SIZE : seen.end]
+    put(scene, path, HEADER_SIZE, frame + body)
+
+
+PLACES = pytest.mark.parametrize(
+    "place", [behind_the_tail, before_a_record, behind_a_torn_frame, in_front_of_a_mark, at_the_beginning]
+)
+
+
+@pytest.mark.rule("T1.3", "T4.11")
+@KINDS
+@PLACES
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_store_with_it_is_opened_for_reading_only_and_left_as_it_is(place, kind, clean):
+    scene = stored(clean=clean)
+    place(scene, newer(kind))
+    before = contents(scene)
+    scene.open()
+
+    (damage,) = [damage for damage in scene.opened.damages if damage.newer]
+    assert f"a frame of type {kind}, which this version of topics does not know" in str(damage)
+    assert scene.opened.read_only
+    assert not scene.opened.cuts
+    with pytest.raises(Rejected, match=r"written by a newer topics.*use the topics that wrote it"):
+        scene.put("t", b"no")
+    assert list(scene.read("t").values())[:4] == [b"0", b"1", b"2", b"3"]
+    assert before == contents(scene)
+
+
+@PLACES
+def test_whoever_only_looks_is_told(place):
+    scene = stored()
+    place(scene, newer(19))
+    opened = view_store(scene.disk, scene.clock, where="simulated", same_boot=False)
+
+    assert opened.read_only
+    assert any(damage.newer for damage in opened.damages)
+
+
+@PLACES
+def test_fsck_tells_it_and_a_repair_leaves_it_alone(place):
+    scene = stored()
+    place(scene, newer(19))
+    before = contents(scene)
+    report = fsck(scene.disk, where="simulated", options=Options(settled=True))
+
+    assert [one.check for one in report.errors].count("newer") == 1
+    assert report.exit_code == 1
+    with pytest.raises(CannotOpen, match=r"type 19.*Repair it with that one") as refused:
+        repair(scene.disk, where="simulated", same_boot=False, stamp="20261122T120000Z")
+    assert refused.value.reason is Unusable.NEWER_FORMAT
+    assert before == contents(scene)
+
+
+def test_the_bytes_of_one_inside_a_record_are_data():
+    """A record that is whole holds what it likes, at the tail as elsewhere."""
+    scene = stored()
+    scene.open()
+    scene.put("t", newer(19) * 2)
+    scene.process_death()
+    scene.open()
+
+    assert not scene.opened.read_only
+    assert scene.read("t")[5] == newer(19) * 2
+
+
+def test_one_with_a_wrong_checksum_is_a_torn_tail():
+    scene = stored()
+    frame = bytearray(newer(19))
+    frame[-1] ^= 1
+    behind_the_tail(scene, bytes(frame))
+    scene.power_loss()
+    scene.open()
+
+    assert not scene.opened.read_only
+    assert scene.opened.cuts
+
+
+def segmented():
+    """A sealed segment, with a record of which a newer version has made something else."""
+    scene = Scene(segments=SegmentRules(records_max=4))
+    scene.open()
+    scene.create("t", durability="disk")
+    for i in range(6):
+        scene.put("t", b"%d" % i)
+    scene.sync()
+    scene.checkpoint()
+    scene.shut_down()
+    path = segment_path(1, 1, "data")
+    data = bytearray(scene.disk.content(path))
+    length = 46 + 1
+    data[length + 1 : 2 * length + 1] = pack_frame(200, 0, 1, 2, 1_700_000_000_000, b"?")
+    put(scene, path, 0, bytes(data))
+    return scene
+
+
+def test_one_in_a_segment_is_told_by_fsck_and_not_repaired():
+    scene = segmented()
+    before = contents(scene)
+    report = fsck(scene.disk, where="simulated", options=Options(settled=True))
+
+    assert [(one.check, one.file) for one in report.errors if one.check == "newer"] == [
+        ("newer", segment_path(1, 1, "data"))
+    ]
+    with pytest.raises(CannotOpen, match="does not know its type"):
+        repair(scene.disk, where="simulated", same_boot=False, stamp="20261122T120000Z")
+    assert before == contents(scene)
+
+
+def test_a_start_that_reads_a_segment_with_one_opens_for_reading_only():
+    scene = segmented()
+    scene.disk.unlink(segment_path(1, 1, "idx"))
+    before = contents(scene)
+    scene.open()
+
+    assert scene.opened.read_only
+    assert [damage.newer for damage in scene.opened.damages] == [True]
+    assert before == contents(scene)

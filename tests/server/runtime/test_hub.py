@@ -1,0 +1,152 @@
+"""Readers wait for news together, and what several of them ask for is read once."""
+
+from functools import partial
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from tests.server.api.asking import Here, ask, fields_of
+from tests.server.wire.places import open_site
+from topics.kernel.errors import Code, Rejected
+from topics.log.waiting import News
+from topics.server.api.message import Head
+from topics.server.runtime.hub import Hub, Subscribers
+
+pytestmark = pytest.mark.trio
+
+
+async def test_all_readers_of_a_topic_wake_at_once_and_one_who_leaves_leaves_nothing():
+    hub = Hub()
+    async with trio.open_nursery() as nursery:
+        for topic in ("a", "a", "b"):
+            nursery.start_soon(hub.wait, topic)
+        with trio.move_on_after(0):
+            await hub.wait("c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (hub.readers, hub.topics) == (3, 2)
+
+        hub.tell({"a": News.FLOORS | News.DURABLE})  # which tells nothing to who has read up to the head
+        await trio.testing.wait_all_tasks_blocked()
+        assert (hub.readers, hub.topics) == (3, 2)
+        hub.tell({"a": News.RECORDS, "nobody's": News.RECORDS})
+        await trio.testing.wait_all_tasks_blocked()
+        assert (hub.readers, hub.topics) == (1, 1)
+        hub.tell_all()
+    assert (hub.readers, hub.topics) == (0, 0)
+
+
+async def test_who_waits_again_before_the_others_have_gone_on_is_told_of_the_next_news():
+    hub, told = Hub(), []
+    async with trio.open_nursery() as nursery:
+
+        async def tell_again():
+            await trio.testing.wait_all_tasks_blocked()
+            hub.tell({"a": News.RECORDS})
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(hub.wait, "a")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(tell_again)
+        hub.tell({"a": News.RECORDS})
+        await hub.wait("a")
+        told.append("again")
+
+    assert (told, hub.readers, hub.topics) == (["again"], 0, 0)
+
+
+async def test_what_is_asked_for_under_one_key_is_found_once():
+    news, asked, found = Subscribers(), [], []
+
+    async def find(key):
+        asked.append(key)
+        await trio.lowlevel.checkpoint()
+        return [key]
+
+    async def take(key):
+        found.append(await news.once(key, partial(find, key)))
+
+    async with trio.open_nursery() as nursery:
+        for key in ("a", "b", "a", "a"):
+            nursery.start_soon(take, key)
+    await take("a")
+
+    assert sorted(asked) == ["a", "b"]
+    assert sorted(found) == [["a"]] * 4 + [["b"]]
+    assert len({id(one) for one in found}) == 2
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_if_the_first_fails_or_leaves_the_next_one_finds_it(leaves):
+    news, tries, found, first = Subscribers(), [], [], trio.CancelScope()
+
+    async def find():
+        tries.append(1)
+        await trio.testing.wait_all_tasks_blocked()
+        if len(tries) == 1:
+            first.cancel()
+            if leaves:
+                await trio.lowlevel.checkpoint()
+            raise Rejected(Code.THROTTLED, "no room for the first")
+        return b"page"
+
+    async def take(scope):
+        with scope:
+            try:
+                found.append(await news.once("key", find))
+            except Rejected:
+                found.append(None)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take, first)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(3):
+            nursery.start_soon(take, trio.CancelScope())
+
+    assert len(tries) == 2
+    assert found == ([] if leaves else [None]) + [b"page"] * 3
+
+
+async def test_long_polls_at_one_cursor_are_answered_from_one_read_and_others_from_their_own():
+    others = [{"include_data": False}, {"limit": 1, "account": True}]
+    asks = [{"from_seq": 1, **more} for more in [{}] * 10 + others]
+    pages = {}
+    async with open_site() as site:
+        await ask(site, "POST", "/v0/topics/t", {"records": [{"data": 1}]})
+        runtime, planned = site.ready_runtime(), []
+        plan_diff = runtime.engine.plan_diff
+
+        async def poll(i, body):
+            pages[i] = await ask_and_keep(site, body)
+
+        async with trio.open_nursery() as nursery:
+            for i, body in enumerate(asks):
+                nursery.start_soon(poll, i, {**body, "wait_ms": 30_000})
+            await trio.testing.wait_all_tasks_blocked()
+            assert runtime.hub.readers == len(asks)
+            runtime.engine.plan_diff = lambda query: planned.append(query) or plan_diff(query)
+            await ask_and_keep(site, {"records": [{"data": [2]}, {"data": 3}]}, path="/v0/topics/t")
+        del runtime.engine.plan_diff
+
+    assert len(planned) == 3
+    data = [[record.get("data") for record in pages[i]["records"]] for i in range(len(asks))]
+    assert data == [[[2], 3]] * 10 + [[None, None], [[2]]]
+    assert pages[11]["account"]["delivered"] == 1
+    assert len({str({**pages[i], "performance": None}) for i in range(10)}) == 1
+
+
+async def ask_and_keep(site, body, path="/v0/topics/t/diff"):
+    """The fields of the answer. Others have answers under way meanwhile."""
+    head = Head(
+        b"POST",
+        path.encode(),
+        b"",
+        {b"host": b"localhost", b"content-type": b"application/json"},
+        length=None,
+    )
+    peer = Here(site)
+    answer = await site.answer(site.admit(head), msgspec.json.encode(body), peer)
+    peer.room.release()
+    return fields_of(answer)

@@ -1,0 +1,253 @@
+"""What a server has counted, copied on the loop, where alone it holds still (http-api 11).
+
+Nobody writes to a metric on a hot path: each owner keeps its own plain numbers (a shard its `WalCounts`, the site its
+answers, a topic its index), and they are read when somebody asks, in slices. How they are shown is `metrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import trio
+
+from topics.log.topic import Topic
+from topics.server.runtime.shard import WalCounts
+from topics.store.damages import known_damages
+
+if TYPE_CHECKING:
+    from topics.server.runtime.runtime import Runtime
+    from topics.store.opened import Opened
+
+SLICE: Final = 500  # topics and segments looked at between two checkpoints: well below a millisecond
+
+TopicRow = tuple[str, int, int, int, int, int, int]
+
+
+class Traffic(Protocol):
+    """What the site counts; `site.Site` is one."""
+
+    @property
+    def counts(self) -> Mapping[tuple[str, int], int]:
+        """Answers by route and status; the route is `""` for a head that was refused."""
+        ...
+
+    @property
+    def bugs(self) -> int: ...
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    @property
+    def unsent_bytes(self) -> int: ...
+
+    @property
+    def unsent_dropped(self) -> int: ...
+
+    @property
+    def progress(self) -> float: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def uptime_s(self) -> float: ...
+
+
+class PortCounts(Protocol):
+    """Connections since the start."""
+
+    accepted: int
+    refused: int
+    handshakes_failed: int
+    bugs: int
+    forced: int
+
+
+class Port(Protocol):
+    """What the listener counts; `listener.Listener` is one."""
+
+    @property
+    def connections(self) -> int:
+        """Open now."""
+        ...
+
+    @property
+    def counts(self) -> PortCounts: ...
+
+
+@attrs.frozen(kw_only=True)
+class ShardFigures:
+    shard: int
+    counts: WalCounts
+    read_only: bool
+    disk_low: bool
+
+
+@attrs.define
+class TierFigures:
+    """Segments and their bytes by tier, and what happened since the start. `failing`: the cold store is, now."""
+
+    hot_segments: int = 0
+    hot_bytes: int = 0
+    cold_segments: int = 0
+    cold_bytes: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    read_seconds: float = 0.0
+    reads_failed: int = 0
+    reads_refused: int = 0
+    relocated: int = 0
+    relocated_bytes: int = 0
+    returned: int = 0
+    failing: bool = False
+    _looked: int = 0
+
+    @staticmethod
+    def of(opened: Opened) -> TierFigures:
+        """What is counted, but for the segments."""
+        counts = opened.cold.counts
+        figures = TierFigures(
+            reads=counts.reads,
+            read_bytes=counts.bytes,
+            read_seconds=counts.seconds,
+            reads_failed=counts.failed,
+            reads_refused=counts.refused,
+        )
+        relocator = None if opened.checkpointer is None else opened.checkpointer.relocator
+        if relocator is not None:
+            figures.relocated = relocator.counts.to_cold
+            figures.relocated_bytes = relocator.counts.to_cold_bytes
+            figures.returned = relocator.counts.to_hot
+            figures.failing = relocator.failed is not None
+        return figures
+
+    def add(self, topic: Topic) -> bool:
+        """Count the segments of one topic; true now and then, when a slice of looking at them is over."""
+        for segment in topic.segments:
+            if segment.cold:
+                self.cold_segments += 1
+                self.cold_bytes += segment.size
+            else:
+                self.hot_segments += 1
+                self.hot_bytes += segment.size
+        self._looked += 1 + len(topic.segments)
+        if self._looked < SLICE:
+            return False
+        self._looked = 0
+        return True
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """The numbers of one scrape. `topics`: a name, then its figures, up to the bound."""
+
+    ready: bool
+    progress: float
+    uptime_s: float
+    answers: Mapping[tuple[str, int], int]
+    bugs: int
+    held_bytes: int
+    unsent_bytes: int
+    unsent_dropped: int
+    connections: int = 0
+    port_counts: PortCounts | None = None
+    in_flight: int = 0
+    waiting_readers: int = 0
+    tombstones: Mapping[str, int] = attrs.field(factory=dict)
+    shards: Sequence[ShardFigures] = ()
+    checkpoints: int = 0
+    checkpoints_failed: bool = False
+    damages: int = 0
+    tiers: TierFigures = attrs.field(factory=TierFigures)
+    rewritten_bytes: int = 0
+    freed_bytes: int = 0
+    topics: Sequence[TopicRow] = ()
+    topic_count: int = 0
+    record_count: int = 0
+    record_bytes: int = 0
+
+
+async def take_figures(
+    traffic: Traffic, port: Port | None, runtime: Runtime | None, *, topics_max: int
+) -> Snapshot:
+    """The numbers as they are now. `port`: None if nobody listens; `runtime`: None while the log is being recovered."""
+    shown = Snapshot(
+        ready=traffic.is_ready,
+        progress=traffic.progress,
+        uptime_s=traffic.uptime_s,
+        answers=dict(traffic.counts),
+        bugs=traffic.bugs,
+        held_bytes=traffic.held_bytes,
+        unsent_bytes=traffic.unsent_bytes,
+        unsent_dropped=traffic.unsent_dropped,
+    )
+    if port is not None:
+        shown = attrs.evolve(shown, connections=port.connections, port_counts=copy(port.counts))
+    if runtime is None:
+        return shown
+    shown = attrs.evolve(
+        shown,
+        in_flight=runtime.in_flight,
+        waiting_readers=runtime.hub.readers,
+        tombstones=dict(runtime.tombstones),
+        shards=_shard_figures(runtime),
+        tiers=TierFigures.of(runtime.opened),
+        damages=len(known_damages(runtime.opened)),
+    )
+    if (compactor := runtime.compactor) is not None:
+        shown = attrs.evolve(
+            shown,
+            checkpoints=compactor.rounds,
+            checkpoints_failed=compactor.failures > 0,
+            rewritten_bytes=compactor.reclaimer.rewritten_bytes,
+            freed_bytes=compactor.reclaimer.freed_bytes,
+        )
+    return await with_topics(shown, runtime.engine.topic_figures(), topics_max)
+
+
+async def with_topics(shown: Snapshot, figures: Iterator[tuple[Topic, int]], topics_max: int) -> Snapshot:
+    rows: list[TopicRow] = []
+    count = records = size = 0
+    for topic, durable_seq in figures:
+        index = topic.index
+        count += 1
+        records += index.live_count
+        size += index.live_bytes
+        if count <= topics_max:
+            rows.append(_topic_row(topic, durable_seq))
+        if shown.tiers.add(topic):
+            await trio.lowlevel.checkpoint()
+    return attrs.evolve(shown, topics=rows, topic_count=count, record_count=records, record_bytes=size)
+
+
+def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
+    """Of every shard that is written to, and of every one that is not because its log is damaged."""
+    read_only = set(runtime.engine.read_only_shards)
+    figures = {
+        task.writer.shard: ShardFigures(
+            shard=task.writer.shard,
+            counts=attrs.evolve(task.counts),
+            read_only=task.writer.shard in read_only,
+            disk_low=task.writer.disk_low,
+        )
+        for task in runtime.shards
+    }
+    for shard in read_only - figures.keys():
+        figures[shard] = ShardFigures(shard=shard, counts=WalCounts(), read_only=True, disk_low=False)
+    return [figures[shard] for shard in sorted(figures)]
+
+
+def _topic_row(topic: Topic, durable_seq: int) -> TopicRow:
+    index = topic.index
+    return (
+        topic.name,
+        index.live_count,
+        index.live_bytes,
+        index.head_seq,
+        durable_seq,
+        index.base_seq,
+        topic.evict_floor,
+    )
