@@ -89,7 +89,7 @@ SEPARATE = ("tests/crash", "tests/server")
 BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an assert
     "tests/audit/test_dump.py",
     "tests/audit/test_forged.py",
-    "tests/client/test_messages.py",
+    "tests/calls/test_messages.py",
     "tests/codec/test_manifest.py",
     "tests/codec/test_segment_idx.py",
     "tests/codec/test_snapshot.py",
@@ -98,11 +98,11 @@ BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an ass
     "tests/host/test_forged_backup.py",
     "tests/host/test_lock.py",
     "tests/kv/entries/test_wire.py",
-    "tests/support/lattice_queues/test_hostile.py",
-    "tests/server/api/test_bodies.py",
-    "tests/server/api/test_pieces.py",
+    "tests/lattice/queues/test_hostile.py",
+    "tests/server/api/bodies/test_pieces.py",
+    "tests/server/api/bodies/test_writes.py",
     "tests/weaver/test_hostile.py",
-    "tests/weaver/test_wire.py",
+    "tests/weaver/sync/test_wire.py",
 )
 
 

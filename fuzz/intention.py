@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from topics.kernel.errors import Corrupt
-from topics.weaver.intention import decode, encode
-from topics.weaver.ops import Unreadable, decode_ops, encode_ops
+from topics.weaver.model.intention import decode, encode
+from topics.weaver.state.ops import UnreadableOps, decode_ops, encode_ops
 
 TOKENS = (
     bytes(32),
@@ -25,5 +25,5 @@ def check(data: bytes) -> None:
         return
     assert encode(*intention) == data
     ops = decode_ops(intention.ops)
-    if not isinstance(ops, Unreadable):
+    if not isinstance(ops, UnreadableOps):
         assert encode_ops(ops) == intention.ops

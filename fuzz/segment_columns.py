@@ -17,7 +17,7 @@ PLAIN = 46  # length of a frame with nothing in it
 def check(data: bytes) -> None:
     """The blocks that these bytes are, each written again as it was, or `Corrupt`."""
     try:
-        blocks = decode_blocks(data)
+        blocks = decode_blocks(data, 0)
     except Corrupt:
         return
     assert b"".join(map(written, blocks)) == data
@@ -38,6 +38,7 @@ def written(block: ColumnsBlock) -> bytes:
         tags=named(block.tags, block.tag_numbers),
         nodes=named(block.nodes, block.node_numbers),
         expires=block.expires,
+        seed=0,
     )
 
 

@@ -13,11 +13,11 @@ from topics.kernel.errors import Corrupt
 def check(data: bytes) -> None:
     """The columns that these bytes are, or `Corrupt`."""
     try:
-        found = decode_idx(data)
+        found = decode_idx(data, 0)
     except Corrupt:
         return
     entries = encode_entries(found.offsets, found.lengths, found.ts, found.flags)
-    assert entries + encode_trailer(entries) == data
+    assert entries + encode_trailer(entries, 0) == data
 
 
 def reseal(data: bytes) -> bytes:

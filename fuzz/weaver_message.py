@@ -6,13 +6,13 @@ from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Rejected
 from topics.testing.clock import ManualClock
 from topics.testing.journal import MemoryJournal
-from topics.weaver.limits import ExchangeOptions
-from topics.weaver.messages import Hello, Refusal
-from topics.weaver.ranges import ZERO, Scheme
-from topics.weaver.session import Session
-from topics.weaver.stock import Stock
-from topics.weaver.store import open_store
-from topics.weaver.wire import decode, encode
+from topics.weaver.store.intention_store import open_store
+from topics.weaver.sync.inventory import Inventory
+from topics.weaver.sync.limits import ExchangeOptions
+from topics.weaver.sync.messages import Hello, Refusal
+from topics.weaver.sync.ranges import ZERO, Scheme
+from topics.weaver.sync.session import Session
+from topics.weaver.sync.wire import decode, encode
 
 STORE_ID = b"\x5a" * 16
 CLOCK = ManualClock()
@@ -20,7 +20,7 @@ KEY = KeyPair.from_seed(b"\x01" * 32)
 STORE = open_store(MemoryJournal(), store_id=STORE_ID, node=KEY, clock=CLOCK)
 for number in range(40):
     STORE.submit(KEY, b"%d" % number)
-STOCK = Stock(STORE)
+STOCK = Inventory(STORE)
 GREETED = Hello(STORE_ID, Scheme.XOR, ZERO)
 TOKENS = (
     b"\x01\x03", b"\x01\x04", b"\x01\x05", b"\x01\x09", b"\x01\x0b", b"\x01\x00\x00\x00", b"\xff\xff\xff\xff",

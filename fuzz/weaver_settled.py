@@ -7,9 +7,9 @@ from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt, Rejected
 from topics.testing.clock import ManualClock
 from topics.testing.journal import MemoryJournal
-from topics.weaver.catchup import pack_items, unpack_items
-from topics.weaver.prune import adopt
-from topics.weaver.store import open_store
+from topics.weaver.state.prune import adopt
+from topics.weaver.store.intention_store import open_store
+from topics.weaver.sync.catchup import pack_items, unpack_items
 
 STORE_ID = b"\x5a" * 16
 CLOCK = ManualClock()

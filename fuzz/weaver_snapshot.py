@@ -8,8 +8,8 @@ import xxhash
 
 from topics.crypto.hashing import blake3
 from topics.kernel.errors import Corrupt, Rejected
-from topics.weaver.item import Kind, pack, unpack
-from topics.weaver.snapshot import decode_snapshot, encode_snapshot
+from topics.weaver.state.snapshot import decode_snapshot, encode_snapshot
+from topics.weaver.store.journal_items import ItemKind, pack, unpack
 
 STORE_ID = b"\x5a" * 16
 TOKENS = (
@@ -35,7 +35,7 @@ def check(data: bytes) -> None:
         kind, payload = unpack(data)
     except Corrupt:
         return
-    assert isinstance(kind, Kind)
+    assert isinstance(kind, ItemKind)
     assert pack(kind, payload) == data
 
 

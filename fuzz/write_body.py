@@ -8,7 +8,7 @@ import json_check
 
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import JSON_DEPTH_MAX, Limits
-from topics.server.api.bodies import decode_write
+from topics.server.api.bodies.writes import decode_write
 
 LIMITS = Limits(
     records_per_write=50, record_bytes=5000, meta_bytes=500, tag_bytes=40, node_bytes=40, key_bytes=40

@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.weaver.weaving import NOW, Site, author, made, name_of
+from tests.support.weaving import NOW, Site, author, made, name_of
 from topics.testing.journal import MemoryJournal
-from topics.weaver.hlc import HLC
-from topics.weaver.intention import ZERO_HASH, decode
-from topics.weaver.ops import decode_ops, encode_ops
-from topics.weaver.projection import open_state
-from topics.weaver.report import Outcome
+from topics.weaver.model.hlc import HLC
+from topics.weaver.model.intention import ZERO_HASH, decode
+from topics.weaver.state.ops import decode_ops, encode_ops
+from topics.weaver.state.projection import open_state
+from topics.weaver.store.report import Outcome
 from topics.weaver.weaver import Weaver
 
 pytestmark = [

@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.weaver.exchanging import OPTIONS, Line, Place, sync
-from topics.weaver.ranges import FULL, Scheme, fold_of
-from topics.weaver.session import Phase
+from tests.support.weaver_nodes import OPTIONS, Line, Place, sync
+from topics.weaver.sync.ranges import FULL, Scheme, fold_of
+from topics.weaver.sync.session import SessionPhase
 
 pytestmark = [
     pytest.mark.invariant("I-15"),
@@ -74,7 +74,7 @@ class Syncing(RuleBasedStateMachine):
         for session in talk.sessions:
             over = session.is_over
             session.closed()
-            assert over or session.phase is Phase.CLOSED
+            assert over or session.phase is SessionPhase.CLOSED
 
     @rule(at=nodes)
     def restart(self, at):
@@ -97,7 +97,7 @@ class Syncing(RuleBasedStateMachine):
 
     def end(self, talk):
         self.talks.remove(talk)
-        assert [session.phase for session in talk.sessions] == [Phase.FINISHED] * 2
+        assert [session.phase for session in talk.sessions] == [SessionPhase.FINISHED] * 2
         for end in talk.ends:
             assert talk.had <= self.places[end].names, "a finished session left something out"
         for session in talk.sessions:
@@ -110,7 +110,7 @@ class Syncing(RuleBasedStateMachine):
             assert place.names <= self.written
             for node in place.store.graph.order:
                 assert all(parent.seq < node.seq for parent in node.parents)
-            view = place.stock.behind(place.stock.frontier)
+            view = place.inventory.behind(place.inventory.frontier)
             assert view.fold(FULL) == fold_of(place.names)
             assert view.fold(FULL).fingerprint(Scheme.XOR) == place.store.fingerprint
 
@@ -118,7 +118,7 @@ class Syncing(RuleBasedStateMachine):
         for _ in range(2):
             for one in range(COUNT):
                 first, second, _ = sync(self.places[one], self.places[(one + 1) % COUNT])
-                assert first.phase is second.phase is Phase.FINISHED
+                assert first.phase is second.phase is SessionPhase.FINISHED
         for place in self.places:
             assert place.names == self.written
             assert len(place.store.floating) == 0

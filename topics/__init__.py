@@ -16,17 +16,19 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from topics.kernel.version import __version__
+
 TYPE_CHECKING = False  # as `typing` has it, whose import is most of what `import topics` would cost
 if TYPE_CHECKING:
     from msgspec import Raw
 
+    from topics.calls.blocking import Topic
+    from topics.calls.messages import TopicSummary
+    from topics.calls.page import Page, Record
+    from topics.calls.patience import Patience
+    from topics.calls.trouble import Unreachable
     from topics.client.client import Client
-    from topics.client.messages import TopicSummary
-    from topics.client.patience import Patience
-    from topics.client.trouble import Unreachable
-    from topics.embed.page import Page, Record
     from topics.embed.store import Store, open
-    from topics.embed.topic import Topic
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
     from topics.host.compaction import CompactionResult
     from topics.kernel.config import TopicConfig
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from topics.log.diff import Account
     from topics.log.floors import Gap
     from topics.store.opened import StoreOptions
-
-__version__ = "0.1.0"
 
 _WHERE = {
     "Account": "topics.log.diff",
@@ -48,20 +48,20 @@ _WHERE = {
     "Fatal": "topics.kernel.errors",
     "Gap": "topics.log.floors",
     "Limits": "topics.kernel.limits",
-    "Page": "topics.embed.page",
-    "Patience": "topics.client.patience",
+    "Page": "topics.calls.page",
+    "Patience": "topics.calls.patience",
     "Raw": "msgspec",
-    "Record": "topics.embed.page",
+    "Record": "topics.calls.page",
     "RecordsDeleted": "topics.engine.replies",
     "Rejected": "topics.kernel.errors",
     "Store": "topics.embed.store",
     "StoreOptions": "topics.store.opened",
-    "Topic": "topics.embed.topic",
+    "Topic": "topics.calls.blocking",
     "TopicConfig": "topics.kernel.config",
     "TopicState": "topics.engine.replies",
-    "TopicSummary": "topics.client.messages",
+    "TopicSummary": "topics.calls.messages",
     "TopicsError": "topics.kernel.errors",
-    "Unreachable": "topics.client.trouble",
+    "Unreachable": "topics.calls.trouble",
     "open": "topics.embed.store",
 }
 

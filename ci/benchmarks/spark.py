@@ -24,8 +24,9 @@ from topics.audit.scan import scan_all
 from topics.cli.demo.private_server import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.primitives import U64, checksum
-from topics.codec.segidx import decode_idx
+from topics.codec.segidx import IdxColumns
 from topics.host.readonly import ReadOnlyDisk
+from topics.host.seals import seal_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,13 +136,18 @@ def _size(data: Path) -> tuple[int, int, int]:
     return report.records + logged, report.records, report.bytes
 
 
+def _idx(data: Path, file: Path) -> IdxColumns:
+    seal = seal_of(ReadOnlyDisk(data), int(file.parent.name, 16), int(file.stem.removeprefix("seg-")))
+    return seal.idx(file.with_suffix(".idx").read_bytes())
+
+
 def _by_pandas(data: Path) -> None:
     """Checksums, seqs, ts and places of what the segments hold, as one data frame."""
     import pandas as pd  # type: ignore[import-untyped]  # it brings no types
 
     tables = []
     for file in sorted(data.glob("topics/*/seg-*.data")):
-        text, idx = file.read_bytes(), decode_idx(file.with_suffix(".idx").read_bytes())
+        text, idx = file.read_bytes(), _idx(data, file)
         starts = pd.Series(idx.offsets, dtype="int64")
         stops = starts + pd.Series(idx.lengths, dtype="int64") - CHECKSUM_SIZE
         spans = list(zip(starts, stops, strict=True))

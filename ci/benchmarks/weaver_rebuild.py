@@ -18,12 +18,12 @@ from ci.benchmarks.figure import Figure, Setting, median_figure
 from topics.crypto.keys import KeyPair, verify
 from topics.embed.weaver import Weavers
 from topics.testing.journal import MemoryJournal
-from topics.weaver.envelope import Envelope
-from topics.weaver.hlc import HLC
-from topics.weaver.intention import ZERO_HASH, encode, hash_of
-from topics.weaver.ops import encode_ops
-from topics.weaver.projection import open_state
-from topics.weaver.replay import Check
+from topics.weaver.model.envelope import Envelope
+from topics.weaver.model.hlc import HLC
+from topics.weaver.model.intention import ZERO_HASH, encode, hash_of
+from topics.weaver.state.ops import encode_ops
+from topics.weaver.state.projection import open_state
+from topics.weaver.store.replay import SignatureCheck
 
 AUTHORS = 16
 KEYS = 5000
@@ -41,7 +41,10 @@ def figures(setting: Setting) -> Iterator[Figure]:
         beside = f"{total} intentions of {AUTHORS} authors"
         rate = total / (time.perf_counter() - begun) / 1000
         yield Figure("weaver: sign, ingest, project, durable", rate, "k/s", beside=beside)
-        for title, check in (("rebuilt", Check.LAST), ("rebuilt, every signature", Check.EVERY)):
+        for title, check in (
+            ("rebuilt", SignatureCheck.LAST),
+            ("rebuilt, every signature", SignatureCheck.EVERY),
+        ):
             opened, projected, cpu = [], [], []
             for _ in range(min(setting.runs, 3)):
                 whole_s, cpu_s, state_s = _rebuild(path, check, expected)
@@ -50,7 +53,7 @@ def figures(setting: Setting) -> Iterator[Figure]:
                 projected.append(state_s)
             told = f"{beside}; {statistics.median(cpu):.2f} s of CPU"
             yield median_figure(f"weaver_rebuild: {title}", opened, "s", less=True, beside=told)
-            if check is Check.LAST:
+            if check is SignatureCheck.LAST:
                 yield median_figure("  of it the state", projected, "s", beside="log and journal in memory")
         yield _floor(envelopes, total)
 
@@ -77,7 +80,7 @@ def _fill(path: Path, total: int) -> tuple[bytes, list[Envelope]]:
         return weaver.state.snapshot(), sample
 
 
-def _rebuild(path: Path, check: Check, expected: bytes) -> tuple[float, float, float]:
+def _rebuild(path: Path, check: SignatureCheck, expected: bytes) -> tuple[float, float, float]:
     """Seconds for log and state together, of CPU for the same, and for the state alone."""
     with topics.open(path) as store:
         Weavers(store, NODE).drop_state(STORE_ID)

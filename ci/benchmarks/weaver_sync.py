@@ -14,16 +14,16 @@ from ci.benchmarks.figure import Figure, Setting
 from topics.crypto.keys import KeyPair
 from topics.testing.clock import ManualClock
 from topics.testing.journal import MemoryJournal
-from topics.weaver.envelope import Envelope
-from topics.weaver.hlc import HLC
-from topics.weaver.intention import ZERO_HASH, encode, hash_of
-from topics.weaver.limits import ExchangeOptions
-from topics.weaver.ranges import Scheme
-from topics.weaver.session import Phase, Session
-from topics.weaver.stock import Stock
-from topics.weaver.store import IntentionStore, open_store
-from topics.weaver.wire import decode
-from topics.weaver.wire import encode as encode_message
+from topics.weaver.model.envelope import Envelope
+from topics.weaver.model.hlc import HLC
+from topics.weaver.model.intention import ZERO_HASH, encode, hash_of
+from topics.weaver.store.intention_store import IntentionStore, open_store
+from topics.weaver.sync.inventory import Inventory
+from topics.weaver.sync.limits import ExchangeOptions
+from topics.weaver.sync.ranges import Scheme
+from topics.weaver.sync.session import Session, SessionPhase
+from topics.weaver.sync.wire import decode
+from topics.weaver.sync.wire import encode as encode_message
 
 STORE_ID = b"\xbe" * 16
 AUTHORS = 10
@@ -45,7 +45,7 @@ def figures(setting: Setting) -> Iterator[Figure]:
         for written in range(LACKED):
             store.submit(key, b"written by one side only: %d" % written)
     begun = time.perf_counter()
-    stocks = Stock(one), Stock(other)
+    stocks = Inventory(one), Inventory(other)
     ordered_s = time.perf_counter() - begun
     messages, size, rounds, took = _sync(stocks, clock)
     assert one.fingerprint == other.fingerprint
@@ -78,11 +78,11 @@ def _chain(key: KeyPair, count: int) -> list[Envelope]:
     return [*chain[:-1], Envelope.sealed(key, chain[-1].body)]
 
 
-def _sync(stocks: tuple[Stock, Stock], clock: ManualClock) -> tuple[int, int, int, float]:
+def _sync(stocks: tuple[Inventory, Inventory], clock: ManualClock) -> tuple[int, int, int, float]:
     begun = time.perf_counter()
     first, second = (
-        Session(stock, clock, initiator=at == 0, scheme=Scheme.XOR, options=ExchangeOptions())
-        for at, stock in enumerate(stocks)
+        Session(inventory, clock, initiator=at == 0, scheme=Scheme.XOR, options=ExchangeOptions())
+        for at, inventory in enumerate(stocks)
     )
     ends = (second, first)
     waiting = deque((0, message) for message in first.open())
@@ -93,5 +93,5 @@ def _sync(stocks: tuple[Stock, Stock], clock: ManualClock) -> tuple[int, int, in
         messages, size = messages + 1, size + len(data)
         waiting += [(1 - to, answer) for answer in ends[to].receive(decode(data))]
     took = time.perf_counter() - begun
-    assert first.phase is second.phase is Phase.FINISHED
+    assert first.phase is second.phase is SessionPhase.FINISHED
     return messages, size, first.tally.rounds + second.tally.rounds, took

@@ -169,7 +169,7 @@ def segment(rows, gaps):
     assert list(found.seqs) == seqs
     own = found.index_columns(1, task.last + 1)
     entries = encode_entries(own.offsets, own.lengths, own.ts, own.flags)
-    return task, data, entries + encode_trailer(entries), found, own
+    return task, data, entries + encode_trailer(entries, 0), found, own
 
 
 @st.composite
@@ -192,7 +192,7 @@ def cases(draw):
             ]
             buffer += encode_block(
                 first, lengths, sizes=array("I", sizes), tags=[row[0] for row in held],
-                nodes=[row[1] for row in held], expires=[row[3] for row in held],
+                nodes=[row[1] for row in held], expires=[row[3] for row in held], seed=0,
             )  # fmt: skip
     ended = bytes(draw(st.lists(st.integers(0, 1), min_size=len(found), max_size=len(found))))
     return task, data, idx, found, buffer, ended
@@ -216,14 +216,15 @@ def test_labels_that_are_right_are_not_looked_at_one_by_one():
     labels = walk_by_numpy(task, data, idx)[1]
     tags, nodes, expires = ([row[at] for row in rows] for at in (0, 1, 3))
     sizes = array("I", [4 + len(row[2]) for row in rows])
-    block = encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires)
+    block = encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires, seed=0)
     flaws = Flaws()
     check_columns(task, found, data, block, bytes(len(found)), flaws, labels)
 
-    assert labels.contradicted(decode_blocks(block), bytes(len(found))) == []
+    assert labels.contradicted(decode_blocks(block, 0), bytes(len(found))) == []
     assert flaws.summed_up() == ()
     tags[500] = b"tag-x"
-    wrong = decode_blocks(encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires))
+    lie = encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires, seed=0)
+    wrong = decode_blocks(lie, 0)
     assert labels.contradicted(wrong, bytes(len(found))) == [500]
     assert labels.contradicted([], bytes(len(found))) == list(range(1000))
 
@@ -243,7 +244,7 @@ def test_every_lie_in_every_column_is_found(alone, ended):
         said = [says for _, says in pairs[start:stop]]
         text += encode_block(
             start + 1, own.lengths[start:stop], sizes=array("I", [4 + len(one[2]) for one in said]),
-            tags=[one[0] for one in said], nodes=[one[1] for one in said], expires=[one[3] for one in said],
+            tags=[one[0] for one in said], nodes=[one[1] for one in said], expires=[one[3] for one in said], seed=0,
         )  # fmt: skip
     whole, labels = walk_by_numpy(task, data, idx)
     by_one, at_once = Flaws(), Flaws()

@@ -12,7 +12,7 @@ import tomllib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LAYERS = "kernel codec log engine host lattice kv weaver embed server".split()
+LAYERS = "kernel codec log engine host calls lattice kv weaver embed server".split()
 
 SUMS = "def plus(a, b):\n    return a + b\n"
 GOOD = "from topics.sums import plus\n\n\ndef test_plus():\n    assert plus(2, 3) == 5\n"

@@ -144,6 +144,71 @@ def test_honest_twin_passes(tidy, name, text):
     assert code == 0, printed
 
 
+def test_a_package_names_each_of_its_modules_and_no_other(tidy):
+    tidy(
+        "topics/house/__init__.py",
+        '"""A house.\n\n    door, wall  what is around\n    roof        what is above\n"""\n',
+    )
+    tidy("topics/house/door.py", "")
+    tidy("topics/house/wall/__init__.py", '"""A wall."""\n')
+    code, printed = tidy("topics/house/cellar.py", "")
+
+    assert code == 1
+    assert (
+        "topics/house/__init__.py:1: unnamed-module: the docstring has no row `cellar  what it is`" in printed
+    )
+    assert (
+        "topics/house/__init__.py:1: unnamed-module: the docstring has a row for roof, which is not there"
+        in printed
+    )
+    assert printed.count("unnamed-module") == 2
+
+
+def test_a_package_of_more_than_twenty_modules_is_full(tidy):
+    names = [f"room_{number}" for number in range(21)]
+    tidy("topics/house/__init__.py", f'"""A house.\n\n    {", ".join(names)}  rooms\n"""\n')
+    for name in names[:20]:
+        code, printed = tidy(f"topics/house/{name}.py", "")
+    assert "full-package" not in printed
+
+    code, printed = tidy(f"topics/house/{names[20]}.py", "")
+
+    assert code == 1
+    assert "topics/house/__init__.py:1: full-package: 21 modules, 20 at most" in printed
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from topics.a.one import f\n",
+        "import topics.a.one\n",
+        "from topics.a import one\n",
+        "if TYPE_CHECKING:\n    from topics.a.one import f\n",
+        "def f():\n    from topics.a.one import f\n",
+    ],
+)
+def test_modules_that_import_each_other_are_a_circle_wherever_the_imports_stand(tidy, back):
+    tidy("topics/a/one.py", "from topics.a import two\n")
+    tidy("topics/a/two.py", "from topics.b.three import g\n")
+    code, printed = tidy("topics/b/three.py", "from topics.c import four\n")
+    assert code == 0, printed
+
+    code, printed = tidy("topics/b/three.py", back)
+
+    assert code == 1
+    assert (
+        "topics/a/one.py:1: circle: topics.a.one, topics.a.two, topics.b.three import each other" in printed
+    )
+
+
+def test_a_module_may_ask_its_package_for_what_another_module_of_it_defines(tidy):
+    tidy("topics/a/__init__.py", '"""One.\n\none  first\ntwo  second\n"""\nfrom topics.a.one import f\n')
+    tidy("topics/a/one.py", "from topics.a import two\n")
+    code, printed = tidy("topics/a/two.py", "")
+
+    assert code == 0, printed
+
+
 def test_shape_is_printed_and_asserts_of_the_core_are_counted(tidy):
     dense = "def f{}(x):\n    assert x > 0\n    return x\n"
     code, printed = tidy(CORE, "".join(dense.format(number) for number in range(60)))

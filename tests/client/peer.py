@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
-from topics.client.patience import Pace
+from topics.calls.patience import Pace
 
 Step = bytes | None
 

@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import attrs
-import msgspec
 import pytest
 
 import topics
-from topics.client import Topic
-
-NOT_COMPARED = {
-    "ts",
-    "last_write_ts",
-    "last_read_ts",
-    "expires_at",
-    "durable_seq",
-}  # of the clock, or of the moment
-
-
-def shown(value: Any) -> Any:
-    """A result as plain values, without what time decides."""
-    match value:
-        case topics.Record():
-            return {
-                "seq": value.seq, "raw": value.raw, "tag": value.tag, "node": value.node, "key": value.key,
-                "meta": value.meta, "content_type": value.content_type,
-            }  # fmt: skip
-        case msgspec.Struct():
-            return shown(msgspec.structs.asdict(value))
-        case topics.TopicConfig():
-            return value.echo()
-        case dict():
-            return {name: shown(one) for name, one in value.items() if name not in NOT_COMPARED}
-        case list() | tuple() | range():
-            return [shown(one) for one in value]
-    if attrs.has(type(value)):
-        return {"type": type(value).__name__} | shown(attrs.asdict(value, recurse=False))
-    return value if value is None or isinstance(value, str | int | float | bytes) else type(value).__name__
-
-
-def row(listed: Any) -> list[Any]:
-    return [listed.topic, listed.type, listed.head_seq, listed.earliest_seq, listed.count, listed.bytes]
+from tests.calls.shown import shown
 
 
 def program(store: Any, name: str) -> list[Any]:
@@ -122,7 +86,7 @@ def program(store: Any, name: str) -> list[Any]:
     )
     call(lambda: store.topic(f"{name}-2").put_many([{"data": 1}]))
     call(lambda: store.topic(f"{name}-2").put_many([{"data": 1}]))
-    said.append([row(one) for one in store.list(name)])
+    call(lambda: store.list(name))
     call(lambda: store.delete(name, if_empty=True))
     call(lambda: store.delete(name))
     call(lambda: store.delete(name))
@@ -151,39 +115,3 @@ def test_embedded_store_and_server_agree(client: topics.Client, name: str, tmp_p
 
     for i, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert one == other, i
-
-
-@pytest.mark.rule("O5.2")
-@pytest.mark.parametrize(("embedded", "client"), [(topics.Topic, Topic), (topics.Store, topics.Client)])
-def test_store_and_client_have_the_same_calls(embedded: type, client: type) -> None:
-    """What one of them alone can do has no place at the other; everything else has the same parameters."""
-    alone = {
-        topics.Store: {
-            "read_only",
-            "failures",
-            "damages",
-            "cuts",
-            "warnings",
-            "compact",
-            "call",
-            "append",
-            "read",
-        },
-        topics.Client: {"health", "ready", "with_key", "new_key", "call"},
-    }
-    both = public(embedded) - alone.get(embedded, set())
-
-    assert both == public(client) - alone.get(client, set())
-    for name in both:
-        assert parameters(embedded, name) == parameters(client, name), name
-
-
-def public(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
-
-
-def parameters(kind: type, name: str) -> list[str] | None:
-    found = getattr(kind, name)
-    if not callable(found):
-        return None
-    return [str(one) for one in inspect.signature(found).parameters.values()]

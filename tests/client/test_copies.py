@@ -68,11 +68,8 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         ],
         "StoreOptions": [topics.StoreOptions(shards=2, archive=ArchiveRules())],
         "TopicConfig": [topic.state().config],
-        "TopicState": [topic.state(), *store.list()],
-        "TopicSummary": [
-            topics.TopicSummary(topic="t", type="log", head_seq=1, earliest_seq=1, count=1, bytes=1,
-                                durability="fsync", durable=True)
-        ],
+        "TopicState": [topic.state()],
+        "TopicSummary": [*store.list()],
         "TopicsError": [noted(TopicsError("anything", more=[1]))],
         "Unreachable": [topics.Unreachable(Trouble.LOST, "http://x", "lost", sent=True, idempotency_key="k")],
     }  # fmt: skip

@@ -15,8 +15,8 @@ import pytest
 
 import topics
 from tests.client.peer import Peer, Time, answer, error
+from topics.calls.patience import Pace, Patience
 from topics.client import Trouble, Unreachable
-from topics.client.patience import Pace, Patience
 
 WRITTEN = answer(
     200,

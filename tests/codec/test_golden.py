@@ -128,7 +128,7 @@ def segment_data():
 
 def segment_idx():
     entries = encode_entries(IDX.offsets, IDX.lengths, IDX.ts, IDX.flags)
-    return entries + encode_trailer(entries)
+    return entries + encode_trailer(entries, 0)
 
 
 def segment_columns():
@@ -140,6 +140,7 @@ def segment_columns():
         tags=[b"", b"", b"", b"blue"],
         nodes=[b"", b"", b"", b"node-a"],
         expires=[0, 0, 0, TS + 60_000],
+        seed=0,
     )
 
 
@@ -150,7 +151,7 @@ def written():
     files["wal-header"] = HEADER.encode()
     files["segment-data"], files["segment-idx"] = segment_data(), segment_idx()
     files["segment-columns"] = segment_columns()
-    files["segment-del"] = encode_del(ENDED)
+    files["segment-del"] = encode_del(ENDED, 0)
     files["snapshot-container"] = encode_snapshot(3, b"the body")
     files["snapshot-body"] = encode_snapshot(4, image.encode(SNAPSHOT))
     files["wal-file"] = HEADER.encode() + wal_body() + bytes(64)
@@ -213,14 +214,14 @@ def test_the_golden_file_is_read():
 def test_the_golden_segment_is_read():
     data = golden("segment-data")
     found = walk(data, 0, len(data), topic_id=7, first_seq=1)
-    (block,) = decode_blocks(golden("segment-columns"))
+    (block,) = decode_blocks(golden("segment-columns"), 0)
 
     assert not found.damages
     assert list(found.seqs) == [1, 2, 4]
     assert list(found.flags) == [0, DELETED, 0x2F]
     assert decode_frame(data, found.offsets[2]).meta == b'{"trace":"t1"}'
-    assert decode_idx(golden("segment-idx")) == IDX
-    assert decode_del(golden("segment-del")) == ENDED
+    assert decode_idx(golden("segment-idx"), 0) == IDX
+    assert decode_del(golden("segment-del"), 0) == ENDED
     assert (block.first_seq, block.count, block.tags, block.nodes) == (1, 4, [b"blue"], [b"node-a"])
     assert (list(block.tag_numbers), list(block.expires)) == ([0, 0, 0, 1], [0, 0, 0, TS + 60_000])
 

@@ -11,14 +11,15 @@ from topics.codec.segdel import ENTRIES_MAX, Ended, decode_del, encode_del
 from topics.codec.segidx import DELETED, ENDS, EXPIRED
 from topics.kernel.errors import Corrupt
 
-SAMPLE = encode_del(Ended(7, 3, bytes((0, DELETED, DELETED, EXPIRED, 0))))
+SEED = 0x5EED
+SAMPLE = encode_del(Ended(7, 3, bytes((0, DELETED, DELETED, EXPIRED, 0))), SEED)
 
 
 def spelled(*runs, magic=b"TOPSDEL\0", version=1, reserved=0, topic_id=7, first_seq=3, entries=5, count=None):
     count = len(runs) if count is None else count
     head = struct.pack("<8sIIQQII", magic, version, reserved, topic_id, first_seq, entries, count)
     covered = head + b"".join(struct.pack("<IIB3s", *run, b"\0\0\0") for run in runs)
-    return covered + struct.pack("<Q", xxhash.xxh3_64_intdigest(covered))
+    return covered + struct.pack("<Q", xxhash.xxh3_64_intdigest(covered, SEED))
 
 
 @pytest.mark.rule("T5.8", "T0.2")
@@ -30,8 +31,8 @@ def spelled(*runs, magic=b"TOPSDEL\0", version=1, reserved=0, topic_id=7, first_
 def test_what_ended_comes_back(topic_id, first_seq, ends):
     ended = Ended(topic_id, first_seq, ends)
 
-    assert decode_del(encode_del(ended)) == ended
-    assert decode_del(memoryview(bytearray(encode_del(ended)))) == ended
+    assert decode_del(encode_del(ended, SEED), SEED) == ended
+    assert decode_del(memoryview(bytearray(encode_del(ended, SEED))), SEED) == ended
 
 
 @pytest.mark.rule("T5.8", "T0.1")
@@ -46,12 +47,12 @@ def test_every_flipped_bit_every_cut_and_every_byte_too_many_is_found():
         damaged = bytearray(SAMPLE)
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(Corrupt):
-            decode_del(damaged)
+            decode_del(damaged, SEED)
     for size in range(len(SAMPLE)):
         with pytest.raises(Corrupt, match="bytes"):
-            decode_del(SAMPLE[:size])
+            decode_del(SAMPLE[:size], SEED)
     with pytest.raises(Corrupt, match="do not fill"):
-        decode_del(SAMPLE + b"\0")
+        decode_del(SAMPLE + b"\0", SEED)
 
 
 @pytest.mark.rule("T5.8", "T0.2")
@@ -76,14 +77,21 @@ def test_every_flipped_bit_every_cut_and_every_byte_too_many_is_found():
 )
 def test_what_is_wrong_is_named(data, field):
     with pytest.raises(Corrupt) as caught:
-        decode_del(data)
+        decode_del(data, SEED)
 
     assert caught.value.detail["field"] == field
 
 
 def test_more_entries_than_the_segment_has_are_refused_before_room_is_made_for_them():
     """A head may say ten million, with a checksum to it: whoever knows the segment knows better."""
-    data = encode_del(Ended(1, 1, bytes(999) + bytes((DELETED,))))
-    assert len(decode_del(data, entries_max=1000).ends) == 1000
+    data = encode_del(Ended(1, 1, bytes(999) + bytes((DELETED,))), SEED)
+    assert len(decode_del(data, SEED, entries_max=1000).ends) == 1000
     with pytest.raises(Corrupt, match="1 runs in 1000 entries"):
-        decode_del(data, entries_max=999)
+        decode_del(data, SEED, entries_max=999)
+
+
+@pytest.mark.rule("T5.4")
+@pytest.mark.parametrize("other", [0, SEED + 1, SEED << 32])
+def test_the_file_of_another_segment_fails_its_checksum(other):
+    with pytest.raises(Corrupt, match="of another segment"):
+        decode_del(SAMPLE, other)

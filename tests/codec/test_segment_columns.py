@@ -19,6 +19,7 @@ from topics.codec.segcolumns import (
 )
 from topics.kernel.errors import Corrupt
 
+SEED = 0x5EED
 LENGTHS = array("I", [50, 60, 0, 70])
 SIZES = implied_sizes(LENGTHS)
 OTHER_SIZES = array("I", [4, 9, 0, 20])
@@ -28,7 +29,7 @@ EXPIRES = [0, 2**41, 0, 2**64 - 1]
 
 
 def block(first_seq=10, lengths=LENGTHS, *, sizes=SIZES, tags=None, nodes=None, expires=None):
-    return encode_block(first_seq, lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires)
+    return encode_block(first_seq, lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires, seed=SEED)
 
 
 FULL = block(sizes=OTHER_SIZES, tags=TAGS, nodes=NODES, expires=EXPIRES)
@@ -39,7 +40,7 @@ def spelled(first_seq, count, fields, *, version=1, reserved=0, more=b""):
     """A block that says these fields, right or wrong."""
     body = (fields if isinstance(fields, bytes) else msgspec.msgpack.encode(fields)) + more
     head = struct.pack("<4sHHQII", b"TCOL", version, reserved, first_seq, count, len(body))
-    return head + body + struct.pack("<Q", xxhash.xxh3_64_intdigest(head + body))
+    return head + body + struct.pack("<Q", xxhash.xxh3_64_intdigest(head + body, SEED))
 
 
 def u32(*numbers):
@@ -79,16 +80,16 @@ def records(draw):
 def test_columns_come_back(writes):
     data, expected, seq = b"", [], 1
     for write in writes:
-        encoded = encode_block(seq, **write)
+        encoded = encode_block(seq, seed=SEED, **write)
         data += encoded
         if encoded:
             expected.append((seq, write))
         else:
             assert write["sizes"] == implied_sizes(write["lengths"])
         seq += len(write["lengths"]) + 1
-    found = decode_blocks(data)
+    found = decode_blocks(data, SEED)
 
-    assert found == decode_blocks(memoryview(data))
+    assert found == decode_blocks(memoryview(data), SEED)
     assert [(got.first_seq, got.count) for got in found] == [
         (seq, len(write["lengths"])) for seq, write in expected
     ]
@@ -105,12 +106,12 @@ def test_columns_come_back(writes):
 def test_records_that_are_plain_need_no_block():
     assert block() == b""
     assert block(tags=[b""] * 4, nodes=[b""] * 4, expires=[0] * 4) == b""
-    assert decode_blocks(b"") == []
+    assert decode_blocks(b"", SEED) == []
     assert list(SIZES) == [4, 14, 0, 24]
 
 
 def test_a_block_says_only_what_its_records_need():
-    (found,) = decode_blocks(TAGGED)
+    (found,) = decode_blocks(TAGGED, SEED)
 
     assert found == ColumnsBlock(
         first_seq=14, count=4, sizes=None, tags=[b"red", b"blue"], tag_numbers=array("I", [0, 1, 2, 1]),
@@ -126,7 +127,7 @@ def test_every_flipped_bit_and_every_cut_is_found_and_placed():
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(Corrupt, match="columns at offset") as caught:
-            decode_blocks(damaged)
+            decode_blocks(damaged, SEED)
         assert caught.value.detail["offset"] == (0 if bit // 8 < start else start)
         within = bit // 8 % start
         allowed = ("magic",) if within < 4 else ("length", "checksum") if 20 <= within < 24 else ("checksum",)
@@ -135,7 +136,7 @@ def test_every_flipped_bit_and_every_cut_is_found_and_placed():
         if cut == start:
             continue
         with pytest.raises(Corrupt) as caught:
-            decode_blocks(data[:cut])
+            decode_blocks(data[:cut], SEED)
         assert caught.value.detail["offset"] == (0 if cut < start else start)
         assert caught.value.detail["field"] == "length"
 
@@ -190,7 +191,7 @@ def test_every_flipped_bit_and_every_cut_is_found_and_placed():
 )  # fmt: skip
 def test_what_is_wrong_with_a_block_is_named_though_its_checksum_is_right(data, field):
     with pytest.raises(Corrupt, match="columns at offset") as caught:
-        decode_blocks(data)
+        decode_blocks(data, SEED)
 
     assert caught.value.detail["field"] == field
 
@@ -199,7 +200,14 @@ def test_what_is_wrong_with_a_block_is_named_though_its_checksum_is_right(data, 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.binary(max_size=60))
 def test_any_body_is_columns_or_corrupt(first_seq, count, body):
     try:
-        (found,) = decode_blocks(spelled(first_seq, count, body))
+        (found,) = decode_blocks(spelled(first_seq, count, body), SEED)
     except Corrupt:
         return
     assert (found.first_seq, found.count) == (first_seq, count)
+
+
+@pytest.mark.rule("T5.4")
+@pytest.mark.parametrize("other", [0, SEED + 1, SEED << 32])
+def test_the_file_of_another_segment_fails_its_checksum(other):
+    with pytest.raises(Corrupt, match="of another segment"):
+        decode_blocks(FULL, other)

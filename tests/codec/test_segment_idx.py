@@ -22,6 +22,7 @@ from topics.codec.segidx import (
 )
 from topics.kernel.errors import Corrupt
 
+SEED = 0x5EED
 U32 = st.integers(0, 2**32 - 1)
 ROW = st.tuples(U32, U32, st.integers(0, 2**64 - 1), st.integers(0, 255))
 SAMPLE = [
@@ -40,7 +41,7 @@ def as_columns(rows):
 def file_of(rows):
     columns = as_columns(rows)
     entries = encode_entries(columns.offsets, columns.lengths, columns.ts, columns.flags)
-    return entries + encode_trailer(entries)
+    return entries + encode_trailer(entries, SEED)
 
 
 def resealed(entries, count=None):
@@ -48,7 +49,7 @@ def resealed(entries, count=None):
     for at in range(16, len(covered), 20):
         covered[at] &= 0x3F
     count = len(entries) // 20 if count is None else count
-    return bytes(entries) + struct.pack("<IQ", count, xxhash.xxh3_64_intdigest(bytes(covered)))
+    return bytes(entries) + struct.pack("<IQ", count, xxhash.xxh3_64_intdigest(bytes(covered), SEED))
 
 
 @pytest.mark.rule("T5.3", "T0.1")
@@ -58,7 +59,7 @@ def test_columns_come_back(rows):
     expected = b"".join(struct.pack("<IIQB3x", *row) for row in rows)
 
     assert data == resealed(expected)
-    assert decode_idx(data) == decode_idx(memoryview(data)) == as_columns(rows)
+    assert decode_idx(data, SEED) == decode_idx(memoryview(data), SEED) == as_columns(rows)
     assert [ENTRY.unpack_from(data, at) for at in range(0, len(expected), ENTRY_SIZE)] == rows
 
 
@@ -66,12 +67,12 @@ def test_columns_come_back(rows):
 @given(st.lists(ROW, min_size=1, max_size=8), st.data())
 def test_the_checksum_leaves_both_ends_of_a_record_out(rows, data):
     entries = bytearray(file_of(rows)[:-TRAILER_SIZE])
-    before = encode_trailer(entries)
+    before = encode_trailer(entries, SEED)
     index = data.draw(st.integers(0, len(rows) - 1))
     entries[index * ENTRY_SIZE + 16] ^= data.draw(st.sampled_from((EXPIRED, DELETED, ENDS)))
 
-    assert encode_trailer(entries) == before
-    assert decode_idx(bytes(entries) + before).flags[index] == entries[index * ENTRY_SIZE + 16]
+    assert encode_trailer(entries, SEED) == before
+    assert decode_idx(bytes(entries) + before, SEED).flags[index] == entries[index * ENTRY_SIZE + 16]
 
 
 @pytest.mark.rule("T5.4")
@@ -83,17 +84,17 @@ def test_every_flipped_bit_but_an_end_and_every_cut_is_found():
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         if bit // 8 < size and bit // 8 % ENTRY_SIZE == 16 and bit % 8 >= 6:
-            assert decode_idx(damaged).flags[bit // 8 // ENTRY_SIZE] == damaged[bit // 8]
+            assert decode_idx(damaged, SEED).flags[bit // 8 // ENTRY_SIZE] == damaged[bit // 8]
             continue
         with pytest.raises(Corrupt) as caught:
-            decode_idx(damaged)
+            decode_idx(damaged, SEED)
         assert caught.value.detail["field"] == ("count" if size <= bit // 8 < size + 4 else "checksum")
     for cut in range(len(data)):
         with pytest.raises(Corrupt):
-            decode_idx(data[:cut])
+            decode_idx(data[:cut], SEED)
     for more in range(1, 50):
         with pytest.raises(Corrupt):
-            decode_idx(data + bytes(more))
+            decode_idx(data + bytes(more), SEED)
 
 
 @pytest.mark.rule("T5.4")
@@ -117,7 +118,7 @@ def test_every_flipped_bit_but_an_end_and_every_cut_is_found():
 )
 def test_what_is_wrong_is_named(data, field):
     with pytest.raises(Corrupt, match="idx: ") as caught:
-        decode_idx(data)
+        decode_idx(data, SEED)
 
     assert caught.value.detail["field"] == field
 
@@ -135,7 +136,14 @@ def test_records_that_are_not_there_are_entries_of_length_0():
 @given(st.binary(max_size=200))
 def test_any_bytes_are_columns_or_corrupt(data):
     try:
-        found = decode_idx(data)
+        found = decode_idx(data, SEED)
     except Corrupt:
         return
     assert len(found) * ENTRY_SIZE + TRAILER_SIZE == len(data)
+
+
+@pytest.mark.rule("T5.4")
+@pytest.mark.parametrize("other", [0, SEED + 1, SEED << 32])
+def test_the_file_of_another_segment_fails_its_checksum(other):
+    with pytest.raises(Corrupt, match="of another segment"):
+        decode_idx(file_of(SAMPLE), other)

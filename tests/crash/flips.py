@@ -27,13 +27,14 @@ from topics.audit.rows import Severity, Violation, WalTask
 from topics.audit.scan import scan as scan_file
 from topics.codec.run import Run
 from topics.codec.scan import scan
-from topics.codec.segidx import ENDS, ENTRY_SIZE, TRAILER_SIZE, decode_idx
+from topics.codec.segidx import ENDS, ENTRY_SIZE, TRAILER_SIZE
 from topics.codec.walheader import HEADER_SIZE
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.verify import digest
 from topics.host.readonly import WithCold
+from topics.host.seals import seal_of
 from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.limits import Limits
@@ -256,7 +257,7 @@ def records_by_place(disk, sizes):
         if path.endswith(".log"):
             found[path] = _in_log(data)
         elif path.endswith(".data"):
-            found[path] = _in_segment(path, disk.content(path.removesuffix("data") + "idx"))
+            found[path] = _in_segment(disk, path)
     return found
 
 
@@ -271,10 +272,10 @@ def _in_log(data):
     return columns_of(places)
 
 
-def _in_segment(path, idx):
+def _in_segment(disk, path):
     directory, name = path.split("/")[-2:]
     topic_id, first = int(directory, 16), int(re.search("[0-9]+", name)[0])
-    columns = decode_idx(idx)
+    columns = seal_of(disk, topic_id, first).idx(disk.content(path.removesuffix("data") + "idx"))
     places = [
         (offset, offset + length + 1, (topic_id, first + i))
         for i, (offset, length) in enumerate(zip(columns.offsets, columns.lengths, strict=True))

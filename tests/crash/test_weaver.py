@@ -12,7 +12,7 @@ import random
 import pytest
 
 import topics
-from tests.weaver.weaving import NOW, STORE, A, B, C, made
+from tests.support.weaving import NOW, STORE, A, B, C, made
 from topics.embed.weaver import Weavers
 from topics.kernel.errors import TopicsError
 from topics.store.opening import open_store
@@ -22,9 +22,9 @@ from topics.testing.faults import Landed, SimCrash
 from topics.testing.journal import MemoryJournal
 from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
-from topics.weaver.ops import encode_ops
-from topics.weaver.projection import open_state
-from topics.weaver.prune import prune
+from topics.weaver.state.ops import encode_ops
+from topics.weaver.state.projection import open_state
+from topics.weaver.state.prune import prune
 
 pytestmark = pytest.mark.rule("R9.36", "R13.2", "R5.6.2", "R5.6.7", "R5.10.1")
 

@@ -136,8 +136,9 @@ def paths(disk, directory):
 def facts(store):
     """Everything a caller can learn of each topic: its state, and all its pages with tombstones and accounts."""
     return {
-        state.topic: {"state": state_of(state), "pages": pages(store.topic(state.topic))}
-        for state in store.list()
+        row.topic: {"state": state_of(topic.state()), "pages": pages(topic)}
+        for row in store.list()
+        for topic in [store.topic(row.topic)]
     }
 
 

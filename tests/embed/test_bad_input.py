@@ -18,7 +18,7 @@ import pytest
 
 import topics
 from tests.embed.conftest import OpenSim
-from topics.client import messages
+from topics.calls import messages
 from topics.kernel.errors import Unusable
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
@@ -227,9 +227,9 @@ def test_a_foreign_directory_is_refused_and_not_touched(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused_by_number(tmp_path: Path) -> None:
     topics.open(tmp_path).close()
-    (tmp_path / "FORMAT").write_text(json.dumps({"format": 2, "shards": 1, "generation": 0}))
+    (tmp_path / "FORMAT").write_text(json.dumps({"format": 3, "shards": 1, "generation": 0}))
 
-    with pytest.raises(topics.CannotOpen, match=r"format 2.*newer topics") as refused:
+    with pytest.raises(topics.CannotOpen, match=r"format 3.*newer topics") as refused:
         topics.open(tmp_path)
 
     assert refused.value.reason is Unusable.NEWER_FORMAT

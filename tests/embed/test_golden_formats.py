@@ -1,6 +1,7 @@
 """Golden directories of each format of a store: what an older version left opens, is raised, and says what it said.
 
-`format-1` was made by the last version that wrote format 1, by the story of `golden_store_2`.
+`format-1` was made by the last version that wrote format 1, `format-2` by the first one that wrote 2, both by the story
+of `golden_store_2`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from topics.host.coldplace import open_cold
 from topics.host.layout import FORMAT_VERSION
 from topics.host.readonly import ReadOnlyDisk
 from topics.host.verifying import verify_backup
-from topics.store.directory import Directory, view
+from topics.store.directory import Directory
 from topics.store.restore import restore
+from topics.store.viewing import view
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
-FORMATS = ["format-1"]
+FORMATS = ["format-1", "format-2"]
 
 
 @pytest.fixture(params=FORMATS)
@@ -47,7 +49,8 @@ def copy(tmp_path, name):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN / name, tmp_path / "store")
     held, store = Directory.claim(path / DATA, create=False), open_cold(str(path / COLD))
-    adopt(held.disk, store, SeededEntropy(1), inode=held.lock.inode)
+    adopt(held.disk, store, SeededEntropy(1))
+    held.lock.remember_place()
     store.close()
     held.release()
     return path

@@ -36,7 +36,8 @@ def copy(tmp_path):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN, tmp_path / "store")
     held, store = Directory.claim(path / DATA, create=False), open_cold(str(path / COLD))
-    adopt(held.disk, store, SeededEntropy(1), inode=held.lock.inode)
+    adopt(held.disk, store, SeededEntropy(1))
+    held.lock.remember_place()
     store.close()
     held.release()
     return path
@@ -64,7 +65,7 @@ def test_the_golden_directory_is_opened_and_says_what_it_said(copy, clock):
 
 def test_it_holds_what_it_is_kept_for():
     """By hand, so that the file beside the directory is not its own witness."""
-    idx = {path: decode_idx(path.read_bytes()) for path in (GOLDEN / DATA).rglob("*.idx")}
+    idx = {path: decode_idx(path.read_bytes(), 0) for path in (GOLDEN / DATA).rglob("*.idx")}
 
     assert len(list((GOLDEN / COLD).rglob("*.data"))) == 4
     assert len(list((GOLDEN / DATA).rglob("*.del"))) == 3

@@ -18,7 +18,7 @@ from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
 
-def keep_house(store: topics.Store) -> int:
+def keep_house(store: topics.Store) -> int | None:
     with store._local.lock:
         return store._keeper.keep_once()
 
@@ -75,6 +75,26 @@ def test_what_waits_for_no_sync_is_synced_by_the_timer(store: topics.Store, cloc
     assert topic.state().durable_seq == 2
 
 
+def test_a_store_in_which_nothing_is_due_asks_for_no_time(
+    store: topics.Store, disk: SimDisk, clock: ManualClock
+) -> None:
+    topic = store.create("t", durability="disk")
+    topic.put(1)
+    assert keep_house(store) is not None
+    for _ in range(3):
+        clock.advance(1000)
+        keep_house(store)
+
+    assert keep_house(store) is None
+    before = disk.mutations
+    clock.advance(3_600_000)
+    assert keep_house(store) is None
+    assert disk.mutations == before
+    topic.put(2)
+    assert store._local.engine.deadline_moved
+    assert keep_house(store) is not None
+
+
 @pytest.mark.rule("T3.21", "T4.29")
 def test_an_idle_topic_logs_its_exact_head_and_its_next_write_raises_again(
     store: topics.Store, disk: SimDisk, clock: ManualClock
@@ -103,7 +123,7 @@ def test_a_clean_shutdown_leaves_exact_heads_all_synced_and_a_mark(
     disk.power_loss()
 
     with open_sim(machine_restarted=True) as again:
-        states = {state.topic: state for state in again.list()}
+        states = {row.topic: again.topic(row.topic).state() for row in again.list()}
         assert [states[name].head_seq for name in ("disk", "memory", "ephemeral")] == [5, 5, 5]
         assert [states[name].evict_floor for name in ("disk", "memory", "ephemeral")] == [1, 1, 6]
         assert again.topic("disk").read(account=True).tombstone is None

@@ -29,9 +29,10 @@ def fill(root: pathlib.Path) -> None:
 
 def seen(store: topics.Store) -> list[object]:
     page = store.topic("orders").read(account=True)
-    states = [(one.topic, one.head_seq, one.earliest_seq, one.evict_floor, one.count) for one in store.list()]
+    states = [store.topic(row.topic).state() for row in store.list()]
+    shown = [(one.topic, one.head_seq, one.earliest_seq, one.evict_floor, one.count) for one in states]
     return [
-        states,
+        shown,
         page.tombstone,
         page.account,
         [(one.seq, one.ts, one.data, one.tag) for one in page.records],

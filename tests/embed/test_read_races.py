@@ -27,7 +27,7 @@ def rewrite(store):
 
 def put(topic, count):
     """Every third record is kept, the others are going to be deleted."""
-    first = topic.state().head_seq if topic.name in [state.topic for state in topic._store.list()] else 0
+    first = topic.state().head_seq if topic.store.config(topic.name) is not None else 0
     records = [
         {"data": {"n": n, "text": "x" * (n % 50)}, "tag": "drop" if n % 3 else "keep"}
         for n in range(first + 1, first + count + 1)

@@ -3,14 +3,14 @@
 import pytest
 
 import topics
-from tests.weaver.weaving import NOW, STORE, A, B, made
+from tests.support.weaving import NOW, STORE, A, B, made
 from topics.embed import weaver as module
 from topics.embed.store import StoreOptions
 from topics.embed.weaver import Weavers, log_topic, state_topic
 from topics.kernel.errors import Corrupt, Fatal, Rejected
 from topics.kernel.limits import MIB, Limits
 from topics.testing.clock import ManualClock
-from topics.weaver.ops import encode_ops
+from topics.weaver.state.ops import encode_ops
 
 pytestmark = pytest.mark.rule("R13.2", "R5.6.1", "R11.36")
 

@@ -119,8 +119,10 @@ def test_the_timer_syncs_what_was_written(driver):
     assert driver.state().durable_seq == 0
     assert driver.engine.next_deadline_ms() == T0 + 1000
     driver.clock.advance(999)
+    driver.engine.tick()
     assert driver.take() is None
     driver.clock.advance(1)
+    driver.engine.tick()
     assert driver.take().sync
     driver.run()
     assert driver.state().durable_seq == 1

@@ -14,13 +14,18 @@ from tests.support.scene import Scene
 from tests.support.segments import without_room
 from topics.audit.fsck import fsck
 from topics.audit.repair import repair
-from topics.host.layout import Format, write_format
+from topics.host.layout import read_format, write_format
 from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord, owner_on
 from topics.host.readonly import ReadOnlyDisk
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape
 
 WHY = "shard {} of generation {} has no log, and LOCK says that it had begun"
+
+
+def of_store(disk, **fields):
+    """FORMAT as another moment of this store had it."""
+    return attrs.evolve(read_format(disk, "x"), **fields)
 
 
 def remove(disk, directory):
@@ -116,7 +121,8 @@ def test_a_repair_of_a_missing_log_is_a_store_again_and_takes_no_number_of_a_log
     scene.open()
     new_records(scene).process_death()
     remove(scene.disk, "wal")
-    write_format(scene.disk, Format(1, 0))  # FORMAT of a backup knows nothing of generation 1
+    # FORMAT of a backup knows nothing of generation 1.
+    write_format(scene.disk, of_store(scene.disk, shards=1, generation=0))
     done = mended(scene, "20261121T130000Z")
 
     assert [one.detail for one in done.found] == [WHY.format(0, 1) + "; unknown records"]
@@ -289,10 +295,10 @@ def test_without_what_lock_says_the_logs_tell_what_they_can(how):
 
 
 @pytest.mark.rule("T3.6", "T4.9")
-@pytest.mark.parametrize("form", [Format(3, 0), Format(1, 0), Format(1, 1)])
+@pytest.mark.parametrize("form", [(3, 0), (1, 0), (1, 1)])
 def test_a_format_that_was_put_back_hides_no_log_that_is_gone(form):
     scene = changed(3, 2)
-    write_format(scene.disk, form)
+    write_format(scene.disk, of_store(scene.disk, shards=form[0], generation=form[1]))
     scene.options = attrs.evolve(scene.options, shards=None)
     snapshot = scene.disk.snapshot()
     assert not scene.open().read_only
@@ -309,7 +315,7 @@ def test_a_format_put_back_behind_a_repair_does_not_go_on_in_a_log_that_has_ende
     """What is written there would not be read again: the repair's snapshot says that it is done with."""
     scene = filled()
     mended(scene)
-    write_format(scene.disk, Format(1, 0))
+    write_format(scene.disk, of_store(scene.disk, shards=1, generation=0))
     assert scene.open().generation == 1
     new_records(scene).process_death()
 
@@ -325,7 +331,7 @@ def test_nor_in_one_that_ended_by_another_repair(again):
     mended(scene, "1")
     scene.open()
     new_records(scene).shut_down()
-    old = Format(1, 0)
+    old = of_store(scene.disk, shards=1, generation=0)
     if again:
         write_format(scene.disk, old)
     scene.flip(first_file(1), 70)

@@ -569,7 +569,7 @@ def test_cold_segments_are_copied_if_that_is_asked_for_and_the_copy_needs_no_col
 def test_a_backup_knows_whose_the_cold_tier_is_and_that_it_is_a_copy():
     """Whatever its original's note says of LOCK: a file that is made anew may get any inode."""
     scene = cold_scene()
-    adopt(scene.disk, scene.cold, SeededEntropy(7), inode=1)
+    adopt(scene.disk, scene.cold, SeededEntropy(7))
     target = SimDisk(5)
     with taken(scene) as backup:
         manifest = write_backup(backup.contents(), target).manifest

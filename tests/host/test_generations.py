@@ -5,11 +5,12 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from tests.host.test_absent import of_store
 from tests.support.damaged_logs import FIRST, LARGE, ONE_FILE, Case, damage, files_of, names, whole
 from tests.support.segments import without_room
 from topics.audit.repair import repair
 from topics.host.archive import archive_path
-from topics.host.layout import Format, write_format
+from topics.host.layout import write_format
 from topics.host.walfile import MARK_SIZE
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
@@ -128,7 +129,7 @@ def test_a_format_that_was_put_back_begins_no_log_anew_that_was_absorbed(room):
     assert not case.scene.files(generation=0)
     archived = whole(case.disk, archive_path(WalFileId(0, 0, 1)))
     case.scene.shut_down()
-    write_format(case.disk, Format(1, 0))
+    write_format(case.disk, of_store(case.disk, shards=1, generation=0))
     with_shards(case, None).open()
 
     assert case.scene.opened.generation == 3
@@ -148,7 +149,7 @@ def test_nor_one_that_a_repair_has_ended():
     assert case.scene.open().read_only
     case.scene.process_death()
     repair(case.disk, where="here", same_boot=False, stamp="now")
-    write_format(case.disk, Format(1, 0))
+    write_format(case.disk, of_store(case.disk, shards=1, generation=0))
 
     assert not case.scene.open().read_only
     assert case.scene.opened.generation == 1

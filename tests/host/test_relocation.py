@@ -7,13 +7,13 @@ import pytest
 
 from tests.support.segments import reopened, segments, state_of
 from tests.support.tiers import cold_firsts, filled, half_dead, relocator, scene_with, worked
-from topics.codec.segdel import decode_del
 from topics.codec.segidx import DELETED
 from topics.engine.commands import Checkpointed
 from topics.host.backup import Backup, write_backup
 from topics.host.cold import COLD_WAITING_BYTES_MAX, ColdTier
 from topics.host.layout import segment_path
 from topics.host.relocation import AGAIN_MS
+from topics.host.seals import seal_of
 from topics.host.snapshots import find_snapshots, read_snapshot
 from topics.host.steps import Blocking, Propose
 from topics.host.tiers import HotRules, LocalSegmentStore
@@ -145,7 +145,7 @@ class TestEnds:
         hot, cold = (scene.disk.content(f"{place}/seg-{1:020d}.del") for place in (HOT_FILES, COLD_FILES))
 
         assert hot == cold
-        assert decode_del(cold).ends == bytes((0, 0, DELETED, 0, 0, 0, 0, 0))
+        assert seal_of(scene.disk, 1, 1).ends(cold).ends == bytes((0, 0, DELETED, 0, 0, 0, 0, 0))
         assert scene.disk.content(f"{COLD_FILES}/seg-{1:020d}.data") == data
         puts = scene.cold.calls.count("put")
         scene.put("t", b"more")

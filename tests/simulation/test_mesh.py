@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.weaver.weaving import NOW, made
+from tests.support.weaving import NOW, made
 from topics.crypto.keys import KeyPair
 from topics.simulation.mesh import SKEW_MS, Mesh
 from topics.simulation.meshfaults import QUIET, Faults
 from topics.simulation.meshnode import STORE_ID
-from topics.weaver.limits import ExchangeOptions
+from topics.weaver.sync.limits import ExchangeOptions
 
 
 @pytest.mark.rule("R9.26", "R9.28", "R9.31", "R9.33", "R5.8.4", "R5.9.1", "R5.9.2", "R11.37", "R11.38")

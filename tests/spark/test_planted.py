@@ -19,10 +19,10 @@ from topics.audit.recovery import read
 from topics.audit.rows import Severity
 from topics.cli.demo.private_server import PrivateServer
 from topics.codec.layout import CHECKSUM_SIZE
-from topics.codec.segidx import decode_idx
 from topics.host.layout import segment_path
 from topics.host.owner import same_boot_at
 from topics.host.readonly import ReadOnlyDisk
+from topics.host.seals import seal_of
 from topics.spark.audits import validate
 
 FRAMES_OF = {6_000: 100_000, 292_000: 5_000_000}  # records a round -> so many frames at least
@@ -142,8 +142,8 @@ def plant_beside_a_writer(root):
     sealed = [one for one in topic.segments if one.sealed][:SEALED]
     assert len(sealed) == SEALED
     files = [[segment_path(topic.topic_id, one.first, part) for part in ("data", "idx")] for one in sealed]
-    for (data, idx), byte, behind in zip(files[:2], (0xFF, 0x0F), (False, True), strict=True):
-        entries = decode_idx((root / idx).read_bytes())
+    for one, (data, idx), byte, behind in zip(sealed, files[:2], (0xFF, 0x0F), (False, True), strict=False):
+        entries = seal_of(ReadOnlyDisk(root), topic.topic_id, one.first).idx((root / idx).read_bytes())
         text = bytearray((root / data).read_bytes())
         text[entries.offsets[5] + entries.lengths[5] - (0 if behind else CHECKSUM_SIZE + 1)] ^= byte
         (root / data).write_bytes(text)

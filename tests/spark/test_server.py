@@ -14,7 +14,8 @@ from topics.audit.offline import repair_directory
 from topics.cli.demo.private_server import PrivateServer
 from topics.client.client import KEY_VARIABLE
 from topics.codec.layout import CHECKSUM_SIZE
-from topics.codec.segidx import decode_idx
+from topics.host.readonly import ReadOnlyDisk
+from topics.host.seals import seal_of
 from topics.kernel.errors import Rejected
 from topics.spark.options import read_options
 from topics.spark.place import DELETED, Bounds, DataLoss, Loss, Partition, Range, ranges_of_batch
@@ -98,7 +99,7 @@ def test_a_loss_that_a_repair_told_today_moves_no_time_of_older_records(tmp_path
         store.sync()
         store.checkpoint()
     first = min(data.glob("topics/*/seg-*.data"))
-    entries = decode_idx(first.with_suffix(".idx").read_bytes())
+    entries = entries_of(data, first)
     content = bytearray(first.read_bytes())
     content[entries.offsets[7] + entries.lengths[7] - CHECKSUM_SIZE - 1] ^= 1
     first.write_bytes(content)
@@ -123,7 +124,7 @@ def test_what_is_lost_directly_above_the_floor_is_told_with_what_is_lost_below_i
         store.sync()
         store.checkpoint()
     first = min(data.glob("topics/*/seg-*.data"))
-    entries = decode_idx(first.with_suffix(".idx").read_bytes())
+    entries = entries_of(data, first)
     content = bytearray(first.read_bytes())
     content[entries.offsets[0] + entries.lengths[0] - CHECKSUM_SIZE - 1] ^= 1
     first.write_bytes(content)
@@ -221,3 +222,9 @@ def test_a_token_is_used_and_not_shown_and_the_environment_counts_without_one(mo
     with pytest.raises(Rejected, match="what the token holds is no key"):
         connected(peer.url, "two words")
     assert "s3cret" not in repr(place)
+
+
+def entries_of(data, file):
+    """The idx beside a segment's data."""
+    seal = seal_of(ReadOnlyDisk(data), int(file.parent.name, 16), int(file.stem.removeprefix("seg-")))
+    return seal.idx(file.with_suffix(".idx").read_bytes())

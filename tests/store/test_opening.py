@@ -34,7 +34,13 @@ def test_a_new_directory_gets_a_format_with_one_shard_and_generation_0():
     scene = Scene()
     scene.open()
 
-    assert json.loads(scene.disk.content("FORMAT")) == {"format": 2, "shards": 1, "generation": 0}
+    said = json.loads(scene.disk.content("FORMAT"))
+    assert {name: said[name] for name in ("format", "shards", "generation")} == {
+        "format": 2,
+        "shards": 1,
+        "generation": 0,
+    }
+    assert said.keys() == {"format", "shards", "generation", "store", "sum"}
     assert find_shards(scene.disk) == [(0, 0)]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.support.scene import SMALL, Scene
-from topics.codec.segidx import ENDS, decode_idx
+from topics.codec.segidx import ENDS
 from topics.engine.checkpoint import SegmentRules
 from topics.host.layout import segment_path
+from topics.host.seals import seal_of
 
 TEN = SegmentRules(records_max=10, bytes_max=100_000, age_ms=0)
 
@@ -29,7 +30,7 @@ def put(scene, count, topic="t", **columns):
 
 
 def idx_of(scene, first=1, topic_id=1):
-    return decode_idx(scene.disk.content(segment_path(topic_id, first, "idx")))
+    return seal_of(scene.disk, topic_id, first).idx(scene.disk.content(segment_path(topic_id, first, "idx")))
 
 
 def ends_of(scene, first=1, topic_id=1):

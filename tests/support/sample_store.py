@@ -38,8 +38,8 @@ from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 from topics.testing.journal import MemoryJournal
 from topics.testing.simdisk import SimDisk
-from topics.weaver.ops import encode_ops
-from topics.weaver.store import open_store as open_weaver
+from topics.weaver.state.ops import encode_ops
+from topics.weaver.store.intention_store import open_store as open_weaver
 
 ORDERS, CLICKS, CAPPED, FLEETING, GONE = "orders", "clicks", "capped", "fleeting", "gone"
 KV_TOPIC: Final = "$kv.name.settings"

@@ -7,12 +7,12 @@ import pathlib
 
 import pytest
 
-from tests.weaver.weaving import NOW, A, B, C, Site, made, name_of
+from tests.support.weaving import NOW, A, B, C, Site, made, name_of
 from topics.codec.primitives import U32
 from topics.testing.journal import MemoryJournal
-from topics.weaver.ops import encode_ops
-from topics.weaver.projection import open_state
-from topics.weaver.replay import Check
+from topics.weaver.state.ops import encode_ops
+from topics.weaver.state.projection import open_state
+from topics.weaver.store.replay import SignatureCheck
 
 pytestmark = pytest.mark.rule("R5.1.1", "R5.3.1", "R5.6.1", "R5.6.6")
 
@@ -58,7 +58,7 @@ def test_golden_journals_are_opened():
     """With every signature verified: what was witnessed, floats and is shown; a rebuild gives the same."""
     site = Site()
     site.journal.items = golden("log")
-    site.open(check=Check.EVERY)
+    site.open(check=SignatureCheck.EVERY)
     state = open_state(site.store, MemoryJournal(golden("state")))
 
     assert len(site.store) == 5

@@ -8,38 +8,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.weaver.exchanging import OPTIONS, Net, Place, Writer, attested, pair
-from tests.weaver.views import Hashes
-from tests.weaver.weaving import NOW, STORE, A, B, C, Site, author, made, name_of
+from tests.support.weaver_hashes import Hashes
+from tests.support.weaver_nodes import OPTIONS, Net, Place, Writer, attested, pair
+from tests.support.weaving import NOW, STORE, A, B, C, Site, author, made, name_of
 from topics.crypto.hashing import blake3
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Corrupt, Rejected
 from topics.testing.entropy import SeededEntropy
-from topics.weaver.acks import Acker
-from topics.weaver.bounds import Bounds
-from topics.weaver.frontier import Frontier
-from topics.weaver.hlc import HLC
-from topics.weaver.intention import ZERO_HASH
-from topics.weaver.invite import Invite
-from topics.weaver.item import Header, Kind, pack
-from topics.weaver.limits import FRONTIER_MAX, PARTS_MAX, PAYLOAD_HASHES_MAX, ExchangeOptions
-from topics.weaver.messages import (
+from topics.weaver.model.bounds import Bounds
+from topics.weaver.model.frontier import Frontier
+from topics.weaver.model.hlc import HLC
+from topics.weaver.model.intention import ZERO_HASH
+from topics.weaver.node.acks import Acker
+from topics.weaver.node.invite import Invite
+from topics.weaver.node.outbox import GOSSIP, Outbox, PeerStream
+from topics.weaver.state.prune import adopt, settle, snapshot
+from topics.weaver.store.journal_items import ItemKind, JournalHeader, pack
+from topics.weaver.store.settled import Settlement, Stub, encode_stubs
+from topics.weaver.store.witness import NO_SIGNATURE, Witness
+from topics.weaver.sync.limits import FRONTIER_MAX, PARTS_MAX, PAYLOAD_HASHES_MAX, ExchangeOptions
+from topics.weaver.sync.messages import (
     BootstrapRequest,
     Gossip,
     Hello,
-    Listed,
+    ListedHash,
     RangeItemsReply,
     RangeItemsRequest,
     Ranges,
     SyncDone,
 )
-from topics.weaver.outbox import GOSSIP, Outbox, Stream
-from topics.weaver.prune import adopt, settle, snapshot
-from topics.weaver.ranges import FULL, ZERO, Scheme
-from topics.weaver.reconcile import Reconciliation
-from topics.weaver.settled import Settlement, Stub, encode_stubs
-from topics.weaver.wire import encode
-from topics.weaver.witness import NO_SIGNATURE, Witness
+from topics.weaver.sync.ranges import FULL, ZERO, Scheme
+from topics.weaver.sync.reconcile import Reconciliation
+from topics.weaver.sync.wire import encode
 
 STRANGE_STORE = bytes(16)
 
@@ -51,10 +51,10 @@ def hello(store=STORE):
 def test_the_gossip_stream_carries_gossip_and_nothing_else_whoever_sends_it():
     """A session, a join or a clone cannot be opened there: it could not be ended alone."""
     _, a, b = pair()
-    peer = Stream(b.key.public, mine=False, number=GOSSIP)
+    peer = PeerStream(b.key.public, mine=False, number=GOSSIP)
     token = Invite.decode(a.roster.invite(SeededEntropy(1)))
     stranger = author(3)
-    joining = Stream(stranger.public, mine=False, number=GOSSIP)
+    joining = PeerStream(stranger.public, mine=False, number=GOSSIP)
     refused = a.exchange.counts.refused
     a.exchange.receive(peer, hello(STRANGE_STORE))
     a.exchange.receive(peer, hello())
@@ -72,11 +72,11 @@ def test_a_peer_that_only_writes_makes_nothing_grow():
     number = 100
     while a.exchange._outbox.has_room(b.key.public):
         number += 1
-        a.exchange.receive(Stream(b.key.public, mine=False, number=number), encode(SyncDone()))
+        a.exchange.receive(PeerStream(b.key.public, mine=False, number=number), encode(SyncDone()))
     waiting = len(a.exchange._outbox)
     for _ in range(200):
         number += 1
-        stream = Stream(b.key.public, mine=False, number=number)
+        stream = PeerStream(b.key.public, mine=False, number=number)
         a.exchange.receive(stream, encode(SyncDone()))
         a.exchange.receive(stream, b"nonsense")
 
@@ -93,16 +93,16 @@ def test_the_streams_a_peer_may_open_are_bounded_and_end():
     b.write()
     net.pump()
     for number in range(100, 150):
-        a.exchange.receive(Stream(b.key.public, mine=False, number=number), hello())
+        a.exchange.receive(PeerStream(b.key.public, mine=False, number=number), hello())
         a.exchange.receive(
-            Stream(b.key.public, mine=False, number=1000 + number), encode(BootstrapRequest(1, 10))
+            PeerStream(b.key.public, mine=False, number=1000 + number), encode(BootstrapRequest(1, 10))
         )
     assert a.exchange._machines.served(b.key.public) + a.exchange._outbox.feeds(b.key.public) <= 4
     refused = a.exchange.counts.refused
     assert refused >= 96
     net.pump()
     net.wait(60_000)
-    a.exchange.receive(Stream(b.key.public, mine=False, number=2000), hello())
+    a.exchange.receive(PeerStream(b.key.public, mine=False, number=2000), hello())
     assert a.exchange.counts.refused == refused
 
 
@@ -114,7 +114,7 @@ def test_gaps_without_end_are_not_walked_one_by_one():
     assert own in a.names
     for at in range(1, 50):
         gap = made(b.key, NOW + at, prev=bytes([at]) * 32)
-        a.exchange.receive(Stream(b.key.public, mine=False, number=GOSSIP), encode(Gossip(gap)))
+        a.exchange.receive(PeerStream(b.key.public, mine=False, number=GOSSIP), encode(Gossip(gap)))
     assert a.exchange.counts.walks <= 8
     net.pump()
     net.wait(60_000)
@@ -127,7 +127,7 @@ def test_a_peer_that_is_revoked_is_not_told_anything_any_more():
     for _ in range(150):
         a.write()
     net.pump()
-    clone = Stream(b.key.public, mine=False, number=500)
+    clone = PeerStream(b.key.public, mine=False, number=500)
     a.exchange.receive(clone, encode(BootstrapRequest(1, 1000)))
     a.roster.revoke(b.key.public)
     a.write()
@@ -159,8 +159,8 @@ def poisoned(node, stubs, tips):
         prev = Witness(STORE, stub.hash, stub.wall_ms, prev, NO_SIGNATURE).hash
     settlement = Settlement(len(stubs), prev, blake3(encode_stubs(stubs)), Frontier(tips), ())
     signed = settlement._replace(signature=node.sign(settlement.covered(STORE)))
-    header = Header(STORE, node.public, "kv").encode()
-    return [header, pack(Kind.SETTLED, encode_stubs(stubs)), pack(Kind.SETTLEMENT, signed.encode())]
+    header = JournalHeader(STORE, node.public, "kv").encode()
+    return [header, pack(ItemKind.SETTLED, encode_stubs(stubs)), pack(ItemKind.SETTLEMENT, signed.encode())]
 
 
 def stub(number, author=b"", prev=0):
@@ -272,7 +272,7 @@ def test_a_session_keeps_no_more_needs_than_its_bound_however_many_are_listed():
     session = place.session(initiator=True, options=ExchangeOptions(needs_max=300))
     session.open()
     for turn in range(20):
-        listed = sorted(Listed(blake3(b"%d %d" % (turn, at)), at) for at in range(400))
+        listed = sorted(ListedHash(blake3(b"%d %d" % (turn, at)), at) for at in range(400))
         session.receive(Ranges((RangeItemsReply(FULL, tuple(listed)),)))
         assert not session.is_over, session.reason
     assert len(session._needs) <= 300
@@ -342,7 +342,7 @@ def test_the_newest_of_some_nodes_are_those_that_no_other_is_above(data):
 def test_a_peer_that_always_asks_for_more_does_not_silence_the_others():
     """With room for one message a turn, both get every other turn."""
     outbox = Outbox(1_000_000)
-    greedy, other = (Stream(key.public, mine=False, number=1) for key in (A, B))
+    greedy, other = (PeerStream(key.public, mine=False, number=1) for key in (A, B))
     outbox.send(greedy, [SyncDone()])
     outbox.send(other, [SyncDone()] * 3)
     turns = []

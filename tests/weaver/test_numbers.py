@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.weaver.views import Hashes
+from tests.support.weaver_hashes import Hashes
 from topics.crypto.hashing import blake3
-from topics.weaver import limits
-from topics.weaver.bounds import Bounds
-from topics.weaver.heads import Head, winner
-from topics.weaver.hlc import HLC
-from topics.weaver.messages import RangeFingerprint, RangeItemsRequest, Ranges
-from topics.weaver.ranges import FULL, Scheme
-from topics.weaver.reconcile import Reconciliation
+from topics.weaver.graph.heads import KeyHead, winner
+from topics.weaver.model.bounds import Bounds
+from topics.weaver.model.hlc import HLC
+from topics.weaver.sync import limits
+from topics.weaver.sync.messages import RangeFingerprint, RangeItemsRequest, Ranges
+from topics.weaver.sync.ranges import FULL, Scheme
+from topics.weaver.sync.reconcile import Reconciliation
 
 
 @pytest.mark.rule("R5.8.5", "R5.9.3", "R5.2.9", "R5.6.1")
@@ -40,5 +40,5 @@ def test_hashes_travel_while_both_sides_have_32_together(theirs, part):
 
 @pytest.mark.rule("R5.5.2")
 def test_of_one_author_and_stamp_the_greater_hash_wins():
-    heads = tuple(Head(bytes([at]) * 32, HLC(1, 0), bytes(32), b"%d" % at) for at in (1, 2, 3))
+    heads = tuple(KeyHead(bytes([at]) * 32, HLC(1, 0), bytes(32), b"%d" % at) for at in (1, 2, 3))
     assert winner(heads, lambda head: head.hlc).hash == b"\x03" * 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 
-from tests.weaver.weaving import NOW, STORE, B
+from tests.support.weaving import NOW, STORE, B
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "replication.md"
 

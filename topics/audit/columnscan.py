@@ -12,8 +12,7 @@ from typing import Final, Protocol
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
 from topics.codec.layout import EXT, FRAME_HEAD, META, Ext, checked_region
-from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, blocks_within, implied_sizes
-from topics.codec.segdel import decode_del
+from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, implied_sizes
 from topics.codec.segment import DataColumns
 from topics.kernel.errors import Corrupt
 
@@ -49,11 +48,6 @@ def check_columns(
                 flaws.add("segment.col", found.seqs[at], None, detail)
         elif says != wanted and not (ended[at] and says == (wanted[0], b"", b"", wanted[3])):
             wrong.append((found.seqs[at], f"size, tag, node and expiry are {says}, its frame says {wanted}"))
-    labelled = bytes(found.flags).translate(NEEDS_BLOCK).count(1)
-    if len(wrong) > 1 and 2 * len(wrong) > labelled:
-        detail = f"it contradicts {len(wrong)} of {labelled} records: "
-        detail += "it is the file of another segment, or an older one"
-        flaws.add("segment.col", None, None, detail)
     for seq, detail in wrong:
         flaws.add("segment.col", seq, None, detail)
     _check_plain(found, said, sizes, flaws)
@@ -73,9 +67,10 @@ def _wanted(frame: bytes) -> tuple[int, bytes, bytes, int]:
 
 def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
     """The intact blocks of a `.col`. What comes behind them is missed where a record needs it."""
-    blocks, end = blocks_within(buffer, task.first, task.last + 1)
+    blocks, end = task.seal.blocks(buffer, task.first, task.last + 1)
     if end < len(buffer) and task.sealed:
-        detail = f"{len(buffer) - end} bytes are no block of it; damage, or an append that was cut off before the seal"
+        detail = f"{len(buffer) - end} bytes are no block of it; damage, a block of another segment, or an append that "
+        detail += "was cut off before the seal"
         flaws.add("segment.col", None, end, detail, Severity.UNDECIDABLE)
     return blocks
 
@@ -146,12 +141,8 @@ def check_del(task: SegmentTask, buffer: bytes | None, flaws: Flaws) -> bytes:
     if buffer is None:
         return b""
     try:
-        ended = decode_del(buffer)
+        ended = task.seal.ends(buffer)
     except Corrupt as damage:
         flaws.add("segment.del", None, None, damage.message)
-        return b""
-    if (ended.topic_id, ended.first_seq) != (task.topic_id, task.first):
-        detail = f"it is of seq {ended.first_seq} of topic id {ended.topic_id}"
-        flaws.add("segment.del", None, None, detail)
         return b""
     return ended.ends

@@ -11,13 +11,14 @@ from topics.audit.dumplog import Item, damaged, record_fields, shown
 from topics.codec.frame import decode_frame
 from topics.codec.layout import FRAME_HEAD
 from topics.codec.primitives import U64
-from topics.codec.segcolumns import blocks_within, decode_blocks
-from topics.codec.segdel import decode_del
-from topics.codec.segidx import DELETED, ENTRY, ENTRY_SIZE, EXPIRED, TRAILER, TRAILER_SIZE, decode_idx
+from topics.codec.segcolumns import decode_blocks
+from topics.codec.segidx import DELETED, ENTRY, ENTRY_SIZE, EXPIRED, TRAILER, TRAILER_SIZE
 from topics.codec.segment import is_deleted, is_regular, walk
 from topics.host.layout import TOPIC_NAME
+from topics.host.readonly import ReadOnlyDisk
+from topics.host.seals import OF_FORMAT_1, Seal, seal_of
 from topics.kernel.errors import Corrupt
-from topics.kernel.limits import U32_MAX
+from topics.kernel.limits import U32_MAX, U64_MAX
 
 _FIRST: Final = re.compile(r"seg-([0-9]{20})\.", re.ASCII)
 _TOPIC: Final = re.compile(TOPIC_NAME, re.ASCII)
@@ -64,6 +65,15 @@ def _first_seq(path: Path) -> int:
     return int(found[1]) if found is not None else 1
 
 
+def _seal(path: Path) -> Seal:
+    """By where the file lies. Away from its store, as in a cold tier, nothing tells: then only format 1 is whole."""
+    here = path.absolute()
+    topic = _TOPIC.fullmatch(here.parent.name)
+    if topic is None:
+        return OF_FORMAT_1
+    return seal_of(ReadOnlyDisk(here.parents[2]), int(topic["topic_id"], 16), _first_seq(path))
+
+
 def idx_items(buffer: bytes, path: Path) -> Iterator[Item]:
     """Every entry of an `.idx`, and its trailer; entries are shown even if the checksum is wrong."""
     whole = max(len(buffer) - TRAILER_SIZE, 0)
@@ -74,7 +84,7 @@ def idx_items(buffer: bytes, path: Path) -> Iterator[Item]:
         item |= {"data_offset": offset, "length": length, "ts": ts, "flags": flags & ~(DELETED | EXPIRED)}
         yield item | {"deleted": bool(flags & DELETED), "expired": bool(flags & EXPIRED)}
     try:
-        decode_idx(buffer)
+        _seal(path).idx(buffer)
     except Corrupt as damage:
         yield damaged(0, len(buffer), damage.message)
         return
@@ -82,9 +92,10 @@ def idx_items(buffer: bytes, path: Path) -> Iterator[Item]:
     yield {"offset": whole, "what": "trailer", "count": count, "xxh3": f"{crc:016x}"}
 
 
-def col_items(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
+def col_items(buffer: bytes, path: Path) -> Iterator[Item]:
     """What the blocks of a `.col` say, a record a line, and where they end."""
-    blocks, end = blocks_within(buffer, 1, 2**64 - 1)
+    seal = _seal(path)
+    blocks, end = seal.blocks(buffer, 1, U64_MAX)
     for block in blocks:
         yield {"what": "block", "seq": block.first_seq, "count": block.count}
         for at in range(block.count):
@@ -102,17 +113,17 @@ def col_items(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- a
             yield item
     if end < len(buffer):
         try:
-            decode_blocks(buffer[end:])
+            decode_blocks(buffer[end:], seal.seed)
             why = "a block of seqs that come before the last one's"
         except Corrupt as damage:
             why = damage.message
         yield damaged(end, len(buffer) - end, why)
 
 
-def del_items(buffer: bytes, path: Path) -> Iterator[Item]:  # noqa: ARG001 -- as every dumper
+def del_items(buffer: bytes, path: Path) -> Iterator[Item]:
     """The records that a `.del` says have ended."""
     try:
-        ended = decode_del(buffer)
+        ended = _seal(path).ends(buffer)
     except Corrupt as damage:
         yield damaged(0, len(buffer), damage.message)
         return

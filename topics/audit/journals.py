@@ -22,14 +22,14 @@ from topics.kernel.ports import Disk
 from topics.kv.entries.store import store_to_cell
 from topics.kv.journaled import replay as replay_database
 from topics.log.topic import Topic
-from topics.weaver.bounds import DEFAULT
-from topics.weaver.effective import EffectiveClock
-from topics.weaver.envelope import Envelope
-from topics.weaver.item import Header, Kind, unpack
-from topics.weaver.ops import MACHINES
-from topics.weaver.projection import open_state
-from topics.weaver.replay import Check, Replay
-from topics.weaver.store import open_store
+from topics.weaver.graph.effective import EffectiveClock
+from topics.weaver.model.bounds import DEFAULT
+from topics.weaver.model.envelope import Envelope
+from topics.weaver.state.ops import MACHINES
+from topics.weaver.state.projection import open_state
+from topics.weaver.store.intention_store import open_store
+from topics.weaver.store.journal_items import ItemKind, JournalHeader, unpack
+from topics.weaver.store.replay import Replay, SignatureCheck
 
 KV_PREFIX: Final = "$kv."
 KV_BY_NAME: Final = "$kv.name."  # a database whose name fits a topic's; others are named by a hash
@@ -144,12 +144,12 @@ def _wrong_with_weaver(items: list[bytes], topic: Topic) -> str:
     """Every hash, link and signature; then what a peer makes of the same intentions, in two orders."""
     now_ms = topic.last_write_ts
     kind, payload = unpack(items[0])
-    if kind is not Kind.HEADER:
+    if kind is not ItemKind.HEADER:
         raise Corrupt(f"Weaver journal, item 1: {kind.name} where the header belongs", item=1)
-    header = Header.decode(payload)
+    header = JournalHeader.decode(payload)
     effective = EffectiveClock(DEFAULT.drift_ms)
     effective.advance(now_ms)
-    replay = Replay(header, DEFAULT, effective, Check.EVERY)
+    replay = Replay(header, DEFAULT, effective, SignatureCheck.EVERY)
     replay.run(items[1:])
     if replay.settlement is not None or header.kind not in MACHINES:
         return ""  # what was pruned cannot be handed over again
@@ -166,7 +166,7 @@ def _turned(envelopes: list[Envelope]) -> list[Envelope]:
     return [envelope for block in blocks for envelope in reversed(block)]
 
 
-def _of_peer(header: Header, envelopes: list[Envelope], now_ms: int) -> tuple[int, bytes]:
+def _of_peer(header: JournalHeader, envelopes: list[Envelope], now_ms: int) -> tuple[int, bytes]:
     """Fingerprint and digest of the state of a node that is handed these intentions."""
     node, clock = KeyPair.from_seed(_SEED), _StillClock(now_ms)
     store = open_store(ItemJournal(()), store_id=header.store_id, node=node, clock=clock, kind=header.kind)

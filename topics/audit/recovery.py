@@ -12,8 +12,17 @@ import attrs
 
 from topics.audit.rows import SegmentRow, SegmentTask, Severity, Violation, WalRow, WalTask
 from topics.engine.image import Snapshot
-from topics.host.layout import Format, find_shards, find_wal_files, read_format, wal_path
+from topics.host.layout import (
+    Format,
+    Identity,
+    find_shards,
+    find_wal_files,
+    read_format,
+    read_identity,
+    wal_path,
+)
 from topics.host.readstate import ReadState, read_state
+from topics.host.seals import seal_by
 from topics.host.snapshots import find_snapshots, read_snapshot, snapshot_path
 from topics.host.tiers import SegmentStore
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
@@ -30,6 +39,7 @@ class State:
     """
 
     form: Format
+    identity: Identity
     wrong: str | None
     same_boot: bool
     cold: SegmentStore | None
@@ -70,6 +80,7 @@ def read(disk: Disk, where: str, *, same_boot: bool, cold: SegmentStore | None =
     state = read_state(disk, form, same_boot=same_boot, cold=cold)
     return State(
         form=form,
+        identity=read_identity(disk),
         wrong=wrong,
         same_boot=same_boot,
         cold=cold,
@@ -124,6 +135,7 @@ def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[Segment
             cold=segment.cold,
             stale=catalog.find_segment(SegmentId(topic_id, segment.first)) is None,
             compare_from=compare_from.get(topic_id),
+            seal=seal_by(state.identity, topic_id, segment.first),
         )
         for (topic_id, _), segment in sorted(_segments(state).items())
     ]

@@ -42,8 +42,9 @@ from topics.host.colddisk import ColdBehind
 from topics.host.coldowner import NOTE_FILE, Whose, is_foreign, note_of, whose
 from topics.host.coldwords import told_foreign
 from topics.host.entropy import SystemEntropy
-from topics.host.layout import FORMAT_FILE, Format, find_shards, segment_path, write_format
+from topics.host.layout import FORMAT_FILE, Format, Identity, find_shards, segment_path, write_format
 from topics.host.owner import LOCK_NAME, owner_on
+from topics.host.raising import new_format
 from topics.host.readonly import WithCold
 from topics.host.segments import data_size, load_slots
 from topics.host.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
@@ -107,7 +108,8 @@ def repair(
     _check_telling(state, where)
     _check_ours(disk, state, rows, where)
     wanted = _remade(state, rows, found)
-    tiers = TwoTiers(disk, cold, entropy or SystemEntropy())
+    entropy = entropy or SystemEntropy()
+    tiers = TwoTiers(disk, cold, entropy)
     check_room(disk, tiers.seen, state, wanted, where)
     _put_orphans_aside(found, aside)
     ts = state.read.recovered.catalog.high_ts
@@ -123,7 +125,7 @@ def repair(
         snapshot = _snapshot_of(state, [one.image for one in renewed], known, ts, holes)
         _check_readable(ColdBehind(disk, cold), snapshot)
         aside.copy(FORMAT_FILE)
-        write_format(disk, _next_format(state.form, known))
+        write_format(disk, _next_format(state.form, state.identity, known, entropy))
         write_snapshot(disk, state.read.restored.number, snapshot)
     for one in renewed:
         one.finish(disk, aside)
@@ -324,9 +326,16 @@ def _known_shards(disk: Disk, state: State) -> list[ShardKey]:
     return sorted(dict.fromkeys((*find_shards(disk), *state.read.restored.places, *begun)))
 
 
-def _next_format(form: Format, shards: Sequence[ShardKey]) -> Format:
-    """As many shards, in a generation of which nothing was ever written."""
-    return Format(form.shards, max(form.generation, *(generation for generation, _ in shards), 0) + 1)
+def _next_format(form: Format, identity: Identity, shards: Sequence[ShardKey], entropy: Entropy) -> Format:
+    """As many shards, in a generation of which nothing was ever written. A store that has no id yet, or has lost it,
+    gets one; its segments' files get their seals when it is opened.
+    """
+    generation = max(form.generation, *(generation for generation, _ in shards), 0) + 1
+    if identity.store is None:
+        new = new_format(entropy, form.shards)
+        return attrs.evolve(new, generation=generation, raising=True)
+    store = identity.store.hex()
+    return Format(form.shards, generation, store=store, raising=identity.raising)
 
 
 def _losses(state: State, images: Sequence[TopicImage]) -> dict[str, list[tuple[int, int]]]:

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from topics.host.layout import segment_path
+from topics.host.seals import OF_FORMAT_1, Seal
 
 FLAWS_MAX: Final = 1000  # of one check, that a row lists of one file; one more says how many others there are
 Ranges = tuple[tuple[int, int], ...]  # of seqs, both ends included
@@ -72,7 +73,7 @@ class SegmentTask:
 
     `compare_from`: the records from here on lie in the log, too, so the row gets a checksum of each. `cold`: its data
     is in the other tier. `stale`: only an older snapshot counts it, so it may have been rewritten since: how far it
-    goes says its idx.
+    goes says its idx. `seal`: of the files beside the data.
     """
 
     topic_id: int
@@ -83,6 +84,7 @@ class SegmentTask:
     cold: bool = False
     stale: bool = False
     compare_from: int | None = None
+    seal: Seal = OF_FORMAT_1
 
     @property
     def file(self) -> str:

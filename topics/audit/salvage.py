@@ -22,6 +22,7 @@ from topics.codec.segidx import IdxColumns
 from topics.codec.segment import DEAD, END_SIZE, LIVE, walk
 from topics.host.layout import segment_path, topic_dir
 from topics.host.reading import Reader
+from topics.host.seals import seal_of
 from topics.host.segments import ENDS_OF, encode_idx
 from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
@@ -156,7 +157,7 @@ def _write(disk: Disk, topic_id: int, run: Sequence[KeptSlot], *, in_use: int | 
     """The files of one segment, under temporary names; at once under their own if nobody uses that."""
     first = run[0].seq
     path = {part: segment_path(topic_id, first, part) for part in ("data", "idx", "col")}
-    data, idx, col = _encode(first, run)
+    data, idx, col = _encode(first, run, seal_of(disk, topic_id, first).seed)
     disk.make_dir(topic_dir(topic_id))
     for parent in (topic_dir(topic_id), "topics", ""):
         disk.sync_dir(parent)
@@ -182,7 +183,7 @@ def put_in_place(disk: Disk, topic_id: int, first: int) -> None:
     disk.sync_dir(topic_dir(topic_id))
 
 
-def _encode(first: int, run: Sequence[KeptSlot]) -> tuple[bytes, bytes, bytes]:
+def _encode(first: int, run: Sequence[KeptSlot], seed: int) -> tuple[bytes, bytes, bytes]:
     """(data, idx, col) of slots that follow each other."""
     data: list[bytes] = []
     idx = IdxColumns(array("I"), array("I"), array("Q"), bytearray())
@@ -209,5 +210,6 @@ def _encode(first: int, run: Sequence[KeptSlot]) -> tuple[bytes, bytes, bytes]:
         tags=[b"" if view is None else view.tag for view in views],
         nodes=[b"" if view is None else view.node for view in views],
         expires=expires,
+        seed=seed,
     )
-    return b"".join(data), encode_idx(idx), col
+    return b"".join(data), encode_idx(idx, seed), col

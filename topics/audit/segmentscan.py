@@ -17,7 +17,7 @@ from topics.audit.columnscan import Labelled, check_blocks, check_columns, check
 from topics.audit.flaws import Flaws
 from topics.audit.rows import Ranges, SegmentRow, SegmentTask, Severity
 from topics.codec.layout import CHECKSUM_SIZE, FLAGS_ALL, FRAME_HEAD, Defect, check_frame
-from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx
+from topics.codec.segidx import DELETED, EXPIRED, IdxColumns
 from topics.codec.segment import LIVE, Damage, DataColumns, is_deleted, is_regular, walk
 from topics.host.largest import part_bytes_max
 from topics.host.segments import data_end
@@ -120,7 +120,7 @@ def _read(disk: Disk, task: SegmentTask, part: str, flaws: Flaws) -> bytes | Non
 def _stale_size(task: SegmentTask, buffer: bytes | None) -> int:
     """How much of the data an idx says the records of the task take; what the task says if there is none."""
     try:
-        idx = decode_idx(buffer or b"")
+        idx = task.seal.idx(buffer or b"")
     except Corrupt:
         return task.size
     return data_end(idx.first(min(len(idx), task.last - task.first + 1)))
@@ -225,7 +225,7 @@ def _whole_idx(task: SegmentTask, buffer: bytes | None, flaws: Flaws) -> IdxColu
         flaws.add("segment.idx", None, None, f"{task.part('idx')} is not there{hint}", severity)
         return None
     try:
-        idx = decode_idx(buffer)
+        idx = task.seal.idx(buffer)
     except Corrupt as damage:
         flaws.add("segment.idx", None, None, f"{damage.message}{hint}", severity)
         return None
@@ -261,24 +261,12 @@ def _check_idx(
         _mark(differs, flags, wanted_flags, there)
     wrong = [at for at in compress(range(count), differs) if not unknown[at]]
     severity, hint = Severity.ERROR, ""
-    foreign = sum(_is_of_another(idx, wanted, at) for at in wrong)
-    if foreign > 1 and 2 * foreign > sum(there):
-        detail = f"{foreign} of {count} entries are of other records: "
-        detail += "it is the file of another segment, or an older one"
-        flaws.add("segment.idx", None, None, detail)
-    elif not task.sealed or data_end(idx.first(count)) != data_end(wanted):
+    if not task.sealed or data_end(idx.first(count)) != data_end(wanted):
         severity, hint = Severity.UNDECIDABLE, "; an append or a rewrite that was cut off leaves that, too"
     for at in wrong:
         detail = _contradiction(idx, wanted, at) + hint
         flaws.add("segment.idx", task.first + at, None, detail, severity)
     return idx
-
-
-def _is_of_another(idx: IdxColumns, wanted: IdxColumns, at: int) -> bool:
-    """Whether an entry has the time or the flags of another record: neither an append nor a rewrite changes them."""
-    if not idx.lengths[at] or not wanted.lengths[at]:
-        return False
-    return idx.ts[at] != wanted.ts[at] or (idx.flags[at] ^ wanted.flags[at]) & FLAGS_ALL != 0
 
 
 def _mark(differs: bytearray, own: Sequence[int], right: Sequence[int], there: bytes | None) -> None:

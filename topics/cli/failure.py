@@ -11,7 +11,7 @@ import difflib
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -22,7 +22,6 @@ from topics.cli.terminal import is_coloured, safe
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from topics.cli.invocation import Invocation
     from topics.kernel.errors import TopicsError
 
 USAGE: Final = 2
@@ -51,10 +50,10 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def tell_failure(error: Exception | Failed, invocation: Invocation) -> int:
-    """One line on stderr; the exit code."""
-    line, code = _described(error, invocation)
-    if invocation.debug:
+def tell_failure(error: Exception | Failed, *, typed: Callable[[str], str], debug: bool) -> int:
+    """One line on stderr; the exit code. `typed`: how the user wrote a field that an error names."""
+    line, code = _described(error, typed)
+    if debug:
         traceback.print_exception(error)
     if not (isinstance(error, Failed) and error.quiet):
         say(line, "topics: ", colour="red")
@@ -74,7 +73,7 @@ def say(line: str, prefix: str = "", *, colour: str = "yellow") -> None:
         sys.stderr.flush()
 
 
-def _described(error: Exception, invocation: Invocation, root: Path | None = None) -> tuple[str, int]:
+def _described(error: Exception, typed: Callable[[str], str], root: Path | None = None) -> tuple[str, int]:
     from topics.kernel.errors import Corrupt, TopicsError
 
     match error:
@@ -82,7 +81,7 @@ def _described(error: Exception, invocation: Invocation, root: Path | None = Non
             return str(error), error.code
         case Failed():
             assert error.error is not None
-            return _described(error.error, invocation, error.root)[0], error.code
+            return _described(error.error, typed, error.root)[0], error.code
         case click.UsageError():
             return _usage(error), USAGE
         case click.ClickException():
@@ -90,7 +89,7 @@ def _described(error: Exception, invocation: Invocation, root: Path | None = Non
         case Corrupt() if "next_from_seq" in error.detail:
             return f"{error.message} (--from {error.detail['next_from_seq']})", code_of(error)
         case TopicsError():
-            return _as_typed(error, invocation), code_of(error)
+            return _as_typed(error, typed), code_of(error)
         case OSError():
             from topics.host.refusals import told
 
@@ -101,12 +100,12 @@ def _described(error: Exception, invocation: Invocation, root: Path | None = Non
     return f"this is a fault of topics itself ({why}); run it again with --debug and report what it prints", 1
 
 
-def _as_typed(error: TopicsError, invocation: Invocation) -> str:
+def _as_typed(error: TopicsError, typed: Callable[[str], str]) -> str:
     """The message, with the field at its beginning as the user wrote it."""
     field = error.detail.get("field")
     if not isinstance(field, str) or not error.message.startswith(f"{field}: "):
         return error.message
-    return invocation.typed(field) + error.message.removeprefix(field)
+    return typed(field) + error.message.removeprefix(field)
 
 
 def code_of(error: TopicsError) -> int:

@@ -18,8 +18,8 @@ from topics.cli.failure import say
 from topics.kernel.errors import Code, Rejected
 
 if TYPE_CHECKING:
-    from topics.cli.port import TopicPort
-    from topics.embed.page import Page
+    from topics.calls.blocking import Topic
+    from topics.calls.page import Page
 
 WAIT_MS: Final = 20_000
 LOOK_AGAIN_S: Final = 1.0
@@ -30,7 +30,7 @@ PAGES_QUEUED_MAX: Final = 16
 class Mark:
     """Where a reader of a topic is."""
 
-    topic: TopicPort
+    topic: Topic
     from_seq: int
     epoch: int
 

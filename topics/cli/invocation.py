@@ -12,8 +12,8 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from topics.calls.blocking import TopicStore
     from topics.cli.place import Place
-    from topics.cli.port import StorePort
     from topics.cli.settings import Settings
 
 _OPTIONS: Final = {
@@ -74,11 +74,11 @@ class Invocation:
                 return (option.metavar or option.opts[0].upper()).strip("[]|-…")
         return field
 
-    def reading(self) -> AbstractContextManager[StorePort]:
+    def reading(self) -> AbstractContextManager[TopicStore]:
         """The store as it is; nothing is made."""
         return self.place.reading()
 
-    def writing(self) -> AbstractContextManager[StorePort]:
+    def writing(self) -> AbstractContextManager[TopicStore]:
         """The store, made if it is not there."""
         return self.place.writing()
 

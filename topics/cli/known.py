@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+import topics
+
 if TYPE_CHECKING:
-    from topics.cli.port import StorePort
+    from topics.calls.blocking import TopicStore
 
 
 class Known(NamedTuple):
@@ -22,21 +24,19 @@ class Known(NamedTuple):
     text: str
 
 
-def known_damages(store: StorePort) -> list[Known]:
+def known_damages(store: TopicStore) -> list[Known]:
     """In the order of their finding. What has died since is no damage any more."""
     found = list(_found(store))
     earliest = {row.topic: row.earliest_seq for row in store.list()} if found else {}
     return [one for one in found if one.topic in earliest and earliest[one.topic] <= one.last]
 
 
-def _found(store: StorePort) -> Iterator[Known]:
-    from topics.cli.port import Opened, Served
-
-    if isinstance(store, Served):
+def _found(store: TopicStore) -> Iterator[Known]:
+    if not isinstance(store, topics.Store):
+        assert isinstance(store, topics.Client)
         for told in store.ready().get("damages", ()):
             yield from _told(told)
         return
-    assert isinstance(store, Opened)
     for damage in store.damages:
         first, last = damage.first_seq, damage.last_seq
         if damage.topic is not None and first is not None and last is not None:

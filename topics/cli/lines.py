@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from topics.calls.page import Page, Record, tombstone_fields
 from topics.cli.quantities import counted, moment
 from topics.cli.terminal import Pen, safe
-from topics.embed.page import Page, Record, tombstone_fields
 from topics.log.floors import Gap
 
 Item = Record | Gap

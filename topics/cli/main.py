@@ -122,9 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quieted(sys.stdout)
         return 0
     except (KeyboardInterrupt, click.Abort):
-        return tell_failure(Failed("stopped", code=STOPPED, quiet=True), invocation)
+        return _told(Failed("stopped", code=STOPPED, quiet=True), invocation)
     except Exception as error:  # noqa: BLE001 -- the one place where every error becomes a line and a code
-        return tell_failure(error, invocation)
+        return _told(error, invocation)
     return code
 
 
@@ -136,6 +136,10 @@ def check_clock(now_s: Callable[[], float] = time.time) -> None:
         raise Failed(
             "this machine's clock is beyond the year 2262, where Python tells no time: set it right"
         ) from None
+
+
+def _told(error: Exception, invocation: Invocation) -> int:
+    return tell_failure(error, typed=invocation.typed, debug=invocation.debug)
 
 
 def _run(arguments: list[str], invocation: Invocation) -> int:

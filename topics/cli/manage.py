@@ -19,6 +19,7 @@ from topics.cli.read import parse_match
 from topics.cli.terminal import is_terminal, json_line, print_table
 
 if TYPE_CHECKING:
+    from topics.calls.messages import TopicSummary
     from topics.engine.replies import TopicState
     from topics.kernel.config import TopicConfig
 
@@ -88,7 +89,7 @@ def state(invocation: Invocation, topic: str, as_json: bool) -> None:
     with invocation.reading() as store:
         found = store.topic(topic).state()
     if as_json:
-        _print_json(_fields(found))
+        _print_json(attrs.asdict(found, recurse=False) | {"config": found.config.echo()})
         return
     rows = [
         ("topic", f"{found.topic} ({found.type}, epoch {found.epoch})"),
@@ -111,19 +112,17 @@ def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """List the topics, by name."""
     with invocation.reading() as store:
         found = store.list(prefix)
-    rows = [_fields(each) for each in found]
     if as_json:
-        for row in rows:
-            _print_json(row)
+        for row in found:
+            _print_json(attrs.asdict(row))
         return
     if not found:
         begin = f" whose name begins with {prefix!r}" if prefix else ""
         click.echo(f"no topics{begin} in {invocation.place.name}")
         return
-    columns = {head: show for head, (field, show) in _COLUMNS.items() if field in rows[0]}
     print_table(
-        tuple(columns),
-        [tuple(show(row) for show in columns.values()) for row in rows],
+        tuple(_COLUMNS),
+        [tuple(show(row) for show in _COLUMNS.values()) for row in found],
         numbers=("records", "bytes", "earliest", "head"),
     )
 
@@ -209,16 +208,15 @@ def compact(invocation: Invocation, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-# What `ls` shows, by head: the field that a row must have for it (a server's list has fewer than a directory), and how.
-_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
-    "topic": ("topic", lambda row: row["topic"]),
-    "type": ("type", lambda row: row["type"]),
-    "class": ("type", lambda row: row["durability"] if "durability" in row else row["config"]["durability"]),
-    "records": ("count", lambda row: f"{row['count']:,}"),
-    "bytes": ("bytes", lambda row: size(row["bytes"])),
-    "earliest": ("earliest_seq", lambda row: str(row["earliest_seq"])),
-    "head": ("head_seq", lambda row: str(row["head_seq"])),
-    "last write": ("last_write_ts", lambda row: moment(row["last_write_ts"])),
+# What `ls` shows, by head.
+_COLUMNS: Final[Mapping[str, Callable[[TopicSummary], str]]] = {
+    "topic": lambda row: row.topic,
+    "type": lambda row: row.type,
+    "class": lambda row: row.durability,
+    "records": lambda row: f"{row.count:,}",
+    "bytes": lambda row: size(row.bytes),
+    "earliest": lambda row: str(row.earliest_seq),
+    "head": lambda row: str(row.head_seq),
 }
 
 
@@ -297,14 +295,6 @@ def _floor_words(found: TopicState) -> str:
         if found.evict_floor == 1
         else f"everything up to seq {found.evict_floor - 1} is lost"
     )
-
-
-def _fields(found: Any) -> dict[str, Any]:
-    """A state, or a row of a list, as http-api 3 names its fields."""
-    fields: dict[str, Any] = attrs.asdict(found, recurse=False)
-    if "config" in fields:
-        fields["config"] = found.config.echo()
-    return fields
 
 
 def _print_json(value: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from topics.cli.port import StorePort
+    from topics.calls.blocking import TopicStore
     from topics.cli.settings import Settings, Value
     from topics.embed.store import Store
     from topics.store.opened import StoreOptions
@@ -34,11 +34,11 @@ class Place(Protocol):
     @property
     def name(self) -> str: ...
 
-    def reading(self) -> AbstractContextManager[StorePort]:
+    def reading(self) -> AbstractContextManager[TopicStore]:
         """The store as it is; nothing is made."""
         ...
 
-    def writing(self) -> AbstractContextManager[StorePort]:
+    def writing(self) -> AbstractContextManager[TopicStore]:
         """The store, made if it is not there."""
         ...
 
@@ -78,7 +78,7 @@ class Directory:
         self.name = str(self.root)
 
     @contextmanager
-    def reading(self) -> Iterator[StorePort]:
+    def reading(self) -> Iterator[TopicStore]:
         root = self.root
         if not root.exists():
             raise Failed(f"{root} does not exist, so nothing is stored there; {self._elsewhere()}")
@@ -88,7 +88,7 @@ class Directory:
             yield store
 
     @contextmanager
-    def writing(self) -> Iterator[StorePort]:
+    def writing(self) -> Iterator[TopicStore]:
         is_new = not self.root.exists()
         check_no_backup(self.root)
         with self._open(create=True) as store:
@@ -97,7 +97,7 @@ class Directory:
             yield store
 
     @contextmanager
-    def _open(self, *, create: bool, read_only: bool = False) -> Iterator[StorePort]:
+    def _open(self, *, create: bool, read_only: bool = False) -> Iterator[TopicStore]:
         import topics
         from topics.kernel.errors import Code, Unusable
 
@@ -202,14 +202,14 @@ class Server:
         self.settings = settings
         self.name = url
 
-    def reading(self) -> AbstractContextManager[StorePort]:
+    def reading(self) -> AbstractContextManager[TopicStore]:
         return self._open()
 
-    def writing(self) -> AbstractContextManager[StorePort]:
+    def writing(self) -> AbstractContextManager[TopicStore]:
         return self._open()
 
     @contextmanager
-    def _open(self) -> Iterator[StorePort]:
+    def _open(self) -> Iterator[TopicStore]:
         import topics
 
         get = {key: value.value for key, value in self.settings.values.items()}
@@ -223,7 +223,7 @@ class Server:
                 raise _said_by(refused, client) from refused
 
 
-def _said_by(refused: Exception, store: StorePort) -> Exception:
+def _said_by(refused: Exception, store: TopicStore) -> Exception:
     """What a server refused for a reason of its own names the server, and what to do about it."""
     from topics.kernel.errors import Code, Rejected
 
@@ -244,7 +244,7 @@ def _said_by(refused: Exception, store: StorePort) -> Exception:
     )
 
 
-def meant(refused: Exception, store: StorePort) -> Exception:
+def meant(refused: Exception, store: TopicStore) -> Exception:
     """For a topic that is not there: which one was perhaps meant, or what there is."""
     from topics.kernel.errors import Code, Rejected
 

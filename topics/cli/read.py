@@ -21,9 +21,9 @@ from topics.cli.quantities import parse_duration_ms, parse_moment
 from topics.cli.terminal import Pen
 
 if TYPE_CHECKING:
+    from topics.calls.blocking import Topic, TopicStore
+    from topics.calls.page import Page
     from topics.cli.lines import Item
-    from topics.cli.port import StorePort, TopicPort
-    from topics.embed.page import Page
 
 TAIL_DEFAULT = 10
 
@@ -152,17 +152,17 @@ def tail(
             _follow(streams, printer, match=start.match, store=store)
 
 
-def _follow(streams: list[_Stream], printer: _Printer, *, match: Any, store: StorePort) -> None:
+def _follow(streams: list[_Stream], printer: _Printer, *, match: Any, store: TopicStore) -> None:
     from topics.cli.following import Mark, follow
     from topics.cli.lines import items
-    from topics.cli.port import Opened
+    from topics.embed.store import Store
 
     marks = {
         stream.topic.name: Mark(topic=stream.topic, from_seq=stream.from_seq, epoch=stream.epoch)
         for stream in streams
     }
     sys.stdout.flush()
-    if isinstance(store, Opened):
+    if isinstance(store, Store):
         alone = f"following {store.where}, which nobody else can write to as long as this command has it open"
         say(
             f"{alone}: --no-follow ends here, a server (topics serve) takes writers too",
@@ -203,7 +203,7 @@ def parse_match(text: str | None) -> Any:
 
 
 def pages(
-    store: StorePort, topic: TopicPort, reading: Reading, *, limit: int = 0, stop_seq: int | None = None
+    store: TopicStore, topic: Topic, reading: Reading, *, limit: int = 0, stop_seq: int | None = None
 ) -> Iterator[Page]:
     """Pages up to the head (or only to `stop_seq`), or up to `limit` records (0 = all)."""
     left = limit
@@ -224,7 +224,7 @@ def pages(
         reading = attrs.evolve(reading, from_seq=page.next_from_seq, from_ts=None, epoch=page.epoch)
 
 
-def _read(topic: TopicPort, reading: Reading, *, limit: int, bytes_max: int = 0) -> Page:
+def _read(topic: Topic, reading: Reading, *, limit: int, bytes_max: int = 0) -> Page:
     return topic.read(
         from_seq=reading.from_seq, from_ts=reading.from_ts, limit=limit, match=reading.match,
         node=reading.nodes or None, account=reading.account, epoch=reading.epoch, max_bytes=bytes_max,
@@ -259,7 +259,7 @@ class _Stream:
     `last`: only so many seqs before the head (None: as `reading` says). `from_seq`, `epoch`: how far it was read.
     """
 
-    def __init__(self, store: StorePort, topic: TopicPort, reading: Reading, *, last: int | None) -> None:
+    def __init__(self, store: TopicStore, topic: Topic, reading: Reading, *, last: int | None) -> None:
         state = topic.state()
         self.topic = topic
         self.epoch = state.epoch

@@ -25,7 +25,7 @@ from topics.cli.source import STDIN, BadLine, Source
 from topics.cli.terminal import is_terminal, json_line, progress
 
 if TYPE_CHECKING:
-    from topics.cli.port import StorePort, TopicPort
+    from topics.calls.blocking import Topic, TopicStore
     from topics.engine.replies import Appended
 
 BATCH_DEFAULT: Final = 500
@@ -147,7 +147,7 @@ def _path(field: str | None) -> tuple[str, ...]:
     return tuple(field.split(".")) if field else ()
 
 
-def _topic(store: StorePort, name: str, durability: str | None) -> TopicPort:
+def _topic(store: TopicStore, name: str, durability: str | None) -> Topic:
     topic = store.topic(name)
     if durability is None:
         return topic
@@ -165,9 +165,7 @@ def _topic(store: StorePort, name: str, durability: str | None) -> TopicPort:
 class Putting:
     """One run: gathers batches, puts them, and keeps count."""
 
-    def __init__(
-        self, store: StorePort, topic: TopicPort, source: Source, wish: Wish, gently: Gently
-    ) -> None:
+    def __init__(self, store: TopicStore, topic: Topic, source: Source, wish: Wish, gently: Gently) -> None:
         self.topic = topic
         self.source = source
         self.wish = wish

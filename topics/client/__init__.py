@@ -6,15 +6,12 @@ wire cannot carry is refused before anything is sent: payloads of bytes, and `sy
 | module | what it holds |
 |---|---|
 | `address` | a server's URL, taken apart and checked |
-| `trouble` | what went wrong between here and the server, and errors it answered |
-| `patience` | when to try again, how long to wait, when to give up |
-| `messages` | values as request bodies, answers as values; payloads byte for byte |
-| `transport` | one request: connections, time bounds, repeating |
-| `client`, `topic` | what a caller sees |
+| `transport` | one request over httpx: connections, time bounds |
+| `client` | what a caller opens; its methods are those of `calls` |
 """
 
+from topics.calls.blocking import Topic
+from topics.calls.trouble import Trouble, Unreachable
 from topics.client.client import Client
-from topics.client.topic import Topic
-from topics.client.trouble import Trouble, Unreachable
 
 __all__ = ["Client", "Topic", "Trouble", "Unreachable"]

@@ -1,69 +1,41 @@
-"""One request and its answer: connections that are kept, time bounds, and repeating what may be repeated.
+"""HTTP by httpx: connections that are kept, time bounds, and what a failure of theirs means.
 
-A request that never left is repeated whatever it asks. One that may have arrived is repeated only if twice is as good
-as once: reads, and writes under an idempotency key. Redirects are not followed, certificates are verified, and nothing
-is taken from the environment (proxies, .netrc): a request goes to the URL that was given and nowhere else.
+Redirects are not followed, certificates are verified, and nothing is taken from the environment (proxies, .netrc): a
+request goes to the URL that was given and nowhere else. What is repeated, and when, is in `calls.retry`.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
-import attrs
 import httpx
 
-import topics
+from topics.calls.retry import Answer, Request
+from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, shown
 from topics.client.address import Address
-from topics.client.patience import Pace, Patience, retry_after_s
-from topics.client.trouble import Trouble, Unreachable, answered, not_topics, unanswered, unreachable
-from topics.kernel.errors import Code, Rejected, TopicsError, invalid
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import MIB
-
-T = TypeVar("T")
+from topics.kernel.version import __version__
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 60.0  # without a byte; a write may wait for a slow disk, or behind others
 CONNECTIONS_MAX: Final = 64
 IDLE_S: Final = 30.0  # less than the server keeps a connection without requests
 ANSWER_BYTES_MAX: Final = 64 * MIB
-_SAFE: Final = frozenset({Code.NOT_READY, Code.THROTTLED})  # said before anything is begun
-
-
-@attrs.frozen(kw_only=True)
-class Request:
-    """`repeatable`: twice is as good as once. `writes`: it changes something. `wait_ms`: it may take that long."""
-
-    method: str
-    path: str
-    body: bytes | None = None
-    query: Mapping[str, str] = attrs.field(factory=dict)
-    repeatable: bool = False
-    writes: bool = False
-    wait_ms: int = 0
 
 
 class Transport:
     """Connections to one server, usable by many threads."""
 
-    def __init__(
-        self,
-        address: Address,
-        *,
-        api_key: str | None,
-        cafile: str | None,
-        patience: Patience,
-        pace: Pace,
-    ) -> None:
+    def __init__(self, address: Address, *, api_key: str | None, cafile: str | None) -> None:
         self.url = address.url
-        self.patience = patience
-        self._pace = pace
-        self._has_answered = False
-        headers = {"user-agent": f"topics/{topics.__version__}", "accept": "application/json"}
+        headers = {"user-agent": f"topics/{__version__}", "accept": "application/json"}
         headers["accept-encoding"] = "identity"
         if api_key is not None:
             headers["authorization"] = f"Bearer {api_key}"
@@ -95,62 +67,16 @@ class Transport:
             self._pool = (os.getpid(), http)
         return http
 
-    def exchange(self, request: Request) -> bytes:
-        """The body of a good answer.
+    def send(
+        self, request: Request, take: Callable[[Iterator[bytes], int | None], Any] | None = None
+    ) -> Answer:
+        """One request and its answer. `take`: makes something of the body of a good one, which it is given as it comes,
+        with its length if that is known.
 
         Raises:
-            Rejected, Fatal: what the server answered.
-            Unreachable: no answer, or none of ours.
+            Unreachable: no answer, or one that cannot be read, or that was broken off.
+            Rejected: the client is closed.
         """
-        return self._patiently(request, self._body)
-
-    def download(self, request: Request, take: Callable[[Iterator[bytes], int | None], T]) -> T:
-        """What `take` makes of the body of a good answer, which it is given as it comes, with its length if that is
-        known.
-
-        Raises:
-            Rejected, Fatal: what the server answered.
-            Unreachable: no answer, or none of ours, or one that was broken off.
-        """
-
-        def taken(answer: httpx.Response) -> T:
-            length = answer.headers.get("content-length", "")
-            return take(answer.iter_bytes(), int(length) if length.isdigit() else None)
-
-        return self._patiently(request, taken)
-
-    def _patiently(self, request: Request, read: Callable[[httpx.Response], T]) -> T:
-        pace = self._pace
-        started, attempts, is_open = pace.now_s(), 0, False
-        while True:
-            error: TopicsError
-            try:
-                return self._once(request, read)
-            except Unreachable as failure:
-                error, after_s = failure, 0.0
-                again = failure.reason not in (Trouble.TLS, Trouble.NOT_TOPICS)
-                again = again and (request.repeatable or not failure.sent)
-                is_open = failure.sent = failure.sent or is_open
-            except _Later as later:
-                error, after_s = later.error, later.after_s
-                again = request.repeatable or error.code in _SAFE
-            attempts += 1
-            wait_s = self._wait_s(attempts, started, after_s) if again else None
-            if wait_s is None:
-                raise unanswered(error, self.url) if is_open and request.writes else error
-            pace.sleep(wait_s)
-
-    def _wait_s(self, attempts: int, started: float, after_s: float) -> float | None:
-        pace = self._pace
-        return self.patience.wait_s(
-            attempts,
-            elapsed_s=pace.now_s() - started,
-            retry_after_s=after_s,
-            known=self._has_answered,
-            chance=pace.chance(),
-        )
-
-    def _once(self, request: Request, read: Callable[[httpx.Response], T]) -> T:
         headers = {} if request.body is None else {"content-type": "application/json"}
         http = self._http()
         built = http.build_request(
@@ -162,14 +88,11 @@ class Transport:
             timeout=httpx.Timeout(ANSWER_S + request.wait_ms / 1000, connect=CONNECT_S),
         )
         try:
-            answer = http.send(built, stream=True)
+            found = http.send(built, stream=True)
             try:
-                if 200 <= answer.status_code < 300:
-                    self._has_answered = True
-                    return read(answer)
-                body = self._body(answer)
+                body = self._body(found) if take is None or not found.is_success else take(*_stream(found))
             finally:
-                answer.close()
+                found.close()
         except httpx.TransportError as error:
             raise unreachable(error, self.url) from error
         except httpx.RequestError as error:
@@ -180,13 +103,7 @@ class Transport:
             if not http.is_closed:
                 raise
             raise Rejected(Code.SHUTTING_DOWN, "the client is closed; make another one") from error
-        refused = answered(answer.status_code, body, url=self.url, writes=request.writes)
-        if isinstance(refused, Unreachable):
-            raise refused
-        self._has_answered = True
-        if answer.status_code in (429, 503):
-            raise _Later(refused, retry_after_s(answer.headers.get("retry-after")))
-        raise refused
+        return Answer(found.status_code, body, found.headers.get("retry-after"))
 
     def _body(self, answer: httpx.Response) -> bytes:
         pieces: list[bytes] = []
@@ -199,13 +116,43 @@ class Transport:
         return b"".join(pieces)
 
 
-class _Later(Exception):
-    """The server says: not now."""
+def _stream(found: httpx.Response) -> tuple[Iterator[bytes], int | None]:
+    length = found.headers.get("content-length", "")
+    return found.iter_bytes(), int(length) if length.isdigit() else None
 
-    def __init__(self, error: TopicsError, after_s: float) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.after_s = after_s
+
+def unreachable(error: httpx.TransportError, url: str) -> Unreachable:
+    """A transport's failure, in words."""
+    causes = list(_causes(error))
+    sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = f"its certificate is not trusted ({cause.verify_message}); give --cafile or cafile= for your own CA"
+            return Unreachable(Trouble.TLS, url, why, sent=False)
+        if isinstance(cause, ssl.SSLError) and not sent:
+            why = f"no TLS there ({cause.reason or cause}); try http://"
+            return Unreachable(Trouble.TLS, url, why, sent=False)
+    reason = Trouble.LOST
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        reason = Trouble.NAME
+    elif isinstance(error, httpx.TimeoutException):
+        reason = Trouble.TIMEOUT
+    elif not sent:
+        reason = Trouble.REFUSED
+    words = WORDS[reason]
+    if reason is Trouble.LOST and url.startswith("http:"):
+        words += "; if the server has TLS, its URL begins with https:"
+    if reason is Trouble.REFUSED and not any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        words = f"cannot be reached ({shown(str(error))}); check host and port"
+    return Unreachable(reason, url, words, sent=sent)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _trust(cafile: str | None) -> ssl.SSLContext | bool:

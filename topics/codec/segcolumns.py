@@ -5,9 +5,10 @@ to the segment that holds such a record; what no block speaks of is plain:
 
     magic "TCOL" | version u16 | reserved u16 = 0 | first_seq u64 | count u32 | body_len u32 | body | xxh3 u64
 
-The checksum covers everything before it. The body is a msgpack array of six, see `ColumnsBody`; a column that no record
-of the block needs is empty. Names are numbered in the order in which they first occur, so a block can be written in one
-way only, and one that is written in another is refused. All of it can be read from `.data` again.
+The checksum covers everything before it, and begins with a seed that says whose file it is (`host.seals`). The body
+is a msgpack array of six, see `ColumnsBody`; a column that no record of the block needs is empty. Names are numbered
+in the order in which they first occur, so a block can be written in one way only, and one that is written in another
+is refused. All of it can be read from `.data` again.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ def encode_block(
     tags: Sequence[bytes] | None,
     nodes: Sequence[bytes] | None,
     expires: Sequence[int] | None,
+    seed: int,
 ) -> bytes:
     """The block of these records, `b""` if they are all plain. Absent: `b""` in tags and nodes, 0 in expires."""
     count = len(lengths)
@@ -114,16 +116,16 @@ def encode_block(
     assert len(encoded) <= U32_MAX
     head = BLOCK_HEAD.pack(COLUMNS_MAGIC, COLUMNS_VERSION, 0, first_seq, count, len(encoded))
     covered = head + encoded
-    return covered + U64.pack(checksum(covered))
+    return covered + U64.pack(checksum(covered, seed))
 
 
-def decode_blocks(buffer: Buffer) -> list[ColumnsBlock]:
+def decode_blocks(buffer: Buffer, seed: int) -> list[ColumnsBlock]:
     """The blocks of a whole `.col` file, their seqs ascending. Raises `Corrupt` with the offset of the first that is
     not one, and what is wrong with it.
     """
     data, blocks, at, seq = immutable(buffer), [], 0, 1
     while at < len(data):
-        block, length = _block_at(data, at)
+        block, length = _block_at(data, at, seed)
         if block.first_seq < seq:
             raise _corrupt(
                 at, "first_seq", f"seq {block.first_seq} lies before {seq}, where the last one ended"
@@ -149,7 +151,7 @@ def _says_nothing(body: ColumnsBody) -> bool:
     return not (body.sizes or body.tags or body.nodes or body.expires)
 
 
-def _block_at(data: bytes, at: int) -> tuple[ColumnsBlock, int]:
+def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
     """The block at this offset and its length."""
     left = len(data) - at
     if left < BLOCK_OVERHEAD:
@@ -160,8 +162,8 @@ def _block_at(data: bytes, at: int) -> tuple[ColumnsBlock, int]:
     if body_len > left - BLOCK_OVERHEAD:
         raise _corrupt(at, "length", f"a body of {body_len} bytes runs past the end")
     end = at + BLOCK_HEAD.size + body_len
-    if checksum(data[at:end]) != U64.unpack_from(data, end)[0]:
-        raise _corrupt(at, "checksum", "the checksum does not match")
+    if checksum(data[at:end], seed) != U64.unpack_from(data, end)[0]:
+        raise _corrupt(at, "checksum", "the checksum does not match: damaged, or of another segment")
     if version != COLUMNS_VERSION:
         raise _corrupt(at, "version", f"version {version} is not {COLUMNS_VERSION}")
     if reserved != 0:
@@ -221,11 +223,24 @@ def _numbers(names: list[bytes], encoded: bytes, count: int, at: int, field: str
     return numbers
 
 
+def reseal_blocks(buffer: Buffer, seed: int, new: int) -> bytes:
+    """The intact blocks with this seed, with another one."""
+    data = immutable(buffer)
+    _, end = blocks_within(data, 1, U64_MAX, seed)
+    parts: list[bytes] = []
+    at = 0
+    while at < end:
+        stop = at + BLOCK_HEAD.size + BLOCK_HEAD.unpack_from(data, at)[-1]
+        parts += (data[at:stop], U64.pack(checksum(data[at:stop], new)))
+        at = stop + U64.size
+    return b"".join(parts)
+
+
 def _corrupt(at: int, field: str, what: str) -> Corrupt:
     return Corrupt(f"columns at offset {at}: {what}", offset=at, field=field)
 
 
-def blocks_within(buffer: Buffer, seq: int, seq_stop: int) -> tuple[list[ColumnsBlock], int]:
+def blocks_within(buffer: Buffer, seq: int, seq_stop: int, seed: int) -> tuple[list[ColumnsBlock], int]:
     """The intact blocks from the start that lie in [seq, seq_stop), and the offset where they end.
 
     Behind it may be what a crash left of an append: whoever appends next begins there.
@@ -233,7 +248,7 @@ def blocks_within(buffer: Buffer, seq: int, seq_stop: int) -> tuple[list[Columns
     data, blocks, at = immutable(buffer), [], 0
     while at < len(data):
         try:
-            block, length = _block_at(data, at)
+            block, length = _block_at(data, at, seed)
         except Corrupt:
             break
         if block.first_seq < seq or block.seq_stop > seq_stop:

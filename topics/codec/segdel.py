@@ -2,7 +2,7 @@ r"""Which records of a cold segment have ended since it went there: its `.del` f
 
     magic "TOPSDEL\0" | version u32 | reserved u32 = 0 | topic id u64 | first seq u64 | entries u32 | runs u32
     run: first entry u32 | count u32 | ends u8 | pad 3 = 0
-    xxh3 u64 over all before
+    xxh3 u64 over all before, from a seed that says whose file it is (`host.seals`)
 
 A run says of consecutive entries that they ended, and how: `ends` has the bits of an `.idx` entry, DELETED, EXPIRED or
 both. Runs ascend, do not touch with the same ends, and lie within the entries of the segment. The file is replaced as a
@@ -43,7 +43,7 @@ class Ended:
     ends: bytes
 
 
-def encode_del(ended: Ended) -> bytes:
+def encode_del(ended: Ended, seed: int) -> bytes:
     """The `.del` file."""
     ends = ended.ends
     assert len(ends) <= ENTRIES_MAX
@@ -51,10 +51,10 @@ def encode_del(ended: Ended) -> bytes:
     runs = [(found.start(), found.end() - found.start(), found[0][0]) for found in _RUNS.finditer(ends)]
     head = DEL_HEAD.pack(DEL_MAGIC, DEL_VERSION, 0, ended.topic_id, ended.first_seq, len(ends), len(runs))
     covered = head + b"".join([DEL_RUN.pack(*run, _PAD) for run in runs])
-    return covered + U64.pack(checksum(covered))
+    return covered + U64.pack(checksum(covered, seed))
 
 
-def decode_del(buffer: Buffer, entries_max: int = ENTRIES_MAX) -> Ended:
+def decode_del(buffer: Buffer, seed: int, entries_max: int = ENTRIES_MAX) -> Ended:
     """What a whole `.del` file says, a byte an entry. `entries_max`: more than its segment can have is refused unread.
 
     Raises:
@@ -69,8 +69,8 @@ def decode_del(buffer: Buffer, entries_max: int = ENTRIES_MAX) -> Ended:
         raise _corrupt("magic", "the magic is wrong, this is no .del file")
     if end != DEL_HEAD.size + runs * DEL_RUN.size:
         raise _corrupt("length", f"{runs} runs do not fill {len(view)} bytes")
-    if checksum(view[:end]) != U64.unpack_from(view, end)[0]:
-        raise _corrupt("checksum", "the checksum does not match")
+    if checksum(view[:end], seed) != U64.unpack_from(view, end)[0]:
+        raise _corrupt("checksum", "the checksum does not match: damaged, or of another segment")
     if version != DEL_VERSION or reserved:
         raise _corrupt("version", f"version {version}, {reserved} is not {DEL_VERSION}, 0")
     if not runs <= entries <= entries_max or not topic_id or not first_seq:

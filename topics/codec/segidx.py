@@ -6,7 +6,8 @@
 
 `len` leaves the delete byte out and is 0 where a rewrite has dropped the record. The low six bits of `flags` are the
 frame's. EXPIRED and DELETED are the two ends of a record, set in place, so the checksum is over the entries with both
-cleared (the page speaks of the deleted bit; a record may also expire).
+cleared (the page speaks of the deleted bit; a record may also expire). It begins with a seed that says whose file it is
+(`host.seals`).
 
 Columns are copied as they lie, a million entries in some 30 ms, so the machine must be a little-endian one.
 """
@@ -102,13 +103,13 @@ def encode_entries(
     return bytes(entries)
 
 
-def encode_trailer(entries: Buffer) -> bytes:
+def encode_trailer(entries: Buffer, seed: int) -> bytes:
     """The trailer of these entries, however their ends are set."""
     assert len(entries) % ENTRY_SIZE == 0
-    return TRAILER.pack(len(entries) // ENTRY_SIZE, _digest(entries))
+    return TRAILER.pack(len(entries) // ENTRY_SIZE, _digest(entries, seed))
 
 
-def decode_idx(buffer: Buffer) -> IdxColumns:
+def decode_idx(buffer: Buffer, seed: int) -> IdxColumns:
     """The columns of a whole `.idx` file. Raises `Corrupt` naming what is wrong."""
     size = len(buffer) - TRAILER_SIZE
     if size < 0 or size % ENTRY_SIZE:
@@ -119,8 +120,8 @@ def decode_idx(buffer: Buffer) -> IdxColumns:
             f"idx: the trailer counts {count} entries, {size // ENTRY_SIZE} are there", field="count"
         )
     entries = bytes(buffer[:size])
-    if _digest(entries) != crc:
-        raise Corrupt("idx: the checksum does not match", field="checksum")
+    if _digest(entries, seed) != crc:
+        raise Corrupt("idx: the checksum does not match: damaged, or of another segment", field="checksum")
     zeros = bytes(count)
     if any(entries[at::ENTRY_SIZE] != zeros for at in range(ENTRY_FLAGS_AT + 1, ENTRY_SIZE)):
         raise Corrupt("idx: the padding of an entry is not zero", field="pad")
@@ -136,8 +137,8 @@ def decode_idx(buffer: Buffer) -> IdxColumns:
     )
 
 
-def _digest(entries: Buffer) -> int:
+def _digest(entries: Buffer, seed: int) -> int:
     """The checksum of entries with both ends of each cleared."""
     covered = bytearray(entries)
     covered[ENTRY_FLAGS_AT::ENTRY_SIZE] = covered[ENTRY_FLAGS_AT::ENTRY_SIZE].translate(_FRAME_FLAGS_OF)
-    return checksum(covered)
+    return checksum(covered, seed)

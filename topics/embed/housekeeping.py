@@ -10,9 +10,9 @@ import threading
 from typing import Final
 
 from topics.embed.driver import LocalEngine
-from topics.kernel.limits import SHARD_IDLE_MARK_MS
+from topics.kernel.limits import DEADLINE_LOOK_MS, SHARD_IDLE_MARK_MS
 
-_IDLE_WAIT_MS: Final = 1000
+_LOW_DISK_LOOK_MS: Final = 1000
 
 
 class Housekeeper:
@@ -36,17 +36,20 @@ class Housekeeper:
 
     def call(self) -> None:
         """Wake the thread if it rests and there will be something for it: at most once a rest. Under the lock."""
-        if self._rests and any(writer.wants_keeper for writer in self._local.writers):
+        if not self._rests:
+            return
+        local = self._local
+        if local.engine.deadline_moved or any(writer.wants_keeper for writer in local.writers):
             self._rests = False
-            self._local.changed.notify_all()
+            local.changed.notify_all()
 
-    def keep_once(self) -> int:
-        """Whatever is due, under the lock; returns for how many ms nothing is."""
+    def keep_once(self) -> int | None:
+        """Whatever is due, under the lock; returns for how many ms nothing is, None if nothing is due ever."""
         local, engine = self._local, self._local.engine
         due_ms = engine.next_deadline_ms()
         if due_ms is not None and due_ms <= engine.now_ms():
             engine.tick()
-        wait_ms = _IDLE_WAIT_MS
+        waits: list[int] = []
         for writer in local.writers:
             if writer.failed is not None:
                 continue
@@ -58,12 +61,14 @@ class Housekeeper:
             if not local.next_file_changes(writer.shard):
                 local.reserve(writer)
             if writer.wal.mark_due or local.is_led(writer.shard):
-                wait_ms = min(wait_ms, SHARD_IDLE_MARK_MS)
+                waits.append(SHARD_IDLE_MARK_MS)
+            elif writer.disk_low:
+                waits.append(_LOW_DISK_LOOK_MS)
         local.tell()
         due_ms = engine.next_deadline_ms()
         if due_ms is not None:
-            wait_ms = min(wait_ms, max(due_ms - engine.now_ms(), 1))
-        return wait_ms
+            waits.append(min(max(due_ms - engine.now_ms(), 1), DEADLINE_LOOK_MS))
+        return min(waits, default=None)
 
     def _run(self) -> None:
         with self._local.lock:
@@ -74,10 +79,10 @@ class Housekeeper:
                 self._local.break_off(unplanned)
                 raise
 
-    def _rest(self, wait_ms: int) -> None:
+    def _rest(self, wait_ms: int | None) -> None:
         local = self._local
         if local.closing or local.leaderless() is not None:
             return  # that was left to this thread while it was in a system call
-        self._rests = wait_ms > SHARD_IDLE_MARK_MS
-        local.changed.wait(wait_ms / 1000)
+        self._rests = wait_ms is None or wait_ms > SHARD_IDLE_MARK_MS
+        local.changed.wait(None if wait_ms is None else wait_ms / 1000)
         self._rests = False

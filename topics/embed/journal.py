@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from topics.embed.intake import BYTES_CONTENT_TYPE
+from topics.calls.intake import BYTES_CONTENT_TYPE
+from topics.calls.topics import State, config_of
 from topics.embed.store import Store
 from topics.engine.commands import Append, DeleteRecords, PutTopic
 from topics.kernel.columns import RecordColumns
@@ -42,15 +43,15 @@ class TopicJournal:
         self._config = TopicConfig(
             durability=Durability.FSYNC, dedupe_node=False, max_record_bytes=store.limits.body_bytes
         )
-        if store.config(self.topic) is None and not store.read_only:
+        if store.do(config_of(self.topic)) is None and not store.read_only:
             store.call(PutTopic(topic=self.topic, config=self._config))
 
     @property
     def position(self) -> int:
         """Of the last item, counted from 1 since the journal was made; 0 if nothing was ever written."""
-        if self._store.config(self.topic) is None:
+        if self._store.do(config_of(self.topic)) is None:
             return 0
-        return self._store.state(self.topic).head_seq
+        return self._store.do(State(self.topic)).head_seq
 
     def append(self, items: Sequence[bytes]) -> None:
         """Add the items in one durable write.
@@ -80,7 +81,7 @@ class TopicJournal:
         Raises:
             Corrupt: an item is damaged, or items are missing.
         """
-        if self._store.config(self.topic) is None:
+        if self._store.do(config_of(self.topic)) is None:
             return
         from_seq, head_seq = 0, self.position
         while from_seq < head_seq:

@@ -10,13 +10,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
+from topics.calls import records, topics
+from topics.calls.blocking import TopicStore
+from topics.calls.call import Call, Steps, carry_out
+from topics.calls.messages import TopicSummary, summary_of
+from topics.calls.page import Page, make_page
 from topics.codec.frame import FrameView
 from topics.codec.manifest import Written
 from topics.embed.backup import back_up
@@ -24,12 +28,10 @@ from topics.embed.compaction import Compactor
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
-from topics.embed.page import Page, make_page
 from topics.embed.readers import wait_for_news
-from topics.embed.topic import Topic
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recover import CutReport, DamageReport
-from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
+from topics.engine.replies import Appended, Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.checkpointer import Checkpointer
 from topics.host.compaction import Compaction, CompactionResult
 from topics.host.compress import compress_records
@@ -37,9 +39,7 @@ from topics.host.disk import OsDisk
 from topics.host.fsspec_store import is_url
 from topics.host.lock import DirectoryLock
 from topics.kernel.checks import flag
-from topics.kernel.config import TopicConfig
-from topics.kernel.errors import Corrupt, Fatal, Rejected, invalid
-from topics.kernel.ids import check_topic_name
+from topics.kernel.errors import Corrupt, Fatal
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
 from topics.log.diff import DiffPlan, DiffQuery
@@ -50,6 +50,7 @@ from topics.store.opened import Opened, StoreOptions
 from topics.store.reading import read_page
 from topics.store.viewing import view
 
+R = TypeVar("R")
 Views: TypeAlias = Sequence[FrameView]
 
 
@@ -79,7 +80,7 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
     return Store(opened, directory.disk, lock=directory.lock, where=str(directory.root))
 
 
-class Store:
+class Store(TopicStore):
     """An open data directory. Use it as a context manager, or call `close`."""
 
     def __init__(
@@ -137,60 +138,6 @@ class Store:
         """
         return self._opened.warnings
 
-    def create(self, name: str, *, exist_ok: bool = False, **config: Any) -> Topic:
-        """Create a topic. One that is there is never changed: it is returned if every field that is given has that
-        value there, or `exist_ok` is true, and refused otherwise.
-
-        Raises:
-            Rejected: a bad name or config; topic_exists_incompatible, whose `differences` say what is there and what
-                was asked; of another type it is so with `exist_ok`, too.
-        """
-        flag("exist_ok", exist_ok)
-        try:
-            self.put_topic(name, config, mode=PutMode.CREATE)
-        except Rejected as refused:
-            if not exist_ok or refused.detail.get("reason") != "config":
-                raise
-        return self.topic(name)
-
-    def topic(self, name: str) -> Topic:
-        """A handle. The topic need not exist: a write creates it, a read says that it is not there."""
-        return Topic(self, check_topic_name(name))
-
-    def list(self, prefix: str = "") -> Sequence[TopicState]:
-        """The state of every topic whose name starts so, ascending by name."""
-        if not isinstance(prefix, str):
-            raise invalid("prefix", f"must be a string, not {type(prefix).__name__}")
-        self._local.check_open()
-        with self._local.lock:
-            engine = self._opened.engine
-            return [engine.topic_state(name) for name in engine.names(prefix)]
-
-    def delete(self, name: str, *, if_empty: bool = False) -> bool:
-        """Delete a topic with everything in it. False if there was none."""
-        command = DeleteTopic(topic=check_topic_name(name), if_empty=flag("if_empty", if_empty))
-        self._local.check_open()
-        self._local.let_time_pass(name)  # what has expired makes nobody wait for an empty topic
-        reply = self._local.call(command)
-        assert isinstance(reply, TopicDeleted)
-        return reply.deleted
-
-    def sync(self) -> None:
-        """Return when everything written so far, in any class that is logged, is on stable storage."""
-        self._local.sync()
-
-    def checkpoint(self) -> None:
-        """Move what is durable into segments now, keep a snapshot, and remove the logs that nobody needs any more.
-
-        Happens by itself when enough was written; a start after it has less to read.
-
-        Raises:
-            Rejected: the store is read-only, or there is no room for all records: what could be done was done.
-            Corrupt: records that are in the log alone are damaged; everything else was done. See `damages`.
-            Fatal: the disk failed while it was copied; nothing is lost, and it is tried again.
-        """
-        self._writable_compactor()[0].checkpoint()
-
     def compact(self) -> CompactionResult:
         """Give back now what deleted, expired and evicted records hold in segments; says how much that was.
 
@@ -215,16 +162,6 @@ class Store:
         with_cold: bool = False,
         tell: Callable[[int, int], None] | None = None,
     ) -> Written:
-        """Write a backup to the directory `dest`, which must not be there: this store as it is now, while it is used.
-
-        `tell` is told the bytes that are done, and how many there are. Sealed segments are linked, not copied, where
-        the file system can. What is in the cold tier stays there, and is copied only `with_cold`.
-
-        Raises:
-            Rejected: something is at `dest`, it lies in the store, or the store is read-only.
-            CannotOpen: it cannot be written there; nothing is left of it.
-            Corrupt: a file of the store is damaged.
-        """
         compactor, checkpointer = self._writable_compactor()
         tier = self._opened.cold
         return back_up(
@@ -238,7 +175,6 @@ class Store:
         )
 
     def close(self) -> None:
-        """Sync, write exact heads and closing marks, and give the directory free. Twice is fine."""
         if self._local.is_forked:
             return
         if self._local.is_inside or (self._compactor is not None and self._compactor.is_inside):
@@ -262,23 +198,6 @@ class Store:
                         self._disk.close()
                     self._lock.release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:  # fmt: skip
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        """No copies, and no way into another process."""
-        raise TypeError(
-            f"{self!r} belongs to the process that opened it: open another one where it is needed"
-        )
-
-    def __repr__(self) -> str:
-        return f"Store({self.where!r})"
-
     def _writable_compactor(self) -> tuple[Compactor, Checkpointer]:
         self._local.check_open()
         checkpointer = self._opened.checkpointer
@@ -288,14 +207,48 @@ class Store:
         assert checkpointer is not None
         return self._compactor, checkpointer
 
-    # For Topic.
+    def do(self, steps: Steps[R]) -> R:
+        return carry_out(steps, self._answer)
 
-    def put_topic(self, name: str, config: Mapping[str, Any], *, mode: PutMode) -> TopicConfig:
-        """The config as it is then."""
-        limit = self.limits.record_bytes
-        reply = self.call(PutTopic.of(check_topic_name(name), config, mode=mode, record_bytes_max=limit))
-        assert isinstance(reply, TopicPut)
-        return reply.config
+    def _answer(self, call: Call[Any]) -> object:
+        """What the engine makes of it."""
+        match call:
+            case records.Write():
+                return self.append(call.command(self.limits), sync=call.sync)
+            case records.Read():
+                return self.read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
+            case records.Delete() | topics.Put():
+                reply = self.call(call.command(self.limits))
+                return reply.config if isinstance(reply, TopicPut) else reply
+            case topics.Delete():
+                gone = self.call(call.command())
+                assert isinstance(gone, TopicDeleted)
+                return gone.deleted
+            case topics.State():
+                return self._state(call.topic, touch=flag("touch", call.touch))
+            case topics.List():
+                return self._list(call.prefix)
+            case topics.Sync():
+                self._local.sync()
+            case topics.Checkpoint():
+                self._writable_compactor()[0].checkpoint()
+            case _:
+                raise AssertionError(call)
+        return None
+
+    def _state(self, name: str, *, touch: bool) -> TopicState:
+        self._local.check_open()
+        self._local.let_time_pass(name)
+        with self._local.lock:
+            return self._opened.engine.topic_state(name, touch=touch)
+
+    def _list(self, prefix: str) -> Sequence[TopicSummary]:
+        self._local.check_open()
+        with self._local.lock:
+            engine = self._opened.engine
+            return [summary_of(engine.topic_state(name)) for name in engine.names(prefix)]
+
+    # Also for the journals, whose topics have names that nobody else may use.
 
     def append(self, command: Append, *, sync: bool = False) -> Appended:
         """Compress as the topic says, then append."""
@@ -305,24 +258,10 @@ class Store:
         assert isinstance(reply, Appended)
         return reply
 
-    def call(self, command: PutTopic | DeleteRecords) -> TopicPut | RecordsDeleted:
+    def call(self, command: PutTopic | DeleteRecords | DeleteTopic) -> Reply:
         self._local.check_open()
-        self._local.let_time_pass(command.topic)
-        reply = self._local.call(command)
-        assert isinstance(reply, TopicPut | RecordsDeleted)
-        return reply
-
-    def state(self, name: str) -> TopicState:
-        self._local.check_open()
-        self._local.let_time_pass(name)
-        with self._local.lock:
-            return self._opened.engine.topic_state(name, touch=True)
-
-    def config(self, name: str) -> TopicConfig | None:
-        """The published config, None if there is no such topic."""
-        self._local.check_open()
-        with self._local.lock:
-            return self._opened.engine.topic_config(name)
+        self._local.let_time_pass(command.topic)  # what has expired makes nobody wait for an empty topic
+        return self._local.call(command)
 
     def read(self, query: DiffQuery, *, account: bool, wait_ms: int = 0) -> Page:
         """One page; with `wait_ms`, if there is nothing to say yet, one that is waited for."""

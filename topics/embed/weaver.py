@@ -25,12 +25,12 @@ from topics.host.clock import SystemClock
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Clock
-from topics.weaver.bounds import DEFAULT, Bounds
-from topics.weaver.ops import MACHINES
-from topics.weaver.projection import StateBackend, open_state
-from topics.weaver.prune import compacted
-from topics.weaver.replay import Check
-from topics.weaver.store import open_store
+from topics.weaver.model.bounds import DEFAULT, Bounds
+from topics.weaver.state.ops import MACHINES
+from topics.weaver.state.projection import StateBackend, open_state
+from topics.weaver.state.prune import compacted
+from topics.weaver.store.intention_store import open_store
+from topics.weaver.store.replay import SignatureCheck
 from topics.weaver.weaver import Weaver
 
 COMPACT_BYTES_MIN: Final = 1 * MIB
@@ -57,7 +57,7 @@ class Weavers:
         kind: str = "kv",
         author: KeyPair | None = None,
         strict_linearity: bool = False,
-        check: Check = Check.LAST,
+        check: SignatureCheck = SignatureCheck.LAST,
     ) -> Weaver:
         """The store of that id, made if there is none. Opened twice it is the same object.
 

@@ -155,15 +155,14 @@ class Shard:
         self.pending.append(entry)
         self.pending_bytes += entry.size
 
-    def take(self, now_ms: int, timer_ms: int, sync_interval_ms: int) -> WalBatch | None:
-        """The next batch: what waits, up to a bound; or an empty one if only a timed sync is due."""
+    def take(self, now_ms: int) -> WalBatch | None:
+        """The next batch: what waits, up to a bound."""
         if self.in_flight is not None or self.read_only is not None or self.cut_wanted:
             return None
-        timed = self.unsynced and timer_ms - self.synced_ms >= sync_interval_ms
         entries = self._cut()
-        if not entries and not timed:
+        if not entries:
             return None
-        sync = (entries[0].must_sync if len(entries) == 1 else _order_stages(entries)) or timed
+        sync = entries[0].must_sync if len(entries) == 1 else _order_stages(entries)
         chunks: list[bytes] = []
         size = frames = 0
         silent = True
@@ -172,7 +171,7 @@ class Shard:
             size += entry.size
             frames += entry.frames
             silent = silent and entry.staged
-        assert sync or not (silent and entries)
+        assert sync or not silent
         self.pending_bytes -= size
         assert self.pending_bytes >= 0
         assert size == sum(map(len, chunks))

@@ -297,14 +297,17 @@ def propose_sync(state: EngineState, ticket: Ticket) -> None:
     assert isinstance(ticket.command, Sync)
     shard = ticket.command.shard
     state.check_writable(shard)
-    entry = _Sync(
+    state.enqueue(shard, sync_point(ticket))
+
+
+def sync_point(ticket: Ticket | None = None) -> Entry:
+    return _SyncPoint(
         lane=None, items=(), chunks=(), size=0, frames=0, staged=True, must_sync=True, ticket=ticket
     )
-    state.enqueue(shard, entry)
 
 
-class _Sync(Entry, eq=False, kw_only=True):
-    """A place in the log that is synced."""
+class _SyncPoint(Entry, eq=False, kw_only=True):
+    """A place in the log up to which all is synced."""
 
     def reply(self) -> Synced:
         return Synced()

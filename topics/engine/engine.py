@@ -17,16 +17,13 @@ from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
 from topics.engine.checkpoint import Checkpoints, SegmentRules
-from topics.engine.commands import (
-    Command,
-    Retire,
-    Sync,
-)
+from topics.engine.commands import Command, Retire, Sync
 from topics.engine.propose import propose
 from topics.engine.replies import TopicState
 from topics.engine.restart import after_restart, lost_by_restart
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
+from topics.engine.timers import Due
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Fatal, Rejected
@@ -131,16 +128,14 @@ class Engine:
 
     def take_batch(self, shard: int) -> WalBatch | None:
         """What to write next on a shard; None while a batch is in flight or there is nothing to do."""
-        time = self._state.time
-        now_ms = time.read()
-        return self._state.shards[shard].take(now_ms, time.timer_ms, self._sync_interval_ms)
+        return self._state.shards[shard].take(self._state.time.read())
 
     def waiting(self, shard: int) -> Iterator[Ticket]:
         """The tickets whose frames wait on a shard for the next batch, in order."""
         return (entry.ticket for entry in self._state.shards[shard].pending if entry.ticket is not None)
 
     def wants_write(self, shard: int) -> bool:
-        """True if `take_batch` would have frames or a ticket to give (timed syncs come by `next_deadline_ms`)."""
+        """True if `take_batch` would have something to give."""
         queue = self._state.shards[shard]
         return (
             bool(queue.pending)
@@ -159,7 +154,10 @@ class Engine:
             _place(entry, offset)
             offset += entry.size
         assert offset == at.offset + batch.size
-        shard.unsynced = shard.unsynced or batch.size > 0
+        if batch.size and not shard.unsynced:
+            shard.unsynced = True
+            if not batch.sync:
+                state.by_timer.set(Due.SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
         for entry in batch.entries:
             if not entry.staged:
                 state.apply_entry(entry, at.file)
@@ -191,6 +189,7 @@ class Engine:
                 state.tell(lane, News.DURABLE)
         shard.unsynced_lanes.clear()
         shard.unsynced = False
+        state.by_timer.drop(Due.SYNC, batch.shard)
         state.time.read()
         shard.synced_ms = state.time.timer_ms
         shard.in_flight = None
@@ -238,14 +237,19 @@ class Engine:
         return self._state.time.read()
 
     def tick(self) -> None:
-        """What time alone brings: floors that TTL moved, exact heads of rested topics. Bounded work a call."""
+        """What time alone brings: floors that TTL moved, exact heads of rested topics, timed syncs; bounded work."""
         timing.tick(self._state, self._state.time.read())
         self._settle()
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` or `take_batch` next has something to do by time alone; None if nothing is due ever."""
+        """When `tick` next has something to do; None if nothing is due ever. A driver sleeps from `now_ms` to then."""
         self._state.time.read()
-        return timing.next_deadline_ms(self._state, self._sync_interval_ms)
+        return timing.next_deadline_ms(self._state)
+
+    @property
+    def deadline_moved(self) -> bool:
+        """True if the next deadline may be earlier than `next_deadline_ms` last said."""
+        return self._state.by_time.moved or self._state.by_timer.moved
 
     def log_exact_heads(self) -> None:
         """Clean shutdown: every topic's exact head goes to the log (storage 4)."""

@@ -38,7 +38,6 @@ class Lane:
         "shard",
         "topic",
         "topic_id",
-        "touched_ms",
         "written_seq",
     )  # fmt: skip
 
@@ -64,7 +63,6 @@ class Lane:
         self.ceiling_step = CEILING_STEP_FIRST
         self.written_seq = 0
         self.durable_seq = 0
-        self.touched_ms = 0
         self.last_read_ms = 0
 
     def adopt(self, topic: Topic) -> None:

@@ -20,11 +20,11 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     first_seq: int | None
     last_seq: int | None
-    seqs: Sequence[int]
+    seqs: Sequence[int] = ()
     head_seq: int
     durable_seq: int
     count: int
-    duplicates: int
+    duplicates: int = 0
     created: bool
     deduped: bool
     same_body: bool | None = None

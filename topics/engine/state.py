@@ -5,7 +5,6 @@ No policy of any single command is here (propose has it) and no rule of the log 
 
 from __future__ import annotations
 
-import heapq
 from typing import Final
 
 import msgspec
@@ -16,10 +15,12 @@ from topics.engine.commands import Checkpointed, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
+from topics.engine.timers import Due, Timers
 from topics.kernel.clock import EngineTime
+from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of
-from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, Limits
+from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, TOPIC_IDLE_MS, Limits
 from topics.log import retention
 from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
@@ -39,37 +40,6 @@ class Effects:
         self.news: dict[str, News] = {}
 
 
-class ExpiryWatch:
-    """When time alone next retires a record, by topic: a heap with the stale entries skipped."""
-
-    __slots__ = ("_due", "_heap")
-
-    def __init__(self) -> None:
-        self._due: dict[int, int] = {}
-        self._heap: list[tuple[int, int]] = []
-
-    def set(self, topic_id: int, due_ms: int | None) -> None:
-        if due_ms is None:
-            self._due.pop(topic_id, None)
-        elif self._due.get(topic_id) != due_ms:
-            self._due[topic_id] = due_ms
-            heapq.heappush(self._heap, (due_ms, topic_id))
-
-    def first_ms(self) -> int | None:
-        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
-
-    def take_due(self, now_ms: int, topics_max: int) -> list[int]:
-        """Take the topics that are due; whoever takes one sets its next instant."""
-        taken: list[int] = []
-        while len(taken) < topics_max and (first := self.first_ms()) is not None and first <= now_ms:
-            topic_id = heapq.heappop(self._heap)[1]
-            del self._due[topic_id]
-            taken.append(topic_id)
-        return taken
-
-
 class Ride(msgspec.Struct, eq=False):
     """A ticket that waits until so many others have ended. `answer`: what then answers it if all have ended well; else,
     or without one, it is proposed again.
@@ -84,8 +54,8 @@ class EngineState:
     """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
 
     __slots__ = (
-        "catalog", "effects", "expiry", "lanes", "lanes_by_name", "limits", "next_topic_id", "ready", "rides", "shards",
-        "time", "touched",
+        "by_time", "by_timer", "catalog", "effects", "lanes", "lanes_by_name", "limits", "next_topic_id", "ready",
+        "rides", "shards", "time",
     )  # fmt: skip
 
     def __init__(self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits) -> None:
@@ -98,8 +68,8 @@ class EngineState:
         self.next_topic_id = catalog.next_topic_id
         self.lanes: dict[int, Lane] = {}
         self.lanes_by_name: dict[str, Lane] = {}
-        self.touched: dict[int, Lane] = {}
-        self.expiry = ExpiryWatch()
+        self.by_time = Timers()  # of the engine's time
+        self.by_timer = Timers()  # of `timer_ms`
         self.effects = Effects()
         self.rides: dict[Ticket, list[Ride]] = {}  # by the ticket that is waited for
         self.ready: list[tuple[Ticket, Entry | None]] = []  # to be proposed again, or answered by the entry
@@ -122,8 +92,8 @@ class EngineState:
         del self.lanes[lane.topic_id]
         if self.lanes_by_name.get(lane.name) is lane:
             del self.lanes_by_name[lane.name]
-        self.touched.pop(lane.topic_id, None)
-        self.expiry.set(lane.topic_id, None)
+        self.by_time.drop(Due.RETIRE, lane.topic_id)
+        self.by_timer.drop(Due.REST, lane.topic_id)
 
     def topic(self, name: str) -> tuple[Lane, Topic]:
         """The published topic of that name, or 404."""
@@ -137,13 +107,16 @@ class EngineState:
         topic = lane.topic
         assert topic is not None
         due_ms = retention.next_due_ms(topic) if topic.config.ttl_ms or topic.deadlines else None
-        self.expiry.set(lane.topic_id, due_ms)
+        if due_ms is None:
+            self.by_time.drop(Due.RETIRE, lane.topic_id)
+        else:
+            self.by_time.set(Due.RETIRE, lane.topic_id, due_ms)
 
     def touch(self, lane: Lane) -> None:
-        """The topic was written: its exact head is due once it has rested."""
-        lane.touched_ms = self.time.timer_ms
-        self.touched.pop(lane.topic_id, None)
-        self.touched[lane.topic_id] = lane
+        """The topic was written: its exact head is due once it has rested. What is always synced needs none."""
+        assert lane.topic is not None
+        if lane.topic.config.durability is not Durability.FSYNC:
+            self.by_timer.set(Due.REST, lane.topic_id, self.time.timer_ms + TOPIC_IDLE_MS)
 
     # Refusals.
 
@@ -289,6 +262,7 @@ class EngineState:
         """Everything of the shard on its way fails; it is read-only until restart (storage 3)."""
         assert shard.in_flight is None
         shard.read_only = error
+        self.by_timer.drop(Due.SYNC, shard.number)
         failed = entries + shard.pending
         shard.pending = []
         shard.pending_bytes = 0

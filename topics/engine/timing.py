@@ -1,44 +1,46 @@
-"""What time alone brings: floors that TTL moves, exact heads of rested topics, and when to look again.
+"""What time alone brings: floors that TTL moves, exact heads of rested topics, timed syncs. And when to look again.
 
-TTL counts the engine's time; rest and syncs count `timer_ms`, which goes on while a set-back clock catches up.
+Each kind is a row: what is due of whom is in `Timers`, of the engine's time (TTL) or of `timer_ms` (rest, syncs).
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from topics.codec.control import HeadWatermark
 from topics.engine.batch import Entry
-from topics.engine.change import propose_retire
+from topics.engine.change import propose_retire, sync_point
 from topics.engine.commands import Retire
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.engine.timers import Due
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
-from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX, TOPIC_IDLE_MS
+from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX
 
 _EXACT_HEAD_ROOM: Final = 1024
 
 
 def tick(state: EngineState, now_ms: int) -> None:
-    """Log what is due, for a bounded number of topics."""
-    for topic_id in state.expiry.take_due(now_ms, TICK_TOPICS_MAX):
-        _retire(state, state.lanes[topic_id], now_ms)
-    for lane in _rested(state):
-        log_exact_head(state, lane, now_ms)
+    """Do what is due, a bounded amount of it."""
+    for kind, number in state.by_time.take_due(now_ms, TICK_TOPICS_MAX):
+        _BRINGS[kind](state, number, now_ms)
+    for kind, number in state.by_timer.take_due(state.time.timer_ms, TICK_TOPICS_MAX):
+        _BRINGS[kind](state, number, now_ms)
 
 
-def next_deadline_ms(state: EngineState, sync_interval_ms: int) -> int | None:
-    """When there is something to do by time alone, in the engine's time as of the last reading; None for never."""
-    now_ms, timer_ms = state.time.high_ms, state.time.timer_ms
-    syncing = [shard for shard in state.shards if shard.unsynced and shard.read_only is None]
-    timers = [shard.synced_ms + sync_interval_ms for shard in syncing]
-    timers.extend(lane.touched_ms + TOPIC_IDLE_MS for lane in islice(state.touched.values(), 1))
-    due = [now_ms + max(at_ms - timer_ms, 0) for at_ms in timers]
-    if (first := state.expiry.first_ms()) is not None:
-        due.append(first)
+def next_deadline_ms(state: EngineState) -> int | None:
+    """When there is something to do by time alone, None for never: in the engine's time, as if it went on while a clock
+    that was set back catches up, so that the distance to now is what passes until then.
+    """
+    time = state.time
+    due: list[int] = []
+    if (first := state.by_time.first_ms()) is not None:
+        due.append(first if first <= time.high_ms else first + time.behind_ms)
+    if (first := state.by_timer.first_ms()) is not None:
+        due.append(time.high_ms + max(first - time.timer_ms, 0))
     return min(due, default=None)
 
 
@@ -48,7 +50,7 @@ def log_exact_head(state: EngineState, lane: Lane, now_ms: int) -> None:
     """
     topic, shard = lane.topic, state.shards[lane.shard]
     assert topic is not None
-    state.touched.pop(lane.topic_id, None)
+    state.by_timer.drop(Due.REST, lane.topic_id)
     if topic.config.durability is Durability.FSYNC or lane.ceiling == lane.next_seq - 1:
         return
     if shard.read_only is not None:
@@ -61,23 +63,33 @@ def log_exact_head(state: EngineState, lane: Lane, now_ms: int) -> None:
     state.enqueue(lane.shard, head)
 
 
-def _rested(state: EngineState) -> list[Lane]:
-    rested: list[Lane] = []
-    for lane in state.touched.values():
-        if len(rested) == TICK_TOPICS_MAX or state.time.timer_ms - lane.touched_ms < TOPIC_IDLE_MS:
-            break
-        rested.append(lane)
-    return rested
+def _rest(state: EngineState, topic_id: int, now_ms: int) -> None:
+    log_exact_head(state, state.lanes[topic_id], now_ms)
 
 
-def _retire(state: EngineState, lane: Lane, now_ms: int) -> None:
-    topic = lane.topic
-    if topic is None:
-        return
-    if lane.blocked or lane.retiring is not None or now_ms - topic.watermark_ms < FLOOR_STALENESS_MS:
-        state.expiry.set(lane.topic_id, now_ms + FLOOR_STALENESS_MS)
+def _retire(state: EngineState, topic_id: int, now_ms: int) -> None:
+    lane = state.lanes[topic_id]
+    assert lane.topic is not None
+    if lane.blocked or lane.retiring is not None or now_ms - lane.topic.watermark_ms < FLOOR_STALENESS_MS:
+        state.by_time.set(Due.RETIRE, topic_id, now_ms + FLOOR_STALENESS_MS)
         return
     try:
         propose_retire(state, lane, Ticket(Retire(topic=lane.name)), now_ms)
     except Rejected:  # no space, or read-only: nothing is lost by trying later
-        state.expiry.set(lane.topic_id, now_ms + FLOOR_STALENESS_MS)
+        state.by_time.set(Due.RETIRE, topic_id, now_ms + FLOOR_STALENESS_MS)
+
+
+def _sync(state: EngineState, number: int, _now_ms: int) -> None:
+    shard = state.shards[number]
+    assert shard.unsynced
+    assert shard.read_only is None
+    if shard.in_flight is None or not shard.in_flight.sync:  # else it is on its way
+        state.enqueue(number, sync_point())
+
+
+_BRINGS: Final[Mapping[Due, Callable[[EngineState, int, int], None]]] = {
+    Due.RETIRE: _retire,
+    Due.REST: _rest,
+    Due.SYNC: _sync,
+}
+assert set(_BRINGS) == set(Due)

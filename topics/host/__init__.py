@@ -7,8 +7,8 @@
                     absent: what a start finds; generations
     the log         walfile and writer: one shard's; unabsorbed; tailcache; archive; logcopies, logchain, cutting:
                     the log behind a backup
-    segments        segments, blocks, belonging: what a start reads of them; appending, rewrite, flags: the files;
-                    reading: the bytes of an extent
+    segments        segments, blocks, seals: what a start reads of them; raising: those of format 1; appending, rewrite,
+                    flags: the files; reading: the bytes of an extent
     snapshots       snapshots, checkpointer: rounds; reclaim, pins, compaction
     steps           steps: what background work asks of its driver; inline: a driver without a thread
     the cold tier   tiers: what a store of segments is; fsspec_files, fsspec_store, coldplace: which there are;

@@ -26,7 +26,7 @@ from typing import Final
 import attrs
 
 from topics.codec.layout import FRAME_LEN_SIZE
-from topics.codec.segcolumns import blocks_within, encode_block
+from topics.codec.segcolumns import encode_block
 from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE, encode_entries, encode_trailer
 from topics.codec.segment import append_frames
 from topics.engine.checkpoint import Piece
@@ -34,6 +34,7 @@ from topics.engine.recover import DamageReport
 from topics.host.largest import read_part
 from topics.host.layout import path_of, segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
+from topics.host.seals import Seal, seal_of
 from topics.host.segments import ENDS_OF, load_idx
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -140,7 +141,7 @@ def _prepare(disk: Disk, piece: Piece) -> _Ready:
         with reading():
             before = _entries_before(disk, piece)
             has_before = disk.read(_paths(piece)[1], 0, len(before)) == before if before else True
-            columns = _columns(slots)
+            columns = _columns(slots, _seal(disk, piece).seed)
             columns_at = _columns_end(disk, piece) if columns else None
     except (Corrupt, Unreadable) as damage:
         raise _Damaged(_report(piece, SegmentId(piece.topic_id, piece.mark.segment), str(damage))) from damage
@@ -167,7 +168,7 @@ def _write_piece(disk: Disk, piece: Piece, ready: _Ready) -> tuple[list[str], bo
     before, entries = ready.before, ready.entries
     if not ready.has_before:
         disk.write(idx_path, 0, [before])
-    disk.write(idx_path, len(before), [entries, encode_trailer(before + entries)])
+    disk.write(idx_path, len(before), [entries, encode_trailer(before + entries, _seal(disk, piece).seed)])
     _cut(disk, data_path, piece.mark.size)
     _cut(disk, idx_path, len(before) + len(entries) + TRAILER_SIZE)
     if not ready.columns:
@@ -286,7 +287,7 @@ def _entries_before(disk: Disk, piece: Piece) -> bytes:
     return encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
 
 
-def _columns(slots: Slots) -> bytes:
+def _columns(slots: Slots, seed: int) -> bytes:
     """What the index needs beside the idx, if anything."""
     return encode_block(
         slots.first_seq,
@@ -295,14 +296,24 @@ def _columns(slots: Slots) -> bytes:
         tags=slots.tag_of_each or None,
         nodes=slots.node_of_each or None,
         expires=array("Q", slots.expires) or None,
+        seed=seed,
     )
 
 
 def _columns_end(disk: Disk, piece: Piece) -> int | None:
     """Where the blocks of records before the piece end; None if there is no file."""
-    path, mark = _paths(piece)[2], piece.mark
+    path = _paths(piece)[2]
     size = disk.size(path) if piece.before else None
-    return None if size is None else blocks_within(_columns_before(disk, piece), mark.segment, mark.first)[1]
+    return None if size is None else _blocks_end(disk, piece)
+
+
+def _blocks_end(disk: Disk, piece: Piece) -> int:
+    before = _columns_before(disk, piece)
+    return _seal(disk, piece).blocks(before, piece.mark.segment, piece.mark.first)[1]
+
+
+def _seal(disk: Disk, piece: Piece) -> Seal:
+    return seal_of(disk, piece.topic_id, piece.mark.segment)
 
 
 def _columns_before(disk: Disk, piece: Piece) -> bytes:
@@ -328,10 +339,9 @@ def _give_back(disk: Disk, piece: Piece) -> None:
         return
     with suppress(OSError, Corrupt):
         _cut(disk, data_path, piece.at)
-        columns_end = blocks_within(_columns_before(disk, piece), piece.mark.segment, piece.mark.first)[1]
-        _cut(disk, col_path, columns_end)
+        _cut(disk, col_path, _blocks_end(disk, piece))
         before = _entries_before(disk, piece)
-        idx = before + encode_trailer(before)
+        idx = before + encode_trailer(before, _seal(disk, piece).seed)
         if disk.read(idx_path, 0, len(idx)) != idx:
             disk.write(idx_path, 0, [idx])
         _cut(disk, idx_path, len(idx))

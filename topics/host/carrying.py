@@ -9,11 +9,11 @@ What it must never know: when a segment is to be moved, or what is logged.
 
 from __future__ import annotations
 
-from topics.codec.segdel import decode_del
-from topics.codec.segidx import IdxColumns, decode_idx
+from topics.codec.segidx import IdxColumns
 from topics.codec.segment import DEAD, walk
 from topics.host.layout import segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
+from topics.host.seals import Seal, seal_of
 from topics.host.segments import data_end, encode_idx
 from topics.host.temporary import TEMPORARY, write_temporary
 from topics.host.tiers import CHUNK, GuardedStore
@@ -70,7 +70,7 @@ class Carrier:
         data = self._read("data", self.found.size)
         idx = self._whole(self._read("idx", self._size("idx")))
         self._check(data, idx)
-        parts = {"data": data, "idx": encode_idx(idx)}
+        parts = {"data": data, "idx": encode_idx(idx, self._seal().seed)}
         if (size := self._disk.size(self._path("col"))) is not None:
             parts["col"] = self._read("col", size)
         self._store.put(self.segment, parts)
@@ -101,7 +101,7 @@ class Carrier:
                 if end and idx.lengths[at]:
                     data[idx.offsets[at] + idx.lengths[at]] = DEAD
                     idx.flags[at] |= end
-            self._replace("idx", encode_idx(idx))
+            self._replace("idx", encode_idx(idx, self._seal().seed))
         self._replace("data", bytes(data))
         self._disk.sync_dir(self.directory)
         self.returned = True
@@ -140,6 +140,9 @@ class Carrier:
     def _path(self, part: str) -> str:
         return segment_path(*self.segment, part)
 
+    def _seal(self) -> Seal:
+        return seal_of(self._disk, *self.segment)
+
     def _size(self, part: str) -> int:
         return self._disk.size(self._path(part)) or 0
 
@@ -152,7 +155,7 @@ class Carrier:
 
     def _whole(self, data: bytes) -> IdxColumns:
         try:
-            idx = decode_idx(data)
+            idx = self._seal().idx(data)
         except Corrupt as damage:
             raise self._unmovable(damage.message) from damage
         if len(idx) != self.found.count or data_end(idx) != self.found.size:
@@ -183,7 +186,7 @@ class Carrier:
     def _ends(self) -> bytes:
         """What .del says of each entry; empty if there is none, or it is damaged: the ends in files are hints."""
         try:
-            ended = decode_del(self.read_ends(), entries_max=self.found.count)
+            ended = self._seal().ends(self.read_ends(), self.found.count)
         except Corrupt:
             return b""
         ours = (ended.topic_id, ended.first_seq, len(ended.ends))

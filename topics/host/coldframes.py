@@ -11,10 +11,11 @@ from __future__ import annotations
 from itertools import compress
 from typing import Final
 
-from topics.codec.segidx import ENDS, ENTRY, ENTRY_SIZE, IdxColumns, decode_idx
+from topics.codec.segidx import ENDS, ENTRY, ENTRY_SIZE, IdxColumns
 from topics.codec.segment import LIVE, DataColumns, walk
 from topics.host.largest import read_part
 from topics.host.layout import segment_path
+from topics.host.seals import seal_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -80,7 +81,7 @@ def _entries(disk: Disk, segment: SegmentId, numbers: list[int]) -> list[_Entry]
 def _whole_idx(disk: Disk, segment: SegmentId, found: Segment) -> IdxColumns | None:
     """The index of a segment; None if it cannot be read, or is not about all of its records. Raises OSError."""
     try:
-        idx = decode_idx(read_part(disk, segment.topic_id, found, "idx") or b"")
+        idx = seal_of(disk, *segment).idx(read_part(disk, segment.topic_id, found, "idx") or b"")
     except Corrupt:
         return None
     return idx if len(idx) == found.count else None

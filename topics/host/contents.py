@@ -25,7 +25,6 @@ from topics.codec.manifest import (
     Position,
     TopicEntry,
 )
-from topics.codec.segcolumns import blocks_within
 from topics.codec.segidx import ENTRY_SIZE, TRAILER_SIZE
 from topics.codec.snapshot import encode_snapshot
 from topics.engine import image
@@ -43,6 +42,7 @@ from topics.host.layout import (
     shard_dir,
     wal_path,
 )
+from topics.host.seals import seal_of
 from topics.host.segments import whole_idx
 from topics.host.snapshots import snapshot_path
 from topics.host.tiers import CHUNK, SegmentStore
@@ -210,7 +210,8 @@ def _segment(disk: Disk, topic: TopicImage, segment: Segment, cold: SegmentStore
     col = segment_path(topic_id, first, "col")
     if (end := part_bytes(disk, topic_id, segment, "col")) is not None:
         if not segment.sealed:
-            end = blocks_within(read_part(disk, topic_id, segment, "col") or b"", first, segment.last + 1)[1]
+            col_bytes = read_part(disk, topic_id, segment, "col") or b""
+            _, end = seal_of(disk, topic_id, first).blocks(col_bytes, first, segment.last + 1)
         parts.append(_copy_part(disk, col, end))
     if cold is None and (found := read_part(disk, topic_id, segment, "del")) is not None:
         parts.append(_made(segment_path(topic_id, first, "del"), found))

@@ -20,6 +20,7 @@ from topics.codec.segidx import DELETED, ENDS, ENTRY_FLAGS_AT, ENTRY_SIZE, EXPIR
 from topics.codec.segment import DEAD
 from topics.host.layout import segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
+from topics.host.seals import seal_of
 from topics.host.segments import ENDS_OF
 from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.limits import MIB
@@ -71,7 +72,10 @@ def note_ends(disk: Disk, topic_id: int, segment: Segment, ends: bytes) -> None:
     if not any(ends):
         return
     of = SegmentId(topic_id, segment.first)
-    path, data = segment_path(*of, "del"), encode_del(Ended(*of, ends.translate(ENDS_OF)))
+    path, data = (
+        segment_path(*of, "del"),
+        encode_del(Ended(*of, ends.translate(ENDS_OF)), seal_of(disk, *of).seed),
+    )
     if _has(disk, path, data):
         return
     write_temporary(disk, path, data)

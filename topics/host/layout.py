@@ -1,5 +1,8 @@
 """The names of a data directory, and its two smallest files: FORMAT and CURRENT (storage 1).
 
+FORMAT says which store it is, too: 16 random bytes, with which the checksums of a segment's smaller files begin
+(`host.seals`). Its own checksum is over all that stands before it.
+
 Where the log and the segments lie is said here, as paths and as patterns. Whoever meets a name and asks whether topics
 gave it uses the patterns, so that a start, fsck and a restore agree on which files there are.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import attrs
@@ -24,6 +28,7 @@ OLDEST_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
 _FORMAT_TEMPORARY: Final = "FORMAT.tmp"
 _FORMAT_SIZE_MAX: Final = 4096
+_IDENTITIES_KEPT: Final = 16  # one a store that a process looks at
 _OWN_NAMES: Final = frozenset({"LOCK", FORMAT_FILE, _FORMAT_TEMPORARY})
 _OWN_FOLDERS: Final = frozenset({"archive", "meta", "topics", "wal"})
 NEXT_FILE: Final = "next.tmp"
@@ -37,6 +42,7 @@ SHARD_NAME: Final = r"shard-(?P<shard>[0-9]{2})"
 WAL_NAME: Final = r"wal-(?P<first_frame>[0-9]{20})\.log"
 TOPIC_NAME: Final = r"(?P<topic_id>[0-9a-f]{16})"
 SEGMENT_NAME: Final = rf"seg-(?P<first_seq>[0-9]{{20}})\.(?P<part>{'|'.join(SEGMENT_PARTS)})"
+_STORE: Final = re.compile(rb'"store":"([0-9a-f]{32})"')
 _GENERATION: Final = re.compile(GENERATION_NAME, re.ASCII)
 _SHARD: Final = re.compile(SHARD_NAME, re.ASCII)
 _WAL: Final = re.compile(WAL_NAME, re.ASCII)
@@ -53,16 +59,35 @@ class _Version(msgspec.Struct, frozen=True):
 
 @attrs.frozen
 class Format:
-    """The FORMAT file: version, and how many shards the current generation of the WAL has."""
+    """The FORMAT file: version, how many shards the current generation of the WAL has, and which store it is.
+
+    `store`: 32 hex digits. `raising`: there may be segments' files of format 1 yet.
+    """
 
     shards: int
     generation: int
     format: int = FORMAT_VERSION
+    store: str = "0" * 32
+    raising: bool = False
 
     def encode(self) -> bytes:
-        return msgspec.json.encode(
-            {"format": self.format, "shards": self.shards, "generation": self.generation}
-        )
+        assert self.format == FORMAT_VERSION
+        said = {
+            "format": self.format,
+            "shards": self.shards,
+            "generation": self.generation,
+            "store": self.store,
+        }
+        text = msgspec.json.encode(said | ({"raising": True} if self.raising else {}))[:-1]
+        return b'%b,"sum":"%016x"}' % (text, checksum(text))
+
+
+@attrs.frozen
+class Identity:
+    """Which store a FORMAT is of: None of format 1, or if nobody can tell. `raising` as in `Format`."""
+
+    store: bytes | None
+    raising: bool
 
 
 def read_format(disk: Disk, where: str) -> Format | None:
@@ -106,6 +131,7 @@ def read_format(disk: Disk, where: str) -> Format | None:
         or form is None
         or not 1 <= form.shards <= WAL_SHARDS_MAX
         or not 0 <= form.generation <= GENERATION_MAX
+        or (form.format > OLDEST_VERSION and form.encode() != data)
     ):
         raise CannotOpen(
             Unusable.FOREIGN,
@@ -146,15 +172,22 @@ def write_format(disk: Disk, form: Format) -> None:
     disk.sync_dir("")
 
 
-def raise_format(disk: Disk, form: Format) -> Format:
-    """Make a store of an older format one of this version's, durably; before the first byte that the older one did not
-    know (decision 45).
+def read_identity(disk: Disk) -> Identity:
+    """Which store it is, even if the rest of FORMAT is damaged: what is believed is shown by the files that fit it.
+
+    Raises:
+        OSError: the disk failed.
     """
-    if form.format == FORMAT_VERSION:
-        return form
-    raised = attrs.evolve(form, format=FORMAT_VERSION)
-    write_format(disk, raised)
-    return raised
+    try:
+        return _identity(disk.read(FORMAT_FILE, 0, _FORMAT_SIZE_MAX))
+    except FileNotFoundError:
+        return Identity(None, raising=False)
+
+
+@lru_cache(maxsize=_IDENTITIES_KEPT)
+def _identity(data: bytes) -> Identity:
+    found = _STORE.search(data)
+    return Identity(bytes.fromhex(found[1].decode()) if found else None, raising=b'"raising":true' in data)
 
 
 def shard_dir(generation: int, shard: int) -> str:

@@ -147,7 +147,7 @@ def mend(
                 continue
             held = labelled.get(SegmentId(topic.topic_id, segment.first)) == segment.last
             if not segment.sealed:
-                mend_idx(disk, topic.topic_id, segment, held=held)
+                mend_idx(disk, topic.topic_id, segment)
             if not held and not segment.cold:
                 mend_columns(disk, topic.topic_id, segment)
     for topic_id, segment in unfit:

@@ -29,6 +29,7 @@ from topics.codec.segment import END_SIZE, append_frames
 from topics.engine.engine import Engine
 from topics.host.layout import segment_path, topic_dir
 from topics.host.medium import Unreadable, reading
+from topics.host.seals import seal_of
 from topics.host.segments import encode_idx, load_idx, slots_of
 from topics.host.steps import disk_full
 from topics.host.temporary import TEMPORARY, write_temporary
@@ -183,7 +184,7 @@ class Rewrite:
     def _end(self) -> None:
         assert self._new is not None
         self.disk.sync_data(self._paths["data"] + TEMPORARY)
-        write_temporary(self.disk, self._paths["idx"], encode_idx(self._new))
+        write_temporary(self.disk, self._paths["idx"], encode_idx(self._new, self._seed()))
         if self._col:
             write_temporary(self.disk, self._paths["col"], self._col)
 
@@ -223,4 +224,8 @@ class Rewrite:
             expires=[0 if gone else due for gone, due in zip(dead, expires, strict=True)]
             if expires
             else None,
+            seed=self._seed(),
         )
+
+    def _seed(self) -> int:
+        return seal_of(self.disk, self.topic_id, self.segment.first).seed

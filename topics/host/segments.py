@@ -1,9 +1,9 @@
 """What a start and a rewrite read of a segment's files: idx and columns, held against the data (storage 4 and 5).
 
 Every call blocks. `.data` is the truth; `.idx` and `.col` say what is in it, so that a start need not read it. Each
-file has its own checksum, and still the three may not belong together: a crash can come between the renames of a
-rewrite, or in an append; or somebody has put a file of another segment there. So an idx is taken for the data only if
-it implies the data's size and says of the last records what their frames say (`host.belonging`); else it is made anew.
+file has its own checksum, which the file of another segment fails (`host.seals`). Still an idx may not fit the data: a
+crash can come between the renames of a rewrite, or in an append. So it is taken only if it implies the data's size;
+else it is made anew. The data says in every frame whose it is, so of that one record is asked.
 
 A record that should be in the data and is not has a slot without bytes, of length 0. What idx and columns still know of
 it is kept (time, size, labels), so that it ends when it would have ended.
@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
 
 import attrs
-import msgspec
 
-from topics.codec.layout import NODE, TAG
+from topics.codec.layout import FRAME_HEAD, NODE, TAG
 from topics.codec.segcolumns import ColumnsBlock, implied_sizes
-from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
+from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, encode_entries, encode_trailer
 from topics.codec.segment import END_SIZE, walk
-from topics.host.belonging import idx_belongs, knows_more
 from topics.host.blocks import Unlabelled, load_blocks, read_data
 from topics.host.largest import read_part
 from topics.host.layout import segment_path, topic_dir
+from topics.host.seals import Seal, seal_of
 from topics.host.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
@@ -38,6 +38,9 @@ _SLOT_FLAGS: Final = bytes(
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
 _NO_LENGTH: Final = bytes(4)
+_NAMED: Final = Struct("<QQ")  # topic id and seq in the head of a frame
+_NAMED_AT: Final = 6
+assert FRAME_HEAD.unpack(bytes(_NAMED_AT) + _NAMED.pack(7, 5) + bytes(16))[3:5] == (7, 5)
 # Of a slot's flags, or its bits of `End`: what its idx entry says of its end.
 ENDS_OF: Final = bytes(
     (DELETED if flags & End.DELETED else 0) | (EXPIRED if flags & End.EXPIRED else 0) for flags in range(256)
@@ -65,17 +68,7 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
     first = max(segment.first, base_seq)
     assert first <= segment.last
     found = _load_entries(disk, topic_id, segment, away=True)  # a later mark may say where the data is
-    blocks = load_blocks(disk, topic_id, segment, found.idx, away=found.here is None)
-    unlabelled = blocks.unlabelled
-    if blocks.doubted and not found.rebuilt:
-        # Either of the two may be wrong. If there is no data that could say what a record is, none of it is there.
-        if segment.cold and found.here is not None:  # it has come back, behind the snapshot that says so
-            segment = msgspec.structs.replace(segment, cold=False)
-        found = _load_entries(disk, topic_id, segment, away=not unlabelled, doubted=True)
-        blocks = load_blocks(disk, topic_id, segment, found.idx, away=found.here is None)
-        # A mark may say that a lost one is in another tier: that gives no labels.
-        lost = [(seq, why) for seq, why in unlabelled if not found.idx.lengths[seq - segment.first]]
-        unlabelled = [*lost, *blocks.unlabelled]
+    blocks = load_blocks(disk, topic_id, segment, found.idx)
     slots = _slots_of(segment, found.idx, blocks.blocks, first)
     # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
     holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
@@ -88,7 +81,7 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
         undated=holes and known is None,
         holes=holes,
         labelled=blocks.anew is None,
-        unlabelled=unlabelled,
+        unlabelled=blocks.unlabelled,
     )
 
 
@@ -96,7 +89,7 @@ def slots_of(
     disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first: int
 ) -> tuple[Slots, Unlabelled]:
     """The slots from `first` on that these entries and the columns say, and of which records they do not say all."""
-    blocks = load_blocks(disk, topic_id, segment, idx, away=size_here(disk, topic_id, segment) is None)
+    blocks = load_blocks(disk, topic_id, segment, idx)
     return _slots_of(segment, idx, blocks.blocks, first), blocks.unlabelled
 
 
@@ -127,25 +120,23 @@ def size_here(disk: Disk, topic_id: int, segment: Segment) -> int | None:
 def whole_idx(disk: Disk, topic_id: int, segment: Segment) -> bytes:
     """The idx file of exactly the entries that count; made anew from the data if it is damaged."""
     idx, _ = load_idx(disk, topic_id, segment)
-    return encode_idx(idx)
+    return encode_idx(idx, seal_of(disk, topic_id, segment.first).seed)
 
 
-def encode_idx(idx: IdxColumns) -> bytes:
+def encode_idx(idx: IdxColumns, seed: int) -> bytes:
     entries = encode_entries(idx.offsets, idx.lengths, idx.ts, idx.flags)
-    return entries + encode_trailer(entries)
+    return entries + encode_trailer(entries, seed)
 
 
-def mend_idx(disk: Disk, topic_id: int, segment: Segment, *, held: bool = False) -> bool:
-    """Write the idx anew from the data unless it is whole and counts what the marks count. True if it was written.
-
-    `held`: it was held against the data already.
-    """
-    idx = _read_idx(disk, topic_id, segment)
+def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
+    """Write the idx anew from the data unless it is whole and counts what the marks count. True if it was written."""
+    seal = seal_of(disk, topic_id, segment.first)
+    idx = _read_idx(disk, topic_id, segment, seal)
     size = data_size(disk, topic_id, segment)
-    if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx, size, held=held):
+    if idx is not None and len(idx) == segment.count and _fits(disk, topic_id, segment, idx, size):
         return False
     path = segment_path(topic_id, segment.first, "idx")
-    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx)[0]))
+    write_temporary(disk, path, encode_idx(_rebuilt_idx(disk, topic_id, segment, idx), seal.seed))
     disk.rename(path + TEMPORARY, path)
     disk.sync_dir(topic_dir(topic_id))
     return True
@@ -155,7 +146,7 @@ def mend_columns(disk: Disk, topic_id: int, segment: Segment) -> None:
     """Write the columns anew from the data unless they are whole and the segment's own."""
     path = segment_path(topic_id, segment.first, "col")
     idx, _ = load_idx(disk, topic_id, segment)
-    blocks = load_blocks(disk, topic_id, segment, idx, away=size_here(disk, topic_id, segment) is None)
+    blocks = load_blocks(disk, topic_id, segment, idx)
     if blocks.anew is None or blocks.unlabelled:
         return
     if blocks.anew:
@@ -171,41 +162,25 @@ def mend_columns(disk: Disk, topic_id: int, segment: Segment) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Entries:
-    """`idx`: the entries that count. `known`: what the file says of them, None if it is not to be believed of any.
-    `here`: bytes of data that are here, None if there is no file.
-    """
+    """`idx`: the entries that count. `known`: what the file says of them, None if there is none that is whole."""
 
     idx: IdxColumns
-    here: int | None
     rebuilt: bool
     known: IdxColumns | None
 
 
-def _load_entries(
-    disk: Disk, topic_id: int, segment: Segment, *, away: bool = False, doubted: bool = False
-) -> _Entries:
-    """`away`: the data may be in another tier. `doubted`: something speaks against the file."""
-    idx = _read_idx(disk, topic_id, segment)
+def _load_entries(disk: Disk, topic_id: int, segment: Segment, *, away: bool = False) -> _Entries:
+    """`away`: the data may be in another tier."""
+    idx = _read_idx(disk, topic_id, segment, seal_of(disk, topic_id, segment.first))
     here = size_here(disk, topic_id, segment)  # behind the idx: whoever writes meanwhile has the data first
-    size = here if away else here or 0
-    if idx is None or not _fits(disk, topic_id, segment, idx, size, doubted=doubted):
-        rebuilt, known = _rebuilt_idx(disk, topic_id, segment, idx)
-        return _Entries(idx=rebuilt, here=here, rebuilt=True, known=known)
-    counted = _counted(idx, segment)  # a later mark may count more
-    assert counted is not None
-    return _Entries(idx=counted, here=here, rebuilt=False, known=counted)
+    known = _counted(idx, segment)  # a later mark may count more
+    if idx is None or not _fits(disk, topic_id, segment, idx, here if away else here or 0):
+        return _Entries(idx=_rebuilt_idx(disk, topic_id, segment, idx), rebuilt=True, known=known)
+    assert known is not None
+    return _Entries(idx=known, rebuilt=False, known=known)
 
 
-def _fits(
-    disk: Disk,
-    topic_id: int,
-    segment: Segment,
-    idx: IdxColumns,
-    size: int | None,
-    *,
-    doubted: bool = False,
-    held: bool = False,
-) -> bool:
+def _fits(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, size: int | None) -> bool:
     """Whether an intact idx speaks of the data that is there, as appends or a rewrite have left it.
 
     An append that was broken off leaves more data than marks count; data that is in the cold tier has no size here.
@@ -217,40 +192,50 @@ def _fits(
     end = data_end(idx)
     if end != size and not (len(idx) == segment.count and end == segment.size <= size):
         return False
-    return held or idx_belongs(disk, topic_id, segment, idx, doubted=doubted)
+    return not _is_anothers(disk, topic_id, segment, idx)
 
 
-def _read_idx(disk: Disk, topic_id: int, segment: Segment) -> IdxColumns | None:
-    """The idx file if it is whole."""
+def _is_anothers(disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns) -> bool:
+    """Whether the data is of another segment: the last record is not there, and none of them is. What the disk does
+    not give says nothing: whoever reads it is told.
+    """
+    at = next((at for at in range(segment.count - 1, -1, -1) if idx.lengths[at]), None)
+    if at is None:
+        return False
+    path, named = segment_path(topic_id, segment.first, "data"), _NAMED.pack(topic_id, segment.first + at)
+    try:
+        if disk.read(path, idx.offsets[at] + _NAMED_AT, len(named)) == named:
+            return False
+        data = disk.read(path, 0, segment.size)
+    except OSError:
+        return False
+    return not len(walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first))
+
+
+def _read_idx(disk: Disk, topic_id: int, segment: Segment, seal: Seal) -> IdxColumns | None:
+    """The idx file if it is whole, and this segment's."""
     data = read_part(disk, topic_id, segment, "idx")
     try:
         if data is None:
             disk.read(segment_path(topic_id, segment.first, "idx"), 0, 0)  # refused, if it is something else
-        return decode_idx(data or b"")
+        return seal.idx(data or b"")
     except (Corrupt, FileNotFoundError):
         return None
 
 
-def _rebuilt_idx(
-    disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None
-) -> tuple[IdxColumns, IdxColumns | None]:
-    """The idx as the data says it must be, and the one before if it is to be believed of what is not there: it knows
-    the times of what a rewrite has dropped, and the times and flags of what is lost, unless it is of another segment.
+def _rebuilt_idx(disk: Disk, topic_id: int, segment: Segment, before: IdxColumns | None) -> IdxColumns:
+    """The idx as the data says it must be. Of what is not there the one before knows the times, and the flags of what
+    is lost; of what a rewrite has dropped nobody else knows when it was written.
     """
     data = read_data(disk, topic_id, segment)
     found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
     idx = found.index_columns(segment.first, segment.last + 1)
     known = _counted(before, segment)
-    if known is not None and not knows_more(data, topic_id, segment, idx, known):
-        known = None
-    if known is not None:
-        idx.ts = known.ts
-        if len(found) < segment.count:
-            idx.flags = bytearray(
-                flags if length else flags_known
-                for flags, length, flags_known in zip(idx.flags, idx.lengths, known.flags, strict=True)
-            )
-    return idx, known
+    if known is not None and len(found) < segment.count:
+        for at in [at for at, length in enumerate(idx.lengths) if not length]:
+            idx.ts[at] = known.ts[at]
+            idx.flags[at] = known.flags[at]
+    return idx
 
 
 def _counted(idx: IdxColumns | None, segment: Segment) -> IdxColumns | None:

@@ -26,6 +26,11 @@ class EngineTime:
         """The highest time used so far."""
         return self._high_ms
 
+    @property
+    def behind_ms(self) -> int:
+        """By how much the clock was behind at the last `read`: until it has caught up, no time passes."""
+        return self._high_ms - (self._high_ms if self._last_ms is None else self._last_ms)
+
     def read(self) -> int:
         now_ms = self._clock.now_ms()
         if self._last_ms is not None and now_ms > self._last_ms:

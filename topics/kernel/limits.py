@@ -51,6 +51,7 @@ BATCH_BYTES_MAX: Final = 8 * MIB
 BATCH_FRAMES_MAX: Final = 100_000
 INLINE_BYTES_MAX: Final = 256 * KIB
 SHARD_IDLE_MARK_MS: Final = 50
+DEADLINE_LOOK_MS: Final = 60_000  # a driver sleeps no longer for a deadline, for a clock may be set forward
 SYNC_INTERVAL_MS: Final = 1000  # of the classes that do not wait for one
 ZERO_FILL_CHUNK: Final = 1 * MIB
 

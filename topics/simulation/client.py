@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
+from topics.kernel.ports import Clock
 from topics.log.diff import DiffQuery
 from topics.simulation.oracle import Violation
 from topics.simulation.speech import (
     NONSENSE,
     Request,
+    Response,
     Speaker,
     request_of,
     request_of_read,
 )
-from topics.simulation.workload import NAMES
-
-if TYPE_CHECKING:
-    from topics.simulation.served import ServedWorld
+from topics.simulation.workload import NAMES, Workload
+from topics.testing.streams import MemoryEdge
 
 _MANNERS: Final = (
     "polite",
@@ -35,10 +37,28 @@ _ODDS: Final = (50, 15, 8, 6, 6, 3, 8, 2)
 _GOODBYE_S: Final = 60.0
 
 
+class FrontDoor(Protocol):
+    """What a client has of the world that it visits: a way in, what may be known, and somebody who hears its
+    answers.
+    """
+
+    visits: int
+    random: random.Random
+    counts: Counter[str]
+    workload: Workload
+
+    @property
+    def clock(self) -> Clock: ...
+    def connect(self) -> MemoryEdge | None: ...
+    def heads(self) -> dict[str, int]: ...
+    def epoch_of(self, name: str) -> int: ...
+    def heard(self, request: Request, response: Response) -> None: ...
+
+
 class Client:
     """Visits of one client, one connection each."""
 
-    def __init__(self, world: ServedWorld) -> None:
+    def __init__(self, world: FrontDoor) -> None:
         self._world = world
         self._random = world.random
 

@@ -23,13 +23,13 @@ from topics.crypto.keys import KeyPair
 from topics.simulation.meshfaults import QUIET, Faults
 from topics.simulation.meshnode import Node, SkewedClock
 from topics.testing.clock import ManualClock
-from topics.weaver.envelope import Envelope
-from topics.weaver.intention import verify
-from topics.weaver.limits import ExchangeOptions
-from topics.weaver.messages import Gossip
-from topics.weaver.outbox import GOSSIP, Stream
-from topics.weaver.tally import Counts
-from topics.weaver.wire import encode
+from topics.weaver.model.envelope import Envelope
+from topics.weaver.model.intention import verify
+from topics.weaver.node.outbox import GOSSIP, PeerStream
+from topics.weaver.sync.counts import NodeCounts
+from topics.weaver.sync.limits import ExchangeOptions
+from topics.weaver.sync.messages import Gossip
+from topics.weaver.sync.wire import encode
 
 SKEW_MS: Final = 2 * 3_600_000  # twice the drift: some stamps are from the future for some nodes
 LATENCY_MS: Final = 60
@@ -47,7 +47,7 @@ class Parcel(NamedTuple):
     source: int
     target: int
     life: int
-    stream: Stream  # as the target sees it
+    stream: PeerStream  # as the target sees it
     data: bytes
     ends: bool
 
@@ -101,7 +101,7 @@ class Mesh:
         self._arrivals: dict[tuple[int, int], int] = {}
         self._remembered: list[Parcel] = []
         self._island: list[int] = [0] * node_count
-        self._past: list[Counts] = []
+        self._past: list[NodeCounts] = []
         self._touched: dict[int, None] = {}  # nodes that something happened to since they were last looked at
         self._dues: Final = [0] * node_count  # when each has something to do, in the mesh's time
         for number in range(node_count):
@@ -233,13 +233,13 @@ class Mesh:
             del self._touched[node.number]
             for sending in node.exchange.take_outbox(CARRY_MAX):
                 target = self._numbers[sending.stream.peer]
-                seen = Stream(node.key.public, not sending.stream.mine, sending.stream.number)
+                seen = PeerStream(node.key.public, not sending.stream.mine, sending.stream.number)
                 self._post(node.number, target, seen, sending.data, ends=sending.ends)
                 self._touched[node.number] = None
             wait_ms = node.exchange.deadline_ms - node.clock.now_ms()
             self._dues[node.number] = self.clock.now_ms() + max(wait_ms, 1)
 
-    def _post(self, source: int, target: int, stream: Stream, data: bytes, *, ends: bool) -> None:
+    def _post(self, source: int, target: int, stream: PeerStream, data: bytes, *, ends: bool) -> None:
         life = self._lives.get((min(source, target), max(source, target)))
         if life is None:
             return
@@ -259,25 +259,24 @@ class Mesh:
             if now_life is not None:
                 self._send(old.source, old.target, now_life, old.stream, old.data, ends=False)
 
-    def _send(self, source: int, target: int, life: int, stream: Stream, data: bytes, *, ends: bool) -> None:
+    def _send(self, source: int, target: int, life: int, to: PeerStream, data: bytes, *, ends: bool) -> None:
         """A connection is ordered: nothing overtakes what was sent before."""
         self._order += 1
-        due_ms = self.clock.now_ms() + self.random.randrange(1, LATENCY_MS)
-        due_ms = max(due_ms, self._arrivals.get((source, target), 0))
+        soonest_ms = self._arrivals.get((source, target), 0)
+        due_ms = max(self.clock.now_ms() + self.random.randrange(1, LATENCY_MS), soonest_ms)
         self._arrivals[source, target] = due_ms
-        parcel = Parcel(due_ms, self._order, source, target, life, stream, data, ends)
+        parcel = Parcel(due_ms, self._order, source, target, life, to, data, ends)
         heappush(self._parcels, parcel)
         if len(self._remembered) < REMEMBERED_MAX:
             self._remembered.append(parcel)
         else:
             self._remembered[self.random.randrange(REMEMBERED_MAX)] = parcel
 
-    def _break(self, source: int, target: int, stream: Stream) -> None:
+    def _break(self, source: int, target: int, stream: PeerStream) -> None:
         """Both sides hear that the stream is gone."""
         self.nodes[target].exchange.closed(stream)
-        self.nodes[source].exchange.closed(
-            Stream(self.nodes[target].key.public, not stream.mine, stream.number)
-        )
+        back = PeerStream(self.nodes[target].key.public, not stream.mine, stream.number)
+        self.nodes[source].exchange.closed(back)
         self._touched |= {source: None, target: None}
 
     def _deliver(self, parcel: Parcel) -> None:
@@ -350,7 +349,7 @@ class Mesh:
             Envelope(changed, stranger.sign(blake3(changed))),
         )
         source, target = edge
-        stream = Stream(self.nodes[source].key.public, mine=False, number=GOSSIP)
+        stream = PeerStream(self.nodes[source].key.public, mine=False, number=GOSSIP)
         data = encode(Gossip(self.random.choice(lies)))
         self._send(source, target, self._lives[edge], stream, data, ends=False)
 

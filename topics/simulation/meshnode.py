@@ -7,12 +7,12 @@ from typing import Final
 from topics.crypto.keys import KeyPair
 from topics.testing.clock import ManualClock
 from topics.testing.journal import MemoryJournal
-from topics.weaver.exchange import Exchange
-from topics.weaver.limits import ExchangeOptions
-from topics.weaver.projection import open_state
-from topics.weaver.roster import Roster
-from topics.weaver.stock import Stock
-from topics.weaver.store import open_store
+from topics.weaver.node.exchange import Exchange
+from topics.weaver.node.roster import Roster
+from topics.weaver.state.projection import open_state
+from topics.weaver.store.intention_store import open_store
+from topics.weaver.sync.inventory import Inventory
+from topics.weaver.sync.limits import ExchangeOptions
 from topics.weaver.weaver import Weaver
 
 STORE_ID: Final = b"\xa7" * 16
@@ -64,7 +64,7 @@ class Node:
         roster = Roster(
             members, store_id=STORE_ID, key=self.key.public, clock=self.clock, options=self.options
         )
-        self.exchange = Exchange(Stock(store), roster, self.clock, self.key, options=self.options)
+        self.exchange = Exchange(Inventory(store), roster, self.clock, self.key, options=self.options)
 
     def save(self) -> None:
         """Keep a copy of the journals as they are."""

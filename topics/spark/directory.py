@@ -28,7 +28,7 @@ from topics.engine.recover import ShardKey
 from topics.host.boot import machine_boot_id
 from topics.host.fsspec_files import FsspecFiles, open_files, without_secrets
 from topics.host.fsspec_store import is_url, open_fsspec
-from topics.host.layout import read_format
+from topics.host.layout import FORMAT_FILE, read_format
 from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
 from topics.host.readonly import ReadOnlyDisk, Unchanging, WithCold
 from topics.host.readstate import ReadState, read_state
@@ -50,9 +50,15 @@ class FsspecDisk(Unchanging):
 
     def __init__(self, files: FsspecFiles) -> None:
         self._files = files
+        self._format: dict[tuple[int, int], bytes] = {}
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        return self._files.read(path, offset, size)
+        """FORMAT is kept until its size is asked for: each segment asks it whose it is, and a read is a request."""
+        if path != FORMAT_FILE:
+            return self._files.read(path, offset, size)
+        if (offset, size) not in self._format:
+            self._format[offset, size] = self._files.read(path, offset, size)
+        return self._format[offset, size]
 
     def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:  # noqa: ARG002 -- the port's signature
         """Nothing is known to be at hand."""
@@ -62,6 +68,8 @@ class FsspecDisk(Unchanging):
         return self._files.names(path)
 
     def size(self, path: str) -> int | None:
+        if path == FORMAT_FILE:
+            self._format.clear()
         return self._files.size(path)
 
     def links(self, path: str) -> int:

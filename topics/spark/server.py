@@ -16,10 +16,10 @@ import attrs
 import pyarrow as pa
 
 from topics.audit.arrow import views_batch
+from topics.calls.blocking import Topic
+from topics.calls.page import Page
+from topics.calls.patience import Patience
 from topics.client.client import Client
-from topics.client.patience import Patience
-from topics.client.topic import Topic
-from topics.embed.page import Page
 from topics.engine.replies import TopicState
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.ids import is_internal
@@ -88,7 +88,7 @@ class ServerPlace:
             states = {}
             for name in names:
                 try:
-                    states[name] = client.state(name)
+                    states[name] = client.topic(name).state()
                 except Rejected as refused:
                     if refused.code is not Code.TOPIC_NOT_FOUND:
                         raise

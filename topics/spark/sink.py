@@ -21,8 +21,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from topics.calls.patience import Patience
 from topics.client.client import Client
-from topics.client.patience import Patience
 from topics.host.clock import SystemClock
 from topics.kernel.errors import TopicsError, invalid
 from topics.kernel.ids import check_topic_name

@@ -20,10 +20,10 @@ from topics.host.colddisk import ColdBehind
 from topics.host.coldplace import open_cold
 from topics.host.generations import begun_logs, choose_generation, go_on
 from topics.host.layout import (
+    FORMAT_VERSION,
     NEXT_FILE,
     Format,
     find_shards,
-    raise_format,
     read_format,
     read_hint,
     shard_dir,
@@ -32,6 +32,7 @@ from topics.host.layout import (
     write_hint,
 )
 from topics.host.loading import mend
+from topics.host.raising import new_format, raise_store
 from topics.host.reading import Reader
 from topics.host.readstate import ReadState, read_state, tell_nobody
 from topics.host.relocation import Relocation
@@ -73,7 +74,7 @@ def open_store(
     options = options or StoreOptions()
     form = read_format(disk, where)
     if form is None:
-        form = Format(options.shards or 1, 0)
+        form = new_format(entropy, options.shards or 1)
         write_format(disk, form)
     own = None if options.cold_dir is None else open_cold(options.cold_dir)
     try:
@@ -112,12 +113,14 @@ def _open_with(
 ) -> Opened:
     """`open_store`, with the cold tier open."""
     read = read_state(disk, form, same_boot=not machine_restarted, progress=tell, cold=cold)
-    restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
-    if recovered.read_only:
+    if read.recovered.read_only:
         tell(1.0)
         return unwritable(disk, clock, form, read, options, cold, where=where)
+    if form.format < FORMAT_VERSION or form.raising:
+        form = raise_store(disk, form, entropy)
+        read = read_state(disk, form, same_boot=not machine_restarted, cold=cold)
+    restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     _make_durable(disk, read, forget_boot)
-    form = raise_format(disk, form)
     mend(ColdBehind(disk, cold), recovered.catalog, read.settled.unfit, restored.labelled)
     before = form
     form = choose_generation(disk, form, verdicts, options.shards, clock, entropy, restored.places)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from topics.crypto.keys import KeyPair
 from topics.kernel.errors import Code, Rejected, WrongState, invalid
-from topics.weaver.dag import Dag, Edges
-from topics.weaver.envelope import Envelope
-from topics.weaver.heads import Ahead, Reading
-from topics.weaver.ops import encode_ops
-from topics.weaver.projection import Listed, StateBackend, Status
-from topics.weaver.report import Report
-from topics.weaver.store import Committed, IntentionStore
-from topics.weaver.watch import Watch
+from topics.weaver.graph.heads import Ahead, Inspection
+from topics.weaver.graph.queries import Dag, Edges
+from topics.weaver.model.envelope import Envelope
+from topics.weaver.state.ops import encode_ops
+from topics.weaver.state.projection import ListedKey, ProjectionStatus, StateBackend
+from topics.weaver.state.watch import KeyWatch
+from topics.weaver.store.intention_store import Committed, IntentionStore
+from topics.weaver.store.report import IngestReport
 
 
 class Got(NamedTuple):
@@ -89,13 +89,13 @@ class Weaver:
             raise invalid("entry", "an empty one could not be told from a merge node")
         return self._commit(entry, [])
 
-    def ingest(self, envelopes: Iterable[Envelope]) -> Report:
+    def ingest(self, envelopes: Iterable[Envelope]) -> IngestReport:
         """Take what a peer sent, and show what of it can be shown."""
         report = self.store.ingest(envelopes)
         self.state.project()
         return report
 
-    def tick(self) -> Status:
+    def tick(self) -> ProjectionStatus:
         """Let go overdue floats, look at the time, try again what stalled."""
         self.store.expire()
         return self.state.project()
@@ -107,11 +107,13 @@ class Weaver:
         found = self.state.inspect(key)
         return Got(found.value, found.conflicted)
 
-    def list(self, prefix: bytes = b"", *, after: bytes | None = None, limit: int = 1000) -> Sequence[Listed]:
+    def list(
+        self, prefix: bytes = b"", *, after: bytes | None = None, limit: int = 1000
+    ) -> Sequence[ListedKey]:
         """Existing keys by prefix, ascending."""
         return self.state.entries(prefix, after=after, limit=limit)
 
-    def inspect(self, key: bytes) -> Reading:
+    def inspect(self, key: bytes) -> Inspection:
         """Everything about a key, all heads with their values."""
         return self.state.inspect(key)
 
@@ -125,7 +127,7 @@ class Weaver:
         """Questions about the graph of intentions."""
         return Dag(self.store.graph, edges=edges, steps=self.store.bounds.walk_steps)
 
-    def watch(self, prefix: bytes = b"") -> Watch:
+    def watch(self, prefix: bytes = b"") -> KeyWatch:
         """Events of the winners of these keys from now on."""
         return self.state.watch(prefix)
 

@@ -18,6 +18,7 @@ from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
 from topics.server.runtime.runtime import LET_GO_BYTES
 from topics.server.runtime.thread import SystemThread
+from topics.simulation.scheduling import LoopClock
 
 pytestmark = pytest.mark.trio
 
@@ -91,6 +92,20 @@ async def test_an_exception_inside_the_running_store_comes_out_and_nothing_hangs
         async with alone(), begun(new_site()) as runtime:
             await runtime.append(one())
             raise LookupError
+
+
+async def test_time_wakes_an_idle_server_for_nothing(autojump_clock):
+    async with alone(), begun(new_site(), clock=LoopClock()) as runtime:
+        await runtime.append(one())
+        await trio.sleep(5)  # synced, rested, its exact head logged and synced
+        looks, engine = [], runtime.engine
+        next_deadline_ms = engine.next_deadline_ms
+        engine.next_deadline_ms = lambda: looks.append(1) or next_deadline_ms()
+        await trio.sleep(100)
+        assert looks == []
+        await runtime.append(one(b"2"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert looks
 
 
 async def test_a_job_off_the_loop_is_waited_for_and_its_errors_are_raised_here():

@@ -18,7 +18,6 @@ from topics.codec.segidx import (
     ENTRY_SIZE,
     TRAILER_SIZE,
     IdxColumns,
-    decode_idx,
     encode_trailer,
 )
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
@@ -27,6 +26,7 @@ from topics.engine.image import Place, Snapshot
 from topics.engine.judge import FileLook, look
 from topics.host.layout import find_shards, find_wal_files, read_format, segment_path, wal_path
 from topics.host.readstate import ReadState, read_state
+from topics.host.seals import Seal, seal_of
 from topics.host.snapshots import find_snapshots, snapshot_path
 from topics.log.image import TopicImage
 from topics.log.segments import Segment
@@ -153,7 +153,10 @@ class Ground:
         return segment_path(self.topic_id(topic), segment.first, part)
 
     def idx(self, segment: Segment, topic: str = ORDERS) -> IdxColumns:
-        return decode_idx(self.files[self.path(segment, "idx", topic)])
+        return self.seal(segment, topic).idx(self.files[self.path(segment, "idx", topic)])
+
+    def seal(self, segment: Segment, topic: str = ORDERS) -> Seal:
+        return seal_of(disk_of(self.files), self.topic_id(topic), segment.first)
 
     def live(self, segment: Segment, topic: str = ORDERS) -> int:
         """A live record of a segment: neither its first nor its last."""
@@ -172,7 +175,7 @@ class Ground:
         entry = dict(zip(names, ENTRY.unpack_from(self.files[path], at), strict=True)) | fields
         entries = bytearray(self.files[path][:-TRAILER_SIZE])
         entries[at : at + ENTRY_SIZE] = ENTRY.pack(*(entry[name] for name in names))
-        self.files[path] = bytes(entries) + encode_trailer(entries)
+        self.files[path] = bytes(entries) + encode_trailer(entries, self.seal(segment, topic).seed)
 
     # The log.
 

@@ -9,9 +9,8 @@ from tests.support.sample_store import AUTHOR, CLICKS, KV_TOPIC, ORDERS, WEAVER_
 from topics.codec.frame import decode_frame
 from topics.codec.layout import CHECKSUM_SIZE
 from topics.codec.primitives import U64, checksum
-from topics.weaver.item import RECEIVED, pack, unpack
-from topics.weaver.item import Kind as ItemKind
-from topics.weaver.witness import Witness, witness
+from topics.weaver.store.journal_items import RECEIVED, ItemKind, pack, unpack
+from topics.weaver.store.witness import Witness, witness
 
 ACKS: Final = "acks.jsonl"
 

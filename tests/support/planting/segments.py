@@ -95,7 +95,7 @@ def left_out(ground: Ground) -> Planted:
     lengths = array("I", idx.lengths)
     moved[at] = lengths[at] = 0
     entries = encode_entries(array("I", moved), lengths, idx.ts, idx.flags)
-    ground.files[ground.path(segment, "idx")] = entries + encode_trailer(entries)
+    ground.files[ground.path(segment, "idx")] = entries + encode_trailer(entries, ground.seal(segment).seed)
     return _record(ground, segment, seq)
 
 
@@ -252,7 +252,7 @@ def idx_short(ground: Ground) -> Planted:
     segment = ground.segment()
     path = ground.path(segment, "idx")
     entries = ground.files[path][: -TRAILER_SIZE - ENTRY_SIZE]
-    ground.files[path] = entries + encode_trailer(entries)
+    ground.files[path] = entries + encode_trailer(entries, ground.seal(segment).seed)
     return Planted(kind="", file=path, check="segment.idx", topic=ORDERS)
 
 
@@ -275,15 +275,15 @@ def col_lies(ground: Ground) -> Planted:
     """Whole, and wrong about the tag of its records."""
     segment = ground.segment()
     path = ground.path(segment, "col")
-    lengths = ground.idx(segment).lengths
+    lengths, seed = ground.idx(segment).lengths, ground.seal(segment).seed
     ground.files[path] = b"".join(
-        _with_other_tags(block, lengths[block.first_seq - segment.first :][: block.count])
-        for block in decode_blocks(ground.files[path])
+        _with_other_tags(block, lengths[block.first_seq - segment.first :][: block.count], seed)
+        for block in decode_blocks(ground.files[path], seed)
     )
     return Planted(kind="", file=path, check="segment.col", topic=ORDERS)
 
 
-def _with_other_tags(block: ColumnsBlock, lengths: array[int]) -> bytes:
+def _with_other_tags(block: ColumnsBlock, lengths: array[int], seed: int) -> bytes:
     numbers = block.tag_numbers or array("I", bytes(4 * block.count))
     nodes = block.node_numbers or array("I", bytes(4 * block.count))
     assert block.sizes is not None
@@ -294,13 +294,15 @@ def _with_other_tags(block: ColumnsBlock, lengths: array[int]) -> bytes:
         tags=[b"green" if number else b"" for number in numbers],
         nodes=[block.nodes[number - 1] if number else b"" for number in nodes],
         expires=block.expires,
+        seed=seed,
     )
 
 
 def del_flipped(ground: Ground) -> Planted:
     segment = ground.segment()
     path = ground.path(segment).removesuffix("data") + "del"
-    ground.files[path] = encode_del(Ended(ground.topic_id(ORDERS), segment.first, bytes(segment.count)))
+    ended = Ended(ground.topic_id(ORDERS), segment.first, bytes(segment.count))
+    ground.files[path] = encode_del(ended, ground.seal(segment).seed)
     ground.flip(path, 0, len(ground.files[path]))
     return Planted(kind="", file=path, check="segment.del", topic=ORDERS)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 import topics
+from topics.calls.patience import Pace, Patience
 from topics.cli.demo.proof import WRITERS, Ack, Finding, Writer, examine, parts_of, payload
 from topics.cli.failure import Failed
 from topics.cli.quantities import counted
-from topics.client.patience import Pace, Patience
 
 if TYPE_CHECKING:
     from topics.cli.demo.input import Input

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 if TYPE_CHECKING:
-    from topics.cli.port import StorePort
+    from topics.calls.blocking import TopicStore
 
 PARTS_MAX: Final = 4
 
@@ -72,7 +72,7 @@ class Finding:
     account: dict[str, int] = attrs.field(factory=dict)
 
 
-def examine(store: StorePort, rows: list[bytes], acks: list[Ack]) -> list[Finding]:
+def examine(store: TopicStore, rows: list[bytes], acks: list[Ack]) -> list[Finding]:
     """Every topic the writers wrote, read from its beginning and compared."""
     findings = []
     for topic, durability in sorted({(writer.topic, writer.durability) for writer in WRITERS}, reverse=True):
@@ -80,7 +80,7 @@ def examine(store: StorePort, rows: list[bytes], acks: list[Ack]) -> list[Findin
     return findings
 
 
-def _examine_topic(store: StorePort, rows: list[bytes], acks: list[Ack], found: Finding) -> Finding:
+def _examine_topic(store: TopicStore, rows: list[bytes], acks: list[Ack], found: Finding) -> Finding:
     own = {writer.number for writer in WRITERS if writer.topic == found.topic}
     stored: dict[int, bytes] = {}
     cursor, is_read = 0, False

@@ -16,10 +16,10 @@ from topics.cli.lines import gap_text
 from topics.cli.quantities import counted, moment, size
 
 if TYPE_CHECKING:
+    from topics.calls.blocking import Topic, TopicStore
     from topics.cli.demo.input import Input
     from topics.cli.demo.private_server import PrivateServer
     from topics.cli.demo.story import Story
-    from topics.cli.port import StorePort, TopicPort
 
 BATCHES: Final = 20
 BATCH_MAX: Final = 1000
@@ -39,7 +39,7 @@ class Loaded:
 # 1
 
 
-def load(story: Story, server: PrivateServer, store: StorePort, given: Input) -> Loaded:
+def load(story: Story, server: PrivateServer, store: TopicStore, given: Input) -> Loaded:
     """Append the whole file over HTTP, with somebody following."""
     store.create(given.topic)
     tail = clients.Tail(server, given.topic)
@@ -53,7 +53,7 @@ def load(story: Story, server: PrivateServer, store: StorePort, given: Input) ->
     return loaded
 
 
-def _append(story: Story, store: StorePort, given: Input) -> Loaded:
+def _append(story: Story, store: TopicStore, given: Input) -> Loaded:
     by = f", tagged by its field {given.tag_field}" if given.tag_field else ""
     story.begin("Load", f"Append every line of the file to topic {given.topic!r}{by}.")
     topic = store.topic(given.topic)
@@ -81,7 +81,7 @@ def _append(story: Story, store: StorePort, given: Input) -> Loaded:
 # 2
 
 
-def read_back(story: Story, store: StorePort, given: Input, loaded: Loaded) -> None:
+def read_back(story: Story, store: TopicStore, given: Input, loaded: Loaded) -> None:
     """By seq, tag and time, beside the file."""
     story.begin("Read back", "By seq, by tag, by time; each answer is compared with the file itself.")
     topic = store.topic(given.topic)
@@ -106,11 +106,11 @@ def read_back(story: Story, store: StorePort, given: Input, loaded: Loaded) -> N
     )
 
 
-def _count(topic: TopicPort, **how: Any) -> int:
+def _count(topic: Topic, **how: Any) -> int:
     return sum(isinstance(item, topics.Record) for item in topic.records(**how))
 
 
-def _account(store: StorePort, topic: TopicPort, *, match: str | None) -> dict[str, int]:
+def _account(store: TopicStore, topic: Topic, *, match: str | None) -> dict[str, int]:
     """What became of every seq of a topic, from its beginning to its head."""
     sums: dict[str, int] = {}
     cursor, is_read = 0, False
@@ -165,7 +165,7 @@ def crash(
 # 4
 
 
-def floors(story: Story, store: StorePort, given: Input) -> None:
+def floors(story: Story, store: TopicStore, given: Input) -> None:
     """What a reader is told of records that are gone."""
     from rich.text import Text
 

@@ -12,9 +12,9 @@ import attrs
 import msgspec
 import trio
 
+from topics.calls.intake import take_nodes
+from topics.calls.page import tombstone_fields
 from topics.codec.wire import spliced_page
-from topics.embed.intake import take_nodes
-from topics.embed.page import tombstone_fields
 from topics.kernel.checks import clamped, seq_number, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX, Limits
@@ -22,8 +22,8 @@ from topics.log.diff import DiffPlan, DiffQuery
 from topics.log.floors import Reason
 from topics.log.waiting import news_since, passed_since, start_of, waits_on
 from topics.server.api import schemas as s
+from topics.server.api.bodies.fields import ABSENT, OpenForm
 from topics.server.api.call import Call
-from topics.server.api.fields import ABSENT, OpenForm
 from topics.server.api.message import Answer
 from topics.server.api.records import ignored_json, match_of
 from topics.server.api.routes import Body, Route

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import attrs
 import msgspec
 
-from topics.embed.intake import key_bytes
+from topics.calls.intake import key_bytes
 from topics.engine.commands import DeleteRecords
 from topics.engine.replies import Appended, RecordsDeleted
 from topics.kernel.checks import seq_number
@@ -18,12 +18,12 @@ from topics.kernel.errors import Code
 from topics.kernel.limits import Limits
 from topics.log.match import Match, parse_match
 from topics.server.api import schemas as s
-from topics.server.api.bodies import decode_write
+from topics.server.api.bodies.fields import ABSENT, OpenForm, plain_value
+from topics.server.api.bodies.forms import RecordIn, WriteIn
+from topics.server.api.bodies.writes import decode_write
 from topics.server.api.call import DECODED_INLINE_BYTES_MAX, Call, text_of
-from topics.server.api.fields import ABSENT, OpenForm, plain_value
 from topics.server.api.message import Answer
 from topics.server.api.routes import WRITE_ERRORS, Body, Route
-from topics.server.api.writeforms import RecordIn, WriteIn
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
 _BOOL: Final = (b"false", b"true")

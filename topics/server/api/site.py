@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
-from topics.server.api import encoding
+from topics.server.api.bodies import encoding
 from topics.server.api.call import Call, not_found
 from topics.server.api.errors import error_answer
 from topics.server.api.memory import Share

@@ -12,7 +12,7 @@ import trio
 
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits
-from topics.server.api.known import KnownLabels
+from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import Account
 from topics.server.api.origins import Origins
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics

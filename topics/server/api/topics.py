@@ -16,7 +16,7 @@ from topics.engine.replies import TopicDeleted, TopicPut, TopicState
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.server.api import schemas as s
-from topics.server.api.bodies import decode_put
+from topics.server.api.bodies.writes import decode_put
 from topics.server.api.call import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Call, text_of
 from topics.server.api.message import Answer
 from topics.server.api.routes import WRITE_ERRORS, Body, Route

@@ -7,6 +7,7 @@ thread. A caller who is cancelled loses his answer, never his write.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -21,6 +22,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.host.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.limits import DEADLINE_LOOK_MS
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.backup import BackupStream, begin_backup
 from topics.server.runtime.compactor import Compactor
@@ -35,7 +37,6 @@ from topics.store.opened import Opened
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
 _ALARM_MIN_S: Final = 0.005
-_ALARM_MAX_S: Final = 0.1
 
 
 class Runtime:
@@ -65,6 +66,7 @@ class Runtime:
         self._fetcher = Fetcher(opened.reader, self._threads)
         self._in_flight = 0
         self._took = NOTHING_TOOK
+        self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -218,6 +220,8 @@ class Runtime:
                 if ticket.waiter is not None:
                     ticket.waiter()
             self.hub.tell(effects.news)
+        if engine.deadline_moved:
+            self._sooner.set()
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()
@@ -240,21 +244,19 @@ class Runtime:
             shard.ring()
 
     async def _alarms(self) -> None:
-        """What time alone brings: ticks, and batches of nothing but a timed sync."""
+        """What time alone brings, when it does. While nothing is due this task sleeps."""
         engine = self.engine
         while True:
+            self._sooner = trio.Event()
             due_ms = engine.next_deadline_ms()
-            wait_s = _ALARM_MAX_S
-            if due_ms is not None:
-                now_ms = engine.now_ms()
-                if due_ms <= now_ms:
-                    engine.tick()
-                    self._after_call(NOTHING_TOOK)
-                    for shard in self.shards:
-                        shard.ring()
-                else:
-                    wait_s = min(wait_s, (due_ms - now_ms) / 1000)
-            await trio.sleep(max(wait_s, _ALARM_MIN_S))
+            wait_ms = math.inf if due_ms is None else min(due_ms - engine.now_ms(), DEADLINE_LOOK_MS)
+            if wait_ms > 0:
+                with trio.move_on_after(wait_ms / 1000):
+                    await self._sooner.wait()
+                continue
+            engine.tick()
+            self._after_call(NOTHING_TOOK)
+            await trio.sleep(_ALARM_MIN_S)
 
 
 def _let_go(ticket: Ticket, command: Command) -> None:

@@ -1,0 +1,39 @@
+"""Results as plain values, to be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import msgspec
+
+import topics
+
+NOT_COMPARED = {
+    "ts",
+    "last_write_ts",
+    "last_read_ts",
+    "expires_at",
+    "durable_seq",
+}  # of the clock, or of the moment
+
+
+def shown(value: Any) -> Any:
+    """A result as plain values, without what time decides."""
+    match value:
+        case topics.Record():
+            return {
+                "seq": value.seq, "raw": value.raw, "tag": value.tag, "node": value.node, "key": value.key,
+                "meta": value.meta, "content_type": value.content_type,
+            }  # fmt: skip
+        case msgspec.Struct():
+            return shown(msgspec.structs.asdict(value))
+        case topics.TopicConfig():
+            return value.echo()
+        case dict():
+            return {name: shown(one) for name, one in value.items() if name not in NOT_COMPARED}
+        case list() | tuple() | range():
+            return [shown(one) for one in value]
+    if attrs.has(type(value)):
+        return {"type": type(value).__name__} | shown(attrs.asdict(value, recurse=False))
+    return value if value is None or isinstance(value, str | int | float | bytes) else type(value).__name__

@@ -1,0 +1,207 @@
+"""One script of calls over an embedded store, a client, and the places of the command line: the same of each.
+
+The script has a row for every method there is: a call that is new, or that one of them lacks, makes it red.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from tests.calls.shown import shown
+from topics.calls.blocking import TopicStore
+from topics.calls.call import Call, OfTopic, Steps, drive
+from topics.cli.demo.private_server import PrivateServer
+from topics.cli.place import Directory, Server
+from topics.cli.settings import load
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def given(*arguments: Any, **options: Any) -> Given:
+    return arguments, options
+
+
+RECORDS = [{"data": i, "tag": f"t{i % 2}", "node": f"n{i % 2}"} for i in range(5)]
+OF_TOPIC: dict[str, list[Given]] = {
+    "put": [
+        given({"a": [1, 2.5, None]}, tag="t", node="n", key="k", meta={"m": "v"}), given(1, tag=""),
+        given(1, expected_head=3), given(1, create=7), given({1, 2}), given(1, idempotency_key="k" * 300),
+        given(1, priority=-1), given(1, require_same_body="no"),
+    ],
+    "put_many": [
+        given(RECORDS), given(RECORDS, node="n", idempotency_key="k"), given(RECORDS, idempotency_key="k"),
+        given([7], idempotency_key="k"), given([{"data": 1}], idempotency_key="k"), given([{"data": 1, "x": 1}]),
+        given([]), given("text"), given([{"data": 1}], sync="yes"),
+    ],
+    "read": [
+        given(), given(from_seq=2, limit=2, account=True), given(match="t1"), given(match="t*"), given(node=["n0"]),
+        given(from_ts=0, limit=1), given(from_ts=1, from_seq=1), given(epoch=9), given(wait_ms=1, from_seq=10**6),
+        given(limit=-1), given(account=1), given(wait_ms="1"), given(node=7),
+    ],
+    "pages": [given(), given(match=["tag", "Glob", "t*"], node=["n1"]), given(wait_ms=-1)],
+    "records": [given(from_seq=1), given(follow="yes"), given(match="t*")],
+    "follow": [given(from_seq=10**6, match="t*")],
+    "delete": [given(), given(match="t1"), given(before_seq=2), given(match="*"), given(before_seq="x")],
+    "configure": [
+        given(ttl_ms=10**9), given(replace=True, cap_records=3), given(replace=1), given(zebra=1), given(topic=1),
+    ],
+    "state": [given(), given(touch=False), given(touch="no")],
+}  # fmt: skip
+OF_STORE: dict[str, list[Given]] = {
+    "topic": [given("x"), given("$x"), given(7)],
+    "create": [
+        given("made", cap_records=3), given("made", cap_records=4), given("made", exist_ok=True, cap_records=4),
+        given("a/b"), given("made", exist_ok=1), given("made", type="queue"), given("other", store=1),
+    ],
+    "config": [given("made"), given("absent"), given("a/b")],
+    "list": [given(), given("ma"), given("zz"), given(7)],
+    "checkpoint": [given()],
+    "delete": [given("made"), given("made"), given("a/b"), given("t", if_empty=True), given("t", if_empty=1)],
+    "sync": [],  # by itself, below: no server has a route for it
+    "backup": [],
+    "close": [],
+    "do": [],
+}  # fmt: skip
+OF_CLIENTS = {"health", "ready", "with_key"}
+
+
+class Handing(TopicStore):
+    """A store that hands each call on to another: all that a store must be is `do`."""
+
+    def __init__(self, store: TopicStore) -> None:
+        self.where, self.limits, self.store = store.where, store.limits, store
+        self.seen: set[type] = set()
+
+    def do(self, steps: Steps[Any]) -> Any:
+        return drive(iter(steps), self._answer)
+
+    def _answer(self, call: Call[Any]) -> Any:
+        self.seen.add(type(call))
+        return self.store.do(call)
+
+    def backup(self, dest: Any, **options: Any) -> Any:
+        return self.store.backup(dest, **options)
+
+    def close(self) -> None:
+        pass
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        found = call()
+        if isinstance(found, Iterator):
+            found = list(found)
+    except topics.Rejected as refused:
+        return refused.code.value, refused.message, {**refused.detail}
+    return shown(found)
+
+
+def script(store: TopicStore) -> dict[str, Any]:
+    """What comes of each row, each of a topic's on a topic of its own."""
+    found: dict[str, Any] = {}
+    for name, rows in OF_TOPIC.items():
+        topic = store.create(f"topic-{name}", durability="fsync")
+        topic.put_many(RECORDS)
+        for i, (arguments, options) in enumerate(rows):
+            found[f"topic.{name}[{i}]"] = outcome(lambda: getattr(topic, name)(*arguments, **options))  # noqa: B023 -- called at once
+    missing = store.topic("missing")
+    for name in ("read", "pages", "records", "follow", "delete", "state", "configure"):
+        found[f"missing.{name}"] = outcome(getattr(missing, name))
+    store.topic("t").put(1)
+    for name, rows in OF_STORE.items():
+        for i, (arguments, options) in enumerate(rows):
+            found[f"store.{name}[{i}]"] = outcome(lambda: getattr(store, name)(*arguments, **options))  # noqa: B023 -- called at once
+    return found
+
+
+def place(kind: str, server: PrivateServer, home: Path) -> AbstractContextManager[TopicStore]:
+    match kind:
+        case "client":
+            return topics.Client(server.url)
+        case "a server of the command line":
+            return Server(load({}, {}), server.url).writing()
+        case "a directory of the command line":
+            return Directory(load({"data": str(home / "cli")}, {})).writing()
+    return topics.open(home / "store")
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    with topics.open(tmp_path_factory.mktemp("expected")) as store:
+        return script(store)
+
+
+@pytest.mark.rule("O5.3")
+@pytest.mark.parametrize(
+    "kind", ["store", "client", "a directory of the command line", "a server of the command line"]
+)
+def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expected: dict[str, Any]) -> None:
+    with PrivateServer(tmp_path / "served", tmp_path) as server, place(kind, server, tmp_path) as store:
+        handing = Handing(store)
+        found = script(handing)
+        written = store.backup(tmp_path / "backup")
+
+    assert {name: found[name] for name in found if found[name] != expected[name]} == {}
+    assert found.keys() == expected.keys()
+    assert handing.seen == concrete(Call) - {topics_of("Sync"), topics_of("Health"), topics_of("Ready")}
+    assert {entry.name for entry in written.manifest.topics} == {"t", *(f"topic-{name}" for name in OF_TOPIC)}
+
+
+@pytest.mark.rule("O5.2")
+def test_the_script_has_a_row_for_every_call() -> None:
+    assert public(topics.Topic) == OF_TOPIC.keys() | {"name", "store"}
+    assert public(TopicStore) == OF_STORE.keys()
+    assert public(topics.Client) == OF_STORE.keys() | OF_CLIENTS
+    assert public(topics.Store) >= OF_STORE.keys()
+    for name in OF_STORE:
+        assert (
+            parameters(topics.Store, name) == parameters(topics.Client, name) == parameters(TopicStore, name)
+        )
+        assert inspect.getdoc(getattr(topics.Store, name)) == inspect.getdoc(getattr(topics.Client, name))
+        assert inspect.getdoc(getattr(TopicStore, name))
+
+
+def test_a_method_is_described_as_its_call(tmp_path: Path) -> None:
+    put = topics.Topic.put
+    assert (put.__name__, put.__qualname__) == ("put", "Topic.put")
+    assert list(inspect.signature(put).parameters)[:2] == ["self", "data"]
+    assert inspect.signature(put).return_annotation is topics.Appended
+    shown_as = "(self, *, touch: bool = True) -> topics.engine.replies.TopicState"
+    assert str(inspect.signature(topics.Topic.state)) == shown_as
+    assert (put.__doc__ or "").startswith("Append one record")
+    with topics.open(tmp_path) as store, pytest.raises(TypeError, match="tagg"):
+        store.topic("t").put(1, tagg="x")  # type: ignore[call-arg]  # on purpose
+
+
+def test_sync_is_for_a_store_in_this_process(tmp_path: Path) -> None:
+    with topics.open(tmp_path) as store:
+        assert store.sync() is None
+    with topics.Client("http://127.0.0.1:9") as client, pytest.raises(topics.Rejected) as refused:
+        client.sync()
+    assert refused.value.code == "not_implemented"
+
+
+def concrete(kind: type) -> set[type]:
+    below = set(kind.__subclasses__())
+    return {one for child in below for one in concrete(child) or {child}} - {OfTopic}
+
+
+def topics_of(name: str) -> type:
+    from topics.calls import topics as calls
+
+    return getattr(calls, name)
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def parameters(kind: type, name: str) -> list[str]:
+    return [str(one) for one in inspect.signature(getattr(kind, name)).parameters.values()]

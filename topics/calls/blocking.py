@@ -1,0 +1,210 @@
+"""`Topic` and `TopicStore`: the calls as methods that return when it is done.
+
+`Store` and `Client` are the two `TopicStore`s: each says how a call is carried out, and has every method from that.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import update_wrapper
+from inspect import Parameter, signature
+from types import FunctionType, GenericAlias, NoneType, TracebackType
+from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, get_args
+
+from topics.calls import records as of_records
+from topics.calls import topics as of_topics
+from topics.calls.call import Steps
+from topics.codec.manifest import Written
+from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import Limits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type[Any])
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def of_topic(call: Callable[Concatenate[str, P], Steps[R]]) -> Callable[Concatenate[Topic, P], R]:
+    """A method of `Topic`."""
+
+    def method(topic: Topic, /, *args: P.args, **options: P.kwargs) -> R:
+        return topic.store.do(call(topic.name, *args, **options))
+
+    return _described(method, call, is_of_topic=True)
+
+
+def stream_of(
+    call: Callable[Concatenate[str, P], of_records.Stream[R]],
+) -> Callable[Concatenate[Topic, P], Iterator[R]]:
+    """A method of `Topic` that reads a page whenever the next one is needed."""
+
+    def method(topic: Topic, /, *args: P.args, **options: P.kwargs) -> Iterator[R]:
+        stream = call(topic.name, *args, **options)
+        stream.page_wait_ms()  # what is wrong is refused here and not by the first `next`
+        return _items(topic.store, stream)
+
+    return _described(method, call, is_of_topic=True, is_stream=True)
+
+
+def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[TopicStore, P], R]:
+    """A method of every store."""
+
+    def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> R:
+        return store.do(call(*args, **options))
+
+    return _described(method, call)
+
+
+def topic_of(call: Callable[P, Steps[str]]) -> Callable[Concatenate[TopicStore, P], Topic]:
+    """A method of every store that gives the topic whose name comes of the call."""
+
+    def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Topic:
+        return store.topic(store.do(call(*args, **options)))
+
+    return _described(method, call, gives="Topic")
+
+
+def _described(
+    method: F,
+    call: Callable[..., Any],
+    *,
+    is_of_topic: bool = False,
+    is_stream: bool = False,
+    gives: object = None,
+) -> F:
+    """With the docstring and the parameters of the call, and what it answers."""
+    shape = signature(call)
+    parameters = list(shape.parameters.values())[1 if is_of_topic else 0 :]
+    if gives is None:
+        kinds = [one for base in getattr(call, "__orig_bases__", ()) for one in get_args(base)]
+        # of a function it is text: "Generator[Call[Any], Any, TopicConfig]"
+        gives = kinds[0] if kinds else str(shape.return_annotation).partition(", Any, ")[2].removesuffix("]")
+    update_wrapper(method, call, updated=())
+    vars(method)["__signature__"] = shape.replace(
+        parameters=[Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters],
+        return_annotation=None
+        if gives is NoneType
+        else GenericAlias(Iterator, (gives,))
+        if is_stream
+        else gives,
+    )
+    return method
+
+
+def named(owner: C) -> C:
+    """A class whose methods are called what they are called there."""
+    for name, found in vars(owner).items():
+        if isinstance(found, FunctionType):
+            found.__name__, found.__qualname__ = name, f"{owner.__name__}.{name}"
+    return owner
+
+
+@named
+class Topic:
+    """A handle of one topic, by name. The topic need not exist: a write creates it, a read says that it is not there.
+
+    The same for a store in this process and for one at a server, so code moves by changing one line.
+    """
+
+    __slots__ = ("name", "store")
+
+    def __init__(self, store: TopicStore, name: str) -> None:
+        self.store = store
+        self.name = name
+
+    put = of_topic(of_records.Put)
+    put_many = of_topic(of_records.PutMany)
+    read = of_topic(of_records.Read)
+    pages = stream_of(of_records.Pages)
+    records = stream_of(of_records.Records)
+    follow = stream_of(of_records.Follow)
+    delete = of_topic(of_records.Delete)
+    configure = of_topic(of_topics.configure)
+    state = of_topic(of_topics.State)
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r} at {self.store.where!r})"
+
+
+@named
+class TopicStore(ABC):
+    """Topics, wherever they are: `where` is a directory or a URL. A context manager; or call `close`.
+
+    `limits`: of an embedded store what it takes; of a client what its server is taken to allow in a page or a batch.
+    """
+
+    where: str
+    limits: Limits
+
+    @abstractmethod
+    def do(self, steps: Steps[R]) -> R:
+        """Carry out a call."""
+
+    @abstractmethod
+    def backup(
+        self,
+        dest: str | os.PathLike[str],
+        *,
+        with_cold: bool = False,
+        tell: Callable[[int, int], None] | None = None,
+    ) -> Written:
+        """Write a backup to the directory `dest` here, which must not be there: the store as it is now, while it is
+        used.
+
+        `tell` is told the bytes that are done, and how many there are. In an embedded store sealed segments are linked,
+        not copied, where the file system can. What is in the cold tier stays there, and is copied only `with_cold`.
+
+        Raises:
+            Rejected: something is at `dest`, it lies in the store, or the store is read-only.
+            CannotOpen: it cannot be written there; nothing is left of it.
+            Corrupt: a file of the store is damaged, or what came is no whole backup.
+            Unreachable: the way to the server was broken off.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it: a store in this process syncs, writes exact heads and closing marks, and gives the directory free; a
+        client closes its connections. Twice is fine.
+        """
+
+    def topic(self, name: str) -> Topic:
+        """A handle. The topic need not exist: a write creates it, a read says that it is not there."""
+        return Topic(self, check_topic_name(name))
+
+    create = topic_of(of_topics.create)
+    config = of_store(of_topics.config)
+    delete = of_store(of_topics.Delete)
+    list = of_store(of_topics.List)
+    sync = of_store(of_topics.Sync)
+    checkpoint = of_store(of_topics.Checkpoint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """No copies, and no way into another process."""
+        raise TypeError(
+            f"{self!r} belongs to the process that opened it: open another one where it is needed"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.where!r})"
+
+
+def _items(store: TopicStore, stream: of_records.Stream[R]) -> Iterator[R]:
+    reads = stream.reads()
+    read = next(reads)
+    while True:
+        page = store.do(read)
+        yield from stream.items(page)
+        try:
+            read = reads.send(page)
+        except StopIteration:
+            return

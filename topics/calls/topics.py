@@ -1,0 +1,204 @@
+"""The calls on topics, and on a store as a whole: create, configure, state, list, delete, sync, checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from topics.calls import messages
+from topics.calls.call import Call, OfTopic
+from topics.calls.intake import encode_json
+from topics.calls.messages import TopicSummary
+from topics.calls.retry import Line, Talk
+from topics.calls.trouble import not_topics
+from topics.engine.commands import DeleteTopic, PutMode, PutTopic
+from topics.engine.replies import TopicState
+from topics.kernel.checks import flag
+from topics.kernel.config import TopicConfig
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.ids import check_topic_name
+from topics.kernel.limits import Limits
+
+LIST_PAGE: Final = 1000
+TOPICS_LISTED_MAX: Final = 10_000_000
+
+
+class State(OfTopic, Call[TopicState], frozen=True, eq=False, kw_only=True):
+    """Heads, floors, counts and config as published. `touch`: it counts as a read (`last_read_ts`).
+
+    Raises:
+        Rejected: topic_not_found.
+    """
+
+    touch: bool = True
+
+    def exchange(self, line: Line) -> Talk[TopicState]:
+        query = {} if flag("touch", self.touch) else {"touch": "false"}
+        return line.ask("GET", self.path(), messages.read_state, query=query, repeatable=True)
+
+
+class Put(OfTopic, Call[TopicConfig], frozen=True, eq=False):
+    """Make a topic or change it; its config as it is then. What one attempt has done, the next one finds done."""
+
+    config: Mapping[str, Any]
+    mode: PutMode
+
+    def command(self, limits: Limits) -> PutTopic:
+        name = check_topic_name(self.topic)
+        return PutTopic.of(name, self.config, mode=self.mode, record_bytes_max=limits.record_bytes)
+
+    def exchange(self, line: Line) -> Talk[TopicConfig]:
+        method = "PATCH" if self.mode is PutMode.MERGE else "PUT"
+        query = {"replace": "false"} if self.mode is PutMode.CREATE else {}
+        body = encode_json("config", dict(self.config))
+        return line.ask(
+            method, self.path(), messages.read_configured, query=query, body=body, repeatable=True, writes=True
+        )  # fmt: skip
+
+
+def configure(
+    topic: str, /, *, replace: bool = False, **config: Any
+) -> Generator[Call[Any], Any, TopicConfig]:
+    """Change the fields that are given and keep the rest. The config as it is then.
+
+    `replace`: set the whole config instead, so that fields left out have their defaults (only `type` stays, which
+    never changes), and make the topic if it is not there. A lower cap or ttl evicts at once.
+
+    Raises:
+        Rejected: topic_not_found; a bad config; topic_not_empty if the class goes to or from `ephemeral`.
+    """
+    if not flag("replace", replace):
+        return (yield from Put(topic, config, PutMode.MERGE))
+    present = yield from config_of(topic)
+    if present is not None:
+        config.setdefault("type", present.type.value)
+    return (yield from Put(topic, config, PutMode.REPLACE))
+
+
+def config(name: str) -> Generator[Call[Any], Any, TopicConfig | None]:
+    """The published config, None if there is no such topic."""
+    return (yield from config_of(check_topic_name(name)))
+
+
+def config_of(name: str) -> Generator[Call[Any], Any, TopicConfig | None]:
+    """As `config`, of any topic: journals, too, whose names nobody else may use."""
+    try:
+        return (yield from State(name, touch=False)).config
+    except Rejected as refused:
+        if refused.code is not Code.TOPIC_NOT_FOUND:
+            raise
+        return None
+
+
+def create(name: str, *, exist_ok: bool = False, **config: Any) -> Generator[Call[Any], Any, str]:
+    """Create a topic. One that is there is never changed: it is returned if every field that is given has that
+    value there, or `exist_ok` is true, and refused otherwise.
+
+    Raises:
+        Rejected: a bad name or config; topic_exists_incompatible, whose `differences` say what is there and what
+            was asked; of another type it is so with `exist_ok`, too.
+    """
+    flag("exist_ok", exist_ok)
+    try:
+        yield from Put(name, config, PutMode.CREATE)
+    except Rejected as refused:
+        if not exist_ok or refused.detail.get("reason") != "config":
+            raise
+    return name
+
+
+class _Name(Call[bool], frozen=True, eq=False):
+    name: str
+
+
+class Delete(_Name, frozen=True, eq=False, kw_only=True):
+    """Delete a topic with everything in it. False if there was none.
+
+    Raises:
+        Rejected: topic_not_empty, with `if_empty`.
+        Unreachable: if it was sent, it may have been carried out; it is not repeated.
+    """
+
+    if_empty: bool = False
+
+    def command(self) -> DeleteTopic:
+        return DeleteTopic(topic=check_topic_name(self.name), if_empty=flag("if_empty", self.if_empty))
+
+    def exchange(self, line: Line) -> Talk[bool]:
+        query = {"if_empty": "true" if flag("if_empty", self.if_empty) else "false"}
+        path = f"/v0/topics/{check_topic_name(self.name)}"
+        return (
+            yield from line.ask("DELETE", path, messages.read_topic_deleted, query=query, writes=True)
+        ).deleted
+
+
+class List(Call[Sequence[TopicSummary]], frozen=True, eq=False):
+    """A row for every topic whose name starts so, ascending by name."""
+
+    prefix: str = ""
+
+    def check(self) -> None:
+        if not isinstance(self.prefix, str):
+            raise invalid("prefix", f"must be a string, not {type(self.prefix).__name__}")
+
+    def exchange(self, line: Line) -> Talk[Sequence[TopicSummary]]:
+        """As many requests as it takes."""
+        found: list[TopicSummary] = []
+        query = {"prefix": self.prefix, "page_size": str(LIST_PAGE)}
+        while True:
+            rows, cursor = yield from line.ask(
+                "GET", "/v0/topics", messages.read_list, query=dict(query), repeatable=True
+            )
+            found += rows
+            if cursor is None:
+                return found
+            if cursor == query.get("cursor") or len(found) > TOPICS_LISTED_MAX:
+                raise not_topics(line.url, "its list of topics has no end")
+            query["cursor"] = cursor
+
+
+class Sync(Call[None], frozen=True, eq=False):
+    """Return when everything written so far, in any class that is logged, is on stable storage.
+
+    Raises:
+        Rejected: `not_implemented`, by a client: a server has no route for it.
+    """
+
+    def exchange(self, line: Line) -> NoReturn:  # noqa: ARG002 -- there is nothing to send
+        raise Rejected(
+            Code.NOT_IMPLEMENTED,
+            'a server has no route to sync; write to a topic with durability="fsync", or watch its durable_seq',
+        )
+
+
+class Checkpoint(Call[None], frozen=True, eq=False):
+    """Move what is durable into segments now, keep a snapshot, and remove the logs that nobody needs any more.
+
+    Happens by itself when enough was written; a start after it has less to read.
+
+    Raises:
+        Rejected: the store is read-only, or there is no room for all records: what could be done was done.
+        Corrupt: records that are in the log alone are damaged; everything else was done. See `Store.damages`.
+        Fatal: the disk failed while it was copied; nothing is lost, and it is tried again.
+    """
+
+    def exchange(self, line: Line) -> Talk[None]:
+        yield from line.ask("POST", "/v0/admin/checkpoint", messages.read_object, repeatable=True)
+
+
+class Health(Call[Mapping[str, Any]], frozen=True, eq=False):
+    """`{"status": "ok", "version": …, "uptime_ms": …}` of a server, also while the log is being recovered."""
+
+    def exchange(self, line: Line) -> Talk[Mapping[str, Any]]:
+        return line.ask("GET", "/v0/health", messages.read_object, repeatable=True)
+
+
+class Ready(Call[Mapping[str, Any]], frozen=True, eq=False):
+    """What a server's recovery found, once it is through; waits for that as long as any call does.
+
+    Raises:
+        Rejected: not_ready, with `replay_progress`.
+    """
+
+    def exchange(self, line: Line) -> Talk[Mapping[str, Any]]:
+        return line.ask("GET", "/v0/ready", messages.read_object, repeatable=True)
