@@ -6,11 +6,11 @@ wait. Threads (`embed`), Trio tasks (`server`), a simulation and a start drive t
     steps       carrying steps out, in threads and in Trio tasks
     background  checkpoints and the work between them: one at a time, failures counted, tried again
     reading     one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage
-    opened      how a store runs, and what it is made of; damages: what is known to be damaged in it
-    viewing     a directory as it is, only to be read: nobody who writes is imported
-    opening     recovery, the repair of tails, going on; directory: claimed first, then opened; restore
     inline      all of a work at once, by whoever is alone with a store
-    opened      how a store runs, and what it is made of; damages: what is known to be damaged in it
+    opened      how a store runs, and what it is made of
+    damages     what is known to be damaged in an open store
     viewing     a directory as it is, only to be read: nobody who writes is imported
-    opening     recovery, the repair of tails, going on; directory: claimed first, then opened; restore
+    directory   a directory, claimed first and then opened; or one in memory
+    opening     recovery, the repair of tails, going on
+    restore     a backup, and the log behind it, made a store again
 """
