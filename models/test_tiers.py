@@ -96,7 +96,7 @@ class Tiers(RuleBasedStateMachine):
         left = steps_max
         while left and (steps := self.scene.opened.checkpointer.between()) is not None:
             while left and (step := next(steps, None)) is not None:
-                self.scene.carry(iter((step,)))
+                self.scene.carry(one for one in (step,))
                 left -= 1
             if not left:
                 steps.close()

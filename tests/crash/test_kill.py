@@ -140,7 +140,7 @@ def test_a_failed_sync_and_a_restart_of_the_process_only_keep_what_was_written_a
     scene.disk.calls.clear()
     tickets = [scene.engine.propose(append("t", 2, 3)), scene.engine.propose(append("d", 2))]
     for _ in range(8):
-        scene.pens[0].advance(scene.engine, scene.ledger)
+        scene.pens[0].advance(scene.engine)
         finished = scene.engine.take_effects().finished
         assert all(ticket in tickets for ticket in finished)
     assert isinstance(tickets[0].error, Fatal)
