@@ -38,6 +38,7 @@ def written(block: ColumnsBlock) -> bytes:
         tags=named(block.tags, block.tag_numbers),
         nodes=named(block.nodes, block.node_numbers),
         expires=block.expires,
+        jobs=block.jobs,
         seed=0,
     )
 

@@ -30,6 +30,7 @@ from topics.codec.layout import (
     pack_frame,
     parse_region,
 )
+from topics.codec.run import pack_job
 from topics.codec.segcolumns import decode_blocks, encode_block
 from topics.codec.segidx import encode_entries, encode_trailer
 from topics.codec.segment import LIVE, walk
@@ -227,6 +228,30 @@ def test_labels_that_are_right_are_not_looked_at_one_by_one():
     wrong = decode_blocks(lie, 0)
     assert labels.contradicted(wrong, bytes(len(found))) == [500]
     assert labels.contradicted([], bytes(len(found))) == list(range(1000))
+
+
+@pytest.mark.parametrize("job", [(None, None), (7, None), (None, 10**12), (0, 10**12)])
+@pytest.mark.parametrize("said", [0, pack_job(7, None), pack_job(None, 10**12), pack_job(0, 10**12)])
+def test_what_a_block_says_wrong_of_a_job_is_found_alike(job, said):
+    priority, due = job
+    exts = [(Ext.PRIORITY, bytes([priority]))] if priority is not None else []
+    exts += [(Ext.NOT_BEFORE, due.to_bytes(8, "little"))] if due is not None else []
+    frame = pack_frame(APPEND, 0, TOPIC, 1, 5, b"data", tag=b"t", exts=pack_exts(exts))
+    data = frame + bytes([LIVE])
+    task = SegmentTask(topic_id=TOPIC, first=1, last=1, size=len(data), sealed=True)
+    found = walk(data, 0, len(data), topic_id=TOPIC, first_seq=1, seq_stop=2)
+    own = found.index_columns(1, 2)
+    entries = encode_entries(own.offsets, own.lengths, own.ts, own.flags)
+    block = encode_block(
+        1, own.lengths, sizes=array("I", [4]), tags=[b"t"], nodes=None, expires=None, jobs=[said], seed=0
+    )
+    whole, labels = walk_by_numpy(task, data, entries + encode_trailer(entries, 0))
+    alone, at_once = Flaws(), Flaws()
+    check_columns(task, found, data, block, b"\0", alone)
+    check_columns(task, whole, data, block, b"\0", at_once, labels)
+
+    assert at_once.listed == alone.listed
+    assert bool(alone.listed) == (said != pack_job(*job))
 
 
 TRUTHS = list(product([b"", b"tag"], [b"", b"node"], [b"", b"{}"], [0, 10**12]))

@@ -72,6 +72,7 @@ def records(draw):
         "tags": column(st.sampled_from((b"", b"a", b"b", b"\xff\x00"))),
         "nodes": column(st.sampled_from((b"", b"a", b"node"))),
         "expires": column(st.just(0) | st.integers(0, 2**64 - 1)),
+        "jobs": column(st.just(0) | st.integers(0, 2**64 - 1)),
     }
 
 
@@ -99,6 +100,7 @@ def test_columns_come_back(writes):
             ("tags", names_of(got.tags, got.tag_numbers)),
             ("nodes", names_of(got.nodes, got.node_numbers)),
             ("expires", got.expires and list(got.expires)),
+            ("jobs", got.jobs and list(got.jobs)),
         ):
             assert column == (write[name] if write[name] and any(write[name]) else None)
 
@@ -148,7 +150,12 @@ def test_every_flipped_bit_and_every_cut_is_found_and_placed():
         (bytes(BLOCK_OVERHEAD - 1), "length"),
         (bytes(BLOCK_OVERHEAD), "magic"),
         (BLOCK_HEAD.pack(b"TCOL", 1, 0, 1, 1, 2**32 - 1) + bytes(8), "length"),
-        (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=2), "version"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=3), "version"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=2), "body"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", b""], version=2), "body"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", u64(5)]), "body"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", u64(0)], version=2), "jobs"),
+        (spelled(1, 2, [u32(1, 1), [], b"", [], b"", b"", u64(5)], version=2), "jobs"),
         (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=0), "version"),
         (spelled(1, 1, [u32(1), [], b"", [], b"", b""], reserved=1), "reserved"),
         (spelled(1, 0, [u32(1), [], b"", [], b"", b""]), "count"),
@@ -187,7 +194,7 @@ def test_every_flipped_bit_and_every_cut_is_found_and_placed():
         (FULL + FULL, "first_seq"),
         (TAGGED + FULL, "first_seq"),
     ],
-    ids=range(41),
+    ids=range(46),
 )  # fmt: skip
 def test_what_is_wrong_with_a_block_is_named_though_its_checksum_is_right(data, field):
     with pytest.raises(Corrupt, match="columns at offset") as caught:

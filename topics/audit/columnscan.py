@@ -12,10 +12,12 @@ from typing import Final, Protocol
 from topics.audit.flaws import Flaws
 from topics.audit.rows import SegmentTask, Severity
 from topics.codec.layout import EXT, FRAME_HEAD, META, Ext, checked_region
+from topics.codec.run import pack_job
 from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock, implied_sizes
 from topics.codec.segment import DataColumns
 from topics.kernel.errors import Corrupt
 
+_Labels = tuple[int, bytes, bytes, int, int]  # size, tag, node, expiry, job
 _IS_PLAIN: Final = bytes(0 if needs else 1 for needs in NEEDS_BLOCK)
 
 
@@ -44,25 +46,29 @@ def check_columns(
         says = said.of(found.seqs[at], sizes[at])
         if says is None:
             detail = "no block speaks of it, and it has more than data"
-            if wanted != (sizes[at], b"", b"", 0):
+            if wanted != (sizes[at], b"", b"", 0, 0):
                 flaws.add("segment.col", found.seqs[at], None, detail)
-        elif says != wanted and not (ended[at] and says == (wanted[0], b"", b"", wanted[3])):
-            wrong.append((found.seqs[at], f"size, tag, node and expiry are {says}, its frame says {wanted}"))
+        elif says != wanted and not (ended[at] and says == (wanted[0], b"", b"", *wanted[3:])):
+            wrong.append(
+                (found.seqs[at], f"size, tag, node, expiry and job are {says}, its frame says {wanted}")
+            )
     for seq, detail in wrong:
         flaws.add("segment.col", seq, None, detail)
     _check_plain(found, said, sizes, flaws)
 
 
-def _wanted(frame: bytes) -> tuple[int, bytes, bytes, int]:
-    """Size, tag, node and expiry of a frame that was verified."""
+def _wanted(frame: bytes) -> _Labels:
+    """Of a frame that was verified."""
     _, _, flags, _, _, _, node_len, tag_len, data_len = FRAME_HEAD.unpack_from(frame)
     tag_at = FRAME_HEAD.size + node_len
-    at, expiry = tag_at + tag_len, b""
+    at, expiry, job = tag_at + tag_len, b"", 0
     size = data_len
     if flags & (META | EXT):
         meta, exts, data = checked_region(frame[at : at + data_len], flags)
         size, expiry = len(meta) + len(data), exts.get(Ext.EXPIRES_AT, b"")
-    return size, frame[tag_at:at], frame[FRAME_HEAD.size : tag_at], int.from_bytes(expiry, "little")
+        due, priority = exts.get(Ext.NOT_BEFORE, b""), exts.get(Ext.PRIORITY)
+        job = pack_job(None if priority is None else priority[0], int.from_bytes(due, "little"))
+    return size, frame[tag_at:at], frame[FRAME_HEAD.size : tag_at], int.from_bytes(expiry, "little"), job
 
 
 def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
@@ -83,8 +89,10 @@ def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaw
     for at in _suspects(found, said.blocks, sizes, plain):
         seq = found.seqs[at]
         says = said.of(seq, sizes[at])
-        if says is not None and says != (sizes[at], b"", b"", 0):
-            flaws.add("segment.col", seq, None, f"size, tag, node and expiry are {says}, and it is only data")
+        if says is not None and says != (sizes[at], b"", b"", 0, 0):
+            flaws.add(
+                "segment.col", seq, None, f"size, tag, node, expiry and job are {says}, and it is only data"
+            )
 
 
 def _suspects(
@@ -100,7 +108,7 @@ def _suspects(
         if block.sizes is not None:
             for at in compress(range(block.count), map(ne, block.sizes, sizes[start:stop])):
                 marked[start + at] = 1
-        for column in (block.tag_numbers, block.node_numbers, block.expires):
+        for column in (block.tag_numbers, block.node_numbers, block.expires, block.jobs):
             if column is not None:
                 for at in compress(range(block.count), column):
                     marked[start + at] = 1
@@ -116,8 +124,8 @@ class _Said:
         self.blocks = blocks
         self.at = 0
 
-    def of(self, seq: int, implied: int) -> tuple[int, bytes, bytes, int] | None:
-        """(size, tag, node, expiry) of a record; None if no block speaks of it."""
+    def of(self, seq: int, implied: int) -> _Labels | None:
+        """What is said of a record; None if no block speaks of it."""
         if self.at and self.blocks[self.at - 1].seq_stop > seq:
             self.at = 0
         while self.at < len(self.blocks) and self.blocks[self.at].seq_stop <= seq:
@@ -133,6 +141,7 @@ class _Said:
             block.tags[tag - 1] if tag else b"",
             block.nodes[node - 1] if node else b"",
             block.expires[i] if block.expires is not None else 0,
+            block.jobs[i] if block.jobs is not None else 0,
         )
 
 

@@ -11,6 +11,7 @@ from topics.audit.dumplog import Item, damaged, record_fields, shown
 from topics.codec.frame import decode_frame
 from topics.codec.layout import FRAME_HEAD
 from topics.codec.primitives import U64
+from topics.codec.run import unpack_job
 from topics.codec.segcolumns import decode_blocks
 from topics.codec.segidx import DELETED, ENTRY, ENTRY_SIZE, EXPIRED, TRAILER, TRAILER_SIZE
 from topics.codec.segment import is_deleted, is_regular, walk
@@ -110,6 +111,8 @@ def col_items(buffer: bytes, path: Path) -> Iterator[Item]:
                     item[name] = shown(names[numbers[at] - 1])
             if block.expires is not None and block.expires[at]:
                 item["expires_at"] = block.expires[at]
+            if block.jobs is not None and block.jobs[at]:
+                item["priority"], item["not_before"] = unpack_job(block.jobs[at])
             yield item
     if end < len(buffer):
         try:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from topics.audit.heads import Flags, Frames, Longs, gather
 from topics.codec.layout import CHECKSUM_SIZE, EXT, EXT_HEAD, EXT_SIZES, FRAME_HEAD, FRAME_OVERHEAD, META, Ext
 from topics.codec.primitives import U16, U32, U64
+from topics.codec.run import pack_job
 from topics.codec.segcolumns import NEEDS_BLOCK, ColumnsBlock
 
 _EXT: Final = np.dtype([("kind", "u1"), ("size", "<u2")])
@@ -31,12 +32,15 @@ _NEEDS_BLOCK: Final = np.frombuffer(NEEDS_BLOCK, np.uint8)
 
 @attrs.frozen(eq=False, kw_only=True)
 class Labels:
-    """Of each frame: `sizes`, stored bytes of data and meta; `expires`, its own expiry or 0; names by `heads`."""
+    """Of each frame: `sizes`, stored bytes of data and meta; `expires`, its own expiry or 0; `jobs` as
+    `codec.run.pack_job`; names by `heads`.
+    """
 
     frames: Frames
     heads: npt.NDArray[np.void]
     sizes: Longs
     expires: npt.NDArray[np.uint64]
+    jobs: npt.NDArray[np.uint64]
 
     def contradicted(self, blocks: Sequence[ColumnsBlock], ended: bytes) -> list[int]:
         """The records with more than data of which no block says just that. Of one that ended names may be missing."""
@@ -54,10 +58,8 @@ class Labels:
         sizes = implied if block.sizes is None else np.frombuffer(block.sizes, np.uint32)[slots]
         tags, nodes = (_numbers(column, slots) for column in (block.tag_numbers, block.node_numbers))
         same: Flags = sizes == self.sizes[some]
-        if block.expires is None:
-            same &= self.expires[some] == 0
-        else:
-            same &= np.frombuffer(block.expires, np.uint64)[slots] == self.expires[some]
+        for column, own in ((block.expires, self.expires[some]), (block.jobs, self.jobs[some])):
+            same &= own == (0 if column is None else np.frombuffer(column, np.uint64)[slots])
         node_at = self.frames.offsets[some] + FRAME_HEAD.size
         node_len, tag_len = (self.heads[name][some].astype(np.int64) for name in ("node_len", "tag_len"))
         named = _are_named(self.frames.buffer, block.nodes, nodes, node_at, node_len)
@@ -103,7 +105,7 @@ def _by_size(sizes: Longs) -> Iterator[tuple[int, Longs]]:
 def read_labels(frames: Frames, heads: npt.NDArray[np.void]) -> Labels | None:
     """What the frames have, whose heads are sound; None if a region of meta and extensions cannot be read."""
     sizes = heads["data_len"].astype(np.int64)
-    expires = np.zeros(len(frames), np.uint64)
+    expires, jobs = np.zeros(len(frames), np.uint64), np.zeros(len(frames), np.uint64)
     which = np.flatnonzero(heads["flags"] & (META | EXT))
     if len(which):
         flags = heads["flags"][which]
@@ -114,8 +116,8 @@ def read_labels(frames: Frames, heads: npt.NDArray[np.void]) -> Labels | None:
         if not regions.whole:
             return None
         sizes[which] = regions.metas + stops - regions.at
-        expires[which] = regions.expires
-    return Labels(frames=frames, heads=heads, sizes=sizes, expires=expires)
+        expires[which], jobs[which] = regions.expires, regions.jobs
+    return Labels(frames=frames, heads=heads, sizes=sizes, expires=expires, jobs=jobs)
 
 
 class _Regions:
@@ -127,6 +129,7 @@ class _Regions:
         self.stops = stops
         self.metas = np.zeros(count, np.int64)
         self.expires = np.zeros(count, np.uint64)
+        self.jobs = np.zeros(count, np.uint64)
         self.whole = True
 
     def pass_metas(self, which: Longs) -> None:
@@ -142,7 +145,7 @@ class _Regions:
         for _ in range(len(EXT_SIZES)):
             exts.step()
         self.whole = exts.are_whole()
-        self.expires[which] = exts.expires
+        self.expires[which], self.jobs[which] = exts.expires, exts.jobs
 
     def _pass(self, which: Longs, kind: np.dtype[Any]) -> Longs:
         """Go past a length and so many bytes, at least one. The lengths, all 0 if one of them is wrong."""
@@ -166,6 +169,7 @@ class _Exts:
         self.before = np.zeros(len(at), np.int64)  # the kind of the one before
         self.sound = np.ones(len(at), np.bool_)
         self.expires = np.zeros(len(at), np.uint64)
+        self.jobs = np.zeros(len(at), np.uint64)
         self.keys = np.zeros(len(at), np.int64)  # extensions that come in pairs, and which are there
 
     def step(self) -> None:
@@ -183,6 +187,11 @@ class _Exts:
         sound[some] = gather(self.buffer, at[some], np.dtype("<u4")) >= 2
         some = np.flatnonzero(sound & (kinds == Ext.EXPIRES_AT))
         self.expires[which[some]] = gather(self.buffer, at[some], np.dtype("<u8"))
+        for i in np.flatnonzero(sound & (kinds == Ext.PRIORITY)).tolist():
+            self.jobs[which[i]] |= np.uint64(pack_job(self.buffer[at[i]], 0))
+        for i in np.flatnonzero(sound & (kinds == Ext.NOT_BEFORE)).tolist():
+            due = int.from_bytes(self.buffer[at[i] : at[i] + U64.size], "little")
+            self.jobs[which[i]] |= np.uint64(pack_job(None, due))
         self.keys[which] += kinds == Ext.IDEMPOTENCY_KEY
         self.keys[which] -= kinds == Ext.BODY_DIGEST
         self.before[which], self.sound[which], self.at[which] = kinds, sound, at + sizes

@@ -188,7 +188,7 @@ def _encode(first: int, run: Sequence[KeptSlot], seed: int) -> tuple[bytes, byte
     data: list[bytes] = []
     idx = IdxColumns(array("I"), array("I"), array("Q"), bytearray())
     views: list[FrameView | None] = []
-    sizes, expires = array("I"), list[int]()
+    sizes, expires, jobs = array("I"), list[int](), list[int]()
     at = 0
     for slot in run:
         live = bool(slot.flags & IS_LIVE)
@@ -200,6 +200,7 @@ def _encode(first: int, run: Sequence[KeptSlot], seed: int) -> tuple[bytes, byte
         views.append(view if live else None)
         sizes.append(0 if view is None else len(view.data) + len(view.meta))
         expires.append(0 if view is None else view.expires_at or 0)
+        jobs.append(0 if view is None else view.job)
         if view is not None:
             data += [slot.frame, bytes((LIVE if live else DEAD,))]
             at += len(slot.frame) + END_SIZE
@@ -210,6 +211,7 @@ def _encode(first: int, run: Sequence[KeptSlot], seed: int) -> tuple[bytes, byte
         tags=[b"" if view is None else view.tag for view in views],
         nodes=[b"" if view is None else view.node for view in views],
         expires=expires,
+        jobs=jobs,
         seed=seed,
     )
     return b"".join(data), encode_idx(idx, seed), col

@@ -9,21 +9,20 @@ from __future__ import annotations
 from array import array
 
 from topics.codec.layout import Ext
-from topics.codec.run import Keyed, Run
+from topics.codec.run import Keyed, Run, pack_job
 
 
 class Optional:
     """The optional columns of a run that is not plain. They grow in two groups, each padded when next touched."""
 
-    __slots__ = ("dedup", "expires", "flags", "nodes", "not_before", "priorities", "tags")
+    __slots__ = ("dedup", "expires", "flags", "jobs", "nodes", "tags")
 
     def __init__(self) -> None:
         self.flags = bytearray()
         self.tags: list[bytes] = []
         self.nodes: list[bytes] = []
         self.expires: list[int] = []
-        self.priorities: list[int] = []
-        self.not_before: list[int] = []
+        self.jobs: list[int] = []
         self.dedup: list[tuple[int, bytes]] = []
 
     def pad(self, count: int) -> None:
@@ -38,8 +37,7 @@ class Optional:
         missing = count - len(self.expires)
         if missing:
             self.expires += [0] * missing
-            self.priorities += [-1] * missing
-            self.not_before += [0] * missing
+            self.jobs += [0] * missing
 
     def add(self, index: int, flags: int, node: bytes, tag: bytes, exts: dict[int, bytes]) -> None:
         """The columns of record `index` of the run."""
@@ -55,8 +53,8 @@ class Optional:
             self.dedup.append((index, exts[Ext.DEDUP_ID]))
         self.pad_numbers(index)
         self.expires.append(number(exts.get(Ext.EXPIRES_AT, b""), "little"))
-        self.priorities.append(exts[Ext.PRIORITY][0] if Ext.PRIORITY in exts else -1)
-        self.not_before.append(number(exts.get(Ext.NOT_BEFORE, b""), "little"))
+        priority = exts[Ext.PRIORITY][0] if Ext.PRIORITY in exts else None
+        self.jobs.append(pack_job(priority, number(exts.get(Ext.NOT_BEFORE, b""), "little")))
 
 
 class OpenRun:
@@ -94,5 +92,5 @@ class OpenRun:
         run.flags, run.tags, run.nodes, run.dedup = mixed.flags, mixed.tags, mixed.nodes, mixed.dedup
         if mixed.expires:
             mixed.pad_numbers(count)
-            run.expires, run.priorities, run.not_before = mixed.expires, mixed.priorities, mixed.not_before
+            run.expires, run.jobs = mixed.expires, mixed.jobs
         return run.first(count)

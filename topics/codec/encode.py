@@ -35,7 +35,7 @@ from topics.codec.layout import (
     parse_exts,
 )  # fmt: skip
 from topics.codec.primitives import LAYOUT_BYTES_MAX, U8, U16, U32, U64, checksum
-from topics.codec.run import Keyed, Run
+from topics.codec.run import Keyed, Run, pack_job
 from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.limits import U64_MAX
 
@@ -266,17 +266,25 @@ def _own_exts(run: Run, records: RecordColumns) -> list[bytes]:
     assert run.dedup is None  # a run is encoded once
     regions = [b""] * len(records)
     run.expires = _absolute(records.ttl_ms, run.ts, absent=0)
-    run.priorities = _absolute(records.priority, 0, absent=-1)
-    run.not_before = _absolute(records.delay_ms, run.ts, absent=0)
+    priorities = _absolute(records.priority, 0, absent=-1)
+    not_before = _absolute(records.delay_ms, run.ts, absent=0)
+    run.jobs = _jobs(priorities, not_before, len(records))
     _add_numbers(regions, Ext.EXPIRES_AT, run.expires, U64, absent=0)
-    _add_numbers(regions, Ext.PRIORITY, run.priorities, U8, absent=-1)
-    _add_numbers(regions, Ext.NOT_BEFORE, run.not_before, U64, absent=0)
+    _add_numbers(regions, Ext.PRIORITY, priorities, U8, absent=-1)
+    _add_numbers(regions, Ext.NOT_BEFORE, not_before, U64, absent=0)
     _add_bytes(regions, Ext.KEY, records.key)
     _add_bytes(regions, Ext.DEDUP_ID, records.dedup_id)
     _add_bytes(regions, Ext.CONTENT_TYPE, records.content_type)
     if records.dedup_id is not None and any(records.dedup_id):
         run.dedup = [(index, dedup_id) for index, dedup_id in enumerate(records.dedup_id) if dedup_id]
     return regions
+
+
+def _jobs(priorities: list[int] | None, not_before: list[int] | None, count: int) -> list[int] | None:
+    if priorities is None and not_before is None:
+        return None
+    pairs = zip(priorities or [-1] * count, not_before or [0] * count, strict=True)
+    return [pack_job(None if priority < 0 else priority, due) for priority, due in pairs]
 
 
 def _absolute(column: Sequence[int | None] | None, base: int, *, absent: int) -> list[int] | None:

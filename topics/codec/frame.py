@@ -30,7 +30,7 @@ from topics.codec.layout import (
     parse_region,
 )  # fmt: skip
 from topics.codec.primitives import LAYOUT_BYTES_MAX, Buffer, checksum
-from topics.codec.run import Keyed, Run
+from topics.codec.run import Keyed, Run, pack_job
 from topics.kernel.errors import Corrupt
 
 __all__ = [
@@ -89,6 +89,11 @@ class FrameView(msgspec.Struct, gc=False, frozen=True):
     @property
     def not_before(self) -> int | None:
         return self._number(Ext.NOT_BEFORE)
+
+    @property
+    def job(self) -> int:
+        """Priority and not-before as one number: see `pack_job`."""
+        return pack_job(self.priority, self.not_before)
 
     @property
     def key(self) -> bytes:

@@ -8,7 +8,7 @@ must not be able to tell them apart (I-09). Columns that no record of the run ne
 from __future__ import annotations
 
 from array import array
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import msgspec
@@ -24,6 +24,25 @@ class Keyed:
     digest: int
 
 
+_PRIORITY_AT: Final = 56  # bits of a job below its priority
+_PRIORITY_MAX: Final = 254
+_NOT_BEFORE_MAX: Final = (1 << _PRIORITY_AT) - 1
+
+
+def pack_job(priority: int | None, not_before: int | None) -> int:
+    """What a queue must know of a record, as one number: its priority and one in the high byte, 0 for none, and below
+    it the instant before which it cannot be claimed. 0: neither. What is greater than fits is as great as fits.
+    """
+    high = 0 if priority is None else min(priority, _PRIORITY_MAX) + 1
+    return high << _PRIORITY_AT | min(not_before or 0, _NOT_BEFORE_MAX)
+
+
+def unpack_job(job: int) -> tuple[int | None, int | None]:
+    """(priority, not before) of a record."""
+    high, not_before = job >> _PRIORITY_AT, job & _NOT_BEFORE_MAX
+    return high - 1 if high else None, not_before or None
+
+
 class Run(msgspec.Struct, kw_only=True):
     """Appends [seq_start, seq_stop) of one topic.
 
@@ -31,8 +50,8 @@ class Run(msgspec.Struct, kw_only=True):
     `offset`: of the first frame in its file, 0 until placed. `flags`: one byte a record or None if all are 0; of the
     frame's flags those that speak of the record: TAG NODE META COMPRESSED, and EXT only if an extension is the record's
     own, not its write's. DURABLE is the run's.
-    Absent values: `b""` in `tags` and `nodes`, 0 in `expires` and `not_before`, -1 in `priorities`. `dedup` holds
-    (index in the run, id) of the records that have one.
+    Absent values: `b""` in `tags` and `nodes`, 0 in `expires` and `jobs` (see `pack_job`). `dedup` holds (index in the
+    run, id) of the records that have one.
     """
 
     topic_id: int
@@ -46,8 +65,7 @@ class Run(msgspec.Struct, kw_only=True):
     nodes: list[bytes] | None = None
     expires: list[int] | None = None
     dedup: list[tuple[int, bytes]] | None = None
-    priorities: list[int] | None = None
-    not_before: list[int] | None = None
+    jobs: list[int] | None = None
     keyed: Keyed | None = None
     durable: bool = False
 
@@ -75,8 +93,8 @@ class Run(msgspec.Struct, kw_only=True):
             topic_id=self.topic_id, seq_start=self.seq_start, ts=self.ts, lengths=self.lengths[:count],
             sizes=self.sizes[:count], offset=self.offset, flags=flags if flags is not None and any(flags) else None,
             tags=_narrow(self.tags, count, b""), nodes=_narrow(self.nodes, count, b""),
-            expires=_narrow(self.expires, count, 0), not_before=_narrow(self.not_before, count, 0),
-            priorities=_narrow(self.priorities, count, -1), keyed=self.keyed, durable=self.durable,
+            expires=_narrow(self.expires, count, 0), jobs=_narrow(self.jobs, count, 0), keyed=self.keyed,
+            durable=self.durable,
             dedup=None if self.dedup is None else [entry for entry in self.dedup if entry[0] < count] or None,
         )  # fmt: skip
 

@@ -6,9 +6,9 @@ to the segment that holds such a record; what no block speaks of is plain:
     magic "TCOL" | version u16 | reserved u16 = 0 | first_seq u64 | count u32 | body_len u32 | body | xxh3 u64
 
 The checksum covers everything before it, and begins with a seed that says whose file it is (`host.seals`). The body
-is a msgpack array of six, see `ColumnsBody`; a column that no record of the block needs is empty. Names are numbered
-in the order in which they first occur, so a block can be written in one way only, and one that is written in another
-is refused. All of it can be read from `.data` again.
+is a msgpack array of seven, of six if there are no jobs, see `ColumnsBody`; a column that no record of the block
+needs is empty. Names are numbered in the order in which they first occur, so a block can be written in one way only,
+and one that is written in another is refused. All of it can be read from `.data` again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ assert array("I", [1]).tobytes() == U32.pack(1), "segments need a little-endian 
 assert array("Q", [1]).tobytes() == U64.pack(1), "segments need a little-endian machine"
 
 COLUMNS_MAGIC: Final = b"TCOL"
-COLUMNS_VERSION: Final = 1
+COLUMNS_VERSION: Final = 2
+COLUMNS_WITHOUT_JOBS: Final = 1  # so a block is written that needs none
 BLOCK_HEAD: Final = Struct("<4sHHQII")
 assert BLOCK_HEAD.size == 24
 BLOCK_OVERHEAD: Final = BLOCK_HEAD.size + U64.size
@@ -44,6 +45,7 @@ class ColumnsBody(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
     `sizes`: u32, stored bytes of data and meta; empty if they follow from the lengths, see `implied_sizes`.
     `tag_numbers`, `node_numbers`: u32, 1 for the first name of `tags` or `nodes`, 0 for none.
     `expires`: u64, the record's own expiry in milliseconds, 0 for none.
+    `jobs`: u64, priority and not-before (`run.pack_job`), 0 for none; version 1 has none.
     """
 
     sizes: bytes
@@ -52,6 +54,7 @@ class ColumnsBody(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
     nodes: list[bytes]
     node_numbers: bytes
     expires: bytes
+    jobs: bytes = b""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -73,6 +76,7 @@ class ColumnsBlock:
     nodes: list[bytes]
     node_numbers: array[int] | None
     expires: array[int] | None
+    jobs: array[int] | None = None
 
     @property
     def seq_stop(self) -> int:
@@ -92,14 +96,15 @@ def encode_block(
     tags: Sequence[bytes] | None,
     nodes: Sequence[bytes] | None,
     expires: Sequence[int] | None,
+    jobs: Sequence[int] | None = None,
     seed: int,
 ) -> bytes:
-    """The block of these records, `b""` if they are all plain. Absent: `b""` in tags and nodes, 0 in expires."""
+    """The block of these records, `b""` if they are all plain. Absent: `b""` in tags and nodes, 0 in the others."""
     count = len(lengths)
     assert 0 < first_seq <= U64_MAX - count
     assert 0 < count <= U32_MAX
     assert len(sizes) == count
-    assert all(column is None or len(column) == count for column in (tags, nodes, expires))
+    assert all(column is None or len(column) == count for column in (tags, nodes, expires, jobs))
     tag_names, tag_numbers = _numbered(tags)
     node_names, node_numbers = _numbered(nodes)
     body = ColumnsBody(
@@ -109,12 +114,14 @@ def encode_block(
         nodes=node_names,
         node_numbers=node_numbers,
         expires=array("Q", expires).tobytes() if expires is not None and any(expires) else b"",
+        jobs=array("Q", jobs).tobytes() if jobs is not None and any(jobs) else b"",
     )
     if _says_nothing(body):
         return b""
-    encoded = _encode(body)
+    version = COLUMNS_VERSION if body.jobs else COLUMNS_WITHOUT_JOBS
+    encoded = _encoded(body, version)
     assert len(encoded) <= U32_MAX
-    head = BLOCK_HEAD.pack(COLUMNS_MAGIC, COLUMNS_VERSION, 0, first_seq, count, len(encoded))
+    head = BLOCK_HEAD.pack(COLUMNS_MAGIC, version, 0, first_seq, count, len(encoded))
     covered = head + encoded
     return covered + U64.pack(checksum(covered, seed))
 
@@ -148,7 +155,7 @@ def _numbered(names: Sequence[bytes] | None) -> tuple[list[bytes], bytes]:
 
 
 def _says_nothing(body: ColumnsBody) -> bool:
-    return not (body.sizes or body.tags or body.nodes or body.expires)
+    return not (body.sizes or body.tags or body.nodes or body.expires or body.jobs)
 
 
 def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
@@ -164,7 +171,7 @@ def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
     end = at + BLOCK_HEAD.size + body_len
     if checksum(data[at:end], seed) != U64.unpack_from(data, end)[0]:
         raise _corrupt(at, "checksum", "the checksum does not match: damaged, or of another segment")
-    if version != COLUMNS_VERSION:
+    if version not in (COLUMNS_WITHOUT_JOBS, COLUMNS_VERSION):
         raise _corrupt(at, "version", f"version {version} is not {COLUMNS_VERSION}")
     if reserved != 0:
         raise _corrupt(at, "reserved", "the reserved field is not zero")
@@ -172,7 +179,7 @@ def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
         raise _corrupt(at, "count", "a block has at least one record")
     if not 0 < first_seq <= U64_MAX - count:
         raise _corrupt(at, "first_seq", f"seq {first_seq} is impossible")
-    body = _body(data[at + BLOCK_HEAD.size : end], at)
+    body = _body(data[at + BLOCK_HEAD.size : end], at, version)
     block = ColumnsBlock(
         first_seq=first_seq,
         count=count,
@@ -182,22 +189,30 @@ def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
         nodes=body.nodes,
         node_numbers=_numbers(body.nodes, body.node_numbers, count, at, "nodes"),
         expires=_column("Q", body.expires, count, at, "expires"),
+        jobs=_column("Q", body.jobs, count, at, "jobs"),
     )
     if block.expires is not None and not any(block.expires):
         raise _corrupt(at, "expires", "a column in which nothing expires")
+    if block.jobs is not None and not any(block.jobs):
+        raise _corrupt(at, "jobs", "a column in which nothing has a job")
     return block, end + U64.size - at
 
 
-def _body(encoded: bytes, at: int) -> ColumnsBody:
+def _body(encoded: bytes, at: int, version: int) -> ColumnsBody:
     try:
         body = _decode(encoded)
     except msgspec.DecodeError as error:
         raise _corrupt(at, "body", f"the body is malformed: {error}") from None
-    if _encode(body) != encoded:
+    if bool(body.jobs) != (version == COLUMNS_VERSION) or _encoded(body, version) != encoded:
         raise _corrupt(at, "body", "the body is not written the one way there is")
     if _says_nothing(body):
         raise _corrupt(at, "body", "the block says nothing of its records")
     return body
+
+
+def _encoded(body: ColumnsBody, version: int) -> bytes:
+    fields = msgspec.structs.astuple(body)
+    return _encode(fields if version == COLUMNS_VERSION else fields[:-1])
 
 
 def _column(typecode: str, encoded: bytes, count: int, at: int, field: str) -> array[int] | None:

@@ -63,7 +63,7 @@ def check_topic(topic: Topic) -> None:
     assert slots == index.head_seq + 1 - index.base_seq - lost_above  # I-02
     for column in (index.ts, index.offsets, index.lengths, index.sizes):
         assert len(column) == index.stop  # I-02
-    for optional in (index.tag_ids, index.node_ids, index.expires):
+    for optional in (index.tag_ids, index.node_ids, index.expires, index.jobs):
         assert optional is None or len(optional) == index.stop  # I-02
     live = [at for at in range(index.start, index.stop) if index.flags[at] & LIVE]
     assert not slots or index.flags[index.start] & LIVE  # dead slots at the front are popped
@@ -127,6 +127,7 @@ def _topic(topic: Topic) -> dict[str, object]:
         "tags": [(name, index.tags.seqs(number).tolist()) for name, number in index.tags.labels.items()],
         "nodes": _nodes(topic),
         "expires": [] if index.expires is None else _sparse(_of_live(index, index.expires)),
+        **({} if index.jobs is None else {"jobs": _sparse(_of_live(index, index.jobs))}),
         **told(topic, (*OF_RECORDS, *kind_of(topic).facts)),
     }
 

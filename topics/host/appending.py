@@ -110,7 +110,7 @@ def space_of(piece: Piece) -> int:
     slots = piece.slots
     if slots is None:
         return 0
-    columns = (slots.sizes, slots.tag_numbers, slots.node_numbers, slots.expires)
+    columns = (slots.sizes, slots.tag_numbers, slots.node_numbers, slots.expires, slots.jobs)
     names = sum(len(name) + _NAME_HEAD for name in (*slots.tags, *slots.nodes))
     entries = ENTRY_SIZE * len(slots) + TRAILER_SIZE
     return piece.size + entries + sum(map(len, columns)) + names + _COLUMNS_HEAD
@@ -296,6 +296,7 @@ def _columns(slots: Slots, seed: int) -> bytes:
         tags=slots.tag_of_each or None,
         nodes=slots.node_of_each or None,
         expires=array("Q", slots.expires) or None,
+        jobs=array("Q", slots.jobs) or None,
         seed=seed,
     )
 

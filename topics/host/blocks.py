@@ -82,7 +82,7 @@ def _lacking(segment: Segment, idx: IdxColumns, blocks: Sequence[ColumnsBlock]) 
 class _Labels:
     """What is known of each record of a segment beside its entry."""
 
-    __slots__ = ("expires", "first_seq", "nodes", "sizes", "tags", "unlabelled")
+    __slots__ = ("expires", "first_seq", "jobs", "nodes", "sizes", "tags", "unlabelled")
 
     def __init__(self, segment: Segment, idx: IdxColumns) -> None:
         self.first_seq = segment.first
@@ -90,6 +90,7 @@ class _Labels:
         self.tags = [b""] * len(idx)
         self.nodes = [b""] * len(idx)
         self.expires = array("Q", bytes(len(idx) * 8))
+        self.jobs = array("Q", bytes(len(idx) * 8))
         self.unlabelled: Unlabelled = []
 
     @classmethod
@@ -115,7 +116,8 @@ class _Labels:
         ] + FRAME_LEN_SIZE != stop - start:
             raise Corrupt(f"seq {view.seq} of topic id {view.topic_id} lies in its place")
         self.sizes[at] = len(view.data) + len(view.meta)
-        self.tags[at], self.nodes[at], self.expires[at] = view.tag, view.node, view.expires_at or 0
+        self.tags[at], self.nodes[at] = view.tag, view.node
+        self.expires[at], self.jobs[at] = view.expires_at or 0, view.job
 
     def encode(self, idx: IdxColumns, seed: int) -> bytes:
         return encode_block(
@@ -125,5 +127,6 @@ class _Labels:
             tags=self.tags,
             nodes=self.nodes,
             expires=self.expires,
+            jobs=self.jobs,
             seed=seed,
         )

@@ -210,7 +210,8 @@ class Rewrite:
     def _columns(self, slots: Slots, lengths: array[int]) -> bytes:
         """The block of what is kept, `b""` if it needs none."""
         dead = self._dead
-        sizes, expires = array("I", slots.sizes), array("Q", slots.expires)
+        sizes = array("I", slots.sizes)
+        expires, jobs = array("Q", slots.expires), array("Q", slots.jobs)
         names = [
             [b"" if gone else name for gone, name in zip(dead, column, strict=True)] if any(column) else None
             for column in (slots.tag_of_each, slots.node_of_each)
@@ -221,11 +222,15 @@ class Rewrite:
             sizes=array("I", (0 if gone else size for gone, size in zip(dead, sizes, strict=True))),
             tags=names[0],
             nodes=names[1],
-            expires=[0 if gone else due for gone, due in zip(dead, expires, strict=True)]
-            if expires
-            else None,
+            expires=_kept(expires, dead),
+            jobs=_kept(jobs, dead),
             seed=self._seed(),
         )
 
     def _seed(self) -> int:
         return seal_of(self.disk, self.topic_id, self.segment.first).seed
+
+
+def _kept(column: array[int], dead: bytes) -> list[int] | None:
+    """The numbers of those that are not dead."""
+    return [0 if gone else number for gone, number in zip(dead, column, strict=True)] if column else None

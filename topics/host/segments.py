@@ -267,7 +267,7 @@ def _add_columns(
     sizes = implied_sizes(idx.lengths)
     tags, nodes = list(_names(blocks, "tags")), list(_names(blocks, "nodes"))
     tag_numbers, node_numbers = array("I", bytes(4 * len(idx))), array("I", bytes(4 * len(idx)))
-    expires = array("Q", bytes(8 * len(idx)))
+    expires, jobs = array("Q", bytes(8 * len(idx))), array("Q", bytes(8 * len(idx)))
     tag_at = {name: number for number, name in enumerate(tags, 1)}
     node_at = {name: number for number, name in enumerate(nodes, 1)}
     for block in blocks:
@@ -281,11 +281,15 @@ def _add_columns(
             node_numbers[span] = _renumbered(block.node_numbers, block.nodes, node_at)
         if block.expires is not None:
             expires[span] = block.expires
+        if block.jobs is not None:
+            jobs[span] = block.jobs
     slots.sizes = sizes[skip:].tobytes()
     if tags:
         slots.tags, slots.tag_numbers = tags, tag_numbers[skip:].tobytes()
     if nodes:
         slots.nodes, slots.node_numbers = nodes, node_numbers[skip:].tobytes()
+    if any(jobs[skip:]):
+        slots.jobs = jobs[skip:].tobytes()
     if any(expires[skip:]):
         slots.expires = expires[skip:].tobytes()
         slots.flags = bytes(

@@ -101,7 +101,7 @@ def _slots(slots: Slots) -> Iterator[str]:
     """Columns of one length, and numbers of names that are there."""
     count = len(slots)
     fixed = ((slots.ts, 8), (slots.offsets, 4), (slots.lengths, 4), (slots.sizes, 4))
-    optional = ((slots.tag_numbers, 4), (slots.node_numbers, 4), (slots.expires, 8))
+    optional = ((slots.tag_numbers, 4), (slots.node_numbers, 4), (slots.expires, 8), (slots.jobs, 8))
     if any(len(column) != count * width for column, width in fixed) or any(
         len(column) not in (0, count * width) for column, width in optional
     ):

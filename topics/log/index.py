@@ -32,7 +32,7 @@ TIMED: Final = 32
 _OF_FRAME: Final = bytes(  # the flags of a frame as those of its slot
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
-_NO_COLUMNS: Final = (None, None, None)
+_NO_COLUMNS: Final = (None, None, None, None)
 _DEAD: Final = End.DELETED | End.EXPIRED
 _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
@@ -46,8 +46,8 @@ class Index:
 
     COMPACT_MIN = 4096
     __slots__ = (
-        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "lengths", "live_bytes", "live_count",
-        "lost", "node_ids", "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
+        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "jobs", "lengths", "live_bytes",
+        "live_count", "lost", "node_ids", "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,6 +61,7 @@ class Index:
         self.tag_ids: array[int] | None = None
         self.node_ids: array[int] | None = None
         self.expires: array[int] | None = None
+        self.jobs: array[int] | None = None
         self.has_absent = False  # true if the bytes of a live slot may be gone
         self._skip = 0
         self.live_count = 0
@@ -148,9 +149,9 @@ class Index:
             self.ts.extend(array("Q", (run.ts,)) * count)
             self.offsets.extend(accumulate(lengths, initial=run.offset))
             self.offsets.pop()  # where the run ends
-        if run.tags is None and run.nodes is None and run.expires is None:
+        if run.tags is None and run.nodes is None and run.expires is None and run.jobs is None:
             self.flags += b"\x01" * count
-            optional = (self.tag_ids, self.node_ids, self.expires)
+            optional = (self.tag_ids, self.node_ids, self.expires, self.jobs)
             if optional != _NO_COLUMNS:
                 for column in optional:
                     if column is not None:
@@ -189,6 +190,12 @@ class Index:
             flags = timed
         elif self.expires is not None:
             self.expires.frombytes(bytes(count * 8))
+        if run.jobs is not None:
+            if self.jobs is None:
+                self.jobs = array("Q", bytes(slots_before * 8))
+            self.jobs.fromlist(run.jobs)
+        elif self.jobs is not None:
+            self.jobs.frombytes(bytes(count * 8))
         self.flags += flags
 
     def lose(self, last_seq: int) -> None:
@@ -370,5 +377,5 @@ class Index:
 
     def _columns(self) -> list[array[int] | bytearray]:
         columns = (self.ts, self.offsets, self.lengths, self.sizes, self.flags)
-        optional = (self.tag_ids, self.node_ids, self.expires)
+        optional = (self.tag_ids, self.node_ids, self.expires, self.jobs)
         return [*columns, *(column for column in optional if column is not None)]

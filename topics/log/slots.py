@@ -33,6 +33,7 @@ class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     nodes: list[bytes] = []
     node_numbers: bytes = b""
     expires: bytes = b""
+    jobs: bytes = b""
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -65,6 +66,8 @@ def slots_between(index: Index, start: int, stop: int) -> Slots:
         slots.nodes, slots.node_numbers = _names(index.node_ids[span], live, index.nodes.name)
     if index.expires is not None and any(index.expires[span]):
         slots.expires = index.expires[span].tobytes()
+    if index.jobs is not None and any(index.jobs[span]):
+        slots.jobs = index.jobs[span].tobytes()
     return slots
 
 
@@ -91,6 +94,10 @@ def restore(index: Index, slots: Slots) -> None:
         if index.expires is None:
             index.expires = array("Q", bytes(before * 8))
         index.expires.frombytes(slots.expires or bytes(count * 8))
+    if slots.jobs or index.jobs is not None:
+        if index.jobs is None:
+            index.jobs = array("Q", bytes(before * 8))
+        index.jobs.frombytes(slots.jobs or bytes(count * 8))
     live = slots.flags.translate(IS_LIVE)
     index.live_count += live.count(1)
     index.live_bytes += sum(compress(index.sizes[before:], live))

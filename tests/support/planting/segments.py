@@ -294,6 +294,7 @@ def _with_other_tags(block: ColumnsBlock, lengths: array[int], seed: int) -> byt
         tags=[b"green" if number else b"" for number in numbers],
         nodes=[block.nodes[number - 1] if number else b"" for number in nodes],
         expires=block.expires,
+        jobs=block.jobs,
         seed=seed,
     )
 
