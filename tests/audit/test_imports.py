@@ -13,21 +13,29 @@ import pytest
 WRITERS = [
     "topics.embed.store",
     "topics.server.runtime.runtime",
-    *(
-        f"topics.host.{name}"
-        for name in (
-            "appending", "backup", "carrying", "checkpointer", "compaction", "cutting", "flags", "generations", "lock",
-            "reclaim", "relocation", "removal", "rewrite", "walfile", "writer",
-        )
-    ),
-]  # fmt: skip
+    "topics.host.appending",
+    "topics.host.backup",
+    "topics.host.carrying",
+    "topics.host.checkpointer",
+    "topics.host.compaction",
+    "topics.host.cutting",
+    "topics.host.flags",
+    "topics.host.generations",
+    "topics.host.lock",
+    "topics.host.reclaim",
+    "topics.host.relocation",
+    "topics.host.removal",
+    "topics.host.rewrite",
+    "topics.host.walfile",
+    "topics.host.writer",
+]
 READ_BY_ALL = {"topics.store", "topics.store.opened", "topics.store.reading", "topics.store.viewing"}
 OWNERS = {"topics.audit.offline"}  # of a repair: it takes the directory
 SCRIPTS = {"topics.spark.main"}
 
 
 def modules_of(package):
-    found = pkgutil.iter_modules(import_module(package).__path__, f"{package}.")
+    found = pkgutil.walk_packages(import_module(package).__path__, f"{package}.")
     return [package, *(one.name for one in found if one.name not in OWNERS | SCRIPTS)]
 
 
