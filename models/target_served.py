@@ -15,6 +15,7 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
+from tests.server.wire.places import serve_connection
 from topics.engine.replies import RecordsDeleted
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
@@ -25,7 +26,6 @@ from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.listener import Listener, bind, port_of
 from topics.server.runtime.runtime import Runtime
-from topics.server.wire.connection import serve_connection
 from topics.server.wire.edges import SocketEdge
 from topics.simulation.speech import Request, Speaker
 from topics.store.opened import StoreOptions

@@ -22,8 +22,7 @@ from topics.engine.checkpoint import SegmentRules
 from topics.host.clock import SystemClock
 from topics.host.disk import OsDisk
 from topics.host.entropy import SystemEntropy
-from topics.host.relocation import HotRules
-from topics.host.tiers import LocalSegmentStore
+from topics.host.tiers import HotRules, LocalSegmentStore
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 

@@ -100,7 +100,7 @@ class Commit:
         """The next file is reserved beside the writing; marks and heads at rest are the shard's and the end's."""
         while True:
             await trio.sleep(KEEPING_S)
-            if self._shard.writer.wal.lacks_reserve and not self._shard.next_file_changes:
+            if self._shard.writer.wal.lacks_reserve and not self._shard.writer.next_file_changes:
                 await self._shard.reserve()
             self._engine.tick()
             self._shard.ring()

@@ -13,7 +13,7 @@ from topics.engine.commands import DeleteRecords
 from topics.log.diff import DiffQuery
 from topics.simulation.checkpoint import Walk
 from topics.simulation.ledger import Ledger
-from topics.simulation.pen import Pen, Stage
+from topics.simulation.pen import Pen, Stage, WatchedWriter
 from topics.store.reading import read_page
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
@@ -40,7 +40,7 @@ class Watched(Scene):
         super().open()
         assert not self.opened.damages
         self.ledger.opened(self.engine, machine_restarted=machine_restarted)
-        self.pens = [Pen(writer) for writer in self.opened.writers]
+        self.pens = [Pen(WatchedWriter(writer, self.ledger)) for writer in self.opened.writers]
         return self.opened
 
     def do(self, *commands, sync=False):
@@ -77,7 +77,7 @@ class Watched(Scene):
     def advance(self, pen, asked):
         """One stage. False if the shard has nothing to do."""
         before = pen.stage
-        pen.advance(self.engine, self.ledger)
+        pen.advance(self.engine)
         if pen.stage is before:
             return False
         self.answer(asked)

@@ -7,8 +7,8 @@ import pytest
 from tests.support.killed import Without
 from topics.engine.replies import Appended
 from topics.server.runtime.runtime import Runtime
-from topics.server.runtime.shard import NOTHING_TOOK
 from topics.simulation.served import ServedWorld
+from topics.store.writer import NOTHING_TOOK
 
 GATE_SEEDS = range(20)
 MORE_SEEDS = range(2000, 2400)

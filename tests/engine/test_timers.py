@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.driving import T0, Driver
-from topics.engine.timers import Due, Timers
+from topics.engine.timers import REST, RETIRE, SYNC, Timers
 
 numbers, instants = st.integers(0, 3), st.integers(0, 20)
 moves = st.one_of(
-    st.tuples(st.just("set"), st.sampled_from(Due), numbers, instants),
-    st.tuples(st.just("drop"), st.sampled_from(Due), numbers),
+    st.tuples(st.just("set"), st.sampled_from([RETIRE, REST, SYNC]), numbers, instants),
+    st.tuples(st.just("drop"), st.sampled_from([RETIRE, REST, SYNC]), numbers),
     st.tuples(st.just("first")),
     st.tuples(st.just("take"), instants, st.integers(1, 4)),
 )
@@ -45,13 +45,13 @@ def test_it_is_a_dict_of_instants_with_its_minimum_at_hand(given_moves):
 def test_a_topic_that_is_written_for_hours_has_one_entry():
     timers = Timers()
     for at_ms in range(10_000):
-        timers.set(Due.REST, 1, at_ms)
+        timers.set(REST, 1, at_ms)
         if at_ms % 100 == 0:
             timers.first_ms()
     assert len(timers._heap) == 1
     for at_ms in range(10_000, 0, -1):  # and one whose instant moves up leaves what is cleared away in time
-        timers.set(Due.RETIRE, 2, at_ms)
-    assert timers.take_due(20_000, 5) == [(Due.RETIRE, 2), (Due.REST, 1)]
+        timers.set(RETIRE, 2, at_ms)
+    assert timers.take_due(20_000, 5) == [(RETIRE, 2), (REST, 1)]
     assert timers.first_ms() is None
     assert timers._heap == []
 

@@ -5,7 +5,6 @@ found out at last (decisions 45 and 46).
 import json
 
 import pytest
-from topics.host.opening import view_store
 
 from tests.audit.test_cold import cold_of
 from tests.crash.format_one import lower, replace
@@ -29,6 +28,7 @@ from topics.engine.verify import digest
 from topics.host.layout import FORMAT_VERSION, segment_of, segment_path
 from topics.host.seals import OF_FORMAT_1, seal_of
 from topics.kernel.errors import Corrupt
+from topics.store.viewing import view_store
 from topics.testing.faults import Landed, SimCrash
 
 __all__ = ["tiered"]  # a fixture

@@ -10,11 +10,10 @@ from typing import Protocol
 import trio
 
 from tests.server.app.h2peer import H2Peer, serving
-from tests.server.wire.places import alone
+from tests.server.wire.places import alone, serve_connection
 from tests.server.wire.playing import Client, Seen, pass_time
 from topics.server.api.site import Site
 from topics.server.app.handover import HandOver
-from topics.server.wire.connection import serve_connection
 from topics.testing.streams import edge_pair
 
 Field = tuple[bytes, bytes]

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.server.api.asking import ask, fields_of
 from tests.server.app.h2peer import serving
 from tests.server.planes import JSON, plane_of
-from tests.server.wire.places import alone, begun, new_site
+from tests.server.wire.places import alone, begun, new_site, serve_connection
 from tests.server.wire.playing import Client, pass_time
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest
 from topics.host.contents import PIECE_SIZE
@@ -21,7 +21,6 @@ from topics.host.pins import PINS_MAX
 from topics.host.readstate import read_state
 from topics.host.verifying import verify_backup
 from topics.kernel.limits import Limits
-from topics.server.wire.connection import serve_connection
 from topics.testing.clock import ManualClock
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk

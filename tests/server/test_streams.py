@@ -7,12 +7,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.server.app.h2peer import serving
-from tests.server.wire.places import open_site
+from tests.server.wire.places import open_site, serve_connection
 from tests.server.wire.playing import Client, pass_time
 from topics.server.api.message import Answer, Sized, Unbounded
 from topics.server.api.routes import Route
 from topics.server.runtime.backup import StreamBroken
-from topics.server.wire.connection import serve_connection
 from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio

@@ -15,21 +15,17 @@ import os
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final, TypeVar
 
 from topics.embed.lock import Reentered, is_held, retake
 from topics.embed.readers import Readers
-from topics.engine.batch import WalBatch
 from topics.engine.commands import Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
-from topics.host.steps import Blocking, Propose, Step, Swap, Wait
-from topics.host.walfile import PlannedWrite
-from topics.host.writer import ShardWriter
+from topics.host.steps import Blocking, Propose, Step, Swap, Tell, Wait
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
-from topics.store.steps import drive
+from topics.store.writer import ShardWriter
 
 T = TypeVar("T")
 _ROOM_TRIES: Final = 3
@@ -47,13 +43,13 @@ class LocalEngine:
         self._broken: BaseException | None = None
         self._led: set[int] = set()
         self._idle_wanted = 0
-        self._reserving: set[int] = set()  # shards whose next file is being made,
-        self._rotating: set[int] = set()  # or begun: never both at once, it is one file
         self._waiting: set[threading.Event] = set()
         self._inside: set[int] = set()  # threads within a call: a signal handler must not begin another there
         self._pid = os.getpid()
         self.readers = Readers()
         self.nudge: Callable[[], None] = _nobody  # the housekeeping thread's, if there is one
+        for writer in writers:
+            writer.next_file_settled = self.changed.notify_all
 
     def call(self, command: Command, *, sync: bool = False) -> Reply:
         """Propose, have it written as its class asks, and answer.
@@ -63,30 +59,52 @@ class LocalEngine:
             Fatal: the write or sync failed; the outcome is unknown until the next recovery.
         """
         self.check_open()
-        if self.is_inside:
+        me = threading.get_ident()
+        if me in self._inside or is_held(self.lock):
             raise Reentered
         with self.lock:
-            return self._call(command, sync=sync)
+            return self._call(command, me, sync=sync)
 
     def carry_out(self, steps: Generator[Step, None, T]) -> T:
-        """Carry out the steps of some work, under the lock, which is let go of in what blocks."""
-        return drive(steps, self._do)
+        """As `store.steps.drive`, under the lock, which is let go of in what blocks. One call less a step is felt where
+        a write has one record.
+        """
+        failed: Exception | None = None
+        try:
+            while True:
+                try:
+                    step = next(steps) if failed is None else steps.throw(failed)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]  # the generator's type says what it is
+                failed = None
+                try:
+                    if isinstance(step, Blocking):
+                        self.lock.release()
+                        try:
+                            step.call()
+                        finally:
+                            retake(self.lock)
+                    elif isinstance(step, Tell):
+                        self.tell()
+                    else:
+                        self._do(step)
+                except Exception as error:  # noqa: BLE001 -- the generator's to catch
+                    failed = error
+        finally:
+            failed = None  # its traceback has this frame
+            steps.close()
 
     def _do(self, step: Step) -> None:
-        match step:
-            case Blocking(call):
-                self.unlocked(call)
-            case Swap(call):
-                call()
-            case Propose(command):
-                self._call(command, sync=False)
-            case Wait():
-                self.wait_idle()
-            case _:
-                self.appoint()
+        if isinstance(step, Propose):
+            self._call(step.command, threading.get_ident(), sync=False)
+        elif isinstance(step, Wait):
+            self._wait_for_change()
+        elif isinstance(step, Swap):
+            step.call()
+        else:
+            self.appoint()
 
-    def _call(self, command: Command, *, sync: bool) -> Reply:
-        me = threading.get_ident()
+    def _call(self, command: Command, me: int, *, sync: bool) -> Reply:
         self._inside.add(me)
         try:
             return self._answer(command, sync=sync)
@@ -151,16 +169,13 @@ class LocalEngine:
     def finish(self) -> None:
         """The end of `close`: nobody is in a system call, nothing is proposed any more; all is written and synced."""
         with self.lock:
-            while self._led or self._reserving or self._rotating:
+            while self._is_busy:
                 self.changed.wait()
             if self._broken is not None:
                 return
             self.engine.log_exact_heads()
             for writer in self.writers:
-                if writer.failed is None:
-                    self.engine.request_sync(writer.shard)
-                    writer.drain()
-                    writer.mark()
+                writer.close()
             self.tell()
 
     def begin_close(self) -> None:
@@ -221,37 +236,11 @@ class LocalEngine:
         self.changed.notify_all()
 
     def _make_room(self, refused: Rejected) -> bool:
-        """Wait for a reserve on its way, or take a larger one for this write. False if there is no space."""
+        """Room for a write that was refused. False if there is no space."""
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
         assert isinstance(needed, int)
-        if self.next_file_changes(shard):
-            while self.next_file_changes(shard):
-                self.changed.wait()
-            return True
-        writer = self.writers[shard]
-        return self.reserve(writer, needed) or not writer.disk_low
-
-    def next_file_changes(self, shard: int) -> bool:
-        return shard in self._reserving or shard in self._rotating
-
-    def reserve(self, writer: ShardWriter, needed: int = 0) -> bool:
-        """Reserve the next file, off the lock. False if there is no space, or nothing to do."""
-        assert not self.next_file_changes(writer.shard)
-        self._reserving.add(writer.shard)
-        try:
-            self.lock.release()
-            try:
-                free_bytes = writer.free_bytes()
-            finally:
-                retake(self.lock)
-            size = writer.wanted_reserve(free_bytes, needed)
-            if size is None:
-                return False
-            return writer.end_reserve(size, self.unlocked(partial(writer.reserve, size)))
-        finally:
-            self._reserving.discard(writer.shard)
-            self.changed.notify_all()
+        return self.carry_out(self.writers[shard].making_room(needed))
 
     # Leading.
 
@@ -271,7 +260,7 @@ class LocalEngine:
         self._led.add(shard)
         try:
             while (batch := self.engine.take_batch(shard)) is not None:
-                self._write(writer, batch)
+                self.carry_out(writer.writing(batch))
                 if until is None or until.done:
                     break
         finally:
@@ -281,72 +270,14 @@ class LocalEngine:
         """The closing mark of a shard that nobody leads."""
         self._led.add(writer.shard)
         try:
-            writer.end_mark(self.unlocked(partial(writer.carry_out, writer.begin_mark())))
+            self.carry_out(writer.marking())
         finally:
             self._stop_leading(writer.shard)
 
     def _stop_leading(self, shard: int) -> None:
         self._led.discard(shard)
         if self.closing or self._idle_wanted:
-            self.changed.notify_all()  # `finish` and `wait_idle` wait for this
-
-    def _write(self, writer: ShardWriter, batch: WalBatch) -> None:
-        rotates = writer.wal.rotates(batch)
-        while rotates and writer.shard in self._reserving:
-            self.changed.wait()  # the file it goes into is being made
-        plan = writer.place(batch)
-        if batch.silent and not rotates:
-            error = self._write_and_sync(writer, batch, plan)
-        else:
-            error = self._write_then_sync(writer, batch, plan, rotates=rotates)
-        if error is not None:
-            writer.fail(batch, error)
-        self.tell()
-
-    def _write_and_sync(self, writer: ShardWriter, batch: WalBatch, plan: PlannedWrite) -> OSError | None:
-        """A batch of which nothing is published before its sync: the lock is let go of once."""
-        self.lock.release()
-        try:
-            wrote, error = writer.write_and_sync(plan)
-        finally:
-            retake(self.lock)
-        if wrote:
-            writer.after_write(batch, plan)
-        if error is None:
-            writer.after_sync(batch, plan)
-        return error
-
-    def _write_then_sync(
-        self, writer: ShardWriter, batch: WalBatch, plan: PlannedWrite, *, rotates: bool
-    ) -> OSError | None:
-        write = partial(writer.write, plan)
-        error = self._rotate(writer, write) if rotates else self.unlocked(write)
-        if error is not None:
-            return error
-        writer.after_write(batch, plan)
-        self.tell()
-        if batch.sync:
-            error = self.unlocked(partial(writer.sync, plan))
-            if error is None:
-                writer.after_sync(batch, plan)
-        return error
-
-    def _rotate(self, writer: ShardWriter, write: Callable[[], OSError | None]) -> OSError | None:
-        """The write that begins the next file: nobody reserves another under its name meanwhile."""
-        self._rotating.add(writer.shard)
-        try:
-            return self.unlocked(write)
-        finally:
-            self._rotating.discard(writer.shard)
-            self.changed.notify_all()
-
-    def unlocked(self, calls: Callable[[], T]) -> T:
-        """System calls, without the lock."""
-        self.lock.release()
-        try:
-            return calls()
-        finally:
-            retake(self.lock)
+            self.changed.notify_all()  # `finish` and `_wait_for_change` wait for this
 
     # Waiting.
 
@@ -376,9 +307,14 @@ class LocalEngine:
         if self.readers.waiting:
             self.readers.tell(effects.news)
 
-    def wait_idle(self) -> None:
-        """Until a shard that is being written is done. Under the lock."""
-        if self._led:
+    @property
+    def _is_busy(self) -> bool:
+        """True while a shard is written, or a next file changes."""
+        return bool(self._led) or any(writer.next_file_changes for writer in self.writers)
+
+    def _wait_for_change(self) -> None:
+        """Until what is under way may have ended."""
+        if self._is_busy:
             self._idle_wanted += 1
             try:
                 self.changed.wait()

@@ -55,11 +55,10 @@ class Housekeeper:
                 continue
             if not local.is_led(writer.shard):
                 local.lead(writer.shard, until=None)
-            idle = writer.wal.mark_due and engine.rested(writer.shard, SHARD_IDLE_MARK_MS)
-            if idle and not local.is_led(writer.shard) and writer.failed is None:
+            if writer.wants_mark and not local.is_led(writer.shard):
                 local.mark(writer)
-            if not local.next_file_changes(writer.shard):
-                local.reserve(writer)
+            if not writer.next_file_changes:
+                local.carry_out(writer.reserving())
             if writer.wal.mark_due or local.is_led(writer.shard):
                 waits.append(SHARD_IDLE_MARK_MS)
             elif writer.disk_low:

@@ -27,9 +27,9 @@ from topics.kernel.config import Discard, Durability
 from topics.kernel.errors import Code, Rejected
 from topics.log.dedupe import interleave
 from topics.log.topic import Topic
-from topics.log.waiting import News
+from topics.log.waiting import NO_NEWS, News
 
-_RECORDS: Final = News.RECORDS  # a member of an enum is found slowly
+_RECORDS: Final = News.RECORDS
 
 
 def check_append(state: EngineState, lane: Lane | None, ticket: Ticket) -> None:
@@ -136,7 +136,7 @@ class _Write(Entry, eq=False, kw_only=True):
             lane.written_seq = last_seq
 
     def news(self) -> News:
-        return _RECORDS if self.count else News.NONE
+        return _RECORDS if self.count else NO_NEWS
 
     def reply(self) -> Appended:
         count, first_seq, duplicates = self.count, self.first_seq, self.duplicates
@@ -169,7 +169,7 @@ def _write(
     command, durability = ticket.command, topic.config.durability
     assert isinstance(command, Append)
     count, first_seq, key = len(records.data), lane.next_seq, command.idempotency_key
-    last_seq = first_seq + count - 1
+    last_seq, synced = first_seq + count - 1, durability is Durability.FSYNC
     assert lane.topic is topic
     assert len(duplicates) + count == len(command.records.data)
     items: Sequence[Item]
@@ -187,13 +187,13 @@ def _write(
     memory: bytes | None = None
     if durability is Durability.EPHEMERAL:
         memory, chunks, frames, size = b"".join(chunks), (), 0, 0
-    ceiling = _due_ceiling(lane, last_seq) if count and durability is not Durability.FSYNC else 0
+    ceiling = _due_ceiling(lane, last_seq) if count and not synced else 0
     raised: _Raise | None = None
     if ceiling:
         raised = _Raise.of(lane, [HeadWatermark(ceiling)], now_ms, staged=True, must_sync=True, ordered=False)
     state.check_space(lane.shard, size if raised is None else size + raised.size, keep_reserve=True)
-    waits = durability is not Durability.FSYNC and last_seq > lane.ceiling
-    staged = durability is Durability.FSYNC or waits
+    waits = not synced and last_seq > lane.ceiling
+    staged = synced or waits
     if raised is not None:
         assert not waits or raised.staged
         lane.ask_ceiling(ceiling)
@@ -209,7 +209,8 @@ def _write(
     lane.reserved_bytes += stored
     if key is not None or records.dedup_id is not None:
         write.reserve_names()
-    state.touch(lane)
+    if not synced:
+        state.touch(lane)
     state.enqueue(lane.shard, write)
 
 

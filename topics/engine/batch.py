@@ -15,7 +15,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
 from topics.log.regions import WalFileId
-from topics.log.waiting import News
+from topics.log.waiting import NO_NEWS, News
 
 Item = Run | Control
 
@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
 
     def news(self) -> News:
         """What it has changed, for those who wait for news of the topic."""
-        return News.NONE
+        return NO_NEWS
 
     def waits_for_sync(self) -> bool:
         """Of an answer without frames, when it could be given: whether a sync has to come first."""

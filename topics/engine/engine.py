@@ -11,31 +11,32 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from topics.codec.frame import Run
-from topics.engine import timing, verify
+from topics.engine import restart, timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
 from topics.engine.propose import propose
 from topics.engine.replies import TopicState
-from topics.engine.restart import after_restart, lost_by_restart
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import Due
+from topics.engine.timers import SYNC
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
-from topics.log import diff, fold, retention
-from topics.log.lost import LostRange
+from topics.log import diff, retention
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 from topics.log.waiting import News
+
+_DURABLE: Final = News.DURABLE
 
 
 class Engine:
@@ -68,33 +69,15 @@ class Engine:
 
     def resume(self, *, machine_restarted: bool) -> None:
         """After recovery: log what the restart took, before anything else is proposed (storage 4)."""
-        now_ms = self._state.time.read()
-        for lane in list(self._state.lanes.values()):
-            entry = after_restart(lane, now_ms, machine_restarted=machine_restarted)
-            if entry is not None:
-                self._state.enqueue(lane.shard, entry)
-            elif lane.ceiling > lane.next_seq - 1:
-                self._state.touch(lane)  # it rests, so its exact head is due
+        restart.resume(self._state, machine_restarted=machine_restarted)
         self._settle()
 
     def make_read_only(self, why: str, *, how: str, durable_known: bool) -> None:
         """Refuse every write on every shard. `why`: the log is damaged and not repaired (storage 4), or nobody asked to
         write; `how`: what to do to write again. `durable_known`: false if nothing was written and synced again, and
         what is missing was durable too, so no seq is said to be.
-
-        What ephemeral topics had is gone with the process all the same. No frame can say so, so it is folded without.
         """
-        now_ms = self._state.time.read()
-        for shard in self._state.shards:
-            assert shard.quiet
-            shard.read_only = Fatal(why, how=how)
-        for lane in self._state.lanes.values():
-            lost = lost_by_restart(lane, machine_restarted=False)
-            if lost is not None:
-                assert lane.topic is not None
-                fold.loss(lane.topic, LostRange(lost.first, lost.last, lost.reason, now_ms))
-            if not durable_known:
-                lane.durable_seq = 0
+        restart.refuse_writes(self._state, Fatal(why, how=how), durable_known=durable_known)
 
     def check_writable(self, shard: int) -> None:
         """Raises `Rejected` if the shard is read-only: storage_read_only, with why and what to do."""
@@ -157,7 +140,7 @@ class Engine:
         if batch.size and not shard.unsynced:
             shard.unsynced = True
             if not batch.sync:
-                state.by_timer.set(Due.SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
+                state.by_timer.set(SYNC, batch.shard, shard.synced_ms + self._sync_interval_ms)
         for entry in batch.entries:
             if not entry.staged:
                 state.apply_entry(entry, at.file)
@@ -186,10 +169,10 @@ class Engine:
             durable_seq = min(written_seq, lane.written_seq)
             if durable_seq > lane.durable_seq:
                 lane.durable_seq = durable_seq
-                state.tell(lane, News.DURABLE)
+                state.tell(lane, _DURABLE)
         shard.unsynced_lanes.clear()
         shard.unsynced = False
-        state.by_timer.drop(Due.SYNC, batch.shard)
+        state.by_timer.drop(SYNC, batch.shard)
         state.time.read()
         shard.synced_ms = state.time.timer_ms
         shard.in_flight = None

@@ -1,21 +1,45 @@
-"""What a restart took of a topic, and the frame that says so before the topic goes on (storage 4)."""
+"""What a restart took of topics: a frame says so before one goes on, if anything may be written (storage 4)."""
 
 from __future__ import annotations
 
 from topics.codec.control import LossRange
 from topics.engine.batch import Entry
 from topics.engine.lane import Lane
+from topics.engine.state import EngineState
 from topics.kernel.config import Durability
+from topics.kernel.errors import Fatal
+from topics.log import fold
 from topics.log.floors import Reason
+from topics.log.lost import LostRange
 from topics.log.waiting import News
 
 
-def after_restart(lane: Lane, now_ms: int, *, machine_restarted: bool) -> Entry | None:
-    """The LossRange a topic needs before it goes on, None if it lost nothing (storage 4, semantics 2.6)."""
-    payload = lost_by_restart(lane, machine_restarted=machine_restarted)
-    if payload is None:
-        return None
-    return _RestartLoss.of(lane, [payload], now_ms, staged=True, must_sync=True)
+def resume(state: EngineState, *, machine_restarted: bool) -> None:
+    """Log what the restart took, before anything else is proposed."""
+    now_ms = state.time.read()
+    for lane in list(state.lanes.values()):
+        lost = lost_by_restart(lane, machine_restarted=machine_restarted)
+        if lost is not None:
+            state.enqueue(lane.shard, _RestartLoss.of(lane, [lost], now_ms, staged=True, must_sync=True))
+        elif lane.ceiling > lane.next_seq - 1:
+            state.touch(lane)  # it rests, so its exact head is due
+
+
+def refuse_writes(state: EngineState, why: Fatal, *, durable_known: bool) -> None:
+    """Every shard is read-only. What ephemeral topics had is gone with the process all the same. No frame can say so,
+    so it is folded without.
+    """
+    now_ms = state.time.read()
+    for shard in state.shards:
+        assert shard.quiet
+        shard.read_only = why
+    for lane in state.lanes.values():
+        lost = lost_by_restart(lane, machine_restarted=False)
+        if lost is not None:
+            assert lane.topic is not None
+            fold.loss(lane.topic, LostRange(lost.first, lost.last, lost.reason, now_ms))
+        if not durable_known:
+            lane.durable_seq = 0
 
 
 class _RestartLoss(Entry, eq=False, kw_only=True):

@@ -15,19 +15,22 @@ from topics.engine.commands import Checkpointed, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import Due, Timers
+from topics.engine.timers import REST, RETIRE, SYNC, Timers
 from topics.kernel.clock import EngineTime
-from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, TOPIC_IDLE_MS, Limits
 from topics.log import retention
 from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
-from topics.log.waiting import News
+from topics.log.waiting import NO_NEWS, News
 
 NOWHERE = WalFileId(0, 0, 0)
 _UNKNOWN_SHORTAGE: Final = Shortage("not enough disk space for it, or for the next log file: free some", {})
+
+
+_EACH: Final = [News(value) for value in range(16)]
+_BOTH: Final = {(one, other): one | other for one in _EACH for other in _EACH}  # a union is made slowly
 
 
 class Effects:
@@ -92,8 +95,8 @@ class EngineState:
         del self.lanes[lane.topic_id]
         if self.lanes_by_name.get(lane.name) is lane:
             del self.lanes_by_name[lane.name]
-        self.by_time.drop(Due.RETIRE, lane.topic_id)
-        self.by_timer.drop(Due.REST, lane.topic_id)
+        self.by_time.drop(RETIRE, lane.topic_id)
+        self.by_timer.drop(REST, lane.topic_id)
 
     def topic(self, name: str) -> tuple[Lane, Topic]:
         """The published topic of that name, or 404."""
@@ -108,15 +111,13 @@ class EngineState:
         assert topic is not None
         due_ms = retention.next_due_ms(topic) if topic.config.ttl_ms or topic.deadlines else None
         if due_ms is None:
-            self.by_time.drop(Due.RETIRE, lane.topic_id)
+            self.by_time.drop(RETIRE, lane.topic_id)
         else:
-            self.by_time.set(Due.RETIRE, lane.topic_id, due_ms)
+            self.by_time.set(RETIRE, lane.topic_id, due_ms)
 
     def touch(self, lane: Lane) -> None:
-        """The topic was written: its exact head is due once it has rested. What is always synced needs none."""
-        assert lane.topic is not None
-        if lane.topic.config.durability is not Durability.FSYNC:
-            self.by_timer.set(Due.REST, lane.topic_id, self.time.timer_ms + TOPIC_IDLE_MS)
+        """The topic was written: its exact head is due once it has rested."""
+        self.by_timer.set(REST, lane.topic_id, self.time.timer_ms + TOPIC_IDLE_MS)
 
     # Refusals.
 
@@ -215,7 +216,7 @@ class EngineState:
     def tell(self, lane: Lane, news: News) -> None:
         told = self.effects.news
         before = told.get(lane.name)
-        told[lane.name] = news if before is None else before | news
+        told[lane.name] = news if before is None else _BOTH[before, news]
 
     def apply_entry(self, entry: Entry, at: Source) -> None:
         """Fold the entry's items; its reservations end here, its lane may be free again."""
@@ -229,7 +230,7 @@ class EngineState:
         lane.in_flight -= 1
         assert lane.in_flight >= 0
         news = entry.news()
-        if news is not News.NONE:
+        if news is not NO_NEWS:
             self.tell(lane, news)
         topic = self.catalog.topics.get(lane.topic_id)
         if topic is not None:
@@ -262,7 +263,7 @@ class EngineState:
         """Everything of the shard on its way fails; it is read-only until restart (storage 3)."""
         assert shard.in_flight is None
         shard.read_only = error
-        self.by_timer.drop(Due.SYNC, shard.number)
+        self.by_timer.drop(SYNC, shard.number)
         failed = entries + shard.pending
         shard.pending = []
         shard.pending_bytes = 0

@@ -10,20 +10,14 @@ keeps the earliest entry of each (kind, id), and one that comes to the top too e
 from __future__ import annotations
 
 import heapq
-from enum import IntEnum
+from typing import Final
 
+# Kinds of what is due; with it goes the id of a topic or the number of a shard. No enum: each write sets one.
+RETIRE: Final = 0  # a topic: a record of it ends by time alone
+REST: Final = 1  # a topic: it has rested, so its exact head is logged
+SYNC: Final = 2  # a shard: what was written waits for its sync
 
-class Due(IntEnum):
-    """What is due. Of a topic its id goes with it, of a shard its number."""
-
-    RETIRE = 0  # a topic: a record of it ends by time alone
-    REST = 1  # a topic: it has rested, so its exact head is logged
-    SYNC = 2  # a shard: what was written waits for its sync
-
-    __hash__ = int.__hash__  # Enum's own goes by its name, in Python
-
-
-Key = tuple[Due, int]
+Key = tuple[int, int]
 
 
 class Timers:
@@ -37,7 +31,7 @@ class Timers:
         self._heap: list[tuple[int, Key]] = []
         self.moved = False
 
-    def set(self, kind: Due, number: int, at_ms: int) -> None:
+    def set(self, kind: int, number: int, at_ms: int) -> None:
         key = (kind, number)
         self._due[key] = at_ms
         queued = self._queued.get(key)
@@ -46,7 +40,7 @@ class Timers:
             heapq.heappush(self._heap, (at_ms, key))
             self.moved = self.moved or self._heap[0][1] is key
 
-    def drop(self, kind: Due, number: int) -> None:
+    def drop(self, kind: int, number: int) -> None:
         """It is not due any more. Its entry stays until its turn comes, or serves the next instant."""
         if self._due:
             self._due.pop((kind, number), None)

@@ -15,7 +15,7 @@ from topics.engine.commands import Retire
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
-from topics.engine.timers import Due
+from topics.engine.timers import REST, RETIRE, SYNC
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX
@@ -50,7 +50,7 @@ def log_exact_head(state: EngineState, lane: Lane, now_ms: int) -> None:
     """
     topic, shard = lane.topic, state.shards[lane.shard]
     assert topic is not None
-    state.by_timer.drop(Due.REST, lane.topic_id)
+    state.by_timer.drop(REST, lane.topic_id)
     if topic.config.durability is Durability.FSYNC or lane.ceiling == lane.next_seq - 1:
         return
     if shard.read_only is not None:
@@ -71,12 +71,12 @@ def _retire(state: EngineState, topic_id: int, now_ms: int) -> None:
     lane = state.lanes[topic_id]
     assert lane.topic is not None
     if lane.blocked or lane.retiring is not None or now_ms - lane.topic.watermark_ms < FLOOR_STALENESS_MS:
-        state.by_time.set(Due.RETIRE, topic_id, now_ms + FLOOR_STALENESS_MS)
+        state.by_time.set(RETIRE, topic_id, now_ms + FLOOR_STALENESS_MS)
         return
     try:
         propose_retire(state, lane, Ticket(Retire(topic=lane.name)), now_ms)
     except Rejected:  # no space, or read-only: nothing is lost by trying later
-        state.by_time.set(Due.RETIRE, topic_id, now_ms + FLOOR_STALENESS_MS)
+        state.by_time.set(RETIRE, topic_id, now_ms + FLOOR_STALENESS_MS)
 
 
 def _sync(state: EngineState, number: int, _now_ms: int) -> None:
@@ -87,9 +87,8 @@ def _sync(state: EngineState, number: int, _now_ms: int) -> None:
         state.enqueue(number, sync_point())
 
 
-_BRINGS: Final[Mapping[Due, Callable[[EngineState, int, int], None]]] = {
-    Due.RETIRE: _retire,
-    Due.REST: _rest,
-    Due.SYNC: _sync,
+_BRINGS: Final[Mapping[int, Callable[[EngineState, int, int], None]]] = {
+    RETIRE: _retire,
+    REST: _rest,
+    SYNC: _sync,
 }
-assert set(_BRINGS) == set(Due)

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Final
+from typing import Final, Protocol
 
 from topics.codec.walheader import HEADER_SIZE
 from topics.engine.checkpoint import PLAN_BYTES_MAX, Piece
@@ -40,8 +40,8 @@ from topics.host.relocation import Relocation
 from topics.host.removal import Removal, frees_logs, frees_segments
 from topics.host.snapshots import KEPT_MAX, Kept, drop_snapshots, write_snapshot
 from topics.host.steps import Blocking, Propose, ResumeBatches, Step, Steps, Wait
-from topics.host.writer import ShardWriter
-from topics.kernel.errors import Code, Rejected
+from topics.host.walfile import WalFile
+from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -50,6 +50,15 @@ TOGETHER: Final = 32  # pieces that share syncs: three files each, open at once
 PLANS_IN_ROOM: Final = 4  # where there is little room, a plan may take a part of it
 AGAIN_MS: Final = 60_000  # a round that was refused or failed leaves so long to what is done between rounds
 LOW_MS: Final = 10_000  # on a full disk a round that lets something go is due so soon
+
+
+class ShardLog(Protocol):
+    """What a round has to know of who writes a shard."""
+
+    shard: int
+    wal: WalFile
+    failed: Fatal | None
+    disk_low: bool
 
 
 class Checkpointer:
@@ -62,7 +71,7 @@ class Checkpointer:
     def __init__(
         self,
         engine: Engine,
-        writers: Sequence[ShardWriter],
+        writers: Sequence[ShardLog],
         disk: Disk,
         *,
         kept: Sequence[Kept] = (),

@@ -8,44 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-import attrs
+import msgspec
 
 from topics.engine.commands import Command
 from topics.host.refusals import FULL
 
 
-@attrs.frozen
-class Blocking:
-    """Call this without the lock."""
+class Blocking(msgspec.Struct, frozen=True):
+    """Call this without the lock. `cached_bytes`: it is a write that ends in the page cache, of so many bytes; if they
+    are few, it is over sooner than another thread would begin with it.
+    """
 
     call: Callable[[], None]
+    cached_bytes: int | None = None
 
 
-@attrs.frozen
-class Propose:
+class Propose(msgspec.Struct, frozen=True):
     """Propose this and wait for its end."""
 
     command: Command
 
 
-@attrs.frozen
-class Swap:
+class Swap(msgspec.Struct, frozen=True):
     """Call this where nobody else touches the engine: a rename or two, and a change of where records lie."""
 
     call: Callable[[], None]
 
 
-@attrs.frozen
-class Wait:
-    """A batch is in flight: go on when one has ended."""
+class Wait(msgspec.Struct, frozen=True):
+    """A batch is in flight, or the next file changes: go on when that may have ended."""
 
 
-@attrs.frozen
-class ResumeBatches:
+class Tell(msgspec.Struct, frozen=True):
+    """The engine was told something: tickets may have ended."""
+
+
+class ResumeBatches(msgspec.Struct, frozen=True):
     """Batches are given out again."""
 
 
-Step = Blocking | Propose | Swap | Wait | ResumeBatches
+Step = Blocking | Propose | Swap | Wait | Tell | ResumeBatches
 Steps = Generator[Step, None, None]
 
 

@@ -23,7 +23,10 @@ class News(Flag):
     DURABLE = 4  # `durable_seq` has moved
     GONE = 8  # it was deleted
 
+    __hash__ = object.__hash__  # a combination is itself only; Enum's own goes by its name, in Python
 
+
+NO_NEWS: Final = News.NONE  # a member of an enum is found slowly
 FOR_READERS: Final = News.RECORDS | News.GONE
 
 

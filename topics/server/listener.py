@@ -14,19 +14,18 @@ import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 import trio
 
 from topics.kernel.errors import Code, Rejected
-from topics.server.api.edge import Edge
 from topics.server.api.site import Site
+from topics.server.runtime.figures import PortCounts
 from topics.server.runtime.log import log
 from topics.server.tls import shake_hands
 from topics.server.wire.answers import AnswerWriter
-from topics.server.wire.connection import Connection
+from topics.server.wire.connection import Connection, HandOver
 from topics.server.wire.edges import SocketEdge, TlsEdge
 from topics.server.wire.patience import WireOptions
 
@@ -37,12 +36,6 @@ REFUSALS_MAX: Final = 64  # told at the same time that there are too many connec
 _REFUSAL_LINGER_S: Final = 0.5
 _REFUSAL_BYTES_MAX: Final = 64 * 1024
 _FORCED_S: Final = 1.0  # for the tasks of streams closed by force to notice
-
-
-class HandingOver(Protocol):
-    """Takes a connection that the data plane does not serve, to its end."""
-
-    async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
 
 
 class CannotListen(Exception):
@@ -101,17 +94,6 @@ class ListenerOptions:
     wire: WireOptions = attrs.field(factory=WireOptions)
 
 
-@attrs.define
-class ListenerCounts:
-    """Since the start."""
-
-    accepted: int = 0
-    refused: int = 0
-    handshakes_failed: int = 0
-    bugs: int = 0
-    forced: int = 0
-
-
 @attrs.define(eq=False)
 class _Slot:
     """A connection's place in the registry. Without a `connection` its handshake is under way."""
@@ -131,10 +113,10 @@ class Listener:
         *,
         options: ListenerOptions | None = None,
         context: ssl.SSLContext | None = None,
-        hand_over: HandingOver | None = None,
+        hand_over: HandOver | None = None,
     ) -> None:
         self.context = context
-        self.counts = ListenerCounts()
+        self.counts = PortCounts()
         self.ended = trio.Event()  # no more is accepted and every connection has ended
         self._site = site
         self.listeners = listeners
@@ -200,6 +182,7 @@ class Listener:
             return
         slot = _Slot(stream, trio.CancelScope())
         self._open.add(slot)
+        self.counts.open = len(self._open)
         try:
             _set_up(stream)
             with slot.scope:
@@ -209,6 +192,7 @@ class Listener:
             log.exception("connection.bug", exc_info=bug)
         finally:
             self._open.discard(slot)
+            self.counts.open = len(self._open)
             await trio.aclose_forcefully(stream)
 
     async def _serve_slot(self, slot: _Slot) -> None:
@@ -228,7 +212,7 @@ class Listener:
             edge,
             self._site,
             options=self._options.wire,
-            hand_over=None if self._hand_over is None else partial(self._hand_over, secure=secure),
+            hand_over=self._hand_over,
             secure=secure,
         )
         await slot.connection.serve()

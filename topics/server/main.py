@@ -115,7 +115,7 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
             context=context,
             hand_over=hand_over,
         )
-        site.metrics.port = listener
+        site.metrics.port = listener.counts
         server = Server(settings, options, home, told, site=site, listener=listener, hand_over=hand_over)
         await server.run()
     finally:

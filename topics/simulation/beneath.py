@@ -10,24 +10,23 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import attrs
 import msgspec
 import trio
 
-from topics.engine.batch import WalBatch
 from topics.engine.commands import Append, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
-from topics.host.walfile import PlannedWrite
-from topics.host.writer import ShardWriter
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.diff import DiffPlan, DiffQuery
 from topics.server.runtime.thread import Threads
 from topics.simulation.ledger import Ledger
+from topics.simulation.pen import WatchedWriter
 from topics.store.opened import Opened
 from topics.testing.faults import SimCrash
 
@@ -84,9 +83,20 @@ class _Dedicated:
         self._threads = threads
 
     async def run(self, job: Callable[[], T]) -> T:
-        return await self._threads.run_to_its_end(job)
+        """A failure of the disk comes as late as an end."""
+        result = await self._threads.run_to_its_end(partial(_tried, job))
+        if isinstance(result, OSError):
+            raise result
+        return result
 
     def close(self) -> None: ...
+
+
+def _tried(job: Callable[[], T]) -> T | OSError:
+    try:
+        return job()
+    except OSError as error:
+        return error
 
 
 class WatchedEngine(Engine):
@@ -127,28 +137,10 @@ class WatchedEngine(Engine):
         return plan
 
 
-class WatchedWriter(ShardWriter):
-    """A shard's writer whose batches are told to the ledger."""
-
-    def __init__(self, writer: ShardWriter, ledger: Ledger) -> None:
-        self.__dict__ = writer.__dict__
-        self._ledger = ledger
-
-    def place(self, batch: WalBatch) -> PlannedWrite:
-        plan = super().place(batch)
-        self._ledger.placed(batch, plan.at)
-        return plan
-
-    def write(self, plan: PlannedWrite) -> OSError | None:
-        error = super().write(plan)
-        if error is None:
-            self._ledger.written(self.shard)
-        return error
-
-
 def watched(opened: Opened, watcher: Watcher) -> Opened:
     """The same store, under watch."""
     engine = WatchedEngine(opened.engine, watcher)
-    return attrs.evolve(
-        opened, engine=engine, writers=[WatchedWriter(writer, watcher.ledger) for writer in opened.writers]
-    )
+    writers = [WatchedWriter(writer, watcher.ledger) for writer in opened.writers]
+    for writer in writers:
+        writer.engine = engine
+    return attrs.evolve(opened, engine=engine, writers=writers)

@@ -9,9 +9,10 @@ from enum import Enum
 
 from topics.engine.batch import WalBatch
 from topics.engine.engine import Engine
+from topics.host.steps import Blocking, Step, Steps, Tell
 from topics.host.walfile import PlannedWrite
-from topics.host.writer import ShardWriter
 from topics.simulation.ledger import Ledger
+from topics.store.writer import ShardWriter
 
 
 class Stage(Enum):
@@ -24,47 +25,65 @@ class Stage(Enum):
     SYNCED = "synced"
 
 
+class WatchedWriter(ShardWriter):
+    """A shard's writer whose batches are told to the ledger."""
+
+    def __init__(self, writer: ShardWriter, ledger: Ledger) -> None:
+        self.__dict__ = writer.__dict__
+        self._ledger = ledger
+
+    def place(self, batch: WalBatch) -> PlannedWrite:
+        plan = super().place(batch)
+        self._ledger.placed(batch, plan.at)
+        return plan
+
+    def write(self, plan: PlannedWrite) -> None:
+        super().write(plan)
+        self._ledger.written(self.shard)
+
+
 class Pen:
     """One shard's writer and the batch under it."""
 
     def __init__(self, writer: ShardWriter) -> None:
         self.writer = writer
         self.stage = Stage.IDLE
-        self._batch: WalBatch | None = None
-        self._plan: PlannedWrite | None = None
+        self._steps: Steps | None = None
+        self._step: Blocking | None = None
 
-    def advance(self, engine: Engine, ledger: Ledger) -> OSError | None:
+    def advance(self, engine: Engine) -> OSError | None:
         """Go one stage further, or begin with the next batch. An error has failed the shard."""
-        if self.stage is Stage.IDLE:
-            self._take(engine, ledger)
-            return None
-        batch, plan, writer = self._batch, self._plan, self.writer
-        assert batch is not None
-        assert plan is not None
-        error = None
         match self.stage:
+            case Stage.IDLE:
+                batch = None if self.writer.failed is not None else engine.take_batch(self.writer.shard)
+                if batch is not None:
+                    self._steps = self.writer.writing(batch, apart=True)
+                    self._go_on(Stage.PLACED)
             case Stage.PLACED:
-                error = writer.write(plan)
-                self.stage = Stage.WRITTEN
-                if error is None:
-                    ledger.written(writer.shard)
+                return self._call(Stage.WRITTEN)
             case Stage.WRITTEN:
-                self.stage = Stage.TOLD if batch.sync else Stage.IDLE
-                writer.after_write(batch, plan)
+                self._go_on(Stage.TOLD)
             case Stage.TOLD:
-                error = writer.sync(plan)
-                self.stage = Stage.SYNCED
+                return self._call(Stage.SYNCED)
             case Stage.SYNCED:
-                self.stage = Stage.IDLE
-                writer.after_sync(batch, plan)
-        if error is not None:
-            self.stage = Stage.IDLE
-            writer.fail(batch, error)
-        return error
+                self._go_on(Stage.IDLE)
+        return None
 
-    def _take(self, engine: Engine, ledger: Ledger) -> None:
-        batch = None if self.writer.failed is not None else engine.take_batch(self.writer.shard)
-        if batch is None:
-            return
-        self._batch, self._plan, self.stage = batch, self.writer.place(batch), Stage.PLACED
-        ledger.placed(batch, self._plan.at)
+    def _call(self, after: Stage) -> OSError | None:
+        assert self._step is not None
+        try:
+            self._step.call()
+        except OSError as error:
+            self._go_on(Stage.IDLE, error)
+            return error
+        self.stage = after
+        return None
+
+    def _go_on(self, before_call: Stage, failed: OSError | None = None) -> None:
+        """To the next call of the batch, or to its end."""
+        assert self._steps is not None
+        step: Step | None = next(self._steps) if failed is None else self._steps.throw(failed)
+        while isinstance(step, Tell):
+            step = next(self._steps, None)
+        assert isinstance(step, Blocking | None)
+        self._step, self.stage = step, Stage.IDLE if step is None else before_call

@@ -29,7 +29,7 @@ from topics.simulation.drawn import FAULTS, draw_end, draw_options, draw_step, d
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import End, cold_folder, end_as, may_lose_pages, open_simulated
 from topics.simulation.oracle import Violation, check_losses, facts
-from topics.simulation.pen import Pen, Stage
+from topics.simulation.pen import Pen, Stage, WatchedWriter
 from topics.simulation.workload import NAMES, Workload
 from topics.store.opened import Opened
 from topics.store.reading import read_page
@@ -140,7 +140,7 @@ class World:
             self.opened = opened
             self.ledger.opened(opened.engine, machine_restarted=machine_restarted)
             self._open_again()
-            self.pens = [Pen(writer) for writer in opened.writers]
+            self.pens = [Pen(WatchedWriter(writer, self.ledger)) for writer in opened.writers]
             self.workload.shards = len(self.pens)
             self.counts["opened"] += 1
             return
@@ -300,7 +300,7 @@ class World:
     def _advance(self, pen: Pen) -> None:
         """The next stage of a shard's batch."""
         before = pen.stage
-        error = pen.advance(self.engine, self.ledger)
+        error = pen.advance(self.engine)
         if error is not None:
             self._note(f"shard {pen.writer.shard} failed: {error}")
             self.counts["shards failed"] += 1

@@ -3,11 +3,15 @@
 A generator looks at the engine and yields what has to be done next (`host.steps`): a call that blocks, a command, a
 wait. Threads (`embed`), Trio tasks (`server`), a simulation and a start drive the same generators.
 
+    writer      one shard's log: batches, marks, the next file's reserve, room, the end
     steps       carrying steps out, in threads and in Trio tasks
     background  checkpoints and the work between them: one at a time, failures counted, tried again
     reading     one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage
-    opened      how a store runs, and what it is made of; damages: what is known to be damaged in it
+    opened      how a store runs, and what it is made of
+    damages     what is known to be damaged in it
     viewing     a directory as it is, only to be read: nobody who writes is imported
-    opening     recovery, the repair of tails, going on; directory: claimed first, then opened; restore
+    opening     recovery, the repair of tails, going on
+    directory   a directory is claimed first, then opened
+    restore     a store out of a backup, and of the log behind it
     inline      all of a work at once, by whoever is alone with a store
 """

@@ -6,7 +6,7 @@ nothing left to write.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from topics.engine.engine import Engine
@@ -14,15 +14,16 @@ from topics.host.checkpointer import Checkpointer
 from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait, disk_full
 from topics.kernel.errors import Corrupt, Rejected
 from topics.store.steps import drive
+from topics.store.writer import ShardWriter
 
 
-def checkpoint_alone(checkpointer: Checkpointer) -> str:
+def checkpoint_alone(checkpointer: Checkpointer, writers: Sequence[ShardWriter]) -> str:
     """One whole round. Says why there is none, `""` if there is: the log has everything all the same.
 
     Raises:
         OSError, Fatal: the disk failed.
     """
-    engine, drain = checkpointer.engine, partial(_drain, checkpointer)
+    engine, drain = checkpointer.engine, partial(_drain, writers)
     try:
         carry_out(engine, checkpointer.round(), drain)
     except (Rejected, Corrupt) as refused:
@@ -56,9 +57,9 @@ def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
     drive(steps, do)
 
 
-def _drain(checkpointer: Checkpointer) -> None:
+def _drain(writers: Sequence[ShardWriter]) -> None:
     """Write whatever is to be written, and reserve the next file of each log."""
-    for writer in checkpointer.writers:
+    for writer in writers:
         writer.drain()
         if writer.failed is not None:
             raise writer.failed

@@ -28,7 +28,7 @@ from topics.kernel.limits import (
 
 if TYPE_CHECKING:
     from topics.host.checkpointer import Checkpointer
-    from topics.host.writer import ShardWriter
+    from topics.store.writer import ShardWriter
 
 
 @attrs.frozen(kw_only=True)

@@ -39,12 +39,12 @@ from topics.host.relocation import Relocation
 from topics.host.snapshots import META_DIR
 from topics.host.tiers import SegmentStore
 from topics.host.walfile import WalFile
-from topics.host.writer import ShardWriter
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.store.inline import checkpoint_alone
 from topics.store.opened import Opened, StoreOptions
 from topics.store.viewing import engine_of, tier_of, unwritable
+from topics.store.writer import ShardWriter
 
 
 def open_store(
@@ -148,7 +148,7 @@ def _open_with(
         relocation=Relocation(tier, entropy, options.hot, options.min_free_bytes),
     )
     # A changed shard count leaves logs that only a replay of all of them in their order reads (storage 4).
-    refused = checkpoint_alone(checkpointer) if form != before else ""
+    refused = checkpoint_alone(checkpointer, writers) if form != before else ""
     tell(1.0)
     return Opened(
         engine=engine,

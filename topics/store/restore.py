@@ -244,8 +244,6 @@ def _shut_down(opened: Opened) -> None:
     """Everything is written, synced and marked, so that its next start is a clean one."""
     opened.engine.log_exact_heads()
     for writer in opened.writers:
-        opened.engine.request_sync(writer.shard)
-        writer.drain()
-        writer.mark()
+        writer.close()
         if writer.failed is not None:
             raise writer.failed

@@ -33,8 +33,8 @@ def drive(steps: Generator[Step, None, T], do: Callable[[Step], None]) -> T:
         steps.close()
 
 
-async def drive_async(steps: Generator[Step, None, T], do: Callable[[Step], Awaitable[None]]) -> T:
-    """As `drive`, in this task."""
+async def drive_async(steps: Generator[Step, None, T], do: Callable[[Step], Awaitable[object] | None]) -> T:
+    """As `drive`, in this task. `do` gives what there is to await, if anything."""
     failed: Exception | None = None
     try:
         while True:
@@ -44,7 +44,8 @@ async def drive_async(steps: Generator[Step, None, T], do: Callable[[Step], Awai
                 return end.value  # type: ignore[no-any-return]  # the generator's type says what it is
             failed = None
             try:
-                await do(step)
+                if (waits := do(step)) is not None:
+                    await waits
             except Exception as error:  # noqa: BLE001 -- the generator's to catch
                 failed = error
     finally:

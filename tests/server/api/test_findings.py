@@ -9,13 +9,12 @@ import pytest
 import trio
 
 from tests.server.api.asking import ask, fields_of
-from tests.server.wire.places import open_site
+from tests.server.wire.places import open_site, serve_connection
 from topics.cli.settings import TABLE
 from topics.server.api.bodies.encoding import gunzip
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head
 from topics.server.api.site import Site
-from topics.server.wire.connection import serve_connection
 from topics.server.wire.sending import GATHERED_MAX
 from topics.testing.streams import edge_pair
 

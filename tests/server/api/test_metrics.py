@@ -80,11 +80,11 @@ async def test_the_log_is_counted_by_shard_and_each_sync_is_timed():
         found = await scrape(site)
         for task in runtime.shards:
             shard = str(task.writer.shard)
-            assert task.counts.syncs > 0
-            assert found[of("topics_wal_frames_total", shard=shard)] == task.counts.frames
-            assert found[of("topics_wal_written_bytes_total", shard=shard)] == task.counts.bytes
-            assert found[of("topics_wal_batches_total", shard=shard)] == task.counts.batches
-            assert found[of("topics_wal_syncs_total", shard=shard)] == task.counts.syncs
+            assert task.meter.syncs > 0
+            assert found[of("topics_wal_frames_total", shard=shard)] == task.meter.frames
+            assert found[of("topics_wal_written_bytes_total", shard=shard)] == task.meter.bytes
+            assert found[of("topics_wal_batches_total", shard=shard)] == task.meter.batches
+            assert found[of("topics_wal_syncs_total", shard=shard)] == task.meter.syncs
             assert found[of("topics_wal_shard_read_only", shard=shard)] == 0
             assert found[of("topics_wal_shard_disk_low", shard=shard)] == 0
 
@@ -204,7 +204,7 @@ async def test_many_topics_are_taken_in_slices():
             await trio.lowlevel.checkpoint()
 
     async with open_site() as site:
-        shown = await metrics.take(site, site.runtime)
+        shown = await metrics.take(site.traffic(), site.runtime)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(elsewhere)
             taken = await with_topics(shown, iter(figures), 1000)

@@ -193,12 +193,12 @@ async def test_what_is_acknowledged_is_readable_and_the_logs(durability):
     site = new_site()
     async with alone(), begun(site, disk=disk, clock=clock) as runtime:
         await ask(site, "PUT", A, {"durability": durability})
-        before = sum(task.counts.frames for task in runtime.shards)
+        before = sum(task.meter.frames for task in runtime.shards)
         for i in range(5):
             await ask(site, "POST", A, some(i, i))
             # The next request, on this or any other connection, sees it.
             assert (await page(site))["head_seq"] == 2 * i + 2
-            written = sum(task.counts.frames for task in runtime.shards) - before
+            written = sum(task.meter.frames for task in runtime.shards) - before
             assert written >= (0 if durability == "ephemeral" else 2 * i + 2)
             state = (await said(site, "GET", A))[1]
             assert state["durable_seq"] == (2 * i + 2 if durability == "fsync" else 0)

@@ -178,7 +178,7 @@ async def test_the_metrics_say_what_lies_where_and_what_it_costs():
         held.store.fails = {"read_range"}
         with pytest.raises(Rejected):
             await read(runtime, 0)
-        text = site.metrics.text(await site.metrics.take(site, runtime)).decode()
+        text = site.metrics.text(await site.metrics.take(site.traffic(), runtime)).decode()
     found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
 
     assert found['topics_segments{tier="hot"}'] == "1.0"

@@ -8,11 +8,13 @@ from topics.host.memory import MemoryDisk
 from topics.host.tiers import SegmentStore
 from topics.kernel.limits import KIB, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
+from topics.server.api.edge import Edge
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
 from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
+from topics.server.wire.connection import Connection
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
@@ -87,3 +89,8 @@ async def alone() -> AsyncIterator[None]:
         while isinstance(found, BaseExceptionGroup):
             found = found.exceptions[0]
         raise found from None
+
+
+async def serve_connection(edge: Edge, site: Site, **options: Any) -> None:
+    """Serve one connection of HTTP/1.1 until it ends."""
+    await Connection(edge, site, **options).serve()

@@ -6,10 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.server.wire.places import alone, open_site
+from tests.server.wire.places import alone, open_site, serve_connection
 from tests.server.wire.playing import Client
 from tests.transcripts.steps import get, post
-from topics.server.wire.connection import serve_connection
 from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.server.wire.places import alone, begun, new_site, open_site
+from tests.server.wire.places import alone, begun, new_site, open_site, serve_connection
 from tests.server.wire.playing import Client, byte_by_byte, pass_time, play, play_every_way, whole
 from tests.transcripts.steps import CLOSED, EOF, KEPT, READ, answer, case, chunk, chunked, get, post, raw
 from topics.kernel.limits import KIB, MIB, Limits
@@ -17,7 +17,6 @@ from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Body, Route
 from topics.server.runtime.log import LEVEL_DEFAULT, log
-from topics.server.wire.connection import serve_connection
 from topics.server.wire.receiving import READ_AHEAD_BYTES
 from topics.server.wire.sending import GATHERED_MAX
 from topics.testing.streams import MemoryEdge, edge_pair
@@ -499,6 +498,25 @@ async def test_a_large_answer_that_can_be_neither_sent_nor_kept_ends_its_connect
     assert site.unsent_bytes == 0
 
 
+async def test_the_deadline_of_a_wait_breaks_off_no_answer_before_it(mock_clock):
+    async def large(call):
+        return Answer(200, b'"%b"' % (b"a" * PAGE))
+
+    more = [Route(name="large", method=b"GET", path="/large", handler=large, scope=None, summary="")]
+    short = post(b'{"wait_ms":2000}', path=b"/v0/topics/t/diff")
+    async with open_site(limits=Limits(), more_routes=more) as site, connected(site, back=1000) as lazy:
+        async with connected(site) as writer:
+            await ask(writer, CREATE, status=201)
+        await lazy.send(get(path=b"/large") + short)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(3)
+        await wait_all_tasks_blocked()
+
+        assert len((await lazy.answer()).body) == PAGE + 2
+        assert (await lazy.answer()).status == 200
+        assert site.bugs == 0
+
+
 async def test_a_wait_holds_no_room_for_its_answer(mock_clock):
     async with open_site(limits=Limits(), unsent_bytes_max=KIB) as site, connected(site) as writer:
         await ask(writer, CREATE, status=201)
@@ -642,7 +660,7 @@ class Taken:
     def __init__(self):
         self.seen = []
 
-    async def __call__(self, edge, unread, http2):
+    async def __call__(self, edge, unread, *, http2, secure):
         await wait_all_tasks_blocked()
         while more := (await edge.receive()):
             unread += more

@@ -77,7 +77,7 @@ def damage_fields(damage: DamageReport) -> dict[str, object]:
 async def metrics(call: Call) -> Answer:
     """Everything counted, for Prometheus, or as JSON if that is asked for."""
     site = call.site
-    taken = await site.metrics.take(site, site.runtime)
+    taken = await site.metrics.take(site.traffic(), site.runtime)
     if wants_json(call.head.headers.get(b"accept", b"")):
         families = await trio.to_thread.run_sync(partial(site.metrics.json, taken))
         return Answer(200, b'{"metrics":%b%b}' % (families, call.performance()), headers=NO_STORE)

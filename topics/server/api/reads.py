@@ -103,8 +103,10 @@ async def _long_poll(
     runtime, query, first = call.runtime, reading.query, plan
     deadline = trio.current_time() + reading.wait_ms / 1000
     passed = plan.account
-    with trio.move_on_at(deadline):
-        async with call.peer.watch():  # where earlier answers may have to be sent first
+    # Earlier answers may have to be sent first. That goes to its end: how much of a send that is cut off has arrived,
+    # nobody knows, so nothing could be sent behind it.
+    async with call.peer.watch():
+        with trio.move_on_at(deadline):
             while waits_on(plan) and not (call.site.draining or runtime.closing):
                 if query.from_ts is None:  # which seq a time stands for may still change
                     query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)

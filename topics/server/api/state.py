@@ -15,6 +15,7 @@ from topics.kernel.limits import Limits
 from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import Account
 from topics.server.api.origins import Origins
+from topics.server.runtime.figures import Traffic
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
 
@@ -94,3 +95,16 @@ class ServerState:
     def held_bytes(self) -> int:
         """Of requests, in memory."""
         return self.requests.size
+
+    def traffic(self) -> Traffic:
+        """What is counted here, as it is now."""
+        return Traffic(
+            ready=self.is_ready,
+            progress=self.progress,
+            uptime_s=self.uptime_s,
+            answers=dict(self.counts),
+            bugs=self.bugs,
+            held_bytes=self.held_bytes,
+            unsent_bytes=self.unsent_bytes,
+            unsent_dropped=self.unsent_dropped,
+        )

@@ -1,21 +1,20 @@
 """What a server has counted, copied on the loop, where alone it holds still (http-api 11).
 
-Nobody writes to a metric on a hot path: each owner keeps its own plain numbers (a shard its `WalCounts`, the site its
+Nobody writes to a metric on a hot path: each owner keeps its own plain numbers (a shard its `WalMeter`, the site its
 answers, a topic its index), and they are read when somebody asks, in slices. How they are shown is `metrics`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from topics.log.topic import Topic
-from topics.server.runtime.shard import WalCounts
 from topics.store.damages import known_damages
+from topics.store.writer import WalMeter
 
 if TYPE_CHECKING:
     from topics.server.runtime.runtime import Runtime
@@ -26,62 +25,36 @@ SLICE: Final = 500  # topics and segments looked at between two checkpoints: wel
 TopicRow = tuple[str, int, int, int, int, int, int]
 
 
-class Traffic(Protocol):
-    """What the site counts; `site.Site` is one."""
+@attrs.frozen(kw_only=True)
+class Traffic:
+    """What the site has counted. `answers`: by route and status; the route is `""` for a head that was refused."""
 
-    @property
-    def counts(self) -> Mapping[tuple[str, int], int]:
-        """Answers by route and status; the route is `""` for a head that was refused."""
-        ...
-
-    @property
-    def bugs(self) -> int: ...
-
-    @property
-    def held_bytes(self) -> int: ...
-
-    @property
-    def unsent_bytes(self) -> int: ...
-
-    @property
-    def unsent_dropped(self) -> int: ...
-
-    @property
-    def progress(self) -> float: ...
-
-    @property
-    def is_ready(self) -> bool: ...
-
-    @property
-    def uptime_s(self) -> float: ...
-
-
-class PortCounts(Protocol):
-    """Connections since the start."""
-
-    accepted: int
-    refused: int
-    handshakes_failed: int
+    ready: bool
+    progress: float
+    uptime_s: float
+    answers: Mapping[tuple[str, int], int]
     bugs: int
-    forced: int
+    held_bytes: int
+    unsent_bytes: int
+    unsent_dropped: int
 
 
-class Port(Protocol):
-    """What the listener counts; `listener.Listener` is one."""
+@attrs.define
+class PortCounts:
+    """Connections since the start, and those that are `open` now."""
 
-    @property
-    def connections(self) -> int:
-        """Open now."""
-        ...
-
-    @property
-    def counts(self) -> PortCounts: ...
+    open: int = 0
+    accepted: int = 0
+    refused: int = 0
+    handshakes_failed: int = 0
+    bugs: int = 0
+    forced: int = 0
 
 
 @attrs.frozen(kw_only=True)
 class ShardFigures:
     shard: int
-    counts: WalCounts
+    counts: WalMeter
     read_only: bool
     disk_low: bool
 
@@ -144,16 +117,8 @@ class TierFigures:
 class Snapshot:
     """The numbers of one scrape. `topics`: a name, then its figures, up to the bound."""
 
-    ready: bool
-    progress: float
-    uptime_s: float
-    answers: Mapping[tuple[str, int], int]
-    bugs: int
-    held_bytes: int
-    unsent_bytes: int
-    unsent_dropped: int
-    connections: int = 0
-    port_counts: PortCounts | None = None
+    traffic: Traffic
+    port: PortCounts
     in_flight: int = 0
     waiting_readers: int = 0
     tombstones: Mapping[str, int] = attrs.field(factory=dict)
@@ -171,21 +136,10 @@ class Snapshot:
 
 
 async def take_figures(
-    traffic: Traffic, port: Port | None, runtime: Runtime | None, *, topics_max: int
+    traffic: Traffic, port: PortCounts, runtime: Runtime | None, *, topics_max: int
 ) -> Snapshot:
-    """The numbers as they are now. `port`: None if nobody listens; `runtime`: None while the log is being recovered."""
-    shown = Snapshot(
-        ready=traffic.is_ready,
-        progress=traffic.progress,
-        uptime_s=traffic.uptime_s,
-        answers=dict(traffic.counts),
-        bugs=traffic.bugs,
-        held_bytes=traffic.held_bytes,
-        unsent_bytes=traffic.unsent_bytes,
-        unsent_dropped=traffic.unsent_dropped,
-    )
-    if port is not None:
-        shown = attrs.evolve(shown, connections=port.connections, port_counts=copy(port.counts))
+    """The numbers as they are now. `runtime`: None while the log is being recovered."""
+    shown = Snapshot(traffic=traffic, port=attrs.evolve(port))
     if runtime is None:
         return shown
     shown = attrs.evolve(
@@ -229,14 +183,14 @@ def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
     figures = {
         task.writer.shard: ShardFigures(
             shard=task.writer.shard,
-            counts=attrs.evolve(task.counts),
+            counts=attrs.evolve(task.meter),
             read_only=task.writer.shard in read_only,
             disk_low=task.writer.disk_low,
         )
         for task in runtime.shards
     }
     for shard in read_only - figures.keys():
-        figures[shard] = ShardFigures(shard=shard, counts=WalCounts(), read_only=True, disk_low=False)
+        figures[shard] = ShardFigures(shard=shard, counts=WalMeter(), read_only=True, disk_low=False)
     return [figures[shard] for shard in sorted(figures)]
 
 

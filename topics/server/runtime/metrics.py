@@ -24,7 +24,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from topics.server.runtime.figures import Port, Snapshot, Traffic, take_figures
+from topics.server.runtime.figures import PortCounts, Snapshot, Traffic, take_figures
 
 if TYPE_CHECKING:
     from topics.server.runtime.runtime import Runtime
@@ -39,12 +39,12 @@ _REFUSED: Final = "(refused)"  # the route of heads that were refused before a h
 
 # Family, what it is, and where its number stands.
 _GAUGES: Final = (
-    ("uptime_seconds", "Since the start of the process", "uptime_s"),
-    ("ready", "1 if requests are served", "ready"),
-    ("replay_progress_ratio", "How far the recovery of the log is, 0 to 1", "progress"),
-    ("request_held_bytes", "Bytes of request bodies held in memory", "held_bytes"),
-    ("unsent_bytes", "Bytes of answers held in memory", "unsent_bytes"),
-    ("connections", "Open connections", "connections"),
+    ("uptime_seconds", "Since the start of the process", "traffic.uptime_s"),
+    ("ready", "1 if requests are served", "traffic.ready"),
+    ("replay_progress_ratio", "How far the recovery of the log is, 0 to 1", "traffic.progress"),
+    ("request_held_bytes", "Bytes of request bodies held in memory", "traffic.held_bytes"),
+    ("unsent_bytes", "Bytes of answers held in memory", "traffic.unsent_bytes"),
+    ("connections", "Open connections", "port.open"),
     ("commands_in_flight", "Commands proposed and not yet answered", "in_flight"),
     ("waiting_readers", "Long polls that wait for news", "waiting_readers"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
@@ -56,9 +56,15 @@ _GAUGES: Final = (
     ("record_bytes", "Stored bytes of data and meta of all live records", "record_bytes"),
 )  # fmt: skip
 _COUNTERS: Final = (
-    ("request_bugs", "Exceptions that no handler expected", "bugs"),
+    ("request_bugs", "Exceptions that no handler expected", "traffic.bugs"),
+    ("connections_accepted", "Connections since the start", "port.accepted"),
+    ("connections_refused", "Connections let go because there were too many", "port.refused"),
+    ("tls_handshakes_failed", "Connections that failed their TLS handshake", "port.handshakes_failed"),
+    ("connection_bugs", "Connections ended by an exception that nobody expected", "port.bugs"),
+    ("connections_forced", "Connections that a drain closed by force", "port.forced"),
     ("unsent_dropped",
-     "Answers dropped because their peers did not take them and no memory was left to keep them", "unsent_dropped"),
+     "Answers dropped because their peers did not take them and no memory was left to keep them",
+     "traffic.unsent_dropped"),
     ("checkpoints", "Checkpoints since the start", "checkpoints"),
     ("segment_rewritten_bytes", "Written anew as half of a segment was dead", "rewritten_bytes"),
     ("segment_freed_bytes", "By which segments got smaller by that", "freed_bytes"),
@@ -71,13 +77,6 @@ _COUNTERS: Final = (
     ("relocated_bytes", "Bytes of data moved to the cold tier", "tiers.relocated_bytes"),
     ("returned_segments", "Segments brought back to be rewritten", "tiers.returned"),
 )  # fmt: skip
-_PORT_COUNTERS: Final = (
-    ("connections_accepted", "Connections since the start", "accepted"),
-    ("connections_refused", "Connections let go because there were too many", "refused"),
-    ("tls_handshakes_failed", "Connections that failed their TLS handshake", "handshakes_failed"),
-    ("connection_bugs", "Connections ended by an exception that nobody expected", "bugs"),
-    ("connections_forced", "Connections that a drain closed by force", "forced"),
-)
 _TIER_GAUGES: Final = (
     ("segments", "Segments by tier", "segments"),
     ("segment_bytes", "Bytes of segments' data by tier", "bytes"),
@@ -106,10 +105,10 @@ _Values = Mapping[Any, float]  # by the values of the labels, in their order
 
 
 class Metrics:
-    """One server's metrics. `topics_max`: how many topics get series of their own. `port`: None if nobody listens."""
+    """One server's metrics. `topics_max`: how many topics get series of their own. `port`: the listener's counts."""
 
     def __init__(self, *, version: str, topics_max: int = METRIC_TOPICS_MAX) -> None:
-        self.port: Port | None = None
+        self.port = PortCounts()
         self._version = version
         self._topics_max = topics_max
         self._registry = CollectorRegistry()
@@ -153,13 +152,14 @@ class Metrics:
             yield _gauges(name, what, (), {(): _at(taken, place)})
         for name, what, place in _COUNTERS:
             yield _counters(name, what, (), {(): _at(taken, place)})
-        for name, what, field in _PORT_COUNTERS:
-            yield _counters(name, what, (), {(): getattr(taken.port_counts, field, 0)})
         yield _counters(
             "requests",
             f"Answers by route and status; {_REFUSED} are those whose head was refused before a handler was asked",
             ("route", "status"),
-            {(route or _REFUSED, str(status)): count for (route, status), count in taken.answers.items()},
+            {
+                (route or _REFUSED, str(status)): count
+                for (route, status), count in taken.traffic.answers.items()
+            },
         )
         yield _counters(
             "tombstones",

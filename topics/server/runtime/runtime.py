@@ -29,10 +29,11 @@ from topics.server.runtime.compactor import Compactor
 from topics.server.runtime.fetch import Fetcher, Form, Room
 from topics.server.runtime.hub import Hub, Subscribers
 from topics.server.runtime.log import log
-from topics.server.runtime.shard import NOTHING_TOOK, ShardTask, Took
+from topics.server.runtime.shard import ShardTask
 from topics.server.runtime.thread import Threads
 from topics.store.damages import found_since
 from topics.store.opened import Opened
+from topics.store.writer import NOTHING_TOOK, BatchTiming
 
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
@@ -107,7 +108,7 @@ class Runtime:
         """
         return (await self._submitted(command, sync=sync))[0]
 
-    async def append(self, command: Append) -> tuple[Appended, Took]:
+    async def append(self, command: Append) -> tuple[Appended, BatchTiming]:
         """Compress as the topic says, in a thread, then append. Returns what the disk took for it, too."""
         config = self.engine.topic_config(command.topic) or command.config
         if config.compression is not Compression.NONE:
@@ -179,7 +180,7 @@ class Runtime:
         await self.let_time_pass(query.topic)
         return await self._fetcher.page(self.engine, query, form=form, room=room)
 
-    async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, Took]:
+    async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, BatchTiming]:
         tries = _ROOM_TRIES
         while True:
             if self.closing:
@@ -211,7 +212,7 @@ class Runtime:
         assert isinstance(needed, int)
         return await self.shards[shard].make_room(needed)
 
-    def _after_call(self, took: Took) -> None:
+    def _after_call(self, took: BatchTiming) -> None:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
         engine = self.engine
         if engine.has_effects:

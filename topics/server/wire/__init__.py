@@ -1,1 +1,9 @@
-"""The data plane: HTTP/1.1 exactly as architecture 5 says, on any byte stream."""
+"""The data plane: HTTP/1.1 exactly as architecture 5 says, on any byte stream.
+
+connection          requests in their order, and where another protocol takes over
+link                the connection as bytes, and how long its peer is waited for (`patience`)
+receiving, watch    what came and is not taken yet; reading ahead while a handler waits
+sending, streaming  answers on their way; those that are not held
+head, chunks, answers   HTTP/1.1 as bytes, without any of it being read or sent
+edges               sockets, and TLS over one
+"""

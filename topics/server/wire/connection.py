@@ -39,11 +39,11 @@ _Protocol = Callable[[Edge, bytes], Awaitable[None]]  # serves the connection to
 class HandOver(Protocol):
     """Takes a connection that is not served here, with every byte that was not, to its end."""
 
-    async def __call__(self, edge: Edge, unread: bytes, *, http2: bool) -> None: ...
+    async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
 
 
 class Connection:
-    """`hand_over(edge, unread, http2=)` is awaited for what the wire does not serve; without it that is a 404."""
+    """`hand_over` is awaited for what the wire does not serve; without it that is a 404."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Connection:
             if text is None:
                 return
             if self._requests == 0 and text == HTTP2_PREFACE_HEAD and self._hand_over is not None:
-                await self._go_over(partial(self._hand_over, http2=True), text)
+                await self._go_over(partial(self._hand_over, http2=True, secure=self._secure), text)
                 return
             self._requests += 1
             last = self._last
@@ -126,7 +126,7 @@ class Connection:
         """Who serves this request and all behind it, if that is not us."""
         if self._hand_over is None or wire.upgrade == b"websocket" or self.site.place(wire.head) is not None:
             return None
-        return partial(self._hand_over, http2=False)
+        return partial(self._hand_over, http2=False, secure=self._secure)
 
     async def _go_over(self, protocol: _Protocol, text: bytes) -> None:
         """Go on with another protocol, from the head that was read last on, to the connection's end."""
@@ -301,15 +301,3 @@ class Connection:
         answer = self.site.failed(bug, "connection")
         with trio.move_on_after(LINGER_S), suppress(Exception):  # what broke may be the stream
             await self._end(answer)
-
-
-async def serve_connection(
-    edge: Edge,
-    site: Site,
-    *,
-    options: WireOptions | None = None,
-    hand_over: HandOver | None = None,
-    secure: bool = False,
-) -> None:
-    """Serve one connection until it ends."""
-    await Connection(edge, site, options=options, hand_over=hand_over, secure=secure).serve()
