@@ -27,7 +27,7 @@ WRITERS = [
     "topics.host.removal",
     "topics.host.rewrite",
     "topics.host.walfile",
-    "topics.host.writer",
+    "topics.store.writer",
 ]
 READ_BY_ALL = {"topics.store", "topics.store.opened", "topics.store.reading", "topics.store.viewing"}
 OWNERS = {"topics.audit.offline"}  # of a repair: it takes the directory
