@@ -13,14 +13,22 @@ import pytest
 WRITERS = [
     "topics.embed.store",
     "topics.server.runtime.runtime",
-    *(
-        f"topics.host.{name}"
-        for name in (
-            "appending", "backup", "carrying", "checkpointer", "compaction", "cutting", "flags", "generations", "lock",
-            "reclaim", "relocation", "removal", "rewrite", "walfile", "writer",
-        )
-    ),
-]  # fmt: skip
+    "topics.host.appending",
+    "topics.host.backup",
+    "topics.host.carrying",
+    "topics.host.checkpointer",
+    "topics.host.compaction",
+    "topics.host.cutting",
+    "topics.host.flags",
+    "topics.host.generations",
+    "topics.host.lock",
+    "topics.host.reclaim",
+    "topics.host.relocation",
+    "topics.host.removal",
+    "topics.host.rewrite",
+    "topics.host.walfile",
+    "topics.store.writer",
+]
 READ_BY_ALL = {"topics.store", "topics.store.opened", "topics.store.reading", "topics.store.viewing"}
 OWNERS = {"topics.audit.offline"}  # of a repair: it takes the directory
 SCRIPTS = {"topics.spark.main"}
