@@ -499,6 +499,25 @@ async def test_a_large_answer_that_can_be_neither_sent_nor_kept_ends_its_connect
     assert site.unsent_bytes == 0
 
 
+async def test_the_deadline_of_a_wait_breaks_off_no_answer_before_it(mock_clock):
+    async def large(call):
+        return Answer(200, b'"%b"' % (b"a" * PAGE))
+
+    more = [Route(name="large", method=b"GET", path="/large", handler=large, scope=None, summary="")]
+    short = post(b'{"wait_ms":2000}', path=b"/v0/topics/t/diff")
+    async with open_site(limits=Limits(), more_routes=more) as site, connected(site, back=1000) as lazy:
+        async with connected(site) as writer:
+            await ask(writer, CREATE, status=201)
+        await lazy.send(get(path=b"/large") + short)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(3)
+        await wait_all_tasks_blocked()
+
+        assert len((await lazy.answer()).body) == PAGE + 2
+        assert (await lazy.answer()).status == 200
+        assert site.bugs == 0
+
+
 async def test_a_wait_holds_no_room_for_its_answer(mock_clock):
     async with open_site(limits=Limits(), unsent_bytes_max=KIB) as site, connected(site) as writer:
         await ask(writer, CREATE, status=201)

@@ -102,8 +102,10 @@ async def _long_poll(call: Call, reading: Reading, plan: DiffPlan, records: byte
     runtime, query, first = call.runtime, reading.query, plan
     deadline = trio.current_time() + reading.wait_ms / 1000
     passed = plan.account
-    with trio.move_on_at(deadline):
-        async with call.peer.watch():  # where earlier answers may have to be sent first
+    with trio.CancelScope() as patience:
+        async with call.peer.watch():
+            # Earlier answers are sent by now: no deadline of this one may break off in the middle of them.
+            patience.deadline = deadline
             while waits_on(plan) and not (call.site.draining or runtime.closing):
                 if not _has_news(call, plan):
                     await runtime.hub.wait(query.topic)
