@@ -8,14 +8,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from topics.embed.lock import Reentered
+from topics.engine.engine import Engine
 from topics.log.diff import DiffPlan
 from topics.log.waiting import FOR_READERS, News, news_since, waits_on
 
-if TYPE_CHECKING:
-    from topics.embed.driver import LocalEngine
+
+class Driver(Protocol):
+    """What a waiting reader asks of the engine's driver."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def lock(self) -> AbstractContextManager[object]: ...
+    @property
+    def readers(self) -> Readers: ...
+    @property
+    def is_inside(self) -> bool: ...
+    def check_open(self) -> None: ...
 
 
 class Readers:
@@ -51,7 +64,7 @@ def _wake(events: Iterable[threading.Event]) -> None:
         event.set()
 
 
-def wait_for_news(local: LocalEngine, plan: DiffPlan, until_s: float) -> bool:
+def wait_for_news(local: Driver, plan: DiffPlan, until_s: float) -> bool:
     """Until something happened to the plan's topic since it was made. False if the time (monotonic) is over before.
 
     Raises:
