@@ -87,16 +87,16 @@ BITS = ("tests/crash/test_flips.py",)
 WORLDS = ("tests/crash/test_world.py", "tests/crash/test_served.py")
 SEPARATE = ("tests/crash", "tests/server")
 BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an assert
-    "tests/audit/test_dump.py",
+    "tests/audit/dump/test_dumping.py",
     "tests/audit/test_forged.py",
     "tests/calls/test_messages.py",
     "tests/codec/test_manifest.py",
-    "tests/codec/test_segment_idx.py",
+    "tests/codec/segments/test_segidx.py",
     "tests/codec/test_snapshot.py",
-    "tests/codec/test_walheader.py",
+    "tests/codec/log/test_walheader.py",
     "tests/embed/test_bad_input.py",
-    "tests/host/test_forged_backup.py",
-    "tests/host/test_lock.py",
+    "tests/host/backup/test_forged_backup.py",
+    "tests/host/directory/test_lock.py",
     "tests/kv/entries/test_wire.py",
     "tests/lattice/queues/test_hostile.py",
     "tests/server/api/bodies/test_pieces.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from topics.codec.layout import EXT_HEAD
+from topics.codec.log.layout import EXT_HEAD
 
 
 def check(data: bytes) -> None:

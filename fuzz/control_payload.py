@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.codec.control import TYPES, decode_payload, encode_payload
-from topics.codec.layout import FrameType
+from topics.codec.log.control import TYPES, decode_payload, encode_payload
+from topics.codec.log.layout import FrameType
 from topics.kernel.errors import Corrupt
 
 

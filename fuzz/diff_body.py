@@ -6,7 +6,7 @@ import json
 
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import READ_LIMIT_DEFAULT, READ_NODES_MAX, U64_MAX, Limits
-from topics.server.api.reads import decode_reading
+from topics.server.api.resources.reads import decode_reading
 
 LIMITS = Limits()
 TOKENS = (

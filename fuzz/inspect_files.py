@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from topics.audit import dump
-from topics.audit.rows import SegmentTask, WalTask
-from topics.audit.segmentscan import scan_segment
-from topics.audit.walscan import look_of, row_of
+from topics.audit.dump import dumping
+from topics.audit.scan.rows import SegmentTask, WalTask
+from topics.audit.scan.segmentscan import scan_segment
+from topics.audit.scan.walscan import look_of, row_of
 from topics.engine.judge import judge
-from topics.host.memory import MemoryDisk
+from topics.host.system.memory import MemoryDisk
 
 TOPIC = 1
 DIRECTORY = f"topics/{TOPIC:016x}"
@@ -23,7 +23,7 @@ FILES = (
     "wal-00000000000000000001.log", f"{STEM}.data", f"{STEM}.idx", f"{STEM}.col", f"{STEM}.del", "snapshot.0001.bin",
     "LOCK", "FORMAT", "CURRENT", "BACKUP.json", "COLD",
 )  # fmt: skip
-ORDINARY = {kind: dump._dumper(Path(name).name) for kind, name in enumerate(FILES)}
+ORDINARY = {kind: dumping._dumper(Path(name).name) for kind, name in enumerate(FILES)}
 
 
 def check(data: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from topics.codec.wire import check_json, check_json_many
+from topics.codec.json_text import check_json, check_json_many
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import JSON_DEPTH_MAX
 

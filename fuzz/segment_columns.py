@@ -7,7 +7,7 @@ from array import array
 
 import xxhash
 
-from topics.codec.segcolumns import ColumnsBlock, decode_blocks, encode_block
+from topics.codec.segments.segcolumns import ColumnsBlock, decode_blocks, encode_block
 from topics.kernel.errors import Corrupt
 
 HEAD = struct.Struct("<4sHHQII")

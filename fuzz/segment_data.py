@@ -6,8 +6,8 @@ import struct
 
 import xxhash
 
-from topics.codec.layout import FRAME_OVERHEAD
-from topics.codec.segment import append_frames, is_deleted, walk
+from topics.codec.log.layout import FRAME_OVERHEAD
+from topics.codec.segments.segment import append_frames, is_deleted, walk
 
 TOPIC = 7
 

@@ -6,7 +6,7 @@ import struct
 
 import xxhash
 
-from topics.codec.segdel import decode_del, encode_del
+from topics.codec.segments.segdel import decode_del, encode_del
 from topics.kernel.errors import Corrupt
 
 ENTRIES = 100_000  # what a file says of its segment's is believed up to what the segment can have

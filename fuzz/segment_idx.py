@@ -6,7 +6,7 @@ import struct
 
 import xxhash
 
-from topics.codec.segidx import decode_idx, encode_entries, encode_trailer
+from topics.codec.segments.segidx import decode_idx, encode_entries, encode_trailer
 from topics.kernel.errors import Corrupt
 
 

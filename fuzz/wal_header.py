@@ -6,7 +6,7 @@ import struct
 
 import xxhash
 
-from topics.codec.walheader import HEADER_SIZE, WalHeader
+from topics.codec.log.walheader import HEADER_SIZE, WalHeader
 from topics.kernel.errors import Corrupt
 
 

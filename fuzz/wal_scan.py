@@ -6,11 +6,11 @@ import struct
 
 import xxhash
 
-from topics.codec.control import Control
-from topics.codec.frame import check_frame, decode_payloads
-from topics.codec.layout import FRAME_OVERHEAD, frame_length
-from topics.codec.resync import find_frames, find_marks, plausible_head
-from topics.codec.scan import Stop, scan
+from topics.codec.log.control import Control
+from topics.codec.log.frame import check_frame, decode_payloads
+from topics.codec.log.layout import FRAME_OVERHEAD, frame_length
+from topics.codec.log.resync import find_frames, find_marks, plausible_head
+from topics.codec.log.scan import Stop, scan
 
 FILE_ID = bytes.fromhex("0123456789abcdef")
 

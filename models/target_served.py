@@ -19,15 +19,15 @@ from tests.server.wire.places import serve_connection
 from topics.engine.replies import RecordsDeleted
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
-from topics.log.diff import Account
 from topics.log.floors import Gap, Reason
+from topics.log.reads.diff import Account
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Site
-from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.listener import Listener, bind, port_of
 from topics.server.runtime.runtime import Runtime
 from topics.server.wire.edges import SocketEdge
-from topics.simulation.speech import Request, Speaker
+from topics.simulation.http_messages import SimulatedRequest, Speaker
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.entropy import SeededEntropy
@@ -128,7 +128,7 @@ class Served:
     def ask(self, method, path, fields=None):
         """The answer's fields, its refusal raised as the embedded store raises it."""
         body = None if fields is None else json.dumps(fields).encode()
-        request = Request(method=method.encode(), path=path.encode(), body=body)
+        request = SimulatedRequest(method=method.encode(), path=path.encode(), body=body)
         response = trio.from_thread.run(self._ask, request, trio_token=self._token)
         if response.status >= 300:
             error = response.fields["error"]

@@ -15,11 +15,11 @@ from tests.crash.sweep import PROCESS, Watched
 from tests.support.scene import append, deletion, put_topic
 from topics.embed.store import Store
 from topics.engine.commands import DeleteTopic, PutMode
-from topics.host.disk import OsDisk
+from topics.host.system.disk import OsDisk
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import Limits
-from topics.log.diff import DiffQuery
-from topics.log.match import parse_match
+from topics.log.reads.diff import DiffQuery
+from topics.log.reads.match import parse_match
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock

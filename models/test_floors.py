@@ -20,7 +20,7 @@ from tests.engine.driving import Driver, config, records
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
-from topics.log.match import parse_match
+from topics.log.reads.match import parse_match
 
 pytestmark = [
     pytest.mark.invariant("I-01", "I-02", "I-03", "I-04", "I-05", "I-06"),

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.engine.driving import Driver, config, records
-from topics.codec.frame import Run
+from topics.codec.log.frame import Run
 from topics.engine import verify
 from topics.engine.apply import Catalog, apply
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
-from topics.log.match import parse_match
+from topics.log.reads.match import parse_match
 from topics.log.regions import WalFileId
 
 pytestmark = [pytest.mark.invariant("I-09"), pytest.mark.rule("S2.7", "S6.4", "S6.7")]

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.faulty_store import FaultyStore
 from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.host.relocation import AGAIN_MS
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.relocation import AGAIN_MS
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.testing.below import Below
 from topics.testing.survival import Shape

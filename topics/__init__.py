@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from topics.client.client import Client
     from topics.embed.store import Store, open
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
-    from topics.host.compaction import CompactionResult
+    from topics.host.checkpoint.compaction import CompactionResult
     from topics.kernel.config import TopicConfig
     from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected, TopicsError
     from topics.kernel.limits import Limits
-    from topics.log.diff import Account
     from topics.log.floors import Gap
+    from topics.log.reads.diff import Account
     from topics.store.opened import StoreOptions
 
 _WHERE = {
-    "Account": "topics.log.diff",
+    "Account": "topics.log.reads.diff",
     "Appended": "topics.engine.replies",
     "CannotOpen": "topics.kernel.errors",
     "Client": "topics.client.client",
-    "CompactionResult": "topics.host.compaction",
+    "CompactionResult": "topics.host.checkpoint.compaction",
     "Corrupt": "topics.kernel.errors",
     "Fatal": "topics.kernel.errors",
     "Gap": "topics.log.floors",

@@ -19,10 +19,10 @@ from ci.benchmarks.payload import text
 from tests.support.faulty_store import FaultyStore
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
-from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk
-from topics.host.entropy import SystemEntropy
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
+from topics.host.system.clock import SystemClock
+from topics.host.system.disk import OsDisk
+from topics.host.system.entropy import SystemEntropy
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 

@@ -27,7 +27,7 @@ from typing import Any
 import topics
 from ci.benchmarks.figure import Figure, Setting, median_figure, quantile
 from ci.benchmarks.payload import BATCH, BESIDE, PAYLOAD_BYTES, mappings, raws, texts
-from topics.codec.frame import FRAME_OVERHEAD
+from topics.codec.log.frame import FRAME_OVERHEAD
 
 CLASSES = {"fsync": "FULL", "disk": "NORMAL"}
 BOUNDS = {"fsync": (1.0, 1.6), "disk": (1.0, 1.5)}

@@ -8,13 +8,13 @@ from itertools import count
 import topics
 from ci.benchmarks.figure import Figure, Setting, cpu_of
 from ci.benchmarks.payload import BATCH, raws, texts
-from topics.codec.frame import encode_run
+from topics.codec.log.frame import encode_run
 from topics.engine.batch import WalPosition
 from topics.engine.commands import Append, PutTopic
 from topics.engine.engine import Engine
 from topics.engine.judge import judge, look
 from topics.engine.recover import recover
-from topics.host.clock import SystemClock
+from topics.host.system.clock import SystemClock
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.log.index import Index

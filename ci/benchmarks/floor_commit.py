@@ -21,10 +21,10 @@ import trio
 from topics.engine.commands import Append, PutTopic
 from topics.engine.replies import Appended
 from topics.engine.tickets import Ticket
-from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk
-from topics.host.entropy import SystemEntropy
-from topics.host.lock import DirectoryLock
+from topics.host.directory.lock import DirectoryLock
+from topics.host.system.clock import SystemClock
+from topics.host.system.disk import OsDisk
+from topics.host.system.entropy import SystemEntropy
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Rejected

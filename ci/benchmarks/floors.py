@@ -13,7 +13,7 @@ import xxhash
 
 from ci.benchmarks.figure import Figure, Setting, cpu_of, median_figure
 from ci.benchmarks.payload import BATCH, PAYLOAD_BYTES, texts
-from topics.codec.frame import FRAME_OVERHEAD
+from topics.codec.log.frame import FRAME_OVERHEAD
 
 SIZES = (256, 24_600, 65_536)
 ROOM = 1 << 24

@@ -18,8 +18,8 @@ from pathlib import Path
 from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.payload import BATCH
 from ci.benchmarks.served import ask, topics_serve
-from topics.codec.scan import scan
-from topics.codec.walheader import HEADER_SIZE
+from topics.codec.log.scan import scan
+from topics.codec.log.walheader import HEADER_SIZE
 
 ROOT = Path(__file__).resolve().parents[2]
 _WRITER = """

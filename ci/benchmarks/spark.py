@@ -19,14 +19,14 @@ from ci.benchmarks.figure import Figure, Setting, median_figure
 from ci.benchmarks.payload import PAYLOAD_BYTES
 from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import wal_tasks
-from topics.audit.rows import WalRow
-from topics.audit.scan import scan_all
+from topics.audit.scan.rows import WalRow
+from topics.audit.scan.scan import scan_all
 from topics.cli.demo.private_server import PrivateServer
-from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD, FRAME_LEN_SIZE
+from topics.codec.log.layout import CHECKSUM_SIZE, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.primitives import U64, checksum
-from topics.codec.segidx import IdxColumns
-from topics.host.readonly import ReadOnlyDisk
-from topics.host.seals import seal_of
+from topics.codec.segments.segidx import IdxColumns
+from topics.host.segments.segment_seals import seal_of
+from topics.host.system.readonly import ReadOnlyDisk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

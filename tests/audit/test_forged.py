@@ -20,19 +20,19 @@ import pytest
 
 import topics
 from tests.support.sample_store import build, disk_of, files_of, write_out
-from topics.audit.dump import dump
+from topics.audit.dump.dumping import dump
 from topics.audit.fsck import Options, fsck
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest, encode_manifest
 from topics.codec.primitives import checksum
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
-from topics.host.backup import Backup, write_backup
-from topics.host.coldowner import NOTE_FILE
-from topics.host.layout import FORMAT_FILE
-from topics.host.memory import MemoryDisk
-from topics.host.owner import LOCK_NAME
-from topics.host.readonly import ReadOnlyDisk
-from topics.host.verifying import verify_backup
+from topics.host.backup.live_backup import Backup, write_backup
+from topics.host.backup.verifying import verify_backup
+from topics.host.cold.ownership import NOTE_FILE
+from topics.host.directory.layout import FORMAT_FILE
+from topics.host.directory.owner import LOCK_NAME
+from topics.host.system.memory import MemoryDisk
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Corrupt, TopicsError
 from topics.kernel.limits import MIB
 from topics.log.image import TopicImage

@@ -7,10 +7,10 @@ import pytest
 from tests.support.planting import KINDS, plant
 from tests.support.planting.journals import ACKS
 from tests.support.sample_store import build, disk_of
-from topics.audit.acks import Acks
-from topics.audit.checks import CHECKS
+from topics.audit.checks.acks import Acks
+from topics.audit.checks.row_checks import CHECKS
 from topics.audit.fsck import Options, fsck
-from topics.audit.rows import Severity
+from topics.audit.scan.rows import Severity
 
 ONCE = Options(settled=True)
 

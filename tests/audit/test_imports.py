@@ -13,24 +13,24 @@ import pytest
 WRITERS = [
     "topics.embed.store",
     "topics.server.runtime.runtime",
-    "topics.host.appending",
-    "topics.host.backup",
-    "topics.host.carrying",
-    "topics.host.checkpointer",
-    "topics.host.compaction",
-    "topics.host.cutting",
-    "topics.host.flags",
-    "topics.host.generations",
-    "topics.host.lock",
-    "topics.host.reclaim",
-    "topics.host.relocation",
-    "topics.host.removal",
-    "topics.host.rewrite",
-    "topics.host.walfile",
+    "topics.host.segments.appending",
+    "topics.host.backup.live_backup",
+    "topics.host.cold.carrying",
+    "topics.host.checkpoint.checkpointer",
+    "topics.host.checkpoint.compaction",
+    "topics.host.wal.cutting",
+    "topics.host.segments.flags",
+    "topics.host.directory.generations",
+    "topics.host.directory.lock",
+    "topics.host.checkpoint.reclaim",
+    "topics.host.cold.relocation",
+    "topics.host.checkpoint.removal",
+    "topics.host.segments.rewrite",
+    "topics.host.wal.walfile",
     "topics.store.writer",
 ]
 READ_BY_ALL = {"topics.store", "topics.store.opened", "topics.store.reading", "topics.store.viewing"}
-OWNERS = {"topics.audit.offline"}  # of a repair: it takes the directory
+OWNERS = {"topics.audit.repair.offline"}  # of a repair: it takes the directory
 SCRIPTS = {"topics.spark.main"}
 
 

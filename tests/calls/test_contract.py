@@ -17,9 +17,9 @@ import topics
 from tests.calls.shown import shown
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, OfTopic, Steps, drive
+from topics.cli.config.settings import load
 from topics.cli.demo.private_server import PrivateServer
-from topics.cli.place import Directory, Server
-from topics.cli.settings import load
+from topics.cli.target.place import DirectoryTarget, ServerTarget
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -126,9 +126,9 @@ def place(kind: str, server: PrivateServer, home: Path) -> AbstractContextManage
         case "client":
             return topics.Client(server.url)
         case "a server of the command line":
-            return Server(load({}, {}), server.url).writing()
+            return ServerTarget(load({}, {}), server.url).writing()
         case "a directory of the command line":
-            return Directory(load({"data": str(home / "cli")}, {})).writing()
+            return DirectoryTarget(load({"data": str(home / "cli")}, {})).writing()
     return topics.open(home / "store")
 
 

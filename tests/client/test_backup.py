@@ -11,12 +11,12 @@ import pytest
 import topics
 from tests.support.backups import cold_scene, taken
 from tests.support.scene import Scene
-from topics.host.backup import Backup
-from topics.host.coldowner import Whose, whose
-from topics.host.disk import OsDisk
-from topics.host.tarstream import tar_pieces
-from topics.host.unpacking import receive_backup, unpack_backup
-from topics.host.verifying import verify_backup
+from topics.host.backup.live_backup import Backup
+from topics.host.backup.tarstream import tar_pieces
+from topics.host.backup.unpacking import receive_backup, unpack_backup
+from topics.host.backup.verifying import verify_backup
+from topics.host.cold.ownership import Whose, whose
+from topics.host.system.disk import OsDisk
 from topics.kernel.errors import Corrupt
 from topics.store.inline import carry_out
 from topics.testing.faults import FaultKind

@@ -16,8 +16,8 @@ import topics
 from topics.client import Trouble
 from topics.embed.lock import Reentered
 from topics.engine.recover import CutReport, DamageReport
-from topics.host.archive import ArchiveRules
-from topics.host.heldup import LeftOut
+from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
+from topics.host.wal.archive import ArchiveRules
 from topics.kernel.errors import Code, TopicsError, Unusable, WrongState
 from topics.log.regions import SegmentId, WalFileId
 from topics.testing.clock import ManualClock
@@ -50,7 +50,8 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         "CannotOpen": [topics.CannotOpen(Unusable.IN_USE, "in use", pid=7)],
         "CompactionResult": [topics.CompactionResult(segments_removed=1, bytes_freed=2)],
         "Corrupt": [
-            topics.Corrupt("damaged", seq=1, files=["a"]), LeftOut("left out", damages=[damage], cuts=[cut]),
+            topics.Corrupt("damaged", seq=1, files=["a"]),
+            CheckpointIncomplete("left out", damages=[damage], cuts=[cut]),
             topics.Corrupt("damaged", file=SegmentId(1, 1)),
         ],
         "Fatal": [topics.Fatal("the disk said no", shard=0), coded(topics.Fatal("no"), Code.INTERNAL)],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.codec.cells import CELLS, KEYS
+from tests.support.cells import CELLS, KEYS
 from topics.codec.cell import (
     CELL_DEPTH_MAX,
     INT_MAX,

@@ -6,7 +6,7 @@ import pytest
 import xxhash
 from hypothesis import given
 
-from tests.codec.samples import columns
+from tests.support.frames import columns
 from topics.codec.digest import body_digest
 from topics.kernel.columns import RecordColumns
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import xxhash
 
-from topics.codec.layout import Ext, Flag, FrameType
+from topics.codec.log.layout import Ext, Flag, FrameType
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 

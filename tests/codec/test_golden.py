@@ -9,9 +9,9 @@ from array import array
 import msgspec
 import pytest
 
-from tests.codec.sample_snapshot import SNAPSHOT, STORED
-from tests.codec.samples import flat_items
-from topics.codec.control import (
+from tests.support.frames import flat_items
+from tests.support.sample_snapshot import SNAPSHOT, STORED
+from topics.codec.log.control import (
     Carried,
     CheckpointMark,
     CommitMark,
@@ -26,15 +26,22 @@ from topics.codec.control import (
     decode_control,
     encode_control,
 )
-from topics.codec.encode import encode_run
-from topics.codec.frame import Keyed, decode_frame
-from topics.codec.scan import Stop, scan
-from topics.codec.segcolumns import decode_blocks, encode_block
-from topics.codec.segdel import Ended, decode_del, encode_del
-from topics.codec.segidx import DELETED, EXPIRED, IdxColumns, decode_idx, encode_entries, encode_trailer
-from topics.codec.segment import append_frames, walk
+from topics.codec.log.encode import encode_run
+from topics.codec.log.frame import Keyed, decode_frame
+from topics.codec.log.scan import Stop, scan
+from topics.codec.log.walheader import HEADER_SIZE, WalHeader
+from topics.codec.segments.segcolumns import decode_blocks, encode_block
+from topics.codec.segments.segdel import Ended, decode_del, encode_del
+from topics.codec.segments.segidx import (
+    DELETED,
+    EXPIRED,
+    IdxColumns,
+    decode_idx,
+    encode_entries,
+    encode_trailer,
+)
+from topics.codec.segments.segment import append_frames, walk
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
-from topics.codec.walheader import HEADER_SIZE, WalHeader
 from topics.engine import image
 from topics.kernel.columns import RecordColumns
 from topics.log.image import take_image

@@ -23,19 +23,19 @@ from bisect import bisect_right
 import attrs
 
 from topics.audit.fsck import Options, fsck
-from topics.audit.rows import Severity, Violation, WalTask
-from topics.audit.scan import scan as scan_file
-from topics.codec.run import Run
-from topics.codec.scan import scan
-from topics.codec.segidx import ENDS, ENTRY_SIZE, TRAILER_SIZE
-from topics.codec.walheader import HEADER_SIZE
+from topics.audit.scan.rows import Severity, Violation, WalTask
+from topics.audit.scan.scan import scan as scan_file
+from topics.codec.log.run import Run
+from topics.codec.log.scan import scan
+from topics.codec.log.walheader import HEADER_SIZE
+from topics.codec.segments.segidx import ENDS, ENTRY_SIZE, TRAILER_SIZE
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.verify import digest
-from topics.host.readonly import WithCold
-from topics.host.seals import seal_of
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
+from topics.host.segments.segment_seals import seal_of
+from topics.host.system.readonly import WithCold
 from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated, restarted
@@ -363,8 +363,8 @@ def files(disk):
 class Scans:
     """What fsck finds in copies of one directory.
 
-    A row depends on its task and its files only (`audit.scan`), so a file that is as it was keeps its row; one look in
-    ROWS_ANEW makes them all again, to see that they would be the same.
+    A row depends on its task and its files only (`audit.scan.scan`), so a file that is as it was keeps its row; one
+    look in ROWS_ANEW makes them all again, to see that they would be the same.
     """
 
     def __init__(self, disk, sizes):

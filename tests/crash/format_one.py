@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from tests.embed.golden_store import paths
-from topics.codec.segcolumns import reseal_blocks
-from topics.codec.segdel import encode_del
-from topics.host.layout import segment_of
-from topics.host.seals import UNSEALED, seal_of
-from topics.host.segments import encode_idx
+from topics.codec.segments.segcolumns import reseal_blocks
+from topics.codec.segments.segdel import encode_del
+from topics.host.directory.layout import segment_of
+from topics.host.segments.segment_files import encode_idx
+from topics.host.segments.segment_seals import UNSEALED, seal_of
 
 
 def lower(disk):

@@ -10,10 +10,10 @@ import itertools
 
 from tests.support.scene import SMALL, Scene
 from topics.engine.commands import DeleteRecords
-from topics.log.diff import DiffQuery
-from topics.simulation.checkpoint import Walk
+from topics.log.reads.diff import DiffQuery
+from topics.simulation.checkpoint import WorkWalk
 from topics.simulation.ledger import Ledger
-from topics.simulation.pen import Pen, Stage, WatchedWriter
+from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
 from topics.store.reading import read_page
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk
@@ -40,7 +40,7 @@ class Watched(Scene):
         super().open()
         assert not self.opened.damages
         self.ledger.opened(self.engine, machine_restarted=machine_restarted)
-        self.pens = [Pen(WatchedWriter(writer, self.ledger)) for writer in self.opened.writers]
+        self.pens = [ShardStepper(WatchedWriter(writer, self.ledger)) for writer in self.opened.writers]
         return self.opened
 
     def do(self, *commands, sync=False):
@@ -61,7 +61,7 @@ class Watched(Scene):
         self.carry(self.opened.checkpointer.round())
 
     def carry(self, steps):
-        walk = Walk(steps, self._ask)
+        walk = WorkWalk(steps, self._ask)
         while not walk.done:
             walk.advance()
 
@@ -81,7 +81,7 @@ class Watched(Scene):
         if pen.stage is before:
             return False
         self.answer(asked)
-        if pen.stage is Stage.IDLE and pen.writer.failed is None:
+        if pen.stage is BatchStage.IDLE and pen.writer.failed is None:
             pen.writer.keep_reserve()
         return True
 

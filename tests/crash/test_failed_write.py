@@ -14,7 +14,7 @@ import pytest
 
 import topics
 from tests.server.process import Process
-from topics.host.owner import read_owner
+from topics.host.directory.owner import read_owner
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit")
 

@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 from tests.crash.flips import COLD, Flips, opened
-from topics.host.coldowner import claim
-from topics.host.tiers import LocalSegmentStore
+from topics.host.cold.ownership import claim
+from topics.host.cold.segment_stores import LocalSegmentStore
 from topics.kernel.errors import Corrupt
 from topics.testing.below import Below
 from topics.testing.clock import ManualClock

@@ -12,9 +12,9 @@ from tests.crash.sweep import PROCESS, Operation
 from tests.support.scene import append, deletion, put_topic
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import DeleteTopic
-from topics.host.archive import ArchiveRules
-from topics.host.backup import Backup, write_backup
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.backup.live_backup import Backup, write_backup
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
+from topics.host.wal.archive import ArchiveRules
 from topics.testing.below import Below
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import SimDisk

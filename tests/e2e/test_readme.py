@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from tests.crash.serving import Served
-from topics.log.diff import Account
+from topics.log.reads.diff import Account
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

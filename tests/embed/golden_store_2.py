@@ -18,7 +18,7 @@ from tests.embed.golden_store import facts, paths
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import digest
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.kernel.limits import Limits
 from topics.simulation.machine import open_simulated
 from topics.store.opened import StoreOptions

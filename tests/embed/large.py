@@ -20,8 +20,8 @@ from contextlib import contextmanager
 
 import topics
 from topics.embed.store import Store
-from topics.host.tiers import HotRules
-from topics.store.directory import Directory
+from topics.host.cold.segment_stores import HotRules
+from topics.store.directory import ClaimedDirectory
 
 TOPICS = 20
 PAYLOAD_BYTES = 200
@@ -58,7 +58,7 @@ def start(path, empty):
     """
     with topics.open(empty):
         idle = anonymous()
-    directory = Directory.claim(path, create=False)
+    directory = ClaimedDirectory.claim(path, create=False)
     directory.disk = disk = Counting(directory.disk)
     cpu, begun = time.process_time(), time.perf_counter()
     store = Store(directory.recover(), disk, lock=directory.lock, where=str(path))

@@ -11,10 +11,10 @@ import pytest
 
 import topics
 from tests.support.embedded import PATIENCE_S, wait_until
-from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk
-from topics.host.entropy import SystemEntropy
-from topics.host.systemcalls import SystemCalls
+from topics.host.system.clock import SystemClock
+from topics.host.system.disk import OsDisk
+from topics.host.system.entropy import SystemEntropy
+from topics.host.system.systemcalls import SystemCalls
 from topics.store.opening import open_store
 
 

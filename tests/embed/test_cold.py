@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import topics
-from tests.host.s3_server import s3_server
 from tests.support.faulty_store import FaultyStore
+from tests.support.s3_server import s3_server
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
-from topics.host.coldplace import open_cold
-from topics.host.memory import MemoryDisk
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.place import open_cold
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
+from topics.host.system.memory import MemoryDisk
 from topics.kernel.errors import Rejected
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store

@@ -10,9 +10,9 @@ import pytest
 import topics
 from tests.support.embedded import SMALL, Sly, simulated
 from topics.embed.lock import Reentered
-from topics.host.disk import OsDisk
-from topics.host.layout import path_of
-from topics.host.verifying import read_manifest, verify_backup
+from topics.host.backup.verifying import read_manifest, verify_backup
+from topics.host.directory.layout import path_of
+from topics.host.system.disk import OsDisk
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.embedded import SMALL, Sly, simulated
-from topics.host.layout import path_of
+from topics.host.directory.layout import path_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import TAIL_CACHE_BYTES
 from topics.testing.faults import FaultKind

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support.kv_nodes import Node, keys_of, state
-from topics.codec.control import Control
-from topics.codec.layout import FrameType
-from topics.codec.run import Run
-from topics.codec.scan import scan
-from topics.codec.walheader import HEADER_SIZE
+from topics.codec.log.control import Control
+from topics.codec.log.layout import FrameType
+from topics.codec.log.run import Run
+from topics.codec.log.scan import scan
+from topics.codec.log.walheader import HEADER_SIZE
 from topics.embed.database import Databases, topic_of
 from topics.embed.journal import TopicJournal
 from topics.kernel.errors import Corrupt, Fatal, Rejected, WrongState

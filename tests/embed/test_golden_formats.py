@@ -13,18 +13,17 @@ import shutil
 import attrs
 import pytest
 
-from tests.embed.golden_store import facts
+from tests.embed.golden_store import contains, facts
 from tests.embed.golden_store_2 import BACKUP, COLD, DATA, END_MS, options, reopened, reopened_backup, said_by
-from tests.embed.test_golden_store import contains
 from tests.embed.test_golden_store_2 import records_in
 from topics.audit.fsck import Options, fsck
 from topics.engine.verify import digest
-from topics.host.coldowner import adopt
-from topics.host.coldplace import open_cold
-from topics.host.layout import FORMAT_VERSION
-from topics.host.readonly import ReadOnlyDisk
-from topics.host.verifying import verify_backup
-from topics.store.directory import Directory
+from topics.host.backup.verifying import verify_backup
+from topics.host.cold.ownership import adopt
+from topics.host.cold.place import open_cold
+from topics.host.directory.layout import FORMAT_VERSION
+from topics.host.system.readonly import ReadOnlyDisk
+from topics.store.directory import ClaimedDirectory
 from topics.store.restore import restore
 from topics.store.viewing import view
 from topics.testing.clock import ManualClock
@@ -48,7 +47,7 @@ def said(name):
 def copy(tmp_path, name):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN / name, tmp_path / "store")
-    held, store = Directory.claim(path / DATA, create=False), open_cold(str(path / COLD))
+    held, store = ClaimedDirectory.claim(path / DATA, create=False), open_cold(str(path / COLD))
     adopt(held.disk, store, SeededEntropy(1))
     held.lock.remember_place()
     store.close()

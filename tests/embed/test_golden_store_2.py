@@ -19,10 +19,10 @@ from tests.embed.golden_store_2 import (
     reopened_backup,
     said_by,
 )
-from topics.codec.segidx import DELETED, decode_idx
-from topics.host.coldowner import adopt
-from topics.host.coldplace import open_cold
-from topics.store.directory import Directory
+from topics.codec.segments.segidx import DELETED, decode_idx
+from topics.host.cold.ownership import adopt
+from topics.host.cold.place import open_cold
+from topics.store.directory import ClaimedDirectory
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
 
@@ -35,7 +35,7 @@ def said():
 def copy(tmp_path):
     """It goes on elsewhere, so it adopts its cold tier."""
     path = shutil.copytree(GOLDEN, tmp_path / "store")
-    held, store = Directory.claim(path / DATA, create=False), open_cold(str(path / COLD))
+    held, store = ClaimedDirectory.claim(path / DATA, create=False), open_cold(str(path / COLD))
     adopt(held.disk, store, SeededEntropy(1))
     held.lock.remember_place()
     store.close()

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import topics
-from topics.codec.control import CommitMark, Control, HeadWatermark
-from topics.codec.scan import scan
-from topics.codec.walheader import HEADER_SIZE
-from topics.host.layout import find_wal_files, wal_path
+from topics.codec.log.control import CommitMark, Control, HeadWatermark
+from topics.codec.log.scan import scan
+from topics.codec.log.walheader import HEADER_SIZE
+from topics.host.directory.layout import find_wal_files, wal_path
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 import topics
-from topics.codec.control import Control, EvictWatermark
-from topics.codec.scan import scan
-from topics.codec.walheader import HEADER_SIZE
-from topics.host.layout import find_wal_files, wal_path
+from topics.codec.log.control import Control, EvictWatermark
+from topics.codec.log.scan import scan
+from topics.codec.log.walheader import HEADER_SIZE
+from topics.host.directory.layout import find_wal_files, wal_path
 from topics.kernel.limits import Limits
 from topics.log.floors import Gap
 from topics.testing.clock import ManualClock

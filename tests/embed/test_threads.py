@@ -14,10 +14,10 @@ from topics.embed.store import Store
 from topics.engine.batch import WalPosition
 from topics.engine.commands import Append, PutTopic
 from topics.engine.engine import Engine
-from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk
-from topics.host.entropy import SystemEntropy
-from topics.host.systemcalls import SystemCalls
+from topics.host.system.clock import SystemClock
+from topics.host.system.disk import OsDisk
+from topics.host.system.entropy import SystemEntropy
+from topics.host.system.systemcalls import SystemCalls
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig
 from topics.kernel.limits import PENDING_BYTES_MAX

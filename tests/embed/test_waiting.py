@@ -13,8 +13,8 @@ import topics
 from tests.embed.conftest import OpenSim
 from tests.support.embedded import wait_until
 from topics.embed.readers import Readers, wait_for_news
-from topics.log.diff import DiffQuery
-from topics.log.waiting import News
+from topics.log.reads.diff import DiffQuery
+from topics.log.reads.waiting import News
 from topics.testing.clock import ManualClock
 
 PATIENCE_S = 20

@@ -6,7 +6,7 @@ carries everything to its end. Reads fetch from the same buffer (or from an ephe
 
 from __future__ import annotations
 
-from topics.codec.scan import Stop, scan
+from topics.codec.log.scan import Stop, scan
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
@@ -16,8 +16,8 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import Limits
-from topics.log.diff import DiffPlan, DiffQuery, assemble
-from topics.log.match import parse_match
+from topics.log.reads.diff import DiffPlan, DiffQuery, assemble
+from topics.log.reads.match import parse_match
 from topics.log.regions import WalFileId
 from topics.testing.clock import ManualClock
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.engine.driving import T0, Driver, records
-from topics.codec.control import WriteResult
 from topics.codec.digest import body_digest
+from topics.codec.log.control import WriteResult
 from topics.engine.commands import Append, DeleteTopic, PutTopic
 from topics.engine.tickets import Stage
 from topics.kernel.config import parse_config

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.engine.driving import Driver, config
-from topics.codec.control import ConfigUpdate, TopicCreate, TopicDelete
+from topics.codec.log.control import ConfigUpdate, TopicCreate, TopicDelete
 from topics.engine import verify
 from topics.engine.commands import DeleteTopic, PutMode, PutTopic, Sync
 from topics.engine.tickets import TRANSITIONS, Stage, Ticket

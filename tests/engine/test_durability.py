@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from tests.engine.driving import T0, Driver
-from topics.codec.control import HeadWatermark
-from topics.codec.frame import Run
+from topics.codec.log.control import HeadWatermark
+from topics.codec.log.frame import Run
 from topics.engine.commands import Sync
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.driving import T0, Driver, config
-from topics.codec.control import CheckpointMark
+from topics.codec.log.control import CheckpointMark
 from topics.engine.commands import Checkpointed, DeleteRecords, DeleteTopic, PutTopic, Retire
 from topics.engine.tickets import Stage
-from topics.log.waiting import FOR_READERS, News
+from topics.log.reads.waiting import FOR_READERS, News
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from itertools import accumulate
 import pytest
 
 from tests.support.scene import SMALL, Scene
-from topics.codec.control import MARK_FRAME, CommitMark, Control, encode_mark
-from topics.codec.frame import Run
-from topics.codec.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE
+from topics.codec.log.control import MARK_FRAME, CommitMark, Control, encode_mark
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE
+from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.primitives import U16, U32, U64, checksum
-from topics.codec.walheader import HEADER_SIZE
-from topics.engine.judge import State, judge, look
+from topics.engine.judge import LogState, judge, look
 from topics.log.regions import WalFileId
 
 FILE = WalFileId(0, 0, 1)
@@ -59,7 +59,7 @@ def test_a_whole_log_is_clean_and_goes_on_behind_its_last_frame():
     _, end = offsets(data)
 
     found = verdict(data)
-    assert State.CLEAN is found.state
+    assert LogState.CLEAN is found.state
     assert (end, FILE) == (found.tail.end, found.tail.file)
     assert seqs_of(found) == [1, 2, 3, 4, 5, 6]
 
@@ -71,7 +71,7 @@ def test_a_flipped_byte_that_a_mark_covers_is_corruption_and_every_other_record_
     data[at[3] + 45] ^= 1  # inside the payload of seq 3; the marks behind seqs 4 to 6 cover it
 
     found = verdict(data)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert [(at[3], (1, 3))] == [(d.offset, d.plausible) for d in found.damages]
     assert seqs_of(found) == [1, 2, 4, 5, 6]
 
@@ -85,11 +85,11 @@ def test_the_same_flip_in_the_last_record_is_a_torn_tail_until_the_closing_mark_
     closed[at[6] + 45] ^= 1
 
     torn = verdict(open_end)
-    assert State.TORN is torn.state
+    assert LogState.TORN is torn.state
     assert seqs_of(torn) == [1, 2, 3, 4, 5]
     assert at[6] >= torn.tail.end
     corrupt = verdict(closed)
-    assert State.CORRUPT is corrupt.state
+    assert LogState.CORRUPT is corrupt.state
     assert [damage.plausible for damage in corrupt.damages] == [(1, 6)]
 
 
@@ -106,7 +106,7 @@ def test_a_cut_begins_at_the_first_frame_of_the_write_that_is_not_whole():
     data[end - 20] ^= 1  # the last of three frames
 
     found = verdict(data)
-    assert State.TORN is found.state
+    assert LogState.TORN is found.state
     assert before == found.tail.end
     assert seqs_of(found) == [1]
 
@@ -134,7 +134,7 @@ def test_a_write_that_a_mark_covers_and_that_lacks_records_is_corruption_though_
 
     found = verdict(data)
     assert first == 2
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert [(damage.offset, damage.why) for damage in found.damages] == [
         (offset, "a write that was synced is not whole")
     ]
@@ -148,7 +148,7 @@ def test_intact_frames_behind_the_hole_of_an_unsynced_tail_are_cut_too():
     data[at[2] : at[3]] = bytes(at[3] - at[2])  # a page that never reached the disk
 
     found = verdict(data)
-    assert State.TORN is found.state
+    assert LogState.TORN is found.state
     assert seqs_of(found) == [1]
     assert end - at[2] == found.lost_bytes
     assert max(item.seq_stop - 1 for item in found.beyond if isinstance(item, Run)) == 6
@@ -160,9 +160,9 @@ def test_with_the_boot_id_unchanged_a_bad_frame_followed_by_an_intact_one_is_cor
     at, _ = offsets(data)
     data[at[2] + 45] ^= 1
 
-    assert State.TORN is verdict(data, same_boot=False).state
+    assert LogState.TORN is verdict(data, same_boot=False).state
     found = verdict(data, same_boot=True)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert [damage.plausible for damage in found.damages] == [(1, 2)]
 
 
@@ -172,7 +172,7 @@ def test_with_the_boot_id_unchanged_a_short_tail_is_torn():
     data[at[6] + 10 : end] = bytes(end - at[6] - 10)
 
     found = verdict(data, same_boot=True)
-    assert State.TORN is found.state
+    assert LogState.TORN is found.state
     assert seqs_of(found) == [1, 2, 3, 4, 5]
 
 
@@ -181,14 +181,14 @@ def test_zeros_where_a_mark_says_there_was_data_are_corruption():
     data = log_of()
     at, _ = offsets(data)
     data[at[2] : at[4]] = bytes(at[4] - at[2])
-    assert State.CORRUPT is verdict(data).state
+    assert LogState.CORRUPT is verdict(data).state
 
     data = log_of(closing=True)  # everything between the first record and the closing mark
     seen = look(FILE, bytes(data))
     mark = [i for i in seen.items if isinstance(i, Control) and isinstance(i.payload, CommitMark)][-1]
     data[at[2] : mark.offset] = bytes(mark.offset - at[2])
     found = verdict(data)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert seqs_of(found) == [1]
 
 
@@ -196,20 +196,20 @@ def test_zeros_where_a_mark_says_there_was_data_are_corruption():
 def test_a_bad_header_is_corruption_unless_the_file_is_otherwise_zero():
     data = log_of()
     data[20] ^= 1
-    assert State.CORRUPT is verdict(data).state
+    assert LogState.CORRUPT is verdict(data).state
 
     blank = verdict(bytes(len(data)))
-    assert State.CLEAN is blank.state
+    assert LogState.CLEAN is blank.state
     assert blank.tail is None
 
     lone = bytearray(log_of()[:HEADER_SIZE] + bytes(1000))
-    assert State.CLEAN is verdict(lone).state
+    assert LogState.CLEAN is verdict(lone).state
     lone[3] ^= 1
-    assert State.CLEAN is verdict(lone).state
+    assert LogState.CLEAN is verdict(lone).state
 
 
 def test_a_file_under_another_files_name_is_corruption():
-    assert State.CORRUPT is verdict(log_of(), file=WalFileId(0, 1, 1)).state
+    assert LogState.CORRUPT is verdict(log_of(), file=WalFileId(0, 1, 1)).state
 
 
 @pytest.mark.rule("T2.4")
@@ -218,7 +218,7 @@ def test_any_byte_behind_the_tail_is_seen():
     data[-1] = 7
 
     found = verdict(data)
-    assert State.TORN is found.state
+    assert LogState.TORN is found.state
     assert seqs_of(found) == [1, 2, 3, 4, 5, 6]
     assert len(data) == found.tail.stop
 
@@ -239,7 +239,7 @@ def test_past_damage_scanning_resumes_at_the_next_whole_frame_not_inside_a_paylo
     data[at[2] + 40] ^= 0x80
 
     found = verdict(data)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert seqs_of(found) == [1, 3, 4]
 
 
@@ -255,7 +255,7 @@ def test_a_mark_that_covers_itself_does_not_say_that_it_was_synced(torn):
         data[seen.end + len(mark) + 9] = 1
 
     found = verdict(data)
-    assert found.state is (State.TORN if torn else State.CLEAN)
+    assert found.state is (LogState.TORN if torn else LogState.CLEAN)
     assert found.tail.ended
     assert found.rewrite() == [(FILE, seen.end, seen.end + len(mark))]
 
@@ -282,7 +282,7 @@ def test_files_follow_each_other_by_frame_number():
     files = rotated()
 
     found = judge_files(files)
-    assert State.CLEAN is found.state
+    assert LogState.CLEAN is found.state
     assert files[-1][0] == found.tail.file
     assert list(range(1, 41)) == seqs_of(found)
 
@@ -294,7 +294,7 @@ def test_a_missing_file_is_corruption(gone):
     del files[gone]
 
     found = judge_files(files)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert "is missing" in found.damages[0].why
 
 
@@ -305,9 +305,9 @@ def test_an_intact_frame_in_a_later_file_makes_a_torn_earlier_one_corruption():
     files[0][1][cut:] = bytes(len(files[0][1]) - cut)  # its closing mark is gone as well
 
     found = judge_files(files[:1])
-    assert State.CLEAN is found.state
+    assert LogState.CLEAN is found.state
     found = judge_files(files)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
 
 
 @pytest.mark.rule("T4.8")
@@ -321,9 +321,9 @@ def test_a_later_file_proves_an_earlier_one_synced_even_if_its_own_mark_of_it_is
     mark = next(i for i in reversed(look(FILE, bytes(first)).beyond) if isinstance(i, Control))
     first[mark.offset :] = bytes(len(first) - mark.offset)
 
-    assert State.TORN is judge_files(files[:1]).state
+    assert LogState.TORN is judge_files(files[:1]).state
     found = judge_files(files)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert {files[0][0], files[1][0]} == {damage.file for damage in found.damages}
 
 
@@ -335,7 +335,7 @@ def test_later_files_without_an_intact_frame_go_with_the_cut():
     second[1][HEADER_SIZE:] = bytes(len(second[1]) - HEADER_SIZE)
 
     found = judge_files([first, second])
-    assert State.TORN is found.state
+    assert LogState.TORN is found.state
     assert first[0] == found.tail.file
     assert [second[0]] == [dropped.file for dropped in found.drop]
 
@@ -346,7 +346,7 @@ def test_damage_in_an_earlier_file_keeps_every_intact_frame_of_all_files():
     files[0][1][target.offset + 60] ^= 1
 
     found = judge_files(files)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert [s for s in range(1, 41) if s != target.seq_start] == seqs_of(found)
 
 

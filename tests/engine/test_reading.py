@@ -3,8 +3,8 @@
 import pytest
 
 from tests.engine.driving import T0, Driver
-from topics.log import diff, tombstone
-from topics.log.match import parse_match
+from topics.log.reads import diff, tombstone
+from topics.log.reads.match import parse_match
 
 ACCOUNT = ("delivered", "lost", "deleted", "expired", "own_node", "filtered")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.scene import Scene, append, put_topic
-from topics.codec.control import Delete, HeadWatermark, TopicCreate, TopicDelete, encode_control
-from topics.codec.frame import Run, encode_run
-from topics.codec.walheader import WalHeader
+from topics.codec.log.control import Delete, HeadWatermark, TopicCreate, TopicDelete, encode_control
+from topics.codec.log.frame import Run, encode_run
+from topics.codec.log.walheader import WalHeader
 from topics.engine.judge import judge, look
 from topics.engine.recover import recover
 from topics.engine.verify import digest

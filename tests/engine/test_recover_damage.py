@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.codec.control import (
+from topics.codec.log.control import (
     Carried,
     CommitMark,
     ConfigUpdate,
@@ -17,9 +17,9 @@ from topics.codec.control import (
     WriteResult,
     encode_control,
 )
-from topics.codec.frame import Run, encode_run
-from topics.codec.walheader import HEADER_SIZE, WalHeader
-from topics.engine.judge import State, judge, look
+from topics.codec.log.frame import Run, encode_run
+from topics.codec.log.walheader import HEADER_SIZE, WalHeader
+from topics.engine.judge import LogState, judge, look
 from topics.engine.recover import recover
 from topics.engine.verify import check_topic
 from topics.kernel.columns import RecordColumns
@@ -111,7 +111,7 @@ def test_a_mark_whose_checksum_ends_in_zeros_still_covers_what_is_before_it(zero
     last = with_zeros_last(lambda ts: mark(HEADER_SIZE + len(whole), ts), zeros)
 
     found = judge([look(FILE, log_of(before, broken(record(1, 3)), last))], same_boot=False)
-    assert State.CORRUPT is found.state
+    assert LogState.CORRUPT is found.state
     assert [(HEADER_SIZE + len(before), (1, 3))] == [(d.offset, d.plausible) for d in found.damages]
     assert seqs_of(found) == [1, 2]
 
@@ -124,7 +124,7 @@ def test_a_last_record_whose_checksum_ends_in_zeros_is_kept_past_damage(zeros):
 
     for data in (log, log.rstrip(b"\0") + bytes(zeros)):  # zeros behind, and the file's end
         found = judge([look(FILE, data)], same_boot=True)
-        assert State.CORRUPT is found.state
+        assert LogState.CORRUPT is found.state
         assert [damage.plausible for damage in found.damages] == [(1, 2)]
         assert seqs_of(found) == [1, 3]
 
@@ -134,9 +134,9 @@ def test_a_whole_log_whose_last_frame_ends_in_zeros_is_clean_and_one_cut_at_them
     log = log_of(create(1, "t"), record(1, 1), last)
 
     found = judge([look(FILE, log)], same_boot=True)
-    assert (State.CLEAN, 0, len(log) - 500) == (found.state, found.lost_bytes, found.tail.end)
+    assert (LogState.CLEAN, 0, len(log) - 500) == (found.state, found.lost_bytes, found.tail.end)
     torn = judge([look(FILE, log_of(create(1, "t"), record(1, 1), broken(last)))], same_boot=True)
-    assert State.TORN is torn.state
+    assert LogState.TORN is torn.state
     assert len(last) - 2 == torn.lost_bytes
 
 
@@ -147,7 +147,7 @@ def test_a_torn_last_record_is_not_searched_for_the_frames_that_its_data_holds()
     log = log_of(create(1, "t"), record(1, 1), last[:300], zeros=3000)
 
     found = judge([look(FILE, log)], same_boot=True)
-    assert State.TORN is found.state
+    assert LogState.TORN is found.state
     assert found.beyond == []
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.engine.driving import T0, Driver
-from topics.codec.control import Delete, EvictWatermark
+from topics.codec.log.control import Delete, EvictWatermark
 from topics.engine.commands import DeleteRecords
 from topics.kernel.errors import Code, Rejected
 from topics.log.index import Index
@@ -117,7 +117,7 @@ def test_a_tag_delete_looks_at_what_it_takes_and_at_nothing_else(driver):
 
 
 def _match(tag):
-    from topics.log.match import parse_match
+    from topics.log.reads.match import parse_match
 
     return parse_match(tag, tag_bytes_max=256)
 

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.crash.scene import Scene
 
+from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
-from topics.audit.repair import repair
-from topics.codec.encode import encode_run
-from topics.codec.frame import decode_frame
-from topics.codec.run import pack_job, unpack_job
-from topics.codec.scan import scan
+from topics.audit.repair.repairing import repair
+from topics.codec.log.encode import encode_run
+from topics.codec.log.frame import decode_frame
+from topics.codec.log.run import pack_job, unpack_job
+from topics.codec.log.scan import scan
 from topics.engine import admit
 from topics.engine.checkpoint import SegmentRules
 from topics.kernel.columns import RecordColumns

@@ -7,13 +7,13 @@ import pytest
 from tests.embed.golden_store import paths
 from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
-from topics.audit.repair import repair
-from topics.codec.control import CommitMark
-from topics.codec.layout import pack_frame
-from topics.codec.walheader import HEADER_SIZE
+from topics.audit.repair.repairing import repair
+from topics.codec.log.control import CommitMark
+from topics.codec.log.layout import pack_frame
+from topics.codec.log.walheader import HEADER_SIZE
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
-from topics.host.layout import segment_path
+from topics.host.directory.layout import segment_path
 from topics.kernel.errors import CannotOpen, Rejected, Unusable
 from topics.log.regions import WalFileId
 from topics.store.viewing import view_store

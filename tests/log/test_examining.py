@@ -6,20 +6,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from topics.codec.frame import Run
-from topics.codec.layout import NODE, TAG
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import NODE, TAG
 from topics.kernel.config import TopicConfig
 from topics.log import fold, masks
-from topics.log.diff import DiffQuery, plan
 from topics.log.index import LIVE
 from topics.log.masks import Members
-from topics.log.match import Match, Operator
-from topics.log.past import End
+from topics.log.past import DeathCause
+from topics.log.reads.diff import DiffQuery, plan
+from topics.log.reads.match import Match, Operator
 from topics.log.topic import Topic
 
 NOW_MS = 1000
 NAMES = [b"", b"a", b"ab", b"b"]
-FATES = ["", "", "", End.DELETED, End.EXPIRED]
+FATES = ["", "", "", DeathCause.DELETED, DeathCause.EXPIRED]
 SLOT = st.tuples(
     st.sampled_from(NAMES), st.sampled_from(NAMES), st.sampled_from([0, 0, NOW_MS - 1, NOW_MS, NOW_MS + 1]),
     st.integers(50, 90), st.sampled_from(FATES),
@@ -38,8 +38,8 @@ def topic_of(slots, *, filler, many_names, timed):
     if many_names:
         names = [b"%d" % i for i in range(300)]
         fold.run(topic, run(1, [(name, name, 0, 50, "") for name in names], timed=timed), b"")
-        topic.index.kill_range(0, 299, End.EXPIRED)
-        topic.index.kill_range(299, 300, End.DELETED)
+        topic.index.kill_range(0, 299, DeathCause.EXPIRED)
+        topic.index.kill_range(299, 300, DeathCause.DELETED)
     if filler:
         first = topic.head_seq + 1
         fold.run(topic, run(first, [(b"filler", b"b", 0, 50, "")] * filler, timed=timed), b"")
@@ -71,7 +71,7 @@ def naive(topic, query):
         at = index.position(seq)
         expires = index.expires[at] if index.expires is not None else 0
         if not index.flags[at] & LIVE:
-            fates["deleted" if index.flags[at] & End.DELETED else "expired"] += 1
+            fates["deleted" if index.flags[at] & DeathCause.DELETED else "expired"] += 1
         elif expires and expires < NOW_MS:
             fates["expired"] += 1
         elif not index.lengths[at]:  # who knows whose it was, and what its tag
@@ -95,7 +95,7 @@ def naive(topic, query):
 @pytest.mark.invariant("I-06")
 @given(st.lists(SLOT, max_size=40), READS)
 @example([(b"a", b"", 0, 50, "")] * 40, ({b"b"}, MATCHES[1], 30, 2000, 9000, True, True))
-@example([(b"a", b"a", NOW_MS - 1, 50, End.DELETED)] * 5, (set(), None, 1, 1, 300, True, True))
+@example([(b"a", b"a", NOW_MS - 1, 50, DeathCause.DELETED)] * 5, (set(), None, 1, 1, 300, True, True))
 def test_each_slot_becomes_what_a_look_at_it_says(slots, read):
     nodes, match, limit, bytes_max, filler, many_names, timed = read
     topic = topic_of(slots, filler=filler, many_names=many_names, timed=timed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.codec.frame import Run
+from topics.codec.log.frame import Run
 from topics.engine.apply import Catalog
 from topics.engine.verify import digest
 from topics.kernel.config import Durability, TopicConfig
@@ -13,7 +13,7 @@ from topics.log.facts import OF_RECORDS, STANDING, taken, told
 from topics.log.floors import Floors, Reason
 from topics.log.image import TopicImage, take_image, topic_of
 from topics.log.lost import LostRange
-from topics.log.past import End
+from topics.log.past import DeathCause
 from topics.log.segments import Segment, Segments
 from topics.log.topic import Topic
 
@@ -27,8 +27,8 @@ def knowing():
     index = topic.index
     index.head_seq, index.base_seq = 9, 10
     index.lost.add(LostRange(6, 6, "crash", 44))
-    index.past.add(5, 5, End.DELETED)
-    index.past.add(7, 9, End.EXPIRED)
+    index.past.add(5, 5, DeathCause.DELETED)
+    index.past.add(7, 9, DeathCause.EXPIRED)
     topic.floors.evict_floor, topic.floors.lost_ts = 5, 33
     topic.floors.reasons = {Reason.TTL: 2, Reason.CAP: 4}
     topic.delete_below, topic.ceiling, topic.retired_ms, topic.watermark_ms = 6, 73, 55, 66

@@ -7,12 +7,12 @@ from array import array
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from topics.codec.frame import Run
-from topics.codec.layout import NODE, TAG
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import NODE, TAG
 from topics.kernel.config import TopicConfig
 from topics.log import fold
 from topics.log.image import take_image, topic_of
-from topics.log.past import End
+from topics.log.past import DeathCause
 from topics.log.segments import Segments
 from topics.log.slots import slots_between
 from topics.log.topic import Topic
@@ -20,7 +20,10 @@ from topics.log.topic import Topic
 NAMES = [b"a", b"b", b"c"]
 # Seqs in a row that share a fate; above 64 a start kills them by one call.
 STRETCHES = st.lists(
-    st.tuples(st.sampled_from([1, 2, 63, 64, 65, 200]), st.sampled_from([None, End.DELETED, End.EXPIRED])),
+    st.tuples(
+        st.sampled_from([1, 2, 63, 64, 65, 200]),
+        st.sampled_from([None, DeathCause.DELETED, DeathCause.EXPIRED]),
+    ),
     min_size=1,
     max_size=12,
 )
@@ -46,7 +49,15 @@ def topic_with(stretches):
 
 
 @given(stretches=STRETCHES)
-@example(stretches=[(1, End.DELETED), (1, None), (1, End.EXPIRED), (65, End.DELETED), (64, End.EXPIRED)])
+@example(
+    stretches=[
+        (1, DeathCause.DELETED),
+        (1, None),
+        (1, DeathCause.EXPIRED),
+        (65, DeathCause.DELETED),
+        (64, DeathCause.EXPIRED),
+    ]
+)
 def test_whatever_died_and_wherever_the_topic_of_an_image_is_the_topic(stretches):
     topic = topic_with(stretches)
     index = topic.index
@@ -64,7 +75,7 @@ def test_whatever_died_and_wherever_the_topic_of_an_image_is_the_topic(stretches
 
 def test_more_scattered_dead_than_one_call_takes():
     as_written, topic = (topic_with([(140_000, None)]) for _ in range(2))
-    topic.index.kill_seqs(list(range(2, 140_000, 2)), End.DELETED)
+    topic.index.kill_seqs(list(range(2, 140_000, 2)), DeathCause.DELETED)
     topic.segments = Segments([], topic.head_seq)
     written = as_written.index
     again = topic_of(take_image(topic), [slots_between(written, written.start, written.stop)]).index

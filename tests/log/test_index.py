@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from topics.codec.frame import Run
-from topics.codec.layout import NODE, TAG
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import NODE, TAG
 from topics.log.index import LIVE, Index
 from topics.log.lost import LostRange, LostRanges
-from topics.log.past import End, Past
+from topics.log.past import DeathCause, Past
 from topics.log.tags import Labels, TagIndex
 
 NAMES = [b"", b"a", b"ab", b"b"]
@@ -84,9 +84,9 @@ class Columns(RuleBasedStateMachine):
             if not slot.end
         ]
 
-        assert len(doomed) == self.index.kill_range(start, stop, End.DELETED)
+        assert len(doomed) == self.index.kill_range(start, stop, DeathCause.DELETED)
         for slot in doomed:
-            slot.end = End.DELETED
+            slot.end = DeathCause.DELETED
         self.pop()
 
     @rule(data=st.data())
@@ -94,9 +94,9 @@ class Columns(RuleBasedStateMachine):
         seqs = sorted(data.draw(st.sets(st.integers(1, self.index.head_seq + 2), max_size=6)))
         doomed = [slot for slot in self.present() if slot.seq in seqs and not slot.end]
 
-        assert len(doomed) == self.index.kill_seqs(seqs, End.EXPIRED)
+        assert len(doomed) == self.index.kill_seqs(seqs, DeathCause.EXPIRED)
         for slot in doomed:
-            slot.end = End.EXPIRED
+            slot.end = DeathCause.EXPIRED
         self.pop()
 
     @rule(prefix=st.sampled_from(NAMES), data=st.data())
@@ -109,9 +109,9 @@ class Columns(RuleBasedStateMachine):
             if not slot.end and slot.tag and slot.tag.startswith(prefix) and slot.seq < stop_seq
         ]
 
-        assert len(doomed) == self.index.kill_tags(numbers, stop_seq, End.DELETED)
+        assert len(doomed) == self.index.kill_tags(numbers, stop_seq, DeathCause.DELETED)
         for slot in doomed:
-            slot.end = End.DELETED
+            slot.end = DeathCause.DELETED
         self.pop()
 
     @rule(count=st.integers(1, 5))
@@ -169,8 +169,8 @@ class Columns(RuleBasedStateMachine):
             assert index.start + expected == index.position_of_ts(ts)
         gone = [slot for slot in self.slots if slot.seq < index.base_seq]
         for first in (1, 3):
-            deleted = sum(slot.end is End.DELETED for slot in gone if slot.seq >= first)
-            expired = sum(slot.end is End.EXPIRED for slot in gone if slot.seq >= first)
+            deleted = sum(slot.end is DeathCause.DELETED for slot in gone if slot.seq >= first)
+            expired = sum(slot.end is DeathCause.EXPIRED for slot in gone if slot.seq >= first)
             assert (deleted, expired) == index.past.counts(first, index.base_seq)
 
 
@@ -194,10 +194,10 @@ def test_compacting_the_front_changes_nothing_that_can_be_seen(seed):
         machine.extend(size, 1, NAMES[1:] * 3, None if step % 2 else NAMES * 3, None, [step % 5] * 9)
         index = machine.index
         doomed = [slot for slot in machine.present()[: max(1, size - seed % 3)] if not slot.end]
-        index.kill_range(index.start, index.position(doomed[-1].seq + 1), End.DELETED)
+        index.kill_range(index.start, index.position(doomed[-1].seq + 1), DeathCause.DELETED)
         for slot in machine.present():
             if slot.seq <= doomed[-1].seq:
-                slot.end = slot.end or End.DELETED
+                slot.end = slot.end or DeathCause.DELETED
         machine.pop()
         if step % 4 == 3:
             machine.lose(2)
@@ -256,10 +256,10 @@ def test_many_ranges_are_added_at_the_cost_of_each():
 def test_the_past_counts_ends_within_any_bounds():
     past, ends = Past(), {}
     for first, last, end in (
-        (1, 3, End.DELETED),
-        (4, 4, End.EXPIRED),
-        (5, 6, End.EXPIRED),
-        (9, 12, End.DELETED),
+        (1, 3, DeathCause.DELETED),
+        (4, 4, DeathCause.EXPIRED),
+        (5, 6, DeathCause.EXPIRED),
+        (9, 12, DeathCause.DELETED),
     ):
         past.add(first, last, end)
         ends |= dict.fromkeys(range(first, last + 1), end)
@@ -269,7 +269,9 @@ def test_the_past_counts_ends_within_any_bounds():
         for first in range(max(floor, 1), 14):
             for last in range(first, 14):
                 inside = [ends.get(seq) for seq in range(first, last + 1)]
-                assert (inside.count(End.DELETED), inside.count(End.EXPIRED)) == past.counts(first, last)
+                assert (inside.count(DeathCause.DELETED), inside.count(DeathCause.EXPIRED)) == past.counts(
+                    first, last
+                )
 
 
 def test_labels_give_numbers_back_and_use_them_again():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.codec.control import Control
+from topics.codec.log.control import Control
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, TopicType
 from topics.kernel.errors import Rejected

@@ -6,12 +6,13 @@ from array import array
 
 import pytest
 
-from topics.codec.control import Carried
-from topics.codec.frame import Run
+from topics.codec.log.control import Carried
+from topics.codec.log.frame import Run
 from topics.kernel.config import Durability, TopicConfig
-from topics.log import diff, fold
+from topics.log import fold
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
+from topics.log.reads import diff
 from topics.log.regions import WalFileId
 from topics.log.topic import Topic
 

@@ -13,7 +13,7 @@ from tests.server.app.h2peer import H2Peer, serving
 from tests.server.wire.places import alone, serve_connection
 from tests.server.wire.playing import Client, Seen, pass_time
 from topics.server.api.site import Site
-from topics.server.app.handover import HandOver
+from topics.server.app.handover import Http2HandOver
 from topics.testing.streams import edge_pair
 
 Field = tuple[bytes, bytes]
@@ -36,7 +36,7 @@ class Plane(Protocol):
 
 
 class Wire:
-    def __init__(self, site: Site, nursery: trio.Nursery, hand_over: HandOver | None) -> None:
+    def __init__(self, site: Site, nursery: trio.Nursery, hand_over: Http2HandOver | None) -> None:
         self._site = site
         self._hand_over = hand_over
         self._nursery = nursery
@@ -105,7 +105,7 @@ async def plane_of(kind: str, site: Site) -> AsyncIterator[Plane]:
         if kind == "wire":
             yield Wire(site, nursery, None)
         elif kind == "handed":
-            yield Wire(site, nursery, HandOver(site))
+            yield Wire(site, nursery, Http2HandOver(site))
         else:
             async with serving(site) as served:
                 yield Http2(await served.h2())

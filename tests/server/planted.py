@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from topics.server.main import Told, serve
+from topics.server.main import Announcements, serve
 from topics.server.runtime.log import log
 from topics.server.settings import ServerSettings
 from topics.store.directory import MemoryDirectory
@@ -60,7 +60,7 @@ class WithSlowRecovery(MemoryDirectory):
 
 def main(kind, port_file):
     settings = ServerSettings(port=0)
-    told = Told(
+    told = Announcements(
         listening=lambda _: None,
         ready=lambda port: Path(port_file).write_text(str(port)) and None,
         reread=lambda: (settings, ()),

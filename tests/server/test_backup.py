@@ -15,11 +15,11 @@ from tests.server.planes import JSON, plane_of
 from tests.server.wire.places import alone, begun, new_site, serve_connection
 from tests.server.wire.playing import Client, pass_time
 from topics.codec.manifest import MANIFEST_FILE, decode_manifest
-from topics.host.contents import PIECE_SIZE
-from topics.host.layout import read_format
-from topics.host.pins import PINS_MAX
-from topics.host.readstate import read_state
-from topics.host.verifying import verify_backup
+from topics.host.backup.contents import PIECE_SIZE
+from topics.host.backup.verifying import verify_backup
+from topics.host.checkpoint.pins import PINS_MAX
+from topics.host.directory.layout import read_format
+from topics.host.directory.readstate import read_state
 from topics.kernel.limits import Limits
 from topics.testing.clock import ManualClock
 from topics.testing.faults import FaultKind

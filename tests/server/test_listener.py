@@ -21,9 +21,9 @@ import trio.testing
 from tests.server.process import CERTIFICATES, Process, trusting
 from topics.kernel.errors import Rejected
 from topics.server.api.message import Answer
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
-from topics.server.api.state import SiteOptions
 from topics.server.listener import REFUSALS_MAX, CannotListen, Listener, ListenerOptions, bind, port_of
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.server.tls import server_context

@@ -18,7 +18,7 @@ import pytest
 
 import topics
 from tests.server.process import CERTIFICATES, Process, trusting
-from topics.host.owner import read_owner
+from topics.host.directory.owner import read_owner
 from topics.kernel.errors import CannotOpen
 
 DRAIN_S = 2.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from topics.cli.settings import TABLE
+from topics.cli.config.settings import TABLE
 from topics.kernel.errors import Rejected
 from topics.server.settings import ServerSettings, parse_origins
 

@@ -7,8 +7,8 @@ import random
 import trio
 import trio._core._run as trio_run
 
-from topics.simulation.beneath import SeededThreads
 from topics.simulation.scheduling import LoopClock, run_seeded
+from topics.simulation.simulated_threads import SeededThreads
 
 
 async def order_of_tasks():

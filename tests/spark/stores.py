@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import topics
-from topics.codec.control import CommitMark, TopicDelete
-from topics.codec.run import Run
+from topics.codec.log.control import CommitMark, TopicDelete
+from topics.codec.log.run import Run
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
-from topics.host.boot import machine_boot_id
-from topics.host.owner import LOCK_NAME, OwnerRecord
-from topics.host.tiers import HotRules
+from topics.host.cold.segment_stores import HotRules
+from topics.host.directory.owner import LOCK_NAME, OwnerRecord
+from topics.host.system.boot import machine_boot_id
 from topics.log.regions import WalFileId
 from topics.store.opened import StoreOptions
 from topics.testing.clock import ManualClock

@@ -15,10 +15,10 @@ from tests.spark.stores import fill, fill_cold, records, rows
 from tests.support.planting import plant
 from tests.support.sample_store import build, write_out
 from topics.audit.fsck import Options, fsck
-from topics.audit.htmlpage import page
+from topics.audit.report.html_page import page
 from topics.cli.main import main
-from topics.host.coldplace import open_cold
-from topics.host.readonly import ReadOnlyDisk
+from topics.host.cold.place import open_cold
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.spark.audits import validate
 
 PLANTED = (  # together; fsck's own tests find each kind by itself

@@ -4,7 +4,7 @@ import pathlib
 import re
 
 import topics
-from topics.audit.acks import load_acks
+from topics.audit.checks.acks import load_acks
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 BLOCKS = [  # those of a cluster have a test of their own

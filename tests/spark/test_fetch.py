@@ -12,16 +12,16 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, Les
 
 import topics
 from tests.spark.stores import START_MS, fill, fill_cold, opened, own, records, unmark
-from topics.audit.arrow import Verify
-from topics.host.layout import FORMAT_FILE
-from topics.host.readonly import ReadOnlyDisk
+from topics.audit.columnar.arrow_batches import Verify
+from topics.host.directory.layout import FORMAT_FILE
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Corrupt, Rejected
 from topics.spark.datasource import PushdownSource, schema_of
 from topics.spark.directory import GONE_MAX, _read, open_disk
-from topics.spark.fetch import READ_THROUGH, Fetch
+from topics.spark.fetch import READ_THROUGH, PieceFetcher
 from topics.spark.options import read_options
-from topics.spark.place import Bounds, DataLoss, Reading, ranges_of_batch
-from topics.spark.scan import Scan, place_of
+from topics.spark.place import DataLoss, ReadBounds, ReadForm, ranges_of_batch
+from topics.spark.scan import ScanPlan, place_of
 
 AT = datetime.fromtimestamp(START_MS / 1000, UTC)
 
@@ -35,14 +35,14 @@ def made(tmp_path_factory):
 
 def scan(path, **given):
     options = read_options({name.lower(): str(value) for name, value in {"path": path, **given}.items()})
-    return Scan(options=options, schema=schema_of(options))
+    return ScanPlan(options=options, schema=schema_of(options))
 
 
 def planned(path, **given):
     """How to read, and what there is to be read now."""
     how = scan(path, **given)
     view = place_of(how.options).look()
-    return how, how.partitions(view, ranges_of_batch(view, how.options), Bounds())
+    return how, how.partitions(view, ranges_of_batch(view, how.options), ReadBounds())
 
 
 def rows(how, partitions):
@@ -71,7 +71,7 @@ def test_however_a_range_is_cut_each_live_record_of_it_is_read_once_and_in_order
     offsets = {"startingOffsets": f'{{"quakes": {start}}}', "endingOffsets": f'{{"quakes": {stop}}}'}
     how = scan(made, subscribe="quakes", targetPartitionBytes=target, **offsets)
 
-    partitions = how.partitions(view, ranges_of_batch(view, how.options), Bounds())
+    partitions = how.partitions(view, ranges_of_batch(view, how.options), ReadBounds())
 
     assert seqs(how, partitions) == [seq for seq in live if start <= seq < stop]
     assert all(
@@ -141,8 +141,8 @@ def test_whatever_has_moved_is_found_by_one_look(tmp_path):
         return place.look()
 
     assert len(partitions) == 1
-    reading = Reading(schema=how.schema, verify=Verify.FAIL, fail_on_loss=True)
-    found = Fetch(disk=open_disk(str(data)), look=look, how=reading).batches(partitions[0].parts)
+    reading = ReadForm(schema=how.schema, verify=Verify.FAIL, fail_on_loss=True)
+    found = PieceFetcher(disk=open_disk(str(data)), look=look, how=reading).batches(partitions[0].parts)
 
     assert [seq for batch in found for seq in batch["offset"].to_pylist()] == [*range(1, 31)] * 2
     assert len(looks) == 1

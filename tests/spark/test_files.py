@@ -5,8 +5,8 @@ import traceback
 
 import pytest
 
-from tests.host.s3_server import s3_server
-from topics.host.fsspec_files import open_files
+from tests.support.s3_server import s3_server
+from topics.host.cold.fsspec_files import open_files
 from topics.kernel.errors import CannotOpen, Rejected
 from topics.spark.directory import DirectoryPlace, FsspecDisk, open_disk
 

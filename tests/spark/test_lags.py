@@ -5,9 +5,9 @@ import pytest
 from pyspark.sql import functions as f
 
 from tests.spark.stores import fill, opened
-from topics.audit.acks import Acks
+from topics.audit.checks.acks import Acks
 from topics.kernel.errors import Rejected
-from topics.spark.lags import At, Consumer, Lag, Lags, read_checkpoint
+from topics.spark.lags import At, ConsumerLag, Lag, Lags, read_checkpoint
 from topics.spark.overview import Overview, latencies, overview_page, topics_of
 from topics.spark.place import TopicOffsets
 
@@ -55,7 +55,7 @@ def test_of_several_sources_those_of_topics_count_each_topic_by_the_one_that_is_
 def test_before_its_first_commit_a_stream_has_no_place(checkpoint):
     path = checkpoint([OURS], committed=0)
 
-    assert read_checkpoint(path) == Consumer(checkpoint=path, batch=None, places={})
+    assert read_checkpoint(path) == ConsumerLag(checkpoint=path, batch=None, places={})
 
 
 def test_what_is_no_checkpoint_of_ours_is_refused(checkpoint, tmp_path):
@@ -74,7 +74,7 @@ def test_what_is_no_checkpoint_of_ours_is_refused(checkpoint, tmp_path):
 
 
 def test_a_stream_of_other_topics_is_refused():
-    stranger = Consumer(checkpoint="./c", batch=3, places={"b": At(1, 1), "a": At(1, 1)})
+    stranger = ConsumerLag(checkpoint="./c", batch=3, places={"b": At(1, 1), "a": At(1, 1)})
 
     with pytest.raises(Rejected, match=r"\./c is of a stream that reads a, b, and none of these topics"):
         Lags([stranger], {})
@@ -92,9 +92,9 @@ def test_a_stream_is_behind_by_what_has_come_since(read, tmp_path):
         store.create("empty").put(1)
     places = {"empty": At(1, 7), "quakes": At(1, 104), "ticks": At(1, 101), "gone": At(1, 3)}
     consumers = [
-        Consumer(checkpoint="./a", batch=9, places=places),
-        Consumer(checkpoint="./b", batch=1, places={"capped": At(1, 3), "ticks": At(1, 81)}),
-        Consumer(checkpoint="./new", batch=None, places={}),
+        ConsumerLag(checkpoint="./a", batch=9, places=places),
+        ConsumerLag(checkpoint="./b", batch=1, places={"capped": At(1, 3), "ticks": At(1, 81)}),
+        ConsumerLag(checkpoint="./new", batch=None, places={}),
     ]
     frame = read(path=str(data), subscribePattern="capped|empty|quakes|ticks")
     lags = Lags(consumers, topics_of(frame))
@@ -113,7 +113,7 @@ def test_a_stream_is_behind_by_what_has_come_since(read, tmp_path):
 def test_a_topic_without_a_record_is_nothing_to_be_behind_of():
     offsets = TopicOffsets(name="t", epoch=1, earliest=5, stop=9, end=9)
 
-    (lag,) = Lags([Consumer(checkpoint="c", batch=1, places={"t": At(1, 5)})], {"t": offsets}).of([])
+    (lag,) = Lags([ConsumerLag(checkpoint="c", batch=1, places={"t": At(1, 5)})], {"t": offsets}).of([])
 
     assert (lag.seqs, lag.records, lag.seconds) == (4, 0, 0.0)
 

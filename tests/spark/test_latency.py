@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.audit.acks import Acks
+from topics.audit.checks.acks import Acks
 from topics.spark.overview import BOUNDS, latencies
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import topics
-from topics.audit.rows import WalTask
-from topics.host.readonly import ReadOnlyDisk
+from topics.audit.scan.rows import WalTask
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen
 from topics.spark import main as script
 from topics.spark.audits import refuse_other_files

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from topics.audit.arrow import Verify
+from topics.audit.columnar.arrow_batches import Verify
 from topics.kernel.errors import Rejected
 from topics.spark.datasource import FilteringReader, PushdownSource, TopicsSource
 from topics.spark.filters import EPOCH, pushed

@@ -13,16 +13,16 @@ import pytest
 from tests.support.planting import KINDS, TOGETHER, Survey, plant_together
 from tests.support.planting.journals import ACKS
 from tests.support.sample_store import build, write_out
-from topics.audit.acks import NO_DIGEST, Acks
+from topics.audit.checks.acks import NO_DIGEST, Acks
 from topics.audit.fsck import Options, fsck
 from topics.audit.recovery import read
-from topics.audit.rows import Severity
+from topics.audit.scan.rows import Severity
 from topics.cli.demo.private_server import PrivateServer
-from topics.codec.layout import CHECKSUM_SIZE
-from topics.host.layout import segment_path
-from topics.host.owner import same_boot_at
-from topics.host.readonly import ReadOnlyDisk
-from topics.host.seals import seal_of
+from topics.codec.log.layout import CHECKSUM_SIZE
+from topics.host.directory.layout import segment_path
+from topics.host.directory.owner import same_boot_at
+from topics.host.segments.segment_seals import seal_of
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.spark.audits import validate
 
 FRAMES_OF = {6_000: 100_000, 292_000: 5_000_000}  # records a round -> so many frames at least

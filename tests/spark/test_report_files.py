@@ -10,7 +10,7 @@ from tests.support.planting import plant
 from tests.support.sample_store import build, write_out
 from topics.audit.fsck import Options, fsck
 from topics.cli.main import main
-from topics.host.readonly import ReadOnlyDisk
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.spark.audits import write_report
 
 

@@ -9,17 +9,17 @@ import pytest
 import topics
 from tests.client.peer import Peer, answer
 from tests.spark.stores import START_MS, opened
-from topics.audit.arrow import full_schema
-from topics.audit.offline import repair_directory
+from topics.audit.columnar.arrow_batches import full_schema
+from topics.audit.repair.offline import repair_directory
 from topics.cli.demo.private_server import PrivateServer
 from topics.client.client import KEY_VARIABLE
-from topics.codec.layout import CHECKSUM_SIZE
-from topics.host.readonly import ReadOnlyDisk
-from topics.host.seals import seal_of
+from topics.codec.log.layout import CHECKSUM_SIZE
+from topics.host.segments.segment_seals import seal_of
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import Rejected
 from topics.spark.options import read_options
-from topics.spark.place import DELETED, Bounds, DataLoss, Loss, Partition, Range, ranges_of_batch
-from topics.spark.scan import Scan, place_of
+from topics.spark.place import DELETED, DataLoss, Loss, Partition, ReadBounds, SeqRange, ranges_of_batch
+from topics.spark.scan import ScanPlan, place_of
 from topics.spark.server import ServerPlace, connected
 from topics.testing.clock import ManualClock
 
@@ -29,7 +29,7 @@ def plan(server):
     def make(**given):
         text = {"url": server.url, **given}
         options = read_options({key.lower(): str(value) for key, value in text.items()})
-        how = Scan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
+        how = ScanPlan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
         views.append(place_of(options).look())
         return how, views[-1]
 
@@ -40,7 +40,7 @@ def plan(server):
 
 
 def seqs(how, view, bounds=None):
-    return read(how, how.partitions(view, ranges_of_batch(view, how.options), bounds or Bounds()))
+    return read(how, how.partitions(view, ranges_of_batch(view, how.options), bounds or ReadBounds()))
 
 
 def read(how, partitions):
@@ -61,7 +61,7 @@ def test_topics_by_name_or_pattern_are_read_in_as_many_parts_as_asked_for(plan, 
     how, view = plan(subscribePattern=f"{name}\\.[ab]", minPartitions="4")
 
     assert sorted(view.topics()) == [f"{name}.a", f"{name}.b"]
-    partitions = how.partitions(view, ranges_of_batch(view, how.options), Bounds())
+    partitions = how.partitions(view, ranges_of_batch(view, how.options), ReadBounds())
     assert len(partitions) >= 4
     assert sorted(seqs(how, view)) == sorted([*range(1, 2501)] * 2)
     with pytest.raises(Rejected, match="is not there"):
@@ -81,10 +81,10 @@ def test_bounds_and_losses_are_those_of_the_log(plan, server, name):
     with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(cap\)"):
         seqs(strict, view)
     assert seqs(lenient, view) == list(range(51, 151))
-    assert seqs(lenient, view, Bounds(seq_start=60, seq_stop=63)) == [60, 61, 62]
-    assert seqs(lenient, view, Bounds(ts_ms_max=times[0] - 1)) == []
-    assert list(view.losses(Range(name, 1, 10, 40))) == [Loss(name, 10, 39, "cap")]
-    assert list(view.losses(Range(name, 1, 51, 151))) == []
+    assert seqs(lenient, view, ReadBounds(seq_start=60, seq_stop=63)) == [60, 61, 62]
+    assert seqs(lenient, view, ReadBounds(ts_ms_max=times[0] - 1)) == []
+    assert list(view.losses(SeqRange(name, 1, 10, 40))) == [Loss(name, 10, 39, "cap")]
+    assert list(view.losses(SeqRange(name, 1, 51, 151))) == []
     assert view.seq_at(name, times[0]) <= 51
     assert view.seq_at(name, times[-1] + 10_000) == 151
 
@@ -134,7 +134,7 @@ def test_what_is_lost_directly_above_the_floor_is_told_with_what_is_lost_below_i
         for options in ({"path": str(data)}, {"url": server.url}):
             given = read_options({**options, "subscribe": "t"})
             with closing(place_of(given).look()) as view:
-                found = [(loss.first, loss.last) for loss in view.losses(Range("t", 1, 1, 11))]
+                found = [(loss.first, loss.last) for loss in view.losses(SeqRange("t", 1, 1, 11))]
             assert found == [(1, 2), (3, 3)]  # 4 was deleted
 
 
@@ -148,10 +148,10 @@ def test_a_topic_that_was_deleted_made_anew_or_put_back_since_the_plan_has_lost_
         lenient, _ = plan(subscribe=name, failOnDataLoss="false")
         epoch = view.topics()[name].epoch
         ahead = lenient.partitions(
-            view, [Range(name, epoch, 41, 61)], Bounds()
+            view, [SeqRange(name, epoch, 41, 61)], ReadBounds()
         )  # a head that has been higher
-        further = lenient.partitions(view, [Range(name, epoch, 55, 61)], Bounds())
-        partitions = strict.partitions(view, ranges_of_batch(view, strict.options), Bounds())
+        further = lenient.partitions(view, [SeqRange(name, epoch, 55, 61)], ReadBounds())
+        partitions = strict.partitions(view, ranges_of_batch(view, strict.options), ReadBounds())
 
         assert read(lenient, ahead) == list(range(41, 51))
         assert read(lenient, further) == []
@@ -163,7 +163,7 @@ def test_a_topic_that_was_deleted_made_anew_or_put_back_since_the_plan_has_lost_
         with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(the topic was deleted\)"):
             read(strict, partitions)
         assert read(lenient, partitions) == []
-        assert list(view.losses(Range(name, epoch, 1, 51))) == [Loss(name, 1, 50, DELETED)]
+        assert list(view.losses(SeqRange(name, epoch, 1, 51))) == [Loss(name, 1, 50, DELETED)]
         client.topic(name).put_many([{"data": n} for n in range(10)])
         with pytest.raises(DataLoss, match=r"seqs 1 to 50 are lost \(recreated\)"):
             read(strict, partitions)
@@ -193,7 +193,7 @@ def test_a_plan_takes_two_clients_and_a_time_filter_begins_where_its_records_do(
     place = CountedPlace(url=server.url, token=None, topics=names)
     with closing(place.look()) as view:
         ranges = ranges_of_batch(view, options)
-        late = Bounds(ts_ms_min=first_ms)
+        late = ReadBounds(ts_ms_min=first_ms)
         parts = [part for wanted in ranges for part in view.parts(wanted, late, target_bytes=1 << 30)]
     assert len(place.clients) == 2
     assert starts[:2] == [1201, 1201]
@@ -202,7 +202,7 @@ def test_a_plan_takes_two_clients_and_a_time_filter_begins_where_its_records_do(
     assert [(part.start, part.stop) for part in parts] == [
         (start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop
     ]
-    how = Scan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
+    how = ScanPlan(options=options, schema=full_schema(headers=False, internal=False, flagged=False))
     early = attrs.evolve(parts[-1], start=1)  # as where a loss makes the place of a time uncertain
     assert read(how, [Partition([early])]) == list(range(starts[-1], 2401))
 

@@ -10,8 +10,8 @@ import topics
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import MIB
 from topics.spark.options import BATCH_ROWS_MAX, sink_options
-from topics.spark.run import CLOCKS_MS, KeysForgotten, Run
-from topics.spark.sink import PARTITION_BYTES_MAX, RowsDiffer, Written, check_columns, write_partition
+from topics.spark.run import CLOCKS_MS, KeysForgotten, SinkRun
+from topics.spark.sink import PARTITION_BYTES_MAX, RowsDiffer, SinkWritten, check_columns, write_partition
 from topics.testing.clock import ManualClock
 
 BEGAN_MS = 1_700_000_000_000
@@ -32,7 +32,7 @@ def write(server, name, clock):
         batches = [
             pa.RecordBatch.from_pylist(rows[at : at + 3], schema=SCHEMA) for at in range(0, len(rows), 3)
         ]
-        known = Run(name=run, began_ms=BEGAN_MS, window_ms=window_ms)
+        known = SinkRun(name=run, began_ms=BEGAN_MS, window_ms=window_ms)
         return write_partition(iter(batches), found, run=known, partition=partition, clock=clock)
 
     return post
@@ -68,8 +68,8 @@ def test_the_same_rows_in_any_order_are_the_same_posts(write, server, name):
     second = write(rows, batchRows="10")
     write(rows, batchRows="10", partition=1)
 
-    assert first == Written(rows=40, posts=4, known=0)
-    assert second == Written(rows=40, posts=4, known=4)
+    assert first == SinkWritten(rows=40, posts=4, known=0)
+    assert second == SinkWritten(rows=40, posts=4, known=4)
     assert len(stored(server, name)) == 80
 
 
@@ -106,8 +106,8 @@ def test_rows_go_to_the_topics_they_name_unless_the_option_does(write, server, n
 def test_rows_with_keys_of_their_own_are_written_once_under_each(write, server, name):
     rows = [row(str(i), key=f"order-{i // 2}".encode()) for i in range(6)]
 
-    assert write(rows, idempotencyKeyColumn="key") == Written(rows=6, posts=3, known=0)
-    assert write(rows[::-1], idempotencyKeyColumn="key", partition=5, run="another") == Written(6, 3, 3)
+    assert write(rows, idempotencyKeyColumn="key") == SinkWritten(rows=6, posts=3, known=0)
+    assert write(rows[::-1], idempotencyKeyColumn="key", partition=5, run="another") == SinkWritten(6, 3, 3)
     with pytest.raises(Rejected, match="idempotencyKeyColumn: key is no text in the sorted row 0"):
         write([row("1")], idempotencyKeyColumn="key")
 
@@ -142,7 +142,7 @@ def test_a_partition_that_is_too_large_to_sort_is_refused_before_anything_is_wri
     options = sink_options({"url": "http://127.0.0.1:1"})
 
     with pytest.raises(Rejected, match=r"partition 7 has 256 MiB and more.* at most 256 MiB .*: repartition"):
-        write_partition(given, options, run=Run(name="r", began_ms=0, window_ms=None), partition=7)
+        write_partition(given, options, run=SinkRun(name="r", began_ms=0, window_ms=None), partition=7)
 
     left = sum(1 for _ in given)
     assert left == 2 * PARTITION_BYTES_MAX // MIB - 256  # it was not read to its end
@@ -152,7 +152,7 @@ def test_a_partition_that_is_too_large_to_sort_is_refused_before_anything_is_wri
 def test_rows_of_one_key_are_as_many_as_one_write_takes(write, server, name):
     rows = [row("1", key=b"k")] * BATCH_ROWS_MAX
 
-    assert write(rows, idempotencyKeyColumn="key") == Written(rows=BATCH_ROWS_MAX, posts=1, known=0)
+    assert write(rows, idempotencyKeyColumn="key") == SinkWritten(rows=BATCH_ROWS_MAX, posts=1, known=0)
     for more in ([*rows, row("1", key=b"k")], [row("1" * MIB, key=b"k")] * 65):
         with pytest.raises(Rejected, match="over 10000 rows or 64 MiB have the text 'k'"):
             write(more, idempotencyKeyColumn="key")
@@ -173,14 +173,14 @@ def test_a_frame_that_has_no_place_is_refused_before_anything_is_written():
 
 
 def test_nothing_to_write_needs_no_server(write):
-    assert write([], url="http://127.0.0.1:1") == Written(0, 0, 0)
+    assert write([], url="http://127.0.0.1:1") == SinkWritten(0, 0, 0)
 
 
 @pytest.mark.rule("P1.6")
 def test_a_post_is_made_only_while_the_topic_would_know_what_the_run_has_written(write, server, name, clock):
     """Whoever posts later does not know whether an earlier try of it is there, and forgotten."""
     clock.advance(WINDOW_MS - CLOCKS_MS)
-    assert write([row("1")]) == Written(rows=1, posts=1, known=0)
+    assert write([row("1")]) == SinkWritten(rows=1, posts=1, known=0)
 
     clock.advance(1)
     told = f"'{name}' knows .* key for 120000 ms .* began 119001 ms ago.* nothing was written now. Give the topic"
@@ -207,7 +207,7 @@ def test_an_answer_that_took_too_long_ends_the_task_unless_the_post_was_known(wr
             return clock.now_ms() - CLOCKS_MS
 
     options = sink_options({"url": server.url, "topic": name})
-    run = Run(name="r", began_ms=BEGAN_MS, window_ms=None)
+    run = SinkRun(name="r", began_ms=BEGAN_MS, window_ms=None)
     batch = pa.RecordBatch.from_pylist([row("1")], schema=SCHEMA)
 
     with pytest.raises(KeysForgotten, match=r"has written its rows: they are there twice if an earlier try"):

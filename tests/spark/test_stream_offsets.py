@@ -11,7 +11,7 @@ from topics.kernel.errors import Corrupt, Rejected
 from topics.spark.datasource import schema_of
 from topics.spark.options import read_options
 from topics.spark.place import DataLoss, starts_of_stream
-from topics.spark.scan import Scan, place_of
+from topics.spark.scan import ScanPlan, place_of
 from topics.spark.stream import StreamReader
 
 EVERYTHING = ReadAllAvailable()
@@ -25,7 +25,7 @@ def data(tmp_path):
 def reader(data, **given):
     options = {"path": str(data), "subscribePattern": ".*", "startingOffsets": "earliest", **given}
     found = read_options({name.lower(): value for name, value in options.items() if value is not None})
-    return StreamReader(Scan(options=found, schema=schema_of(found)))
+    return StreamReader(ScanPlan(options=found, schema=schema_of(found)))
 
 
 def put(data, name, count, **config):

@@ -9,7 +9,7 @@ import trio
 
 from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.host.steps import Blocking, Propose, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Swap, Wait
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.store.background import AGAIN_S, FAILED_MAX_S, FAILED_S, BackgroundWork
 from topics.store.steps import drive, drive_async

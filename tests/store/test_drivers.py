@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import trio
-from tests.crash.scene import SMALL, Scene, append
 
+from tests.support.scene import SMALL, Scene, append
 from topics.embed.driver import LocalEngine
 from topics.server.runtime.shard import ShardTask
 from topics.server.runtime.thread import Threads
-from topics.simulation.pen import Pen, Stage
+from topics.simulation.shard_stepper import BatchStage, ShardStepper
 from topics.testing.faults import FaultKind
 
 CLASSES = ("memory", "disk", "fsync")
@@ -37,9 +37,9 @@ def in_a_task(scene):
 
 
 def step_by_step(scene):
-    pen = Pen(scene.opened.writers[0])
+    pen = ShardStepper(scene.opened.writers[0])
     pen.advance(scene.engine)
-    while pen.stage is not Stage.IDLE or scene.engine.wants_write(0):
+    while pen.stage is not BatchStage.IDLE or scene.engine.wants_write(0):
         pen.advance(scene.engine)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.scene import SMALL, Scene, append
 from topics.engine.judge import look
-from topics.host.layout import find_shards
-from topics.host.owner import LOCK_NAME
+from topics.host.directory.layout import find_shards
+from topics.host.directory.owner import LOCK_NAME
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.ids import shard_of
 from topics.log.regions import WalFileId

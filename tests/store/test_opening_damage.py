@@ -12,9 +12,9 @@ import pytest
 import topics
 from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import fsck
-from topics.codec.walheader import HEADER_SIZE
-from topics.host.owner import read_owner
-from topics.host.readonly import ReadOnlyDisk
+from topics.codec.log.walheader import HEADER_SIZE
+from topics.host.directory.owner import read_owner
+from topics.host.system.readonly import ReadOnlyDisk
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.survival import Shape

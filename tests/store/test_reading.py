@@ -12,9 +12,9 @@ import trio
 from tests.embed.test_damaged_reads import COUNT, Failing, damage, filled, place_of
 from tests.embed.test_read_races import OPTIONS, half_dead, rewrite
 from tests.support.embedded import Sly, simulated
-from topics.audit.records import read_intact
+from topics.audit.checks.records import read_intact
 from topics.kernel.errors import Corrupt, Rejected
-from topics.log.diff import DiffQuery
+from topics.log.reads.diff import DiffQuery
 from topics.server.runtime.fetch import Fetcher, Form
 from topics.server.runtime.thread import Threads
 from topics.store.reading import page_steps, read_page

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from tests.support.history import TINY, TOPICS, History, archiving, backed_up, contents, heads, rebuilt, steps
 from tests.support.scene import SMALL, Scene
-from topics.codec.layout import FRAME_HEAD
-from topics.codec.walheader import HEADER_SIZE
+from topics.codec.log.layout import FRAME_HEAD
+from topics.codec.log.walheader import HEADER_SIZE
 from topics.engine.verify import canonical
-from topics.host.archive import Archive, ArchiveRules, archive_path
-from topics.host.layout import read_format
-from topics.host.readstate import read_state
-from topics.host.verifying import verify_backup
+from topics.host.backup.verifying import verify_backup
+from topics.host.directory.layout import read_format
+from topics.host.directory.readstate import read_state
+from topics.host.wal.archive import Archive, ArchiveRules, archive_path
 from topics.kernel.errors import Corrupt, Rejected
 from topics.log.regions import WalFileId
 from topics.testing.faults import Landed, SimCrash

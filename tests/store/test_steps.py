@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from topics.host.steps import Blocking, ResumeBatches, Step, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, ResumeBatches, Step, Swap, Wait
 from topics.store.steps import drive, drive_async
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.scene import SMALL, Scene, append, put_topic
 from topics.engine.commands import Sync
-from topics.host.steps import Blocking, Tell
+from topics.host.checkpoint.steps import Blocking, Tell
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import PENDING_BYTES_MAX
 from topics.store.steps import drive

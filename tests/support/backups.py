@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.host.backup import Backup
-from topics.host.tiers import HotRules
+from topics.host.backup.live_backup import Backup
+from topics.host.cold.segment_stores import HotRules
 from topics.simulation.machine import cold_folder
 from topics.store.inline import carry_out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
 from topics.engine.checkpoint import SegmentRules
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.testing.below import Below
 
 DIRECTORY = "topics/0000000000000001"

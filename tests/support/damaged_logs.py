@@ -6,7 +6,7 @@ import attrs
 
 from tests.support.history import TINY, backed_up, heads, rebuilt
 from tests.support.scene import SMALL, Scene
-from topics.host.archive import ArchiveRules
+from topics.host.wal.archive import ArchiveRules
 from topics.kernel.limits import Limits
 from topics.testing.simdisk import SimDisk
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 
-from topics.host.tiers import SegmentStore
+from topics.host.cold.segment_stores import SegmentStore
 from topics.log.regions import SegmentId
 
 

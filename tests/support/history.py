@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.host.archive import ArchiveRules
-from topics.host.backup import Backup, write_backup
-from topics.host.cutting import Goal, find_cuts
-from topics.host.layout import read_format
-from topics.host.logchain import chains_behind
-from topics.host.readstate import read_state
-from topics.host.verifying import read_manifest
+from topics.host.backup.live_backup import Backup, write_backup
+from topics.host.backup.verifying import read_manifest
+from topics.host.directory.layout import read_format
+from topics.host.directory.readstate import read_state
+from topics.host.wal.archive import ArchiveRules
+from topics.host.wal.cutting import Goal, find_cuts
+from topics.host.wal.logchain import chains_behind
 from topics.store.inline import carry_out
 from topics.store.restore import rebuild
 from topics.testing.simdisk import SimDisk

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.support.scene import SMALL, Scene
-from topics.codec.segidx import ENDS
+from topics.codec.segments.segidx import ENDS
 from topics.engine.checkpoint import SegmentRules
-from topics.host.layout import segment_path
-from topics.host.seals import seal_of
+from topics.host.directory.layout import segment_path
+from topics.host.segments.segment_seals import seal_of
 
 TEN = SegmentRules(records_max=10, bytes_max=100_000, age_ms=0)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from topics.audit.recovery import read
-from topics.audit.repair import repair
-from topics.codec.frame import decode_frame
-from topics.host.reading import Reader
+from topics.audit.repair.repairing import repair
+from topics.codec.log.frame import decode_frame
+from topics.host.segments.reading import Reader
 from topics.kernel.errors import Corrupt
-from topics.log.diff import extents_of
 from topics.log.index import LIVE
+from topics.log.reads.diff import extents_of
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock

@@ -19,10 +19,10 @@ from topics.crypto.keys import KeyPair
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Sync
 from topics.engine.replies import Appended
-from topics.host.layout import Format
-from topics.host.memory import MemoryDisk
-from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
-from topics.host.steps import Blocking, Propose, Swap, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Swap, Wait
+from topics.host.directory.layout import Format
+from topics.host.directory.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.system.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.limits import Limits
@@ -31,7 +31,7 @@ from topics.kv.database import Database
 from topics.kv.entries.store import EMPTY
 from topics.kv.journaled import DatabaseHeader, Journaled
 from topics.kv.replica import Replica
-from topics.log.match import parse_match
+from topics.log.reads.match import parse_match
 from topics.store.opened import Opened, StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock

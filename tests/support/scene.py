@@ -6,8 +6,8 @@ from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, 
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.limits import Limits
-from topics.log.diff import DiffQuery
-from topics.log.match import parse_match
+from topics.log.reads.diff import DiffQuery
+from topics.log.reads.match import parse_match
 from topics.simulation.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts

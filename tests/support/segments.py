@@ -8,7 +8,7 @@ from tests.support.scene import SMALL, Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.verify import canonical
 from topics.kernel.errors import Corrupt
-from topics.log.diff import DiffQuery
+from topics.log.reads.diff import DiffQuery
 from topics.store.reading import read_page
 
 TINY = SegmentRules(records_max=8, bytes_max=2000, age_ms=60_000)

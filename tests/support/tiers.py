@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.faulty_store import FaultyStore
 from tests.support.scene import SMALL, Scene
 from tests.support.segments import TINY, segments
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.testing.below import Below
 
 

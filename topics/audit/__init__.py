@@ -1,6 +1,15 @@
 """Is a data directory whole? Checks that read files and change nothing, what they report, and the repair.
 
-`scan` turns one file into one row, in any process; `checks` compares rows across files; `recovery` asks the code that a
-start runs, so that nobody decides twice what is a torn tail and what is damage; `fsck` puts them together. Nothing
-here needs the server, the embedded store or a lock, but `repair`, which owns the directory while it works.
+`recovery` asks the code that a start runs, so that nobody decides twice what is a torn tail and what is damage.
+Nothing here needs the server, the embedded store or a lock, but `repair`, which owns the directory while it works.
+
+    checks    what must hold, across rows and files
+    columnar  many records at once: NumPy and Arrow, imported only where they are installed
+    dump      what is in one file, item by item: what `topics inspect` shows
+    fsck      `fsck`: is this data directory whole? It reads and changes nothing, and needs no lock
+    recovery  what a start would make of the directory, without a change to it: the state that rows are checked
+              against
+    repair    `fsck --repair`: what is kept, what is taken out of use, and a state that says so
+    report    violations for people and for machines
+    scan      one file to one row, in any process
 """

@@ -16,20 +16,20 @@ from typing import Final
 
 import attrs
 
-from topics.audit.acknowledged import check_acknowledged
-from topics.audit.acks import Acks
-from topics.audit.archived import archive_tasks, check_archive
-from topics.audit.checks import CHECKS, check_rows
-from topics.audit.coldtier import HOW, check_cold, check_notes, reach
-from topics.audit.journals import check_journals
-from topics.audit.metafiles import check_agreement, check_metafiles
-from topics.audit.recovery import State, read, segment_tasks, wal_tasks
-from topics.audit.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
-from topics.audit.scan import Progress, bytes_of, scan_all
-from topics.audit.wrongtypes import find_wrong_types, wrong_type_violations
-from topics.host.readonly import Hiding, WithCold
-from topics.host.snapshots import META_DIR
-from topics.host.tiers import SegmentStore
+from topics.audit.checks.acknowledged import check_acknowledged
+from topics.audit.checks.acks import Acks
+from topics.audit.checks.archived import archive_tasks, check_archive
+from topics.audit.checks.coldtier import HOW, check_cold, check_notes, reach
+from topics.audit.checks.journals import check_journals
+from topics.audit.checks.metafiles import check_agreement, check_metafiles
+from topics.audit.checks.row_checks import CHECKS, check_rows
+from topics.audit.checks.wrong_types import find_wrong_types, wrong_type_violations
+from topics.audit.recovery import RecoveredDirectory, read, segment_tasks, wal_tasks
+from topics.audit.scan.rows import Row, SegmentRow, Severity, Task, Violation, WalRow
+from topics.audit.scan.scan import Progress, bytes_of, scan_all
+from topics.host.checkpoint.snapshots import META_DIR
+from topics.host.cold.segment_stores import SegmentStore
+from topics.host.system.readonly import Hiding, WithCold
 from topics.kernel.errors import CannotOpen, Corrupt
 from topics.kernel.ports import Disk
 
@@ -61,7 +61,7 @@ class Options:
 
 
 @attrs.frozen(kw_only=True)
-class Report:
+class FsckReport:
     """What was found. `files`: segments and logs that were looked at, and `bytes` of those, without what lies beside a
     segment. `records`: in segments; `frames`: those, and all of the log. `unsettled`: the directory changed
     so fast that it could not be read as a whole. `skipped`: the checks that were not made, and why.
@@ -93,7 +93,7 @@ def fsck(
     where: str,
     options: Options | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> FsckReport:
     """Look at a data directory. `progress` is told bytes done and bytes in all, of one look.
 
     Raises:
@@ -101,7 +101,7 @@ def fsck(
         OSError: the disk failed.
     """
     options = options or Options()
-    before: _Look | None = None
+    before: _FirstLook | None = None
     found = None
     for passes in range(1, PASSES_MAX + 1):
         try:
@@ -116,7 +116,7 @@ def fsck(
             return found.report(where, [one for one in found.violations if one.key in known], passes)
         before = found
     skipped = dict.fromkeys(CHECKS, "the directory changed too fast")
-    return Report(
+    return FsckReport(
         where=where, violations=(), files=0, bytes=0, records=0, passes=PASSES_MAX, unsettled=True, skipped=skipped
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def fsck_of_backup(
     *,
     findings: Sequence[Violation],
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> FsckReport:
     """`fsck` of a backup of which `findings` are known. What they have made unreadable is no reason to say nothing.
 
     Raises as `fsck` does, if there are none.
@@ -139,19 +139,21 @@ def fsck_of_backup(
         if not findings:
             raise
         skipped = dict.fromkeys(CHECKS, "no state can be read")
-        report = Report(where=where, violations=(), files=0, bytes=0, records=0, passes=1, skipped=skipped)
+        report = FsckReport(
+            where=where, violations=(), files=0, bytes=0, records=0, passes=1, skipped=skipped
+        )
     return attrs.evolve(report, violations=[*findings, *report.violations])
 
 
 @attrs.frozen
-class _Look:
+class _FirstLook:
     violations: Sequence[Violation]
     rows: Sequence[Row]
     skipped: Mapping[str, str]
 
-    def report(self, where: str, violations: Sequence[Violation], passes: int) -> Report:
+    def report(self, where: str, violations: Sequence[Violation], passes: int) -> FsckReport:
         stored = sum(row.records for row in self.rows if isinstance(row, SegmentRow))
-        return Report(
+        return FsckReport(
             where=where,
             violations=violations,
             files=len(self.rows),
@@ -165,7 +167,7 @@ class _Look:
 
 def _look(
     disk: Disk, where: str, options: Options, progress: Callable[[int, int], None] | None
-) -> _Look:  # fmt: skip
+) -> _FirstLook:  # fmt: skip
     if wrong := find_wrong_types(disk):
         disk = Hiding(disk, frozenset(wrong))
     cold, unseen = reach(disk, options.cold, options.unseen)
@@ -175,7 +177,9 @@ def _look(
         state = read(disk, where, same_boot=options.same_boot, cold=cold)
     except Corrupt as damage:
         told = Violation("", META_DIR, "snapshot", Severity.ERROR, None, None, damage.message)
-        return _Look([*wrong_type_violations(wrong), told], (), dict.fromkeys(CHECKS, "no state can be read"))
+        return _FirstLook(
+            [*wrong_type_violations(wrong), told], (), dict.fromkeys(CHECKS, "no state can be read")
+        )
     hot = disk
     if cold is not None:
         disk = WithCold(disk, cold)
@@ -188,7 +192,7 @@ def _look(
     rows = [row for row in (*wal_rows, *segment_rows) if row is not None]
     found = [*examine(disk, state, rows, options), *check_cold(hot, state, rows, unseen)]
     skipped = {} if options.acks is not None else {"acknowledged": "no log of acknowledgements was given"}
-    return _Look([*wrong_type_violations(wrong), *found], rows, skipped)
+    return _FirstLook([*wrong_type_violations(wrong), *found], rows, skipped)
 
 
 def _scanned(disk: Disk, tasks: Sequence[Task], options: Options, tell: Progress) -> list[Row | None]:
@@ -210,7 +214,7 @@ def _teller(total: int, progress: Callable[[int, int], None] | None) -> Progress
 
 
 def examine(
-    disk: Disk, state: State, rows: Sequence[Row], options: Options | None = None
+    disk: Disk, state: RecoveredDirectory, rows: Sequence[Row], options: Options | None = None
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a directory by its state and its rows, whoever made them."""
     options = options or Options()

@@ -1,7 +1,7 @@
 """What a start would make of the directory, without a change to it: the state that rows are checked against.
 
-Everything is asked of the code that a start runs (`host.readstate`, `engine.judge`), so that fsck and recovery
-cannot disagree on what is a torn tail, what is damage and what a reader would be shown.
+Everything is asked of the code that a start runs (`host.directory.readstate`, `engine.judge`), so that fsck and
+recovery cannot disagree on what is a torn tail, what is damage and what a reader would be shown.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from topics.audit.rows import SegmentRow, SegmentTask, Severity, Violation, WalRow, WalTask
+from topics.audit.scan.rows import SegmentRow, SegmentTask, Severity, Violation, WalRow, WalTask
 from topics.engine.image import Snapshot
-from topics.host.layout import (
+from topics.host.checkpoint.snapshots import find_snapshots, read_snapshot, snapshot_path
+from topics.host.cold.segment_stores import SegmentStore
+from topics.host.directory.layout import (
     Format,
     Identity,
     find_shards,
@@ -21,10 +23,8 @@ from topics.host.layout import (
     read_identity,
     wal_path,
 )
-from topics.host.readstate import ReadState, read_state
-from topics.host.seals import seal_by
-from topics.host.snapshots import find_snapshots, read_snapshot, snapshot_path
-from topics.host.tiers import SegmentStore
+from topics.host.directory.readstate import ReadState, read_state
+from topics.host.segments.segment_seals import seal_by
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.kernel.ports import Disk
 from topics.log.regions import SegmentId
@@ -33,7 +33,7 @@ from topics.log.topic import Topic
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class RecoveredDirectory:
     """What was read. `wrong`: what is the matter with FORMAT, None if nothing. `snapshots`: the intact ones, the newest
     first; `damaged_snapshots`: of the others, what is the matter, by path.
     """
@@ -63,7 +63,7 @@ class State:
         return Violation(name, file, check, Severity.ERROR, seq, offset, detail)
 
 
-def read(disk: Disk, where: str, *, same_boot: bool, cold: SegmentStore | None = None) -> State:
+def read(disk: Disk, where: str, *, same_boot: bool, cold: SegmentStore | None = None) -> RecoveredDirectory:
     """The state as a start would have it.
 
     Raises:
@@ -78,7 +78,7 @@ def read(disk: Disk, where: str, *, same_boot: bool, cold: SegmentStore | None =
         except Corrupt as damage:
             damaged[snapshot_path(number)] = damage.message
     state = read_state(disk, form, same_boot=same_boot, cold=cold)
-    return State(
+    return RecoveredDirectory(
         form=form,
         identity=read_identity(disk),
         wrong=wrong,
@@ -118,7 +118,7 @@ def wal_tasks(disk: Disk) -> list[WalTask]:
     ]
 
 
-def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[SegmentTask]:
+def segment_tasks(state: RecoveredDirectory, wal_rows: Sequence[WalRow] = ()) -> list[SegmentTask]:
     """Every segment that the state counts, and those that only a kept snapshot still needs."""
     catalog = state.read.recovered.catalog
     compare_from: dict[int, int] = {}
@@ -141,7 +141,7 @@ def segment_tasks(state: State, wal_rows: Sequence[WalRow] = ()) -> list[Segment
     ]
 
 
-def _segments(state: State) -> dict[tuple[int, int], Segment]:
+def _segments(state: RecoveredDirectory) -> dict[tuple[int, int], Segment]:
     """By topic id and first seq; the state's own account of one goes before a snapshot's."""
     found: dict[tuple[int, int], Segment] = {}
     kept = dict.fromkeys(one.number for one in state.read.restored.kept)
@@ -156,7 +156,9 @@ def _segments(state: State) -> dict[tuple[int, int], Segment]:
     return found
 
 
-def current(state: State, rows: Sequence[SegmentRow]) -> Iterator[tuple[Topic, list[SegmentRow]]]:
+def current(
+    state: RecoveredDirectory, rows: Sequence[SegmentRow]
+) -> Iterator[tuple[Topic, list[SegmentRow]]]:
     """Each topic with the rows of the segments that it counts now, ascending."""
     by_topic: dict[int, dict[int, SegmentRow]] = {}
     for row in rows:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.wire import check_json, check_json_many, copy_json
+from topics.codec.json_text import check_json, check_json_many, copy_json
 from topics.engine.replies import Appended
 from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns

@@ -17,15 +17,15 @@ import msgspec
 
 from topics.calls.intake import encode_json, take_records
 from topics.calls.page import Page, Record
-from topics.codec.frame import FrameView
-from topics.codec.layout import EXT, META, NODE, TAG, Ext
+from topics.codec.log.frame import FrameView
+from topics.codec.log.layout import EXT, META, NODE, TAG, Ext
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import BATCH_FRAMES_MAX, DECOMPRESSED_MAX, U16_MAX, U32_MAX, Limits
-from topics.log.diff import Account
 from topics.log.floors import Gap
+from topics.log.reads.diff import Account
 
 # Lower than any of these is a limit of the server, and its answer names it.
 _FORMAT_LIMITS: Final = Limits(

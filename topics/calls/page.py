@@ -10,10 +10,10 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from topics.codec.frame import FrameView
-from topics.codec.wire import page_json, records_json
-from topics.log.diff import Account, DiffPlan
+from topics.codec.json_text import page_json, records_json
+from topics.codec.log.frame import FrameView
 from topics.log.floors import Gap
+from topics.log.reads.diff import Account, DiffPlan
 
 INT_DIGITS_MAX: Final = 4000
 

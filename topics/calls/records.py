@@ -27,9 +27,9 @@ from topics.kernel.limits import (
     WAIT_MS_MAX,
     Limits,
 )
-from topics.log.diff import DiffQuery
 from topics.log.floors import Gap
-from topics.log.match import parse_match, unambiguous
+from topics.log.reads.diff import DiffQuery
+from topics.log.reads.match import parse_match, unambiguous
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ them.
 
 from __future__ import annotations
 
-from topics.cli.early import STOPPED, Guard
+from topics.cli.core.early import STOPPED, Guard
 
 with Guard():
     import os
@@ -22,32 +22,32 @@ with Guard():
     import click
 
     import topics
-    from topics.cli.failure import Failed, near, occupy_standard_streams, quieted, tell_failure
-    from topics.cli.invocation import Invocation, common_options
+    from topics.cli.core.failure import Failed, near, occupy_standard_streams, quieted, tell_failure
+    from topics.cli.core.invocation import Invocation, common_options
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "serve": ("serve", "Serve a data directory over HTTP."),
+    "serve": ("commands.serve", "Serve a data directory over HTTP."),
     "demo": ("demo.command", "The guided tour, with a crash and its proof."),
-    "put": ("write", "Append JSON lines, text or CSV to a topic."),
-    "get": ("read", "Print the records of a topic, by seq, time, tag."),
-    "tail": ("read", "Print the latest records of topics, and follow them at a server."),
-    "ls": ("manage", "List the topics."),
-    "state": ("manage", "Show a topic: head, floors, counts, config."),
-    "create": ("manage", "Create a topic with its config."),
-    "configure": ("manage", "Change the config of a topic."),
-    "delete": ("manage", "Delete records, by seq or tag, for good."),
-    "rm": ("manage", "Delete topics with everything in them."),
-    "compact": ("manage", "Give back the space of what was deleted from a directory."),
-    "fsck": ("check", "Check that a data directory is whole."),
-    "inspect": ("check", "Print what is in a file of a data directory."),
-    "backup": ("backup", "Write a backup of a store, while it is used."),
-    "verify": ("backup", "Check that a backup is whole."),
-    "restore": ("backup", "Make a store of a backup, up to a moment or a seq."),
-    "adopt-cold": ("adopt", "Let a copied or moved directory go on with its cold tier."),
-    "spark": ("spark", "Validate, report and export by Spark, where one machine is too slow."),
-    "config": ("about", "Show the settings and where each came from."),
-    "version": ("about", "Print the version."),
-    "completion": ("about", "Print a completion script for bash, zsh or fish."),
+    "put": ("commands.write", "Append JSON lines, text or CSV to a topic."),
+    "get": ("commands.read", "Print the records of a topic, by seq, time, tag."),
+    "tail": ("commands.read", "Print the latest records of topics, and follow them at a server."),
+    "ls": ("commands.manage", "List the topics."),
+    "state": ("commands.manage", "Show a topic: head, floors, counts, config."),
+    "create": ("commands.manage", "Create a topic with its config."),
+    "configure": ("commands.manage", "Change the config of a topic."),
+    "delete": ("commands.manage", "Delete records, by seq or tag, for good."),
+    "rm": ("commands.manage", "Delete topics with everything in them."),
+    "compact": ("commands.manage", "Give back the space of what was deleted from a directory."),
+    "fsck": ("commands.check", "Check that a data directory is whole."),
+    "inspect": ("commands.check", "Print what is in a file of a data directory."),
+    "backup": ("commands.backup", "Write a backup of a store, while it is used."),
+    "verify": ("commands.backup", "Check that a backup is whole."),
+    "restore": ("commands.backup", "Make a store of a backup, up to a moment or a seq."),
+    "adopt-cold": ("commands.adopt", "Let a copied or moved directory go on with its cold tier."),
+    "spark": ("commands.spark_jobs", "Validate, report and export by Spark, where one machine is too slow."),
+    "config": ("commands.about", "Show the settings and where each came from."),
+    "version": ("commands.about", "Print the version."),
+    "completion": ("commands.about", "Print a completion script for bash, zsh or fish."),
 }
 _COMPLETING: Final = "_TOPICS_COMPLETE"
 _EPILOG: Final = "Try it: topics demo"

@@ -8,6 +8,10 @@ wire cannot carry is refused before anything is sent: payloads of bytes, and `sy
 | `address` | a server's URL, taken apart and checked |
 | `transport` | one request over httpx: connections, time bounds |
 | `client` | what a caller opens; its methods are those of `calls` |
+
+    address    a server's URL: checked once, so that every later message can name it, and never with a secret in it
+    client     `Client`: a server's topics, under the names the embedded store has for its own
+    transport  HTTP by httpx: connections that are kept, time bounds, and what a failure of theirs means
 """
 
 from topics.calls.blocking import Topic

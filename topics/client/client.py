@@ -20,7 +20,7 @@ from topics.calls.retry import Answer, Line, Request, Send, Sleep
 from topics.client.address import parse_address
 from topics.client.transport import Transport
 from topics.codec.manifest import Written
-from topics.host.unpacking import receive_backup
+from topics.host.backup.unpacking import receive_backup
 from topics.kernel.checks import flag
 from topics.kernel.errors import invalid
 from topics.kernel.limits import Limits

@@ -17,8 +17,8 @@ import msgspec
 from topics.codec.primitives import Buffer, checksum
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MANIFEST_BYTES_MAX, U32_MAX
-from topics.kernel.numbers import Count, Generation, ShardNumber
 from topics.kernel.ports import is_below
+from topics.kernel.whole_numbers import Count, Generation, ShardNumber
 
 MANIFEST_FILE: Final = "BACKUP.json"
 MANIFEST_VERSION: Final = 1

@@ -2,4 +2,18 @@
 
 `store.open` gives a `Store`; `Store.topic` a `Topic`. The names are those of the HTTP client, so that code moves
 between the two by changing one line (operations 5). Nothing is imported here: a client uses pages without a store.
+
+    backup        a backup of an embedded store, taken by the thread that asks for it, while others read and write
+    compaction    checkpoints and other background work of an embedded store, in a thread of its own: it holds up no
+                  writer
+    concurrent    many threads offering to one replicated topic
+    database      databases in an embedded store: each keeps its journal in an internal topic of its own
+    driver        driving the engine from many threads, blocking: group commit by leader and followers
+    housekeeping  the housekeeping thread of an embedded store: what time asks for, while nobody calls
+    journal       `TopicJournal`: the Journal port bound to an internal topic of the store
+    lock          the one lock of a store: who holds it, and taking it back after a system call
+    readers       threads that wait for news of a topic, woken by whoever publishes them: nobody looks again and
+                  again
+    store         `open` and `Store`: a data directory in the caller's process
+    weaver        weaver stores in an embedded store: log and state each in an internal topic of their own
 """

@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from topics.codec.manifest import Written
-from topics.embed.compaction import Compactor
+from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
-from topics.host.backup import Backup, Link, write_backup
-from topics.host.checkpointer import Checkpointer
-from topics.host.contents import Contents
-from topics.host.destination import Destination, unwritable
-from topics.host.disk import OsDisk
-from topics.host.tiers import SegmentStore
+from topics.host.backup.contents import Contents
+from topics.host.backup.destination import Destination, unwritable
+from topics.host.backup.live_backup import Backup, Link, write_backup
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.cold.segment_stores import SegmentStore
+from topics.host.system.disk import OsDisk
 from topics.kernel.errors import Corrupt
 
 Tell = Callable[[int, int], None]
@@ -23,7 +23,7 @@ Tell = Callable[[int, int], None]
 
 def back_up(
     local: LocalEngine,
-    compactor: Compactor,
+    compactor: CompactorThread,
     checkpointer: Checkpointer,
     dest: str | os.PathLike[str],
     *,

@@ -8,13 +8,13 @@ from contextlib import suppress
 
 from topics.embed.driver import LocalEngine
 from topics.embed.lock import Reentered, is_held
-from topics.host.checkpointer import Checkpointer
-from topics.host.steps import Steps
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.steps import Steps
 from topics.kernel.errors import Fatal, Rejected, TopicsError
 from topics.store.background import LOOK_S, BackgroundWork
 
 
-class Compactor:
+class CompactorThread:
     """A daemon thread over a `LocalEngine`; `carry_out` is for any thread, and one work is under way at a time."""
 
     def __init__(self, local: LocalEngine, checkpointer: Checkpointer) -> None:

@@ -68,7 +68,7 @@ class WriterStats:
         return len(self.queue_depths)
 
 
-class Stage(Enum):
+class WriterStage(Enum):
     """Where a writer is in its life."""
 
     NEW = "not started yet"
@@ -85,7 +85,7 @@ class _Inbox:
         self._changed: Final = changed
         self._items: deque[Row | threading.Event] = deque()
         self._rows = 0
-        self._stage = Stage.NEW
+        self._stage = WriterStage.NEW
         self._failure: TopicsError | None = None
         self._failed_at: TracebackType | None = None
 
@@ -95,12 +95,12 @@ class _Inbox:
 
     def open(self) -> None:
         with self._changed:
-            self._stage = Stage.OPEN
+            self._stage = WriterStage.OPEN
 
     def close(self) -> None:
         """Take nothing more; the worker ends when it has taken the rest."""
         with self._changed:
-            self._stage = Stage.CLOSED
+            self._stage = WriterStage.CLOSED
             self._changed.notify_all()
 
     def put(self, row: Row) -> None:
@@ -118,7 +118,7 @@ class _Inbox:
         """An event that is set when all that is here now is visible, or the worker has failed."""
         reached = threading.Event()
         with self._changed:
-            if self._stage is not Stage.OPEN:
+            if self._stage is not WriterStage.OPEN:
                 raise _refused("flush", self._stage)
             if self._failure is None:
                 self._items.append(reached)
@@ -131,7 +131,7 @@ class _Inbox:
         """The next batch and the marks right behind it; waits for something, None when nothing will come any more."""
         with self._changed:
             while not self._items:
-                if self._stage is Stage.CLOSED:
+                if self._stage is WriterStage.CLOSED:
                     return None
                 self._changed.wait(self._poll_s)
             rows: list[Row] = []
@@ -173,7 +173,7 @@ class _Inbox:
 
     def _check(self) -> None:
         self.raise_failure()
-        if self._stage is not Stage.OPEN:
+        if self._stage is not WriterStage.OPEN:
             raise _refused("offer", self._stage)
 
 
@@ -248,7 +248,7 @@ class ConcurrentTopic:
             _Worker(topic, index, inbox, primary) for index, inbox in enumerate(self._inboxes)
         ]
         self._primary: Final = primary
-        self._stage = Stage.NEW
+        self._stage = WriterStage.NEW
         self._staging: Final = threading.Lock()  # held while the stage changes
 
     def __enter__(self) -> Self:
@@ -266,9 +266,9 @@ class ConcurrentTopic:
     def start(self) -> None:
         """Start the workers. If one cannot be started, the writer is closed."""
         with self._staging:
-            if self._stage is not Stage.NEW:
+            if self._stage is not WriterStage.NEW:
                 raise _refused("start", self._stage)
-            self._stage = Stage.OPEN
+            self._stage = WriterStage.OPEN
             try:
                 for inbox, worker in zip(self._inboxes, self._workers, strict=True):
                     inbox.open()
@@ -316,7 +316,7 @@ class ConcurrentTopic:
             Rejected: `not_ready` if they have not ended in time; nothing is lost, call it again.
         """
         with self._staging:
-            if self._stage is not Stage.CLOSED:
+            if self._stage is not WriterStage.CLOSED:
                 self._close_inboxes()
         ends = self._monotonic() + self._options.join_timeout_ms / 1000
         started = [worker.thread for worker in self._workers if worker.thread.ident is not None]
@@ -343,7 +343,7 @@ class ConcurrentTopic:
 
     def _close_inboxes(self) -> None:
         assert self._staging.locked()
-        self._stage = Stage.CLOSED
+        self._stage = WriterStage.CLOSED
         for inbox in self._inboxes:
             inbox.close()
 
@@ -352,10 +352,10 @@ class ConcurrentTopic:
             inbox.raise_failure()
 
 
-def _refused(call: str, stage: Stage) -> WrongState:
+def _refused(call: str, stage: WriterStage) -> WrongState:
     hint = {
-        Stage.NEW: "start it first",
-        Stage.OPEN: "it runs",
-        Stage.CLOSED: "make another one for the topic",
+        WriterStage.NEW: "start it first",
+        WriterStage.OPEN: "it runs",
+        WriterStage.CLOSED: "make another one for the topic",
     }[stage]
     return WrongState(f"{call}: the writer is {stage.value}; {hint}")

@@ -20,8 +20,8 @@ from topics.crypto.hashing import blake3
 from topics.crypto.keys import KeyPair
 from topics.embed.journal import TopicJournal
 from topics.embed.store import Store
-from topics.host.clock import SystemClock
-from topics.host.entropy import SystemEntropy
+from topics.host.system.clock import SystemClock
+from topics.host.system.entropy import SystemEntropy
 from topics.kernel.errors import Corrupt, Rejected
 from topics.kernel.ids import check_topic_name
 from topics.kernel.ports import Clock, Entropy

@@ -23,7 +23,7 @@ from topics.engine.commands import Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
-from topics.host.steps import Blocking, Propose, Step, Swap, Tell, Wait
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Swap, Tell, Wait
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.store.writer import ShardWriter
 

@@ -22,7 +22,7 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.kernel.ids import INTERNAL, check_any_topic_name
-from topics.log.diff import DiffQuery
+from topics.log.reads.diff import DiffQuery
 
 READ_ITEMS: Final = 1000
 READ_BYTES: Final = 8 << 20

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from topics.embed.lock import Reentered
 from topics.engine.engine import Engine
-from topics.log.diff import DiffPlan
-from topics.log.waiting import FOR_READERS, News, news_since, waits_on
+from topics.log.reads.diff import DiffPlan
+from topics.log.reads.waiting import FOR_READERS, News, news_since, waits_on
 
 
 class Driver(Protocol):

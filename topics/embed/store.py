@@ -21,10 +21,10 @@ from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
-from topics.codec.frame import FrameView
+from topics.codec.log.frame import FrameView
 from topics.codec.manifest import Written
 from topics.embed.backup import back_up
-from topics.embed.compaction import Compactor
+from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
@@ -32,20 +32,20 @@ from topics.embed.readers import wait_for_news
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, Reply, TopicDeleted, TopicPut, TopicState
-from topics.host.checkpointer import Checkpointer
-from topics.host.compaction import Compaction, CompactionResult
-from topics.host.compress import compress_records
-from topics.host.disk import OsDisk
-from topics.host.fsspec_store import is_url
-from topics.host.lock import DirectoryLock
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.compaction import Compaction, CompactionResult
+from topics.host.cold.fsspec_store import is_url
+from topics.host.directory.lock import DirectoryLock
+from topics.host.system.compress import compress_records
+from topics.host.system.disk import OsDisk
 from topics.kernel.checks import flag
 from topics.kernel.errors import Corrupt, Fatal
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
-from topics.log.diff import DiffPlan, DiffQuery
-from topics.log.waiting import passed_since, start_of, waits_on
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.waiting import passed_since, start_of, waits_on
 from topics.store.damages import known_damages
-from topics.store.directory import Directory
+from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
 from topics.store.reading import read_page
 from topics.store.viewing import view
@@ -75,7 +75,7 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
     if flag("read_only", read_only):
         opened, disk = view(path, clock=clock, options=options)
         return Store(opened, disk, where=str(path))
-    directory = Directory.claim(path, create=create)
+    directory = ClaimedDirectory.claim(path, create=create)
     opened = directory.recover(clock=clock, options=options)
     return Store(opened, directory.disk, lock=directory.lock, where=str(directory.root))
 
@@ -101,9 +101,9 @@ class Store(TopicStore):
         self._closed = False
         self._local = LocalEngine(opened.engine, opened.writers)
         self._keeper = Housekeeper(self._local)
-        self._compactor: Compactor | None = None
+        self._compactor: CompactorThread | None = None
         if opened.checkpointer is not None:
-            self._compactor = Compactor(self._local, opened.checkpointer)
+            self._compactor = CompactorThread(self._local, opened.checkpointer)
         if housekeeping and opened.writers:
             self._keeper.start()
             if self._compactor is not None:
@@ -198,7 +198,7 @@ class Store(TopicStore):
                         self._disk.close()
                     self._lock.release()
 
-    def _writable_compactor(self) -> tuple[Compactor, Checkpointer]:
+    def _writable_compactor(self) -> tuple[CompactorThread, Checkpointer]:
         self._local.check_open()
         checkpointer = self._opened.checkpointer
         if checkpointer is None:

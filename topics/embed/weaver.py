@@ -21,7 +21,7 @@ from typing import Final
 from topics.crypto.keys import KeyPair
 from topics.embed.journal import TopicJournal
 from topics.embed.store import Store
-from topics.host.clock import SystemClock
+from topics.host.system.clock import SystemClock
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Clock

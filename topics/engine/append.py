@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from topics.codec.control import HeadWatermark, WriteResult
 from topics.codec.digest import body_digest
-from topics.codec.frame import Keyed, encode_run
+from topics.codec.log.control import HeadWatermark, WriteResult
+from topics.codec.log.frame import Keyed, encode_run
 from topics.engine.admit import check_caps, check_creation, check_limits, check_new_config, check_topic_limits
 from topics.engine.batch import Entry, Item, frame_control
 from topics.engine.change import no_topic, propose_create
@@ -26,8 +26,8 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability
 from topics.kernel.errors import Code, Rejected
 from topics.log.dedupe import interleave
+from topics.log.reads.waiting import NO_NEWS, News
 from topics.log.topic import Topic
-from topics.log.waiting import NO_NEWS, News
 
 _RECORDS: Final = News.RECORDS
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from topics.codec.control import (
+from topics.codec.log.control import (
     CheckpointMark,
     ConfigUpdate,
     Control,
@@ -23,14 +23,14 @@ from topics.codec.control import (
     TopicDelete,
     WriteResult,
 )
-from topics.codec.frame import Run
+from topics.codec.log.frame import Run
 from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
 from topics.log import fold
 from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
-from topics.log.match import parse_match
+from topics.log.reads.match import parse_match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segment
 from topics.log.topic import Topic

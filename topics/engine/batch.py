@@ -7,15 +7,15 @@ from typing import Self
 
 import msgspec
 
-from topics.codec.control import TYPES, Control, Payload, encode_control
-from topics.codec.frame import Run
+from topics.codec.log.control import TYPES, Control, Payload, encode_control
+from topics.codec.log.frame import Run
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import BATCH_BYTES_MAX, BATCH_FRAMES_MAX
+from topics.log.reads.waiting import NO_NEWS, News
 from topics.log.regions import WalFileId
-from topics.log.waiting import NO_NEWS, News
 
 Item = Run | Control
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from topics.codec.control import (
+from topics.codec.log.control import (
     Carried,
     ConfigUpdate,
     Delete,
@@ -31,8 +31,8 @@ from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log import retention
+from topics.log.reads.waiting import News
 from topics.log.topic import Topic
-from topics.log.waiting import News
 
 
 def propose_create(

@@ -16,8 +16,8 @@ from typing import Final
 
 import attrs
 
-from topics.codec.control import CheckpointMark
-from topics.codec.segment import END_SIZE
+from topics.codec.log.control import CheckpointMark
+from topics.codec.segments.segment import END_SIZE
 from topics.engine.batch import Entry
 from topics.engine.commands import Checkpointed
 from topics.engine.image import StateImage
@@ -29,8 +29,9 @@ from topics.kernel.checks import whole_number
 from topics.kernel.config import Durability
 from topics.kernel.errors import invalid
 from topics.kernel.limits import MIB, PIECE_RECORDS_MAX, SEGMENT_BYTES_MAX, SEGMENT_RECORDS_MAX
-from topics.log import diff, fold
+from topics.log import fold
 from topics.log.image import take_image
+from topics.log.reads import diff
 from topics.log.segments import Segment
 from topics.log.slots import Slots, slots_between
 from topics.log.topic import Topic

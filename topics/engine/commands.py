@@ -9,10 +9,10 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from topics.codec.control import CheckpointMark
+from topics.codec.log.control import CheckpointMark
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
-from topics.log.match import Match
+from topics.log.reads.match import Match
 
 DEFAULT_CONFIG: Final = TopicConfig()
 

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from topics.codec.frame import Run
+from topics.codec.log.frame import Run
 from topics.engine import restart, timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
@@ -30,11 +30,12 @@ from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
-from topics.log import diff, retention
+from topics.log import retention
+from topics.log.reads import diff
+from topics.log.reads.waiting import News
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
 from topics.log.topic import Topic
-from topics.log.waiting import News
 
 _DURABLE: Final = News.DURABLE
 

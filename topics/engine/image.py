@@ -7,10 +7,10 @@ from typing import Annotated
 
 import msgspec
 
-from topics.codec.walheader import HEADER_SIZE
+from topics.codec.log.walheader import HEADER_SIZE
 from topics.engine.apply import Catalog
 from topics.kernel.errors import Corrupt, Rejected
-from topics.kernel.numbers import Count, Generation, ShardNumber
+from topics.kernel.whole_numbers import Count, Generation, ShardNumber
 from topics.log.contradictions import contradictions
 from topics.log.image import TopicImage, topic_of
 from topics.log.regions import SegmentId
@@ -35,7 +35,7 @@ class StateImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         )
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LogPlace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Where a shard's log goes on behind a state: at `offset` of the WAL file whose first frame is number `file`, with
     frame number `next_frame`. All before it is in the state. `file` 0: a shard of an earlier generation, of which
     nothing is behind.
@@ -55,7 +55,7 @@ class Snapshot(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What a snapshot file holds."""
 
     state: StateImage
-    places: list[Place]
+    places: list[LogPlace]
 
 
 def encode(snapshot: Snapshot) -> bytes:

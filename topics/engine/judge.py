@@ -22,12 +22,12 @@ from typing import Final
 
 import attrs
 
-from topics.codec.control import MARK_FRAME, CommitMark, Control
-from topics.codec.frame import Run
-from topics.codec.layout import FRAME_LEN_SIZE, Defect, check_frame
-from topics.codec.resync import find_frames, find_marks, plausible_head
-from topics.codec.scan import scan, scan_frame
-from topics.codec.walheader import HEADER_SIZE, decode_header
+from topics.codec.log.control import MARK_FRAME, CommitMark, Control
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import FRAME_LEN_SIZE, Defect, check_frame
+from topics.codec.log.resync import find_frames, find_marks, plausible_head
+from topics.codec.log.scan import scan, scan_frame
+from topics.codec.log.walheader import HEADER_SIZE, decode_header
 from topics.kernel.errors import Corrupt
 from topics.log.regions import WalFileId
 
@@ -151,7 +151,7 @@ def _stop(buffer: bytes) -> int:
     return start + len(buffer[start:stop].rstrip(b"\0"))
 
 
-class State(Enum):
+class LogState(Enum):
     CLEAN = "clean"
     TORN = "torn"
     CORRUPT = "corrupt"
@@ -179,7 +179,7 @@ class Verdict:
     `beyond`: the items that could still be parsed in it.
     """
 
-    state: State
+    state: LogState
     looks: Sequence[FileLook]
     tail: FileLook | None
     drop: Sequence[FileLook] = ()
@@ -194,7 +194,7 @@ class Verdict:
                 continue
             for item in seen.items:
                 yield item, seen.file
-            if self.state is State.CORRUPT:
+            if self.state is LogState.CORRUPT:
                 for item in seen.beyond:
                     yield item, seen.file
 
@@ -262,7 +262,7 @@ def judge(
         return _torn(looks, i)
     last = max((i for i, seen in enumerate(looks) if not seen.blank), default=-1)
     return Verdict(
-        state=State.CORRUPT if damages else State.CLEAN,
+        state=LogState.CORRUPT if damages else LogState.CLEAN,
         looks=looks,
         tail=looks[last] if last >= 0 else None,
         drop=looks[last + 1 :],
@@ -275,7 +275,7 @@ def _torn(looks: Sequence[FileLook], i: int) -> Verdict:
     assert not seen.header_defect
     assert seen.end <= seen.stopped_at
     return Verdict(
-        state=State.TORN,
+        state=LogState.TORN,
         looks=looks,
         tail=seen,
         drop=later,

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from topics.codec.control import (
+from topics.codec.log.control import (
     CheckpointMark,
     CommitMark,
     ConfigUpdate,
@@ -22,10 +22,10 @@ from topics.codec.control import (
     LossRange,
     TopicCreate,
 )
-from topics.codec.frame import Run
-from topics.codec.layout import FRAME_OVERHEAD
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import FRAME_OVERHEAD
 from topics.engine.apply import Catalog, apply
-from topics.engine.judge import Item, State, Verdict
+from topics.engine.judge import Item, LogState, Verdict
 from topics.log import fold
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
@@ -115,7 +115,7 @@ def recover(
     for key in sorted(verdicts):
         verdict = verdicts[key]
         for item, file in verdict.items():
-            folding.add(item, file, whole=verdict.state is not State.CORRUPT)
+            folding.add(item, file, whole=verdict.state is not LogState.CORRUPT)
             done += 1
             if progress is not None and done % step == 0:
                 progress(min(done / max(1, total), 1.0))  # a damaged log gives items that are in no total
@@ -125,7 +125,9 @@ def recover(
     for key in sorted(verdicts):  # behind everything intact: what a broken head claims is the weakest witness
         folding.damages += _name_damages(catalog, verdicts[key])
     cuts = [
-        cut_report(catalog, verdict) for _, verdict in sorted(verdicts.items()) if verdict.state is State.TORN
+        cut_report(catalog, verdict)
+        for _, verdict in sorted(verdicts.items())
+        if verdict.state is LogState.TORN
     ]
     return Recovered(catalog=catalog, damages=folding.damages, cuts=[cut for cut in cuts if cut is not None])
 
@@ -273,7 +275,7 @@ def _name_damages(catalog: Catalog, verdict: Verdict) -> Iterable[DamageReport]:
 def cut_report(catalog: Catalog, verdict: Verdict) -> CutReport | None:
     """What a cut takes; None if there is nothing to cut but zeros."""
     assert verdict.tail is not None
-    assert verdict.state is State.TORN
+    assert verdict.state is LogState.TORN
     if verdict.lost_bytes == 0:
         return None
     seqs: dict[str, int] = {}

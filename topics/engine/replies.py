@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import msgspec
 
-from topics.codec.control import CheckpointMark
+from topics.codec.log.control import CheckpointMark
 from topics.kernel.config import TopicConfig
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.codec.control import LossRange
+from topics.codec.log.control import LossRange
 from topics.engine.batch import Entry
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
@@ -11,7 +11,7 @@ from topics.kernel.errors import Fatal
 from topics.log import fold
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
-from topics.log.waiting import News
+from topics.log.reads.waiting import News
 
 
 def resume(state: EngineState, *, machine_restarted: bool) -> None:

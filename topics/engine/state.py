@@ -21,9 +21,9 @@ from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, TOPIC_IDLE_MS, Limits
 from topics.log import retention
+from topics.log.reads.waiting import NO_NEWS, News
 from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
-from topics.log.waiting import NO_NEWS, News
 
 NOWHERE = WalFileId(0, 0, 0)
 _UNKNOWN_SHORTAGE: Final = Shortage("not enough disk space for it, or for the next log file: free some", {})

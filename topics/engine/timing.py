@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from topics.codec.control import HeadWatermark
+from topics.codec.log.control import HeadWatermark
 from topics.engine.batch import Entry
 from topics.engine.change import propose_retire, sync_point
 from topics.engine.commands import Retire

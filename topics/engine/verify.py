@@ -21,13 +21,13 @@ from topics.kernel.config import Durability
 from topics.log.facts import OF_RECORDS, STANDING, told
 from topics.log.index import LIVE, NODED, TAGGED, TIMED, Index
 from topics.log.kinds import kind_of
-from topics.log.past import End
+from topics.log.past import DeathCause
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
 
 # A slot that is dead has an end and no more: its bytes and labels go with a rewrite.
 _FLAGS_OF: Final = bytes(
-    flags if flags & LIVE else flags & (End.DELETED | End.EXPIRED) for flags in range(256)
+    flags if flags & LIVE else flags & (DeathCause.DELETED | DeathCause.EXPIRED) for flags in range(256)
 )
 _DEAD_RUN: Final = re.compile(
     b"[%b]+" % re.escape(bytes(flags for flags in range(256) if not flags & LIVE)), re.DOTALL

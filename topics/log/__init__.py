@@ -1,1 +1,26 @@
-"""One topic: its index, its floors and what a read of it finds. Knows frames as columns; knows no shard and no file."""
+"""One topic as the log makes it: pure state, which folding frames changes and nothing else does.
+
+contradictions  what no image of a topic can say, whatever was written, deleted and lost (I-18)
+dedupe          what a topic remembers of writes, so that a retry appends nothing
+facts           what a topic knows, told once: its image, the digest and the topic made of an image again walk
+                these tables
+floors          the floor of involuntary loss, and the memory of what was lost below it
+fold            folding one frame into one topic: the half of `apply` that knows a topic
+image           a topic as a value that can be kept: what a snapshot holds of it, and the topic made of that
+                again
+index           the columnar index of one topic: a slot a record, an array a field, no object a record
+                (performance 4)
+kinds           the types of topics: what each does beyond keeping records
+lost            lost ranges: seqs known lost between live records
+masks           masks: a byte a slot, 1 or 0, as one big number, so that thousands of slots are decided in a few
+                calls
+past            what became of seqs whose slots are gone, run-length encoded, so that every account adds up
+reads           what a reader gets: the plan of a page, filters, tombstones, and when a read goes on waiting
+regions         where the bytes of a topic's records lie: runs of seqs, each in one source
+retention       eviction and expiry as functions of the log: "now" is always the ts of the frame being applied
+segments        which segments hold a topic's records: what folding its CheckpointMarks gives
+slots           slots of an index as a value: consecutive records as columns, to be kept and to be put into an
+                index again
+tags            tags and nodes: names interned to small numbers, and for tags the live seqs of each
+topic           one topic's state: what folding its frames gives
+"""

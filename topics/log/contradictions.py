@@ -4,7 +4,7 @@ A checksum says that a snapshot is as it was written, not that a store wrote it.
 other before anything is made of them: a range has an end behind its begin, columns are of one length, what should
 ascend does, what readers pass has an end. What only the log contradicts (a lost record that passes for a deleted one)
 is left to the checks of fsck.
-Whether the files are there that it speaks of is not known here (`host.loading`).
+Whether the files are there that it speaks of is not known here (`host.directory.loading`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from topics.kernel.config import Durability
 from topics.kernel.limits import SEGMENT_RECORDS_MAX, U32_MAX
 from topics.log.floors import Reason
-from topics.log.past import End
+from topics.log.past import DeathCause
 
 if TYPE_CHECKING:
     from topics.log.image import TopicImage
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from topics.log.slots import Slots
 
 _REASONS: Final = frozenset(reason.value for reason in Reason)
-_ENDS: Final = frozenset(int(end) for end in End)
+_ENDS: Final = frozenset(int(end) for end in DeathCause)
 _SLOT_FLAGS: Final = bytes(range(64))
 
 

@@ -6,15 +6,15 @@ topic. None of them can fail, none reads a clock: now is the frame's ts.
 
 from __future__ import annotations
 
-from topics.codec.control import Carried, CheckpointMark, WriteResult
-from topics.codec.frame import Run
+from topics.codec.log.control import Carried, CheckpointMark, WriteResult
+from topics.codec.log.frame import Run
 from topics.kernel.config import Durability, TopicConfig
 from topics.log import retention
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
-from topics.log.match import Match
-from topics.log.past import End
+from topics.log.past import DeathCause
+from topics.log.reads.match import Match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segments
 from topics.log.topic import Topic
@@ -61,10 +61,10 @@ def delete(topic: Topic, *, before_seq: int | None, match: Match | None, upto: i
     stop_seq = upto + 1 if before_seq is None else min(before_seq, upto + 1)
     count = 0
     if match is None:
-        count = index.kill_range(index.start, index.position(stop_seq), End.DELETED)
+        count = index.kill_range(index.start, index.position(stop_seq), DeathCause.DELETED)
         topic.delete_below = max(topic.delete_below, stop_seq)
     else:
-        count = index.kill_tags(match.numbers(index.tags), stop_seq, End.DELETED)
+        count = index.kill_tags(match.numbers(index.tags), stop_seq, DeathCause.DELETED)
     if count:
         index.pop_dead(topic.floors.evict_floor)
         topic.trim()
@@ -126,10 +126,10 @@ def carry(topic: Topic, carried: Carried) -> None:
     for lost in kept:
         topic.index.lost.add(lost)
         if first < lost.first:
-            topic.index.past.add(first, lost.first - 1, End.DELETED)
+            topic.index.past.add(first, lost.first - 1, DeathCause.DELETED)
         first = lost.last + 1
     if first <= carried.head_seq:
-        topic.index.past.add(first, carried.head_seq, End.DELETED)
+        topic.index.past.add(first, carried.head_seq, DeathCause.DELETED)
 
 
 def checkpoint(topic: Topic, mark: CheckpointMark, ts: int) -> None:

@@ -15,12 +15,12 @@ import msgspec
 
 from topics.kernel.config import Durability, stored_config
 from topics.kernel.errors import Corrupt
-from topics.kernel.numbers import Count, Generation, ShardNumber
+from topics.kernel.whole_numbers import Count, Generation, ShardNumber
 from topics.log.facts import OF_RECORDS, STANDING, taken
 from topics.log.index import LIVE, Index
 from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
-from topics.log.past import End
+from topics.log.past import DeathCause
 from topics.log.regions import SegmentId, Source, WalFileId
 from topics.log.segments import Segment, Segments
 from topics.log.slots import Slots, restore, slots_between
@@ -28,10 +28,11 @@ from topics.log.topic import Topic
 
 _SHORT: Final = 64  # seqs of a dead range; below it, what a call costs is more than what its seqs do
 _TOGETHER: Final = 1 << 16  # seqs of one call, which holds each as an object
-_DEAD: Final = int(End.DELETED | End.EXPIRED)
+_DEAD: Final = int(DeathCause.DELETED | DeathCause.EXPIRED)
 _DEAD_RUN: Final = re.compile(
     b"|".join(
-        b"[%b]+" % re.escape(bytes(flags for flags in range(64) if flags & _DEAD == end)) for end in End
+        b"[%b]+" % re.escape(bytes(flags for flags in range(64) if flags & _DEAD == end))
+        for end in DeathCause
     ),
     re.DOTALL,
 )
@@ -106,7 +107,7 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
     for lost in image.lost:
         index.lost.add(LostRange(*lost))
     for first, last, end in image.past:
-        index.past.add(first, last, End(end))
+        index.past.add(first, last, DeathCause(end))
     for slots in stored:
         restore(index, slots)
     if image.base_seq <= image.stored_seq:
@@ -141,12 +142,12 @@ def _kill(index: Index, dead: Iterable[tuple[int, int, int]]) -> None:
             seqs = short.setdefault(end, [])
             seqs += range(first, last + 1)
             if len(seqs) >= _TOGETHER:
-                index.kill_seqs(seqs, End(end))
+                index.kill_seqs(seqs, DeathCause(end))
                 seqs.clear()
         else:
-            index.kill_range(index.position(first), index.position(last + 1), End(end))
+            index.kill_range(index.position(first), index.position(last + 1), DeathCause(end))
     for end, seqs in short.items():
-        index.kill_seqs(seqs, End(end))
+        index.kill_seqs(seqs, DeathCause(end))
 
 
 def _wal_regions(topic: Topic, first: int) -> list[tuple[int, int, int, int]]:

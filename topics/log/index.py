@@ -18,10 +18,10 @@ from itertools import accumulate, compress, groupby
 from operator import add
 from typing import Final
 
-from topics.codec.frame import Run
-from topics.codec.layout import NODE, TAG
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import NODE, TAG
 from topics.log.lost import LostRanges
-from topics.log.past import End, Past
+from topics.log.past import DeathCause, Past
 from topics.log.tags import Labels, TagIndex
 
 LIVE: Final = 1
@@ -33,12 +33,12 @@ _OF_FRAME: Final = bytes(  # the flags of a frame as those of its slot
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
 _NO_COLUMNS: Final = (None, None, None, None)
-_DEAD: Final = End.DELETED | End.EXPIRED
+_DEAD: Final = DeathCause.DELETED | DeathCause.EXPIRED
 _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
 )
 IS_LIVE: Final = bytes(i & LIVE for i in range(256))
-_KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(256)) for end in End}
+_KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(256)) for end in DeathCause}
 
 
 class Index:
@@ -253,7 +253,7 @@ class Index:
 
     # Dying.
 
-    def kill_range(self, start: int, stop: int, end: End) -> int:
+    def kill_range(self, start: int, stop: int, end: DeathCause) -> int:
         """Every live slot at positions [start, stop) dies. Returns how many did. Pops nothing."""
         assert self._skip <= start <= stop <= len(self.flags)
         flags = self.flags[start:stop]
@@ -277,7 +277,7 @@ class Index:
         self.flags[start:stop] = flags.translate(_KILL[end])
         return count
 
-    def kill_seqs(self, seqs: list[int], end: End) -> int:
+    def kill_seqs(self, seqs: list[int], end: DeathCause) -> int:
         """The live ones of these ascending seqs die. Returns how many did. Pops nothing."""
         flags, by_tag = self.flags, dict[int, list[int]]()
         held, positions = self._slots_of(seqs)
@@ -292,7 +292,7 @@ class Index:
             self.tags.remove(number, gone)
         return len(positions)
 
-    def kill_tags(self, numbers: Sequence[int], stop_seq: int, end: End) -> int:
+    def kill_tags(self, numbers: Sequence[int], stop_seq: int, end: DeathCause) -> int:
         """Every live slot below `stop_seq` with one of these tags dies. Returns how many did. Pops nothing."""
         gone: list[int] = []
         for number in numbers:
@@ -303,7 +303,7 @@ class Index:
         self._kill(positions, end)
         return len(positions)
 
-    def _kill(self, positions: list[int], end: End) -> None:
+    def _kill(self, positions: list[int], end: DeathCause) -> None:
         """These live slots die; the tag index is the caller's."""
         flags, killed = self.flags, _KILL[end]
         for at in positions:
@@ -370,10 +370,10 @@ class Index:
             at = run_stop
             for lost in self.lost:
                 if first < lost.first <= last:
-                    self.past.add(first, lost.first - 1, End(dead))
+                    self.past.add(first, lost.first - 1, DeathCause(dead))
                     first = lost.last + 1
             if first <= last:
-                self.past.add(first, last, End(dead))
+                self.past.add(first, last, DeathCause(dead))
 
     def _columns(self) -> list[array[int] | bytearray]:
         columns = (self.ts, self.offsets, self.lengths, self.sizes, self.flags)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from topics.codec.control import Control
+from topics.codec.log.control import Control
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicType
 from topics.kernel.errors import invalid

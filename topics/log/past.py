@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from enum import IntEnum
 
 
-class End(IntEnum):
+class DeathCause(IntEnum):
     """Why a slot is dead. The value is the bit in the index's flags."""
 
     DELETED = 2
@@ -30,7 +30,7 @@ class Past:
     def __len__(self) -> int:
         return len(self._firsts)
 
-    def add(self, first: int, last: int, end: End) -> None:
+    def add(self, first: int, last: int, end: DeathCause) -> None:
         """[first, last] ended so; above everything added before."""
         assert first <= last
         assert not self._lasts or first > self._lasts[-1]
@@ -50,11 +50,11 @@ class Past:
 
     def counts(self, first: int, last: int) -> tuple[int, int]:
         """(deleted, expired) within [first, last]."""
-        counts = {End.DELETED: 0, End.EXPIRED: 0}
+        counts = {DeathCause.DELETED: 0, DeathCause.EXPIRED: 0}
         for i in range(bisect_left(self._lasts, first), bisect_right(self._firsts, last)):
             overlap = min(last, self._lasts[i]) - max(first, self._firsts[i]) + 1
-            counts[End(self._kinds[i])] += overlap
-        return counts[End.DELETED], counts[End.EXPIRED]
+            counts[DeathCause(self._kinds[i])] += overlap
+        return counts[DeathCause.DELETED], counts[DeathCause.EXPIRED]
 
     def ranges(self) -> list[tuple[int, int, int]]:
         return list(zip(self._firsts, self._lasts, self._kinds, strict=True))

@@ -13,7 +13,7 @@ from itertools import accumulate
 from topics.kernel.config import Discard
 from topics.log.floors import Reason
 from topics.log.index import LIVE
-from topics.log.past import End
+from topics.log.past import DeathCause
 from topics.log.topic import Topic
 
 
@@ -90,7 +90,7 @@ def _retire_own(topic: Topic, ts: int) -> None:
         if ttl_ms and topic_time < index.expires[at] and topic_time < ts:
             continue  # live when topic TTL passed: the floor takes it, just below
         gone.append(seq)
-    if index.kill_seqs(gone, End.EXPIRED):
+    if index.kill_seqs(gone, DeathCause.EXPIRED):
         index.pop_dead(topic.floors.evict_floor)
         topic.trim()
 
@@ -114,7 +114,7 @@ def _lose_front(topic: Topic, stop: int, reason: Reason) -> None:
     assert index.flags[stop - 1] & LIVE
     assert index.start < stop <= index.stop
     last_seq, last_ts = index.seq_at(stop - 1), index.ts[stop - 1]
-    index.kill_range(index.start, stop, End.DELETED)
+    index.kill_range(index.start, stop, DeathCause.DELETED)
     # Before the floor folds the lost ranges it passes: slots are counted around them.
     index.pop_dead(last_seq + 1)
     topic.floors.raise_to(last_seq, ts=last_ts, reason=reason, lost=index.lost)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from topics.kernel.numbers import Count
+from topics.kernel.whole_numbers import Count
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

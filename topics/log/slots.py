@@ -12,7 +12,7 @@ from itertools import compress
 
 import msgspec
 
-from topics.kernel.numbers import Count
+from topics.kernel.whole_numbers import Count
 from topics.log.index import IS_LIVE, Index
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from topics.codec.frame import Run
+from topics.codec.log.frame import Run
 from topics.kernel.config import TopicConfig
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.limits import CEILING_STEP_FIRST

@@ -25,7 +25,7 @@ from topics.server.runtime.figures import PortCounts
 from topics.server.runtime.log import log
 from topics.server.tls import shake_hands
 from topics.server.wire.answers import AnswerWriter
-from topics.server.wire.connection import Connection, HandOver
+from topics.server.wire.connection import HandOver, WireConnection
 from topics.server.wire.edges import SocketEdge, TlsEdge
 from topics.server.wire.patience import WireOptions
 
@@ -100,7 +100,7 @@ class _Slot:
 
     stream: trio.SocketStream
     scope: trio.CancelScope
-    connection: Connection | None = None
+    connection: WireConnection | None = None
 
 
 class Listener:
@@ -208,7 +208,7 @@ class Listener:
                 log.debug("tls.handshake_failed", error=str(error.__cause__ or error))
                 return
         secure = context is not None
-        slot.connection = Connection(
+        slot.connection = WireConnection(
             edge,
             self._site,
             options=self._options.wire,

@@ -31,12 +31,12 @@ import trio
 import topics
 from topics.kernel.ports import Disk
 from topics.server.api.origins import Origins
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Site
-from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
-from topics.server.app.handover import HandOver
+from topics.server.app.handover import Http2HandOver
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
-from topics.server.runtime.compactor import Compactor
+from topics.server.runtime.compactor import CompactorTask
 from topics.server.runtime.log import log, take_over_libraries
 from topics.server.runtime.runtime import Runtime
 from topics.server.runtime.thread import Threads
@@ -64,7 +64,7 @@ class Home(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Told:
+class Announcements:
     """Whom the server tells what. `listening`: its URL; `ready`: its port.
 
     `reread`: the settings as they are now, and the names of all that differ from those it was started with.
@@ -75,7 +75,7 @@ class Told:
     reread: Callable[[], tuple[ServerSettings, Sequence[str]]]
 
 
-def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Told) -> None:
+def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Announcements) -> None:
     """Run a server in this process until a signal ends it.
 
     Raises:
@@ -94,15 +94,15 @@ def serve(settings: ServerSettings, options: StoreOptions, home: Home, told: Tol
         raise _alone(group) from None
 
 
-async def main(settings: ServerSettings, options: StoreOptions, home: Home, told: Told) -> None:
+async def main(settings: ServerSettings, options: StoreOptions, home: Home, told: Announcements) -> None:
     """The server as a task. It owns `home` and gives it free."""
-    server: Server | None = None
+    server: ServerRun | None = None
     try:
         context = None
         if settings.certfile is not None and settings.keyfile is not None:
             context = server_context(settings.certfile, settings.keyfile)
         site = make_site(settings, options)
-        hand_over = HandOver(
+        hand_over = Http2HandOver(
             site,
             keep_alive_s=settings.idle_timeout_ms / 1000,
             streams_max=settings.max_http2_streams,
@@ -116,14 +116,14 @@ async def main(settings: ServerSettings, options: StoreOptions, home: Home, told
             hand_over=hand_over,
         )
         site.metrics.port = listener.counts
-        server = Server(settings, options, home, told, site=site, listener=listener, hand_over=hand_over)
+        server = ServerRun(settings, options, home, told, site=site, listener=listener, hand_over=hand_over)
         await server.run()
     finally:
         if server is None or not server.recovering:
             home.release()
 
 
-class Server:
+class ServerRun:
     """One run of a server."""
 
     def __init__(
@@ -131,11 +131,11 @@ class Server:
         settings: ServerSettings,
         options: StoreOptions,
         home: Home,
-        told: Told,
+        told: Announcements,
         *,
         site: Site,
         listener: Listener,
-        hand_over: HandOver,
+        hand_over: Http2HandOver,
     ) -> None:
         self.settings = settings
         self.site = site
@@ -284,7 +284,7 @@ class Server:
         await self.stopping.hurried.wait()
         bound.cancel()
 
-    async def _keep_state(self, compactor: Compactor) -> None:
+    async def _keep_state(self, compactor: CompactorTask) -> None:
         """The snapshot of the end, in what is left of the drain's time; a second signal is not kept waiting for it."""
         bound = trio.CancelScope(deadline=self._ends_at)
         async with self._hurried(bound):

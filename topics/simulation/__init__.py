@@ -1,1 +1,38 @@
-"""The product run on one thread against a simulated disk, clock and chance, and checkers that know none of its code."""
+"""The product run on one thread against a simulated disk, clock and chance, and checkers that know none of its code.
+
+backups            backups in a simulation: cut in one work, read in a later one, and whatever happens in
+                   between is the test
+checkpoint         background work in a simulation: at once, or a step now and a step then, with anything in
+                   between
+claims             what clients were told and saw, and whether it still holds
+client             one simulated client: it comes, speaks as the seed says, well or badly, and goes, often too
+                   early
+drawn_options      how the store of one run is set up: drawn at its start, small, so that files and segments end
+                   often
+http_messages      HTTP/1.1 as the simulated clients speak it: commands and reads as requests, answers read to
+                   their last byte
+ledger             everything the checkers of one World know: what went to each shard's log, what a sync has
+                   covered, what clients hold
+machine            opening a store on a simulated disk as a driver would, and reading what is on a disk without
+                   changing it
+mesh               twenty Weaver nodes on one thread: partitions, skewed clocks, restarts, liars and a bad
+                   network, all from one seed
+meshfaults         what may go wrong in a mesh, and how often
+meshnode           a Weaver node as a simulation runs it: real parts over journals in memory, and a clock that
+                   is off
+oracle             which states a crash may leave: for each shard any prefix of its writes that is not shorter
+                   than the synced one
+scheduling         one seed, one order of tasks: Trio run with a seeded scheduler on a clock that jumps to
+                   whatever is due next
+served             world through the front door: the real runtime and data plane over the simulated disk, and
+                   clients that speak HTTP
+shard_stepper      one shard's batch on its way: the stages a driver goes through, one call at a time
+simulated_threads  what stands beneath the server in a simulated run: threads that are none, and an engine and
+                   writers under watch
+synced_bytes       what a sync has covered, from the disk's calls alone (I-17)
+wire_claims        what clients were told over the wire, held against what the engine had promised before it was
+                   sent
+workload           what the simulated clients ask for: drawn from one seeded generator, small values that
+                   collide often
+world              one seed, one run: engine, shard writers, clients, disk, clock and chance on one thread
+"""

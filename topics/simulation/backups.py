@@ -10,15 +10,15 @@ from collections import Counter
 import msgspec
 
 from topics.engine.apply import CatalogView
-from topics.host.backup import Backup, write_backup
-from topics.host.checkpointer import Checkpointer
-from topics.host.layout import read_format
-from topics.host.readstate import read_state
-from topics.host.steps import Blocking, ResumeBatches, Steps
-from topics.host.verifying import verify_backup
+from topics.host.backup.live_backup import Backup, write_backup
+from topics.host.backup.verifying import verify_backup
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.steps import Blocking, ResumeBatches, Steps
+from topics.host.directory.layout import read_format
+from topics.host.directory.readstate import read_state
 from topics.kernel.errors import Corrupt
 from topics.log.image import take_image
-from topics.simulation.oracle import Violation
+from topics.simulation.oracle import PromiseBroken
 from topics.testing.simdisk import SimDisk
 
 
@@ -66,9 +66,9 @@ class Backups:
         form = read_format(target, "the backup")
         findings = verify_backup(target, "the backup").findings
         if findings or form is None:
-            raise Violation(f"a backup is not whole: {findings}")
+            raise PromiseBroken(f"a backup is not whole: {findings}")
         if _images(read_state(target, form, same_boot=False).recovered.catalog) != state:
-            raise Violation("a backup is not the state at its cut")
+            raise PromiseBroken("a backup is not the state at its cut")
 
 
 def _images(catalog: CatalogView) -> bytes:

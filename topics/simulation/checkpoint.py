@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from topics.engine.commands import Command
 from topics.engine.tickets import Ticket
-from topics.host.checkpointer import Checkpointer
-from topics.host.heldup import LeftOut
-from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
+from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait
 from topics.simulation.backups import Backups
 from topics.store.inline import carry_out
 from topics.store.opened import Opened
@@ -22,7 +22,7 @@ def take_checkpoint(checkpointer: Checkpointer, drain: Callable[[], None]) -> No
     carry_out(checkpointer.engine, checkpointer.round(), drain)
 
 
-class Walk:
+class WorkWalk:
     """One work under way. `propose` gives the ticket of a command, None if it is refused."""
 
     def __init__(self, steps: Steps, propose: Callable[[Command], Ticket | None]) -> None:
@@ -49,7 +49,7 @@ class Walk:
             ticket.result()
         try:
             step = next(self._steps, None)
-        except LeftOut as left:
+        except CheckpointIncomplete as left:
             self.done = True
             return f"leaves something out: {left.message}"
         match step:
@@ -77,13 +77,13 @@ def begin_walk(
     propose: Callable[[Command], Ticket | None],
     rng: random.Random,
     backups: Backups,
-) -> Walk:
+) -> WorkWalk:
     """Some background work of an open store, or of a backup of it."""
     assert opened is not None
     assert opened.checkpointer is not None
     if rng.random() < _BACKUP:
-        return Walk(backups.work(opened.checkpointer), propose)
-    return Walk(choose_work(opened.checkpointer, rng), propose)
+        return WorkWalk(backups.work(opened.checkpointer), propose)
+    return WorkWalk(choose_work(opened.checkpointer, rng), propose)
 
 
 def choose_work(checkpointer: Checkpointer, rng: random.Random) -> Steps:

@@ -11,13 +11,13 @@ from typing import Final
 
 import attrs
 
-from topics.codec.frame import FrameView
+from topics.codec.log.frame import FrameView
 from topics.engine.commands import Append, DeleteRecords
 from topics.engine.replies import Appended, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicConfig
-from topics.log.diff import DiffPlan, DiffQuery
-from topics.simulation.oracle import Facts, Violation
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.simulation.oracle import Facts, PromiseBroken
 
 Place = tuple[int, int]  # (shard, how many of its writes must survive)
 DURABLE: Final = (0, 0)
@@ -27,7 +27,7 @@ PerhapsGone = dict[
 
 
 @attrs.frozen
-class Told:
+class ToldRecord:
     """One acknowledged record."""
 
     data: bytes
@@ -41,7 +41,7 @@ class TopicClaims:
     """Of one topic instance. `plain`: it never had a cap or a TTL, so only deletes take its records."""
 
     def __init__(self, config: TopicConfig, perhaps_gone: PerhapsGone) -> None:
-        self.acked: dict[int, Told] = {}
+        self.acked: dict[int, ToldRecord] = {}
         self.seen: dict[int, bytes] = {}
         self.seen_head = 0
         self.floors = (1, 1)
@@ -76,7 +76,7 @@ class TopicClaims:
         """A write was acknowledged: its seqs are new, unless it says they are not. Windows count from `asked_ms`."""
         records = command.records
         if reply.same_body is not False and not len(reply.seqs) == len(records) == reply.count:
-            raise Violation(f"{len(records)} records, yet the answer names {reply.seqs!r}")
+            raise PromiseBroken(f"{len(records)} records, yet the answer names {reply.seqs!r}")
         self._check_repeat(command, reply, now_ms)
         self.seen_head = max(self.seen_head, reply.head_seq, *reply.seqs)
         fresh = set() if reply.first_seq is None or reply.deduped else _between(reply)
@@ -92,13 +92,13 @@ class TopicClaims:
                 if dedup_id and seq >= (reply.first_seq or seq + 1):
                     self.dedup_ids[dedup_id] = (seq, asked_ms + config.dedup_window_ms, place)
 
-    def _append(self, seq: int, told: Told) -> None:
+    def _append(self, seq: int, told: ToldRecord) -> None:
         before = self.acked.get(seq)
         if before is not None and before.data != told.data:
-            raise Violation(f"seq {seq} was acknowledged for {before.data!r}, and now for {told.data!r}")
+            raise PromiseBroken(f"seq {seq} was acknowledged for {before.data!r}, and now for {told.data!r}")
         seen = self.seen.get(seq)
         if seen is not None and seen != told.data:
-            raise Violation(f"seq {seq} was read as {seen!r}, and is now acknowledged for {told.data!r}")
+            raise PromiseBroken(f"seq {seq} was read as {seen!r}, and is now acknowledged for {told.data!r}")
         self.acked[seq] = told
 
     def _check_repeat(self, command: Append, reply: Appended, now_ms: int) -> None:
@@ -107,14 +107,16 @@ class TopicClaims:
         if key is not None and key in self.results:
             seqs, expires, _ = self.results[key]
             if now_ms <= expires and list(reply.seqs) != list(seqs):
-                raise Violation(f"key {key!r} gave {seqs}, and within its window {reply.seqs!r}")
+                raise PromiseBroken(f"key {key!r} gave {seqs}, and within its window {reply.seqs!r}")
             if now_ms > expires:
                 del self.results[key]
         elif (key is None or not reply.deduped) and command.records.dedup_id is not None:
             for dedup_id, seq in zip(command.records.dedup_id, reply.seqs, strict=True):
                 known = self.dedup_ids.get(dedup_id)
                 if dedup_id and known is not None and now_ms <= known[1] and known[0] != seq:
-                    raise Violation(f"dedup id {dedup_id!r} is seq {known[0]}, and within its window {seq}")
+                    raise PromiseBroken(
+                        f"dedup id {dedup_id!r} is seq {known[0]}, and within its window {seq}"
+                    )
 
     def deleted(
         self, command: DeleteRecords, head_seq: int, seqs_before: Iterable[int], place: Place
@@ -131,9 +133,9 @@ class TopicClaims:
         """Floors never fall (semantics 2.3)."""
         floors = (state.evict_floor, state.earliest_seq)
         if not 1 <= state.evict_floor <= state.earliest_seq <= state.head_seq + 1:
-            raise Violation(f"floors out of order: {state!r}")
+            raise PromiseBroken(f"floors out of order: {state!r}")
         if floors[0] < self.floors[0] or floors[1] < self.floors[1] or state.head_seq < self.seen_head:
-            raise Violation(f"floors {self.floors}, head {self.seen_head} moved back: {state!r}")
+            raise PromiseBroken(f"floors {self.floors}, head {self.seen_head} moved back: {state!r}")
         self.floors = floors
         self.seen_head = state.head_seq
 
@@ -147,7 +149,9 @@ class TopicClaims:
         previous = start
         for record in records:
             if not previous < record.seq <= plan.next_from_seq:
-                raise Violation(f"seq {record.seq} behind {previous} in a page up to {plan.next_from_seq}")
+                raise PromiseBroken(
+                    f"seq {record.seq} behind {previous} in a page up to {plan.next_from_seq}"
+                )
             previous = record.seq
             self._check_record(record, query)
         if not recreated:
@@ -157,9 +161,11 @@ class TopicClaims:
     def _check_account(self, plan: DiffPlan, records: Sequence[FrameView], start: int) -> None:
         account = plan.account
         if account.delivered != len(records) or account.total != plan.next_from_seq - start:
-            raise Violation(f"the account does not add up over ({start}, {plan.next_from_seq}]: {account}")
+            raise PromiseBroken(
+                f"the account does not add up over ({start}, {plan.next_from_seq}]: {account}"
+            )
         if plan.caught_up != (plan.next_from_seq == plan.head_seq):
-            raise Violation("caught_up is not next_from_seq == head_seq")
+            raise PromiseBroken("caught_up is not next_from_seq == head_seq")
 
     def _check_gap(self, plan: DiffPlan, state: TopicState, *, recreated: bool) -> None:
         """A tombstone iff the read starts below the floor, at a lost range or in another epoch (I-06)."""
@@ -167,7 +173,7 @@ class TopicClaims:
         lost = next((r for r in self.lost if r[0] <= first <= r[1]), None)
         due = recreated or first < state.evict_floor or lost is not None
         if due != (plan.gap is not None):
-            raise Violation(
+            raise PromiseBroken(
                 f"from_seq {plan.from_seq}, floor {state.evict_floor}, lost {self.lost}: {plan.gap!r}"
             )
         if plan.gap is None:
@@ -180,20 +186,20 @@ class TopicClaims:
             assert lost is not None
             expected = (first, lost[1])
         if (plan.gap.gap_from, plan.gap.gap_to) != expected:
-            raise Violation(f"a tombstone over {expected} is due: {plan.gap!r}")
+            raise PromiseBroken(f"a tombstone over {expected} is due: {plan.gap!r}")
 
     def _check_record(self, record: FrameView, query: DiffQuery) -> None:
         seq, data = record.seq, record.data
         if (acked := self.acked.get(seq)) is not None and acked.data != data:
-            raise Violation(f"seq {seq} was acknowledged for {acked.data!r} and reads as {data!r}")
+            raise PromiseBroken(f"seq {seq} was acknowledged for {acked.data!r} and reads as {data!r}")
         if self.seen.setdefault(seq, data) != data:
-            raise Violation(f"seq {seq} was read as {self.seen[seq]!r} and reads as {data!r} (I-08)")
+            raise PromiseBroken(f"seq {seq} was read as {self.seen[seq]!r} and reads as {data!r} (I-08)")
         if seq in self.gone:
-            raise Violation(f"seq {seq} was deleted and is back")
+            raise PromiseBroken(f"seq {seq} was deleted and is back")
         if any(first <= seq <= last for first, last, _ in self.lost):
-            raise Violation(f"seq {seq} is delivered out of a lost range")
+            raise PromiseBroken(f"seq {seq} is delivered out of a lost range")
         if query.match is not None and not query.match.accepts(record.tag):
-            raise Violation(f"seq {seq} with tag {record.tag!r} passed the filter {query.match}")
+            raise PromiseBroken(f"seq {seq} with tag {record.tag!r} passed the filter {query.match}")
 
     def _check_nothing_missing(self, query: DiffQuery, after: int, upto: int, delivered: set[int]) -> None:
         """In a plain topic an acknowledged record is delivered, unless a delete, a filter or its own TTL took it."""
@@ -209,7 +215,7 @@ class TopicClaims:
                 continue
             if any(selects(c, seq, told.tag, upto) for c, upto in self.perhaps_gone.values()):
                 continue
-            raise Violation(
+            raise PromiseBroken(
                 f"acknowledged seq {seq} is neither delivered nor accounted for in ({after}, {upto}]"
             )
 
@@ -233,11 +239,11 @@ class TopicClaims:
         """
         head_seq, floors = topic["head_seq"], (topic["evict_floor"], topic["base_seq"])
         if head_seq < self.seen_head:
-            raise Violation(
+            raise PromiseBroken(
                 f"seq {self.seen_head} was seen and the head is {head_seq}: it comes again (I-08)"
             )
         if whole and (floors[0] < self.floors[0] or floors[1] < self.floors[1]):
-            raise Violation(f"floors moved back from {self.floors} to {floors} without a loss")
+            raise PromiseBroken(f"floors moved back from {self.floors} to {floors} without a loss")
         if self.ephemeral:
             for ledger in (self.acked, self.gone, self.results, self.dedup_ids):
                 ledger.clear()
@@ -251,8 +257,8 @@ class TopicClaims:
             self.perhaps_gone[key] = (command, head_seq if upto is None else upto)
 
 
-def told_of(records: RecordColumns, i: int, place: Place) -> Told:
-    return Told(
+def told_of(records: RecordColumns, i: int, place: Place) -> ToldRecord:
+    return ToldRecord(
         data=records.data[i],
         tag=b"" if records.tag is None else records.tag[i],
         node=b"" if records.node is None else records.node[i],

@@ -10,16 +10,16 @@ from typing import Final, Protocol
 import trio
 
 from topics.kernel.ports import Clock
-from topics.log.diff import DiffQuery
-from topics.simulation.oracle import Violation
-from topics.simulation.speech import (
+from topics.log.reads.diff import DiffQuery
+from topics.simulation.http_messages import (
     NONSENSE,
-    Request,
-    Response,
+    SimulatedRequest,
+    SimulatedResponse,
     Speaker,
     request_of,
     request_of_read,
 )
+from topics.simulation.oracle import PromiseBroken
 from topics.simulation.workload import NAMES, Workload
 from topics.testing.streams import MemoryEdge
 
@@ -52,10 +52,10 @@ class FrontDoor(Protocol):
     def connect(self) -> MemoryEdge | None: ...
     def heads(self) -> dict[str, int]: ...
     def epoch_of(self, name: str) -> int: ...
-    def heard(self, request: Request, response: Response) -> None: ...
+    def heard(self, request: SimulatedRequest, response: SimulatedResponse) -> None: ...
 
 
-class Client:
+class SimulatedClient:
     """Visits of one client, one connection each."""
 
     def __init__(self, world: FrontDoor) -> None:
@@ -97,7 +97,7 @@ class Client:
         else:
             await self._leave_early(speaker, wishes[0], manner)
 
-    async def _pipeline(self, speaker: Speaker, wishes: list[Request]) -> None:
+    async def _pipeline(self, speaker: Speaker, wishes: list[SimulatedRequest]) -> None:
         async def send_all() -> None:
             try:
                 await speaker.send(b"".join(wish.encode(self._random) for wish in wishes))
@@ -112,7 +112,7 @@ class Client:
                         break
             nursery.cancel_scope.cancel()
 
-    async def _leave_early(self, speaker: Speaker, wish: Request, manner: str) -> None:
+    async def _leave_early(self, speaker: Speaker, wish: SimulatedRequest, manner: str) -> None:
         data = wish.encode(self._random)
         if manner == "asks and leaves":
             await speaker.send(data)
@@ -122,7 +122,7 @@ class Client:
         if manner == "stops":  # and is told so, or just let go
             response = await speaker.answer()
             if response is not None and response.status not in (400, 408, 503):
-                raise Violation(f"half a request was answered {response.text[:300]!r}")
+                raise PromiseBroken(f"half a request was answered {response.text[:300]!r}")
         else:
             await trio.sleep(self._random.choice((0, 0.001, 0.01)))
 
@@ -131,9 +131,9 @@ class Client:
         await speaker.send(data, in_pieces=self._random.random() < 0.3)
         response = await speaker.answer()
         if response is not None and response.status not in (status, 503):
-            raise Violation(f"{data!r} is worth {status}, and was answered {response.text[:300]!r}")
+            raise PromiseBroken(f"{data!r} is worth {status}, and was answered {response.text[:300]!r}")
 
-    async def _hear(self, speaker: Speaker, wish: Request) -> bool:
+    async def _hear(self, speaker: Speaker, wish: SimulatedRequest) -> bool:
         """The answer to a wish, checked. False if no other can come."""
         response = await speaker.answer()
         if response is None:
@@ -143,7 +143,7 @@ class Client:
 
     # Wishes.
 
-    def _wish(self) -> Request:
+    def _wish(self) -> SimulatedRequest:
         world = self._world
         heads = world.heads()
         if self._random.random() < 0.45:
@@ -154,14 +154,16 @@ class Client:
             if request is not None:
                 return request
 
-    def _reading(self, heads: dict[str, int]) -> Request:
+    def _reading(self, heads: dict[str, int]) -> SimulatedRequest:
         rng, world = self._random, self._world
         name = rng.choice(NAMES)
         kind = rng.choices(("diff", "state", "list"), (80, 12, 8))[0]
         if kind == "state":
-            return Request(method=b"GET", path=f"/v0/topics/{name}".encode(), good=frozenset((200, 404)))
+            return SimulatedRequest(
+                method=b"GET", path=f"/v0/topics/{name}".encode(), good=frozenset((200, 404))
+            )
         if kind == "list":
-            return Request(method=b"GET", path=b"/v0/topics?page_size=3", good=frozenset((200,)))
+            return SimulatedRequest(method=b"GET", path=b"/v0/topics?page_size=3", good=frozenset((200,)))
         epoch = world.epoch_of(name)
         query = world.workload.query(name, heads.get(name, 0), epoch)
         from_ts = None

@@ -1,7 +1,7 @@
 """Everything the checkers of one World know: what went to each shard's log, what a sync has covered, what clients hold.
 
 The World tells it of each batch placed and written, each answer, each page, each crash and each recovery; it raises
-`Violation` when a promise is broken. It looks at the engine only where a client could: at states, pages and replies
+`PromiseBroken` when a promise is broken. It looks at the engine only where a client could: at states, pages and replies
 (and, for the digests of I-09 and I-10, at the catalog).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from topics.codec.frame import FrameView, Run
+from topics.codec.log.frame import FrameView, Run
 from topics.engine.apply import Catalog
 from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.commands import Append, Checkpointed, DeleteRecords, DeleteTopic, PutTopic, Sync
@@ -17,20 +17,20 @@ from topics.engine.engine import Engine
 from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
-from topics.log.diff import DiffPlan, DiffQuery
+from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.simulation.claims import DURABLE, PerhapsGone, Place, TopicClaims
 from topics.simulation.machine import peek, restarted
 from topics.simulation.oracle import (
     Facts,
+    PromiseBroken,
     ShardLog,
-    Violation,
     check_losses,
     difference,
     facts,
     find_prefixes,
 )
-from topics.simulation.watch import SyncWatch
-from topics.testing.faults import Call
+from topics.simulation.synced_bytes import SyncWatch
+from topics.testing.faults import DiskCall
 from topics.testing.simdisk import SimDisk
 
 
@@ -105,7 +105,7 @@ class Ledger:
         if config.durability is Durability.FSYNC or (ticket.sync and not claims.ephemeral):
             self._check_durable(place, ticket)
         elif self.logs[place[0]].written < place[1]:
-            raise Violation(f"answered before it was written: {command!r:.200}")
+            raise PromiseBroken(f"answered before it was written: {command!r:.200}")
 
     def ended_badly(self, ticket: Ticket) -> None:
         """A ticket ended with an error: forget where it went, for another may get its id."""
@@ -117,13 +117,13 @@ class Ledger:
         shard, count = place
         log = self.logs[shard]
         if log.durable(self.watch) < count:
-            raise Violation(f"answered before the sync that covers it (I-17): {ticket.command!r:.200}")
+            raise PromiseBroken(f"answered before the sync that covers it (I-17): {ticket.command!r:.200}")
         if count:
             unit = log.units[count - 1]
             if self.disk.inode(unit.path) is None:
                 return  # of a retry: a checkpoint has taken the file, and a crash shows whether it could
             if not self.disk.synced_bytes(unit.path)[: unit.stop].endswith(unit.data):
-                raise Violation(
+                raise PromiseBroken(
                     f"answered, and a power cut now would take it (I-17): {ticket.command!r:.200}"
                 )
 
@@ -135,7 +135,7 @@ class Ledger:
             default=DURABLE,
         )
         if self.logs[place[0]].durable(self.watch) < place[1]:
-            raise Violation(f"durable_seq {durable_seq} of topic id {topic_id} is not durable (I-17)")
+            raise PromiseBroken(f"durable_seq {durable_seq} of topic id {topic_id} is not durable (I-17)")
 
     def _places_of(self, topic_id: int, seqs: Sequence[int]) -> list[Place]:
         """Where the writes that brought these seqs lie, of those since the last recovery."""
@@ -158,7 +158,9 @@ class Ledger:
         claims = self._claims(engine, plan.topic_id)
         for record in records:
             if record.data in self.refused:
-                raise Violation(f"seq {record.seq} is of a write that was refused: {record.data!r} (S2.16)")
+                raise PromiseBroken(
+                    f"seq {record.seq} is of a write that was refused: {record.data!r} (S2.16)"
+                )
         claims.page(query, plan, records, state)
         claims.state(state)
         self.check_durable_seq(plan.topic_id, state.durable_seq)
@@ -192,7 +194,7 @@ class Ledger:
             self.disk.monitor = self.watch.observe
         recovered = peek(self.disk)
         if recovered.damages:
-            raise Violation(f"a crash was taken for damage: {recovered.damages[0]}")
+            raise PromiseBroken(f"a crash was taken for damage: {recovered.damages[0]}")
         self._losses = self._losses or restarted(self.disk)
         found = facts(recovered.catalog)
         kept = find_prefixes(
@@ -207,7 +209,7 @@ class Ledger:
             self._whole = self._whole and count == len(log.units)
             if not power:  # the call that crashed told nobody what it wrote
                 for unit in log.units[log.written : count]:
-                    self.watch.observe(Call("write", unit.path, unit.stop - len(unit.data)))
+                    self.watch.observe(DiskCall("write", unit.path, unit.stop - len(unit.data)))
             del log.units[count:]
             log.written = count
             for claims in self.claims.values():
@@ -226,11 +228,11 @@ class Ledger:
         now = facts(recovered.catalog)
         self.compare(now, facts(engine.catalog), "the log folded again is not the state that opened (I-09)")
         if self._found["topics"].keys() != now["topics"].keys() or self._found["names"] != now["names"]:
-            raise Violation("recovery changed which topics there are")
+            raise PromiseBroken("recovery changed which topics there are")
         for topic_id, topic in now["topics"].items():
             before = self._found["topics"][topic_id]
             if wrong := check_losses(before, topic, machine_restarted=machine_restarted):
-                raise Violation(f"topic {topic['name']!r} after recovery: {wrong}")
+                raise PromiseBroken(f"topic {topic['name']!r} after recovery: {wrong}")
         self.base = recovered.catalog
         self.logs = [ShardLog() for _ in range(engine.shards)]
         self._places.clear()
@@ -259,5 +261,5 @@ class Ledger:
             return
         for topic_id, topic in one["topics"].items():
             if topic != other["topics"].get(topic_id):
-                raise Violation(f"{what}: {difference(topic, other['topics'].get(topic_id, topic))}")
-        raise Violation(f"{what}: {one!r:.300} != {other!r:.300}")
+                raise PromiseBroken(f"{what}: {difference(topic, other['topics'].get(topic_id, topic))}")
+        raise PromiseBroken(f"{what}: {one!r:.300} != {other!r:.300}")

@@ -1,8 +1,8 @@
 """Opening a store on a simulated disk as a driver would, and reading what is on a disk without changing it.
 
-LOCK is an ordinary file here: its line is that of `host.lock`, written in place before recovery (who owns) and synced
-by `confirm` behind it (which boot was recovered, which logs have begun) and when a shard fails, so its own torn states
-are part of the simulation.
+LOCK is an ordinary file here: its line is that of `host.directory.lock`, written in place before recovery (who owns)
+and synced by `confirm` behind it (which boot was recovered, which logs have begun) and when a shard fails, so its own
+torn states are part of the simulation.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import Enum
 import attrs
 
 from topics.engine.recover import Recovered
-from topics.host.coldowner import settle_place
-from topics.host.layout import Format, read_format
-from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
-from topics.host.readstate import read_state
-from topics.host.tiers import LocalSegmentStore, SegmentStore
+from topics.host.cold.ownership import settle_place
+from topics.host.cold.segment_stores import LocalSegmentStore, SegmentStore
+from topics.host.directory.layout import Format, read_format
+from topics.host.directory.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord, same_boot
+from topics.host.directory.readstate import read_state
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.store.opened import Opened, StoreOptions
 from topics.store.opening import open_store
@@ -30,7 +30,7 @@ _PID = 1
 _INODE = 1
 
 
-class End(Enum):
+class RunEnd(Enum):
     """What ends with a process."""
 
     PROCESS = "process deaths"
@@ -39,16 +39,16 @@ class End(Enum):
     POWER = "power losses"
 
 
-def end_as(disk: SimDisk, end: End, shape: Shape) -> None:
+def end_as(disk: SimDisk, end: RunEnd, shape: Shape) -> None:
     """The process ends. `shape`: what becomes of bytes that no sync covered, where they are not simply kept."""
     match end:
-        case End.POWER:
+        case RunEnd.POWER:
             disk.power_loss(shape)
-        case End.MOUNT:
+        case RunEnd.MOUNT:
             disk.mount_again(shape)
         case _:
             disk.process_death()
-    if end is End.PAGES:
+    if end is RunEnd.PAGES:
         disk.drop_caches()
 
 

@@ -21,7 +21,7 @@ import attrs
 from topics.crypto.hashing import blake3
 from topics.crypto.keys import KeyPair
 from topics.simulation.meshfaults import QUIET, Faults
-from topics.simulation.meshnode import Node, SkewedClock
+from topics.simulation.meshnode import MeshNode, SkewedClock
 from topics.testing.clock import ManualClock
 from topics.weaver.model.envelope import Envelope
 from topics.weaver.model.intention import verify
@@ -53,7 +53,7 @@ class Parcel(NamedTuple):
 
 
 @attrs.frozen
-class Report:
+class MeshReport:
     """What a run moved, and the hash of its history."""
 
     seed: int
@@ -91,7 +91,7 @@ class Mesh:
         self.clock: Final = ManualClock()
         self.faults = Faults() if faults is None else faults
         self.options: Final = ExchangeOptions() if options is None else options
-        self.nodes: Final[list[Node]] = []
+        self.nodes: Final[list[MeshNode]] = []
         self.trace = blake3(b"")
         self.restarts = self.prunings = self.glitches = 0
         self._parcels: list[Parcel] = []
@@ -116,7 +116,7 @@ class Mesh:
 
     # Playing.
 
-    def run(self, steps: int = 120) -> Report:
+    def run(self, steps: int = 120) -> MeshReport:
         """Steps under faults, then peace; raises `AssertionError` with the seed if the nodes do not agree."""
         for _ in range(steps):
             self.step()
@@ -152,7 +152,7 @@ class Mesh:
             self.write(node)
         self._pass(self.clock.now_ms() + draw.choice((5, 50, 400, 3000)))
 
-    def write(self, node: Node) -> None:
+    def write(self, node: MeshNode) -> None:
         """Put or delete one or two keys."""
         keys = [b"key %d" % self.random.randrange(KEYS) for _ in range(self.random.choice((1, 1, 2)))]
         value = self.random.randbytes(self.random.choice((0, 3, 40)))
@@ -161,7 +161,7 @@ class Mesh:
         node.exchange.committed(committed.envelopes)
         self._touched[node.number] = None
 
-    def restart(self, node: Node) -> None:
+    def restart(self, node: MeshNode) -> None:
         """The process dies and starts again: connections and everything in memory are gone."""
         self.restarts += 1
         for other in self.nodes:
@@ -170,7 +170,7 @@ class Mesh:
         node.start()
         self._connect()
 
-    def _fall(self, node: Node) -> None:
+    def _fall(self, node: MeshNode) -> None:
         """A restart, perhaps from a copy; perhaps a copy is made first."""
         if node.backup is not None and self.random.random() < self.faults.restored:
             node.restore()
@@ -178,7 +178,7 @@ class Mesh:
             node.save()
         self.restart(node)
 
-    def _prune(self, node: Node) -> None:
+    def _prune(self, node: MeshNode) -> None:
         """The node attests what it saw, and drops what all have attested."""
         node.exchange.attest()
         self.prunings += node.exchange.prune(node.weaver.state) is not None
@@ -187,7 +187,7 @@ class Mesh:
     def _found(self, number: int) -> None:
         seed = blake3(b"node %d of %d" % (number, self.seed))
         clock = SkewedClock(self.clock, self.random.randrange(-SKEW_MS, SKEW_MS))
-        self.nodes.append(Node(number, KeyPair.from_seed(seed), clock, self.options))
+        self.nodes.append(MeshNode(number, KeyPair.from_seed(seed), clock, self.options))
 
     # The network.
 
@@ -375,13 +375,13 @@ class Mesh:
             signed = known.is_settled or verify(*known.envelope)
             assert signed, f"seed {self.seed}: an unsigned intention was taken in"
 
-    def _report(self, settle_ms: int) -> Report:
+    def _report(self, settle_ms: int) -> MeshReport:
         counts = [*self._past, *(node.exchange.counts for node in self.nodes)]
 
         def total(field: str) -> int:
             return sum(getattr(each, field) for each in counts)
 
-        return Report(
+        return MeshReport(
             seed=self.seed,
             nodes=len(self.nodes),
             intentions=len(self.nodes[0].weaver.store),

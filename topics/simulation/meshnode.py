@@ -42,7 +42,7 @@ class SkewedClock:
         self._glitch_ms = 0
 
 
-class Node:
+class MeshNode:
     """One node: what survives a restart, and what is made anew by it."""
 
     __slots__ = ("backup", "clock", "exchange", "journals", "key", "number", "options", "weaver")

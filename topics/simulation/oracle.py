@@ -14,21 +14,21 @@ from typing import Any
 import attrs
 import msgspec
 
-from topics.codec.control import WriteResult
-from topics.codec.scan import scan
+from topics.codec.log.control import WriteResult
+from topics.codec.log.scan import scan
 from topics.engine.apply import Catalog, CatalogView, apply
 from topics.engine.batch import WalBatch, WalPosition
 from topics.engine.verify import canonical
-from topics.host.layout import wal_path
+from topics.host.directory.layout import wal_path
 from topics.kernel.ids import shard_of
 from topics.log.regions import WalFileId
-from topics.simulation.watch import SyncWatch
+from topics.simulation.synced_bytes import SyncWatch
 
 Facts = dict[str, Any]  # a topic, or the whole state, as msgpack gives it back
 _NOWHERE = WalFileId(0, 0, 0)
 
 
-class Violation(AssertionError):
+class PromiseBroken(AssertionError):
     """A promise was broken. Says which, with what was expected and what was found."""
 
 
@@ -110,7 +110,7 @@ def find_prefixes(
             facts(state), found, shard, len(logs), losses=losses, machine_restarted=machine_restarted
         ):
             if count == len(log.units):
-                raise Violation(
+                raise PromiseBroken(
                     f"shard {shard}: no prefix of {at_least[shard]}..{count} writes gives this state: {differs}"
                 )
             fold(state, log.units[count].data)

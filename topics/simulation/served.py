@@ -20,28 +20,28 @@ import trio
 
 from topics.engine.commands import Append
 from topics.engine.tickets import Ticket
-from topics.host.cold import ColdTier
-from topics.host.layout import path_of
-from topics.host.reading import Reader
+from topics.host.cold.cold_tier import ColdTier
+from topics.host.directory.layout import path_of
+from topics.host.segments.reading import Reader
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
-from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble
+from topics.log.reads.diff import DiffPlan, DiffQuery, Extent, assemble
 from topics.server.api.message import Answer, Peer
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Admitted, Site
-from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
-from topics.server.wire.connection import Connection
+from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
-from topics.simulation.beneath import SeededThreads, watched
 from topics.simulation.checkpoint import choose_work
-from topics.simulation.client import Client
+from topics.simulation.client import SimulatedClient
+from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.machine import COLD_FOLDER
-from topics.simulation.oracle import Violation
+from topics.simulation.oracle import PromiseBroken
 from topics.simulation.scheduling import LoopClock, run_seeded
-from topics.simulation.speech import Request, Response
-from topics.simulation.wire import WireClaims
-from topics.simulation.world import Report, World
+from topics.simulation.simulated_threads import SeededThreads, watched
+from topics.simulation.wire_claims import WireClaims
+from topics.simulation.world import World, WorldReport
 from topics.testing.faults import Landed, SimCrash
 from topics.testing.simdisk import CAPACITY, SimDisk
 from topics.testing.streams import MemoryEdge, edge_pair
@@ -84,19 +84,19 @@ class ServedWorld(World):
         self.visits = visits
         self._runtime_type = runtime
         self._dead = False
-        self._broken: Violation | None = None
+        self._broken: PromiseBroken | None = None
         self._life = trio.CancelScope()
         self._one_less = trio.Event()
-        self._open_connections: dict[Connection, MemoryEdge] = {}
+        self._open_connections: dict[WireConnection, MemoryEdge] = {}
 
-    def run(self) -> Report:
+    def run(self) -> WorldReport:
         """All rounds. Raises what broke, out of the groups of the tasks around it."""
         try:
             return run_seeded(self._run_rounds, self.seed)
         except BaseExceptionGroup as group:
             raise innermost(group) from group
 
-    async def _run_rounds(self) -> Report:
+    async def _run_rounds(self) -> WorldReport:
         try:
             for number in range(self._rounds):
                 self._note(f"round {number}")
@@ -113,7 +113,7 @@ class ServedWorld(World):
                 f"ServedWorld(seed={self.seed}, rounds={self._rounds}, visits={self.visits})\n{tail}"
             )
             raise
-        return Report(seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts))
+        return WorldReport(seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts))
 
     # A round.
 
@@ -157,7 +157,7 @@ class ServedWorld(World):
                         around.start_soon(self._after_a_while, self._let_go)
                     async with trio.open_nursery() as clients:
                         for _ in range(_CLIENTS):
-                            clients.start_soon(Client(self).run)
+                            clients.start_soon(SimulatedClient(self).run)
                     around.cancel_scope.cancel()
                 if end != "drain" or not self.site.draining:
                     await self._let_go()
@@ -223,7 +223,7 @@ class ServedWorld(World):
         return ours
 
     async def _serve(self, edge: MemoryEdge) -> None:
-        connection = Connection(edge, self.site, options=_WIRE)
+        connection = WireConnection(edge, self.site, options=_WIRE)
         self._open_connections[connection] = edge
         try:
             await connection.serve()
@@ -232,7 +232,7 @@ class ServedWorld(World):
             self._one_less.set()
             self._one_less = trio.Event()
 
-    def heard(self, request: Request, response: Response) -> None:
+    def heard(self, request: SimulatedRequest, response: SimulatedResponse) -> None:
         """A client has read a whole answer."""
         self._note(f"heard {response.text[:200]!r}")
         self.counts["heard"] += 1
@@ -288,7 +288,7 @@ class ServedWorld(World):
         """A broken promise is kept: the server takes it for a bug of its own, and goes on."""
         try:
             yield
-        except Violation as violation:
+        except PromiseBroken as violation:
             self._broken = self._broken or violation
             raise
 
@@ -315,7 +315,7 @@ class ServedWorld(World):
             "bugs": self.site.bugs,
         }
         if any(left.values()):
-            raise Violation(f"left behind at the end of a round (clean: {clean}): {left}")
+            raise PromiseBroken(f"left behind at the end of a round (clean: {clean}): {left}")
 
     def _check_clean(self) -> None:
         """A drain leaves nothing in memory that is not on the disk, and no reservation."""
@@ -325,9 +325,9 @@ class ServedWorld(World):
             return
         for shard, log in enumerate(self.ledger.logs):
             if log.durable(self.ledger.watch) != len(log.units):
-                raise Violation(f"shard {shard} is closed, and a power cut now would take some of it")
+                raise PromiseBroken(f"shard {shard} is closed, and a power cut now would take some of it")
             if not engine.rested(shard, 0):  # else every call has checked that nothing is reserved (verify)
-                raise Violation(f"shard {shard} is closed, and something waits to be written")
+                raise PromiseBroken(f"shard {shard} is closed, and something waits to be written")
         self.ledger.quiet(engine)
 
     def heads(self) -> dict[str, int]:
@@ -349,7 +349,7 @@ def innermost(group: BaseExceptionGroup) -> BaseException:
             waiting += reversed(error.exceptions)
         else:
             leaves.append(error)
-    first = next((leaf for leaf in leaves if isinstance(leaf, Violation)), leaves[0])
+    first = next((leaf for leaf in leaves if isinstance(leaf, PromiseBroken)), leaves[0])
     for note in getattr(group, "__notes__", ()):
         first.add_note(note)
     return first

@@ -12,8 +12,8 @@ from typing import TypeVar
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability, TopicConfig
-from topics.log.diff import DiffQuery
-from topics.log.match import Match, Operator
+from topics.log.reads.diff import DiffQuery
+from topics.log.reads.match import Match, Operator
 
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 T = TypeVar("T")

@@ -22,20 +22,20 @@ from topics.engine.engine import Engine
 from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
-from topics.log.diff import DiffQuery
+from topics.log.reads.diff import DiffQuery
 from topics.simulation.backups import Backups
-from topics.simulation.checkpoint import Walk, begin_walk
-from topics.simulation.drawn import FAULTS, draw_end, draw_options, draw_step, draw_time
+from topics.simulation.checkpoint import WorkWalk, begin_walk
+from topics.simulation.drawn_options import FAULTS, draw_end, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
-from topics.simulation.machine import End, cold_folder, end_as, may_lose_pages, open_simulated
-from topics.simulation.oracle import Violation, check_losses, facts
-from topics.simulation.pen import Pen, Stage, WatchedWriter
+from topics.simulation.machine import RunEnd, cold_folder, end_as, may_lose_pages, open_simulated
+from topics.simulation.oracle import PromiseBroken, check_losses, facts
+from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
 from topics.simulation.workload import NAMES, Workload
 from topics.store.opened import Opened
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
 from topics.testing.entropy import SeededEntropy
-from topics.testing.faults import Call, Landed, SimCrash
+from topics.testing.faults import DiskCall, Landed, SimCrash
 from topics.testing.simdisk import CAPACITY, SimDisk
 from topics.testing.survival import Shape
 
@@ -47,7 +47,7 @@ _HASTE_STEPS = 150
 
 
 @attrs.frozen(kw_only=True)
-class Report:
+class WorldReport:
     """What one run did. `trace` is the hash of its every step."""
 
     seed: int
@@ -75,12 +75,12 @@ class World:
         self._options = draw_options(self.random)
         self.workload = Workload(self.random)
         self.opened: Opened | None = None
-        self.pens: list[Pen] = []
+        self.pens: list[ShardStepper] = []
         self.asked: dict[int, tuple[Ticket, int, list[int]]] = {}
-        self.walk: Walk | None = None
+        self.walk: WorkWalk | None = None
         self.backups = Backups()
 
-    def run(self) -> Report:
+    def run(self) -> WorldReport:
         """All rounds. Raises Violation (or the assertion that broke), with the end of the trace in a note."""
         try:
             for number in range(self._rounds):
@@ -93,7 +93,7 @@ class World:
             tail = "\n".join(list(self.lines)[-60:])
             error.add_note(f"World(seed={self.seed}, rounds={self._rounds}, steps={self._steps})\n{tail}")
             raise
-        return Report(
+        return WorldReport(
             seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts + self.backups.counts)
         )
 
@@ -136,15 +136,15 @@ class World:
             self.disk.heal()
             self.disk.drop_caches()
             if opened.damages:
-                raise Violation(f"a crash was taken for damage: {opened.damages[0]}")
+                raise PromiseBroken(f"a crash was taken for damage: {opened.damages[0]}")
             self.opened = opened
             self.ledger.opened(opened.engine, machine_restarted=machine_restarted)
             self._open_again()
-            self.pens = [Pen(WatchedWriter(writer, self.ledger)) for writer in opened.writers]
+            self.pens = [ShardStepper(WatchedWriter(writer, self.ledger)) for writer in opened.writers]
             self.workload.shards = len(self.pens)
             self.counts["opened"] += 1
             return
-        raise Violation("the store does not open any more")
+        raise PromiseBroken("the store does not open any more")
 
     def _open_again(self) -> None:
         """I-10: a second recovery right behind the first gives the same state, even behind another power cut."""
@@ -162,7 +162,7 @@ class World:
             self.ledger.compare(one, other, "recovery run twice gives another state (I-10)")
         for topic_id, topic in one["topics"].items():
             if wrong := check_losses(topic, other["topics"][topic_id], machine_restarted=power):
-                raise Violation(f"recovery behind a recovery: {wrong}")
+                raise PromiseBroken(f"recovery behind a recovery: {wrong}")
 
     def _round(self) -> None:
         armed = self.random.random() < 0.6
@@ -185,10 +185,10 @@ class World:
         """The process ends, and perhaps more than that; what is left is held against the oracle."""
         end = draw_end(self.random, may_lose_pages=may_lose_pages(self.opened))
         shape = self.random.choice(list(Shape))
-        at_least = self.ledger.crashing(power=end is not End.PROCESS)
+        at_least = self.ledger.crashing(power=end is not RunEnd.PROCESS)
         self._note(f"end: {end.value} {shape.value}")
         end_as(self.disk, end, shape)
-        self.ledger.crashed(at_least, power=end in (End.POWER, End.MOUNT))
+        self.ledger.crashed(at_least, power=end in (RunEnd.POWER, RunEnd.MOUNT))
         self.counts[end.value] += 1
         self._count_works()
         self.opened, self.pens, self.walk = None, [], None
@@ -210,9 +210,9 @@ class World:
         if all(pen.writer.failed is None for pen in self.pens):
             self.ledger.quiet(self.engine)
 
-    def _drain(self, pen: Pen) -> None:
+    def _drain(self, pen: ShardStepper) -> None:
         self._advance(pen)
-        while pen.stage is not Stage.IDLE:
+        while pen.stage is not BatchStage.IDLE:
             self._advance(pen)
 
     # A step.
@@ -241,7 +241,7 @@ class World:
             case "checkpoint":
                 self._checkpoint()
             case "quiet":
-                if all(pen.stage is Stage.IDLE and pen.writer.failed is None for pen in self.pens):
+                if all(pen.stage is BatchStage.IDLE and pen.writer.failed is None for pen in self.pens):
                     if all(self.engine.rested(pen.writer.shard, 0) for pen in self.pens):
                         self.ledger.quiet(self.engine)
                         self.counts["folds from empty"] += 1
@@ -297,7 +297,7 @@ class World:
         if isinstance(command, Append) and command.idempotency_key is None:
             self.ledger.refused.update(command.records.data)
 
-    def _advance(self, pen: Pen) -> None:
+    def _advance(self, pen: ShardStepper) -> None:
         """The next stage of a shard's batch."""
         before = pen.stage
         error = pen.advance(self.engine)
@@ -308,9 +308,9 @@ class World:
             self._note(f"shard {pen.writer.shard} {pen.stage.value}")
         self._after_call()
 
-    def _keep_house(self, pen: Pen, kind: str) -> None:
+    def _keep_house(self, pen: ShardStepper, kind: str) -> None:
         """The housekeeper never works on a shard whose batch is under way."""
-        if pen.stage is not Stage.IDLE or pen.writer.failed is not None:
+        if pen.stage is not BatchStage.IDLE or pen.writer.failed is not None:
             return
         self._note(f"shard {pen.writer.shard} {kind}")
         if kind == "mark":
@@ -388,7 +388,7 @@ class World:
         """Every disk call goes into the trace, and to the watch."""
         watch = self.ledger.watch
 
-        def monitor(call: Call) -> None:
+        def monitor(call: DiskCall) -> None:
             watch.observe(call)
             self._note(f"  {call.op} {call.path} {call.offset} {call.size} {call.target}")
 

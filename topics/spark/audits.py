@@ -18,13 +18,13 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topics.audit.acks import Acks
-from topics.audit.coldtier import HOW
-from topics.audit.fsck import Options, Report, fsck
-from topics.audit.htmlpage import page
-from topics.audit.report import document, fields, results
-from topics.audit.rows import Row, Task, Violation
-from topics.audit.scan import bytes_of
+from topics.audit.checks.acks import Acks
+from topics.audit.checks.coldtier import HOW
+from topics.audit.fsck import FsckReport, Options, fsck
+from topics.audit.report.html_page import page
+from topics.audit.report.violations import document, fields, results
+from topics.audit.scan.rows import Row, Task, Violation
+from topics.audit.scan.scan import bytes_of
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
@@ -51,7 +51,7 @@ def validate(
     cold_dir: str | None = None,
     unseen: str = HOW,
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> FsckReport:
     """Look at a data directory or backup, and with `cold_dir` at its cold tier, which every machine must see by that
     name; without one, `unseen` says why. `settled`: nobody writes meanwhile, so one look is enough. `progress` is told
     bytes done and bytes in all.
@@ -146,7 +146,7 @@ CHECKS: Final = pa.schema(
 )
 
 
-def write_report(report: Report, out: Path) -> list[Path]:
+def write_report(report: FsckReport, out: Path) -> list[Path]:
     """Put the findings into a folder, made if it is not there: report.html, report.json, and a Parquet file of the
     violations and one of the checks. The files, the page first.
     """

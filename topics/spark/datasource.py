@@ -26,12 +26,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from topics.audit.arrow import Verify, full_schema, narrowed
+from topics.audit.columnar.arrow_batches import Verify, full_schema, narrowed
 from topics.kernel.errors import invalid
 from topics.spark.filters import pushed
 from topics.spark.options import ReadOptions, Table, read_options, sink_options
-from topics.spark.place import Bounds, Loss, View, ranges_of_batch
-from topics.spark.scan import Scan, place_of
+from topics.spark.place import Loss, PlaceView, ReadBounds, ranges_of_batch
+from topics.spark.scan import ScanPlan, place_of
 from topics.spark.stream import StreamReader
 from topics.spark.writers import BatchWriter, StreamWriter
 
@@ -78,9 +78,9 @@ class TopicsSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802 -- Spark's name
         return StreamWriter(sink_options(self.options), schema.names, overwrite=overwrite)
 
-    def _scan(self, schema: StructType) -> Scan:
+    def _scan(self, schema: StructType) -> ScanPlan:
         options = read_options(self.options)
-        return Scan(options=options, schema=_wanted(options, schema))
+        return ScanPlan(options=options, schema=_wanted(options, schema))
 
 
 class PushdownSource(TopicsSource):
@@ -93,9 +93,9 @@ class PushdownSource(TopicsSource):
 class BatchReader(DataSourceReader):
     """A batch read. Spark 4.3 asks for a plan when the first query of a frame is run, and keeps it for those after."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: ScanPlan) -> None:
         self._scan = scan
-        self._bounds = Bounds()
+        self._bounds = ReadBounds()
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._scan.options
@@ -131,7 +131,7 @@ def losses_batch(losses: Sequence[Loss], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _losses(view: View, options: ReadOptions) -> list[Loss]:
+def _losses(view: PlaceView, options: ReadOptions) -> list[Loss]:
     """What is lost of all that a read covers. One from `earliest` on begins behind what is lost at the front; that is
     lost to it all the same.
     """

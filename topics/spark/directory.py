@@ -1,6 +1,6 @@
 """A data directory, or a backup, as a place to read from: no server, no lock, and nothing in it is changed.
 
-The state is what a start would recover (`host.readstate`), so a torn tail of the log that is being written is
+The state is what a start would recover (`host.directory.readstate`), so a torn tail of the log that is being written is
 left out and told, and a deleted record is deleted. While a server owns the directory files come and go: a read that
 meets that is begun again. What only the owner's next sync makes durable is not shown for a topic of class `fsync`: its
 seqs could be given to other records after a power cut.
@@ -20,19 +20,19 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from topics.audit.heads import Longs
-from topics.codec.control import TopicDelete
-from topics.codec.run import Run
+from topics.audit.columnar.frame_heads import Longs
+from topics.codec.log.control import TopicDelete
+from topics.codec.log.run import Run
 from topics.engine.judge import Verdict
 from topics.engine.recover import ShardKey
-from topics.host.boot import machine_boot_id
-from topics.host.fsspec_files import FsspecFiles, open_files, without_secrets
-from topics.host.fsspec_store import is_url, open_fsspec
-from topics.host.layout import FORMAT_FILE, read_format
-from topics.host.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
-from topics.host.readonly import ReadOnlyDisk, Unchanging, WithCold
-from topics.host.readstate import ReadState, read_state
-from topics.host.tiers import LocalSegmentStore, SegmentStore
+from topics.host.cold.fsspec_files import FsspecFiles, open_files, without_secrets
+from topics.host.cold.fsspec_store import is_url, open_fsspec
+from topics.host.cold.segment_stores import LocalSegmentStore, SegmentStore
+from topics.host.directory.layout import FORMAT_FILE, read_format
+from topics.host.directory.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
+from topics.host.directory.readstate import ReadState, read_state
+from topics.host.system.boot import machine_boot_id
+from topics.host.system.readonly import ReadOnlyDisk, Unchanging, WithCold
 from topics.kernel.config import Durability
 from topics.kernel.errors import CannotOpen, Corrupt, Unusable, invalid
 from topics.kernel.ids import is_internal
@@ -40,9 +40,19 @@ from topics.kernel.ports import Disk
 from topics.log.floors import Reason
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic
-from topics.spark.fetch import Fetch
-from topics.spark.place import DELETED, RECREATED, WENT_BACK, Bounds, Loss, Part, Range, Reading, TopicOffsets
-from topics.spark.spans import Piece, Slots, pieces_of, slots_of, take
+from topics.spark.fetch import PieceFetcher
+from topics.spark.place import (
+    DELETED,
+    RECREATED,
+    WENT_BACK,
+    Loss,
+    ReadBounds,
+    ReadForm,
+    SeqRange,
+    TopicOffsets,
+    TopicPart,
+)
+from topics.spark.spans import FilePiece, SlotColumns, pieces_of, slots_of, take
 
 
 class FsspecDisk(Unchanging):
@@ -113,12 +123,12 @@ class DirectoryPlace:
             _log.warning("%s: damaged: %s", where, damage)
         return DirectoryView(state, self._with_cold(disk), internal=self.internal, owned=_is_owned(disk))
 
-    def read(self, parts: Sequence[Part], how: Reading) -> Iterator[pa.RecordBatch]:
+    def read(self, parts: Sequence[TopicPart], how: ReadForm) -> Iterator[pa.RecordBatch]:
         """As `Place` says."""
-        pieces = [part for part in parts if isinstance(part, Piece)]
+        pieces = [part for part in parts if isinstance(part, FilePiece)]
         assert len(pieces) == len(parts), "parts of another place"
         disk = self._with_cold(open_disk(self.path))
-        return Fetch(disk=disk, look=self.look, how=how).batches(pieces)
+        return PieceFetcher(disk=disk, look=self.look, how=how).batches(pieces)
 
     def _with_cold(self, disk: Disk) -> Disk:
         return disk if self.cold is None else WithCold(disk, open_cold(self.cold))
@@ -180,7 +190,7 @@ class DirectoryView:
             seq = index.seq_at(at)
         return min(seq, self._stop(found))
 
-    def losses(self, wanted: Range) -> list[Loss]:
+    def losses(self, wanted: SeqRange) -> list[Loss]:
         topic = self._topics[wanted.topic]
         found = []
         behind = min(topic.evict_floor, wanted.stop)
@@ -193,16 +203,16 @@ class DirectoryView:
                 found.append(Loss(topic.name, first, last, Reason(lost.reason).value))
         return found
 
-    def stop_within(self, wanted: Range, bytes_max: int) -> int:
+    def stop_within(self, wanted: SeqRange, bytes_max: int) -> int:
         slots = self._slots(wanted)
         sums = slots.lengths.cumsum()
         fitting = int(sums.searchsorted(bytes_max, side="right"))
         return wanted.stop if fitting >= len(slots) else int(slots.seqs[max(fitting, 1) - 1]) + 1
 
-    def size(self, wanted: Range) -> int:
+    def size(self, wanted: SeqRange) -> int:
         return int(self._slots(wanted).lengths.sum())
 
-    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[Piece]:
+    def parts(self, wanted: SeqRange, bounds: ReadBounds, *, target_bytes: int) -> Sequence[FilePiece]:
         slots = self._slots(
             attrs.evolve(
                 wanted, start=max(wanted.start, bounds.seq_start), stop=min(wanted.stop, bounds.seq_stop)
@@ -214,12 +224,12 @@ class DirectoryView:
         topic = self._topics[wanted.topic]
         return self._pieces(topic, slots, target_bytes)
 
-    def again(self, topic: str, topic_id: int, seqs: Longs) -> tuple[Sequence[Piece], Sequence[Loss]]:
+    def again(self, topic: str, topic_id: int, seqs: Longs) -> tuple[Sequence[FilePiece], Sequence[Loss]]:
         """As `fetch.Planner` says."""
         found, first, last = self._topics.get(topic), int(seqs[0]), int(seqs[-1])
         if found is None or found.topic_id != topic_id:
             return [], [Loss(topic, first, last, DELETED if found is None else RECREATED)]
-        wanted = Range(topic, found.epoch, first, last + 1)
+        wanted = SeqRange(topic, found.epoch, first, last + 1)
         losses = self.losses(wanted)
         if found.head_seq < last:
             losses.append(Loss(topic, max(first, found.head_seq + 1), last, WENT_BACK))
@@ -227,7 +237,7 @@ class DirectoryView:
         slots = take(slots, np.isin(slots.seqs, seqs))
         return self._pieces(found, slots, FILE_BYTES), losses
 
-    def _pieces(self, topic: Topic, slots: Slots, target_bytes: int) -> list[Piece]:
+    def _pieces(self, topic: Topic, slots: SlotColumns, target_bytes: int) -> list[FilePiece]:
         """Raises `Rejected` if one is in the cold tier, and nobody has said where that is."""
         pieces = list(pieces_of(topic, slots, target_bytes=target_bytes))
         for path in {piece.path: None for piece in pieces if piece.cold}:
@@ -237,7 +247,7 @@ class DirectoryView:
                 )
         return pieces
 
-    def _slots(self, wanted: Range) -> Slots:
+    def _slots(self, wanted: SeqRange) -> SlotColumns:
         topic = self._topics[wanted.topic]
         start, stop = wanted.start, max(wanted.start, wanted.stop)
         slots = slots_of(topic, start, stop, now_ms=self._now_ms, ended=self._internal)
@@ -268,7 +278,7 @@ def _told(path: str) -> str:
 
 
 def open_cold(where: str) -> SegmentStore:
-    """The cold tier of a directory, reading only: unlike `host.coldplace`, it makes no folder."""
+    """The cold tier of a directory, reading only: unlike `host.cold.place`, it makes no folder."""
     folder = where.removeprefix(FOLDER)
     return open_fsspec(where) if is_url(folder) else LocalSegmentStore(ReadOnlyDisk(folder), folder)
 

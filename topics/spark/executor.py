@@ -12,12 +12,12 @@ from typing import NoReturn
 
 import attrs
 
-from topics.audit.rows import Row, Task
-from topics.audit.scan import scan
-from topics.host.fsspec_files import without_secrets
-from topics.host.fsspec_store import is_url
-from topics.host.layout import FORMAT_FILE
-from topics.host.readonly import WithCold
+from topics.audit.scan.rows import Row, Task
+from topics.audit.scan.scan import scan
+from topics.host.cold.fsspec_files import without_secrets
+from topics.host.cold.fsspec_store import is_url
+from topics.host.directory.layout import FORMAT_FILE
+from topics.host.system.readonly import WithCold
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.ports import Disk
 from topics.spark.directory import open_cold, open_disk

@@ -17,13 +17,13 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from topics.audit.arrow import Verify, frames_batches
-from topics.audit.heads import Frames, Longs
+from topics.audit.columnar.arrow_batches import Verify, frames_batches
+from topics.audit.columnar.frame_heads import FrameHeads, Longs
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
-from topics.spark.place import DataLoss, Loss, Reading
-from topics.spark.spans import Piece
+from topics.spark.place import DataLoss, Loss, ReadForm
+from topics.spark.spans import FilePiece
 
 READ_BYTES: Final = 8 * MIB  # of one read of a file, unless one record is longer
 READ_THROUGH: Final = 64 * 1024  # bytes between two wanted records that are read rather than passed over
@@ -34,20 +34,20 @@ _log: Final = logging.getLogger("topics.spark")
 class Planner(Protocol):
     """A directory as it is now."""
 
-    def again(self, topic: str, topic_id: int, seqs: Longs) -> tuple[Sequence[Piece], Sequence[Loss]]:
+    def again(self, topic: str, topic_id: int, seqs: Longs) -> tuple[Sequence[FilePiece], Sequence[Loss]]:
         """Where these seqs are now, and which of them are lost; those deleted meanwhile are in neither."""
         ...
 
 
 @attrs.frozen(kw_only=True)
-class Fetch:
+class PieceFetcher:
     """How pieces become batches. `look`: at the directory as it is when it is called."""
 
     disk: Disk
     look: Callable[[], Planner]
-    how: Reading
+    how: ReadForm
 
-    def batches(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    def batches(self, pieces: Iterable[FilePiece]) -> Iterator[pa.RecordBatch]:
         """The records of pieces, in their order.
 
         Raises:
@@ -55,7 +55,7 @@ class Fetch:
             DataLoss: one of them was lost since the plan was made.
         """
         ahead, looks = deque(pieces), 0
-        suspect: tuple[Piece, Frames] | None = None
+        suspect: tuple[FilePiece, FrameHeads] | None = None
         while ahead:
             piece = ahead.popleft()
             groups = list(_groups(piece))
@@ -75,13 +75,15 @@ class Fetch:
                 looks = 0
                 yield from found
 
-    def _planned_again(self, piece: Piece, groups: Sequence[Frames], behind: Iterable[Piece]) -> list[Piece]:
+    def _planned_again(
+        self, piece: FilePiece, groups: Sequence[FrameHeads], behind: Iterable[FilePiece]
+    ) -> list[FilePiece]:
         """What is left of a piece and all the pieces behind it, as they are to be read now."""
         seqs = {(piece.topic, piece.topic_id): [frames.seqs for frames in groups]}
         for later in behind:
             seqs.setdefault((later.topic, later.topic_id), []).append(later.all_seqs())
         planner = self.look()
-        found: list[Piece] = []
+        found: list[FilePiece] = []
         for (topic, topic_id), left in seqs.items():
             pieces, losses = planner.again(topic, topic_id, np.concatenate(left))
             for loss in losses:
@@ -92,7 +94,7 @@ class Fetch:
         return found
 
     def _damaged(
-        self, piece: Piece, frames: Frames, trouble: FileNotFoundError | Corrupt
+        self, piece: FilePiece, frames: FrameHeads, trouble: FileNotFoundError | Corrupt
     ) -> Iterator[pa.RecordBatch]:
         """Records of which some are damaged, in the very place where they should be, or whose file is not there."""
         is_gone = isinstance(trouble, FileNotFoundError)
@@ -111,7 +113,9 @@ class Fetch:
             seq=first,
         ) from trouble
 
-    def _read(self, piece: Piece, frames: Frames, verify: Verify | None = None) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, piece: FilePiece, frames: FrameHeads, verify: Verify | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The batches of a group of records. A damaged one is an error until it is known to be damaged."""
         start = int(frames.offsets[0])
         size = int(frames.offsets[-1] + frames.lengths[-1]) - start
@@ -121,7 +125,7 @@ class Fetch:
         return frames_batches(read, self.how.schema, verify or given)
 
 
-def _groups(piece: Piece) -> Iterator[Frames]:
+def _groups(piece: FilePiece) -> Iterator[FrameHeads]:
     """The records of a piece, as many at a time as one read of the file gives."""
     lengths = piece.lengths()
     steps = lengths + piece.gap
@@ -133,7 +137,7 @@ def _groups(piece: Piece) -> Iterator[Frames]:
     states = piece.states[spans]
     for start, stop in _reads(offsets, lengths):
         part = slice(start, stop)
-        yield Frames(
+        yield FrameHeads(
             buffer=b"",
             topic=piece.topic,
             topic_id=piece.topic_id,
@@ -163,7 +167,7 @@ def _reads(offsets: Longs, lengths: Longs) -> Iterator[tuple[int, int]]:
             start = behind
 
 
-def _is_part(piece: Piece, frames: Frames, older_piece: Piece, older: Frames) -> bool:
+def _is_part(piece: FilePiece, frames: FrameHeads, older_piece: FilePiece, older: FrameHeads) -> bool:
     """Whether records are planned in the same places as those that were read before."""
     if piece.path != older_piece.path or not np.isin(frames.seqs, older.seqs).all():
         return False

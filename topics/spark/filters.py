@@ -23,14 +23,14 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from topics.spark.place import Bounds
+from topics.spark.place import ReadBounds
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def pushed(filters: Iterable[Filter]) -> tuple[Bounds, Sequence[Filter]]:
+def pushed(filters: Iterable[Filter]) -> tuple[ReadBounds, Sequence[Filter]]:
     """The bounds that all of the filters together set, and those that Spark must apply itself."""
-    bounds, rest = Bounds(), []
+    bounds, rest = ReadBounds(), []
     for each in filters:
         narrower = _narrowed(bounds, each)
         if narrower is None:
@@ -47,7 +47,7 @@ def _column(each: Filter) -> str | None:
     return path[0] if isinstance(path, tuple) and len(path) == 1 else None
 
 
-def _narrowed(bounds: Bounds, each: Filter) -> Bounds | None:
+def _narrowed(bounds: ReadBounds, each: Filter) -> ReadBounds | None:
     """The bounds with this filter, None if they cannot say it."""
     column, value = _column(each), getattr(each, "value", None)
     if value is None:
@@ -61,7 +61,7 @@ def _narrowed(bounds: Bounds, each: Filter) -> Bounds | None:
     return None
 
 
-def _of_topic(bounds: Bounds, each: Filter, value: object) -> Bounds | None:
+def _of_topic(bounds: ReadBounds, each: Filter, value: object) -> ReadBounds | None:
     if isinstance(each, EqualTo | EqualNullSafe):
         named = frozenset([value])
     elif isinstance(each, In) and isinstance(value, Sequence):
@@ -72,7 +72,7 @@ def _of_topic(bounds: Bounds, each: Filter, value: object) -> Bounds | None:
     return attrs.evolve(bounds, topics=names if bounds.topics is None else names & bounds.topics)
 
 
-def _of_offset(bounds: Bounds, each: Filter, value: int) -> Bounds | None:
+def _of_offset(bounds: ReadBounds, each: Filter, value: int) -> ReadBounds | None:
     match each:
         case EqualTo() | EqualNullSafe():
             start, stop = value, value + 1
@@ -89,7 +89,7 @@ def _of_offset(bounds: Bounds, each: Filter, value: int) -> Bounds | None:
     return attrs.evolve(bounds, seq_start=max(bounds.seq_start, start), seq_stop=min(bounds.seq_stop, stop))
 
 
-def _of_time(bounds: Bounds, each: Filter, value: datetime) -> Bounds | None:
+def _of_time(bounds: ReadBounds, each: Filter, value: datetime) -> ReadBounds | None:
     """To the millisecond around it: Spark's own comparison follows."""
     ms = ((value if value.tzinfo is not None else value.astimezone(UTC)) - EPOCH).total_seconds() * 1000
     least, most = max(0, math.floor(ms) - 1), max(0, math.ceil(ms) + 1)

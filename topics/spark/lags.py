@@ -35,7 +35,7 @@ class At(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @attrs.frozen(kw_only=True)
-class Consumer:
+class ConsumerLag:
     """One stream by its checkpoint. `batch`: the last that it committed; None, and no places, before the first."""
 
     checkpoint: str
@@ -57,7 +57,7 @@ class Lag:
     seconds: float
 
 
-def read_checkpoint(path: str) -> Consumer:
+def read_checkpoint(path: str) -> ConsumerLag:
     """Where the stream with this checkpoint is; a folder or an fsspec URL.
 
     Raises:
@@ -69,7 +69,7 @@ def read_checkpoint(path: str) -> Consumer:
         raise invalid("checkpoint", f"{path} is no checkpoint of a stream: it has no offsets")
     batches = [int(name) for name in disk.names("commits") if name.isdecimal()]
     if not batches:
-        return Consumer(checkpoint=path, batch=None, places={})
+        return ConsumerLag(checkpoint=path, batch=None, places={})
     batch = max(batches)
     places: dict[str, At] = {}
     for source in _sources(disk, path, batch):
@@ -79,7 +79,7 @@ def read_checkpoint(path: str) -> Consumer:
                 places[topic] = at
     if not places:
         raise invalid("checkpoint", f"{path} is of a stream that reads no topics")
-    return Consumer(checkpoint=path, batch=batch, places=places)
+    return ConsumerLag(checkpoint=path, batch=batch, places=places)
 
 
 def _sources(disk: Disk, path: str, batch: int) -> Iterator[Mapping[str, At]]:
@@ -105,7 +105,7 @@ class Lags:
     `topics`: what is there now. A stream that has not heard yet that a topic was made anew begins it at its first seq.
     """
 
-    def __init__(self, consumers: Sequence[Consumer], topics: Mapping[str, TopicOffsets]) -> None:
+    def __init__(self, consumers: Sequence[ConsumerLag], topics: Mapping[str, TopicOffsets]) -> None:
         self._topics = topics
         self._places = [_places(consumer, topics) for consumer in consumers]
         self._checkpoints = [consumer.checkpoint for consumer in consumers]
@@ -155,7 +155,7 @@ class Lags:
         )
 
 
-def _places(consumer: Consumer, topics: Mapping[str, TopicOffsets]) -> dict[str, int]:
+def _places(consumer: ConsumerLag, topics: Mapping[str, TopicOffsets]) -> dict[str, int]:
     """The next seq of each topic that there is.
 
     Raises:

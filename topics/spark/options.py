@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import attrs
 import msgspec
 
-from topics.audit.arrow import Verify
+from topics.audit.columnar.arrow_batches import Verify
 from topics.kernel.errors import invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import MIB, U64_MAX

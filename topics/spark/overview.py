@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import msgspec
 
-from topics.audit.acks import Acks
-from topics.audit.htmlpage import bars, document, table
-from topics.spark.lags import Consumer, Lag, Lags
+from topics.audit.checks.acks import Acks
+from topics.audit.report.html_page import bars, document, table
+from topics.spark.lags import ConsumerLag, Lag, Lags
 from topics.spark.options import read_options
 from topics.spark.place import TopicOffsets, matching
 from topics.spark.scan import place_of
@@ -135,7 +135,7 @@ class Overview:
     latency: Latencies | None
 
 
-def overview(df: DataFrame, *, consumers: Sequence[Consumer] = (), acks: Acks | None = None) -> Overview:
+def overview(df: DataFrame, *, consumers: Sequence[ConsumerLag] = (), acks: Acks | None = None) -> Overview:
     """The figures of a frame that was read from topics, read once. `consumers`: whose lags are told.
 
     Raises:

@@ -1,7 +1,8 @@
 """What a driver asks of the place that holds the topics, be it a directory or a server; and what a read of it covers.
 
-A `Place` is looked at once a plan: a `View` is what was there then. Seqs are inclusive at the start and exclusive at
-the stop, as Kafka's offsets are. A seq that is lost is never passed without a word: it is an error, or a `Loss`.
+A `ReadPlace` is looked at once a plan: a `PlaceView` is what was there then. Seqs are inclusive at the start and
+exclusive at the stop, as Kafka's offsets are. A seq that is lost is never passed without a word: it is an error, or a
+`Loss`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final, Protocol
 import attrs
 import pyarrow as pa
 
-from topics.audit.arrow import Verify
+from topics.audit.columnar.arrow_batches import Verify
 from topics.kernel.errors import TopicsError, invalid
 from topics.log.floors import Reason
 from topics.spark.options import EARLIEST, LATEST, ReadOptions
@@ -63,7 +64,7 @@ class TopicOffsets:
 
 
 @attrs.frozen
-class Range:
+class SeqRange:
     """Seqs [start, stop) of one instance of a topic."""
 
     topic: str
@@ -73,7 +74,7 @@ class Range:
 
 
 @attrs.frozen(kw_only=True)
-class Bounds:
+class ReadBounds:
     """What filters leave of a read. None: no bound. `ts_ms_max` is inclusive, `seq_stop` is not."""
 
     topics: frozenset[str] | None = None
@@ -83,7 +84,7 @@ class Bounds:
     ts_ms_max: int | None = None
 
 
-class Part(Protocol):
+class TopicPart(Protocol):
     """What a place can read of one topic, of a kind of its own. Pickled to executors."""
 
     @property
@@ -96,11 +97,11 @@ class Part(Protocol):
 class Partition:
     """What one task reads: parts in their order."""
 
-    parts: Sequence[Part]
+    parts: Sequence[TopicPart]
 
 
 @attrs.frozen(kw_only=True)
-class Reading:
+class ReadForm:
     """How an executor reads, whatever it reads: the columns, and what becomes of damage and loss."""
 
     schema: pa.Schema
@@ -108,7 +109,7 @@ class Reading:
     fail_on_loss: bool
 
 
-class View(Protocol):
+class PlaceView(Protocol):
     """The topics of a place at one time, to be closed."""
 
     def close(self) -> None:
@@ -136,31 +137,31 @@ class View(Protocol):
         """
         ...
 
-    def losses(self, wanted: Range) -> Sequence[Loss]:
+    def losses(self, wanted: SeqRange) -> Sequence[Loss]:
         """What of the range is lost, ascending."""
         ...
 
-    def stop_within(self, wanted: Range, bytes_max: int) -> int:
+    def stop_within(self, wanted: SeqRange, bytes_max: int) -> int:
         """How far a read of so many bytes gets: behind the last record of it, at least one."""
         ...
 
-    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[Part]:
+    def parts(self, wanted: SeqRange, bounds: ReadBounds, *, target_bytes: int) -> Sequence[TopicPart]:
         """What tasks can read, in the order of their seqs."""
         ...
 
-    def size(self, wanted: Range) -> int:
+    def size(self, wanted: SeqRange) -> int:
         """Bytes of the records of the range; of a server, about."""
         ...
 
 
-class Place(Protocol):
+class ReadPlace(Protocol):
     """Where topics are. Pickled to executors."""
 
-    def look(self) -> View:
+    def look(self) -> PlaceView:
         """What is there now."""
         ...
 
-    def read(self, parts: Sequence[Part], how: Reading) -> Iterator[pa.RecordBatch]:
+    def read(self, parts: Sequence[TopicPart], how: ReadForm) -> Iterator[pa.RecordBatch]:
         """The records of parts that a view of this place has made.
 
         Raises:
@@ -170,7 +171,7 @@ class Place(Protocol):
         ...
 
 
-def subscribed(view: View, options: ReadOptions) -> Mapping[str, TopicOffsets]:
+def subscribed(view: PlaceView, options: ReadOptions) -> Mapping[str, TopicOffsets]:
     """The topics that the options name. Raises `Rejected` for one that is not there."""
     found = matching(view, options)
     for name in options.topics:
@@ -179,7 +180,7 @@ def subscribed(view: View, options: ReadOptions) -> Mapping[str, TopicOffsets]:
     return found
 
 
-def matching(view: View, options: ReadOptions) -> Mapping[str, TopicOffsets]:
+def matching(view: PlaceView, options: ReadOptions) -> Mapping[str, TopicOffsets]:
     """Those of the topics that the options name that are there."""
     topics = view.topics()
     if options.pattern is not None:
@@ -188,7 +189,9 @@ def matching(view: View, options: ReadOptions) -> Mapping[str, TopicOffsets]:
     return {name: topics[name] for name in options.topics if name in topics}
 
 
-def ranges_of_batch(view: View, options: ReadOptions, only: frozenset[str] | None = None) -> list[Range]:
+def ranges_of_batch(
+    view: PlaceView, options: ReadOptions, only: frozenset[str] | None = None
+) -> list[SeqRange]:
     """What a batch covers, one range a topic; with `only`, of these topics and no others.
 
     Raises:
@@ -204,7 +207,7 @@ def ranges_of_batch(view: View, options: ReadOptions, only: frozenset[str] | Non
             view, offsets, "startingOffsets", options.starting or "earliest", options.starting_ms, topics
         )
         stop = _seq(view, offsets, "endingOffsets", options.ending or "latest", options.ending_ms, topics)
-        found.append(Range(name, offsets.epoch, start, max(start, stop)))
+        found.append(SeqRange(name, offsets.epoch, start, max(start, stop)))
     if options.fail_on_loss:
         view.refuse_damage({wanted.topic: topics[wanted.topic] for wanted in found})
         for wanted in found:
@@ -212,13 +215,13 @@ def ranges_of_batch(view: View, options: ReadOptions, only: frozenset[str] | Non
     return found
 
 
-def refuse_losses(view: View, wanted: Range) -> None:
+def refuse_losses(view: PlaceView, wanted: SeqRange) -> None:
     """Raises `DataLoss` if anything of the range is lost."""
     for loss in view.losses(wanted):
         raise DataLoss(loss)
 
 
-def starts_of_stream(view: View, options: ReadOptions) -> dict[str, Range]:
+def starts_of_stream(view: PlaceView, options: ReadOptions) -> dict[str, SeqRange]:
     """Where a new stream begins in each topic that is there when it begins: empty ranges."""
     topics = subscribed(view, options)
     found = {}
@@ -226,12 +229,12 @@ def starts_of_stream(view: View, options: ReadOptions) -> dict[str, Range]:
         seq = _seq(
             view, offsets, "startingOffsets", options.starting or "latest", options.starting_ms, topics
         )
-        found[name] = Range(name, offsets.epoch, seq, seq)
+        found[name] = SeqRange(name, offsets.epoch, seq, seq)
     return found
 
 
 def _seq(
-    view: View,
+    view: PlaceView,
     offsets: TopicOffsets,
     field: str,
     bound: str | Mapping[str, int],
@@ -257,10 +260,10 @@ def _seq(
     return seq
 
 
-def pack(parts: Sequence[Part], *, target_bytes: int) -> list[Partition]:
+def pack(parts: Sequence[TopicPart], *, target_bytes: int) -> list[Partition]:
     """Parts to tasks, each of about `target_bytes`: a task costs 90 ms before it reads anything."""
     partitions: list[Partition] = []
-    held: list[Part] = []
+    held: list[TopicPart] = []
     size = 0
     for part in parts:
         if held and size + part.size > target_bytes:

@@ -33,7 +33,7 @@ class KeysForgotten(TopicsError):
 
 
 @attrs.frozen(kw_only=True)
-class Run:
+class SinkRun:
     """`name`: of its keys. `began_ms`: by the driver's clock, before anybody posted anything of it. `window_ms`: how
     long the topic knew keys then; None: nobody asked, as where a column names the topics.
     """
@@ -46,7 +46,7 @@ class Run:
 class Memory:
     """How long topics know the keys of a run, each asked once a task."""
 
-    def __init__(self, run: Run, client: Client, now_ms: Callable[[], int]) -> None:
+    def __init__(self, run: SinkRun, client: Client, now_ms: Callable[[], int]) -> None:
         self._run = run
         self._client = client
         self._now_ms = now_ms

@@ -9,11 +9,20 @@ import pyarrow as pa
 
 from topics.spark.directory import DirectoryPlace
 from topics.spark.options import ReadOptions
-from topics.spark.place import Bounds, Part, Partition, Place, Range, Reading, View, pack
+from topics.spark.place import (
+    Partition,
+    PlaceView,
+    ReadBounds,
+    ReadForm,
+    ReadPlace,
+    SeqRange,
+    TopicPart,
+    pack,
+)
 from topics.spark.server import ServerPlace
 
 
-def place_of(options: ReadOptions) -> Place:
+def place_of(options: ReadOptions) -> ReadPlace:
     if options.path is not None:
         return DirectoryPlace(path=options.path, internal=options.internal, cold=options.cold)
     assert options.url is not None
@@ -27,15 +36,15 @@ def place_of(options: ReadOptions) -> Place:
 
 
 @attrs.frozen(kw_only=True)
-class Scan:
+class ScanPlan:
     """A plan's beginnings: what is wanted, and of which columns. Reads partitions, on whatever machine."""
 
     options: ReadOptions
     schema: pa.Schema
 
-    def partitions(self, view: View, wanted: Sequence[Range], bounds: Bounds) -> list[Partition]:
+    def partitions(self, view: PlaceView, wanted: Sequence[SeqRange], bounds: ReadBounds) -> list[Partition]:
         """What tasks there are."""
-        parts: list[Part] = []
+        parts: list[TopicPart] = []
         target = self.options.partition_bytes
         if self.options.partitions_min > 1:
             total = sum(view.size(each) for each in wanted)
@@ -46,5 +55,5 @@ class Scan:
 
     def batches(self, partition: Partition) -> Iterator[pa.RecordBatch]:
         """What a task reads."""
-        how = Reading(schema=self.schema, verify=self.options.verify, fail_on_loss=self.options.fail_on_loss)
+        how = ReadForm(schema=self.schema, verify=self.options.verify, fail_on_loss=self.options.fail_on_loss)
         return place_of(self.options).read(partition.parts, how)

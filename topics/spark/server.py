@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 import pyarrow as pa
 
-from topics.audit.arrow import views_batch
+from topics.audit.columnar.arrow_batches import views_batch
 from topics.calls.blocking import Topic
 from topics.calls.page import Page
 from topics.calls.patience import Patience
@@ -28,13 +28,13 @@ from topics.spark.place import (
     DELETED,
     RECREATED,
     WENT_BACK,
-    Bounds,
     DataLoss,
     Loss,
-    Part,
-    Range,
-    Reading,
+    ReadBounds,
+    ReadForm,
+    SeqRange,
     TopicOffsets,
+    TopicPart,
 )
 
 NO_TAG: Final = "topics.spark: no record has this tag"
@@ -65,7 +65,7 @@ class RangePart:
     epoch: int
     start: int
     stop: int
-    bounds: Bounds
+    bounds: ReadBounds
     size: int
 
 
@@ -94,7 +94,7 @@ class ServerPlace:
                         raise
         return ServerView(self, states)
 
-    def read(self, parts: Sequence[Part], how: Reading) -> Iterator[pa.RecordBatch]:
+    def read(self, parts: Sequence[TopicPart], how: ReadForm) -> Iterator[pa.RecordBatch]:
         """As `Place` says."""
         with self.connected() as client:
             for part in parts:
@@ -163,7 +163,7 @@ class ServerView:
                 behind = middle
         return behind
 
-    def losses(self, wanted: Range) -> Sequence[Loss]:
+    def losses(self, wanted: SeqRange) -> Sequence[Loss]:
         """The tombstone of a read from below the floor reaches up to the first live record, over what is deleted and
         what is lost above the floor. So what lies below the floor is asked for by itself.
         """
@@ -172,13 +172,13 @@ class ServerView:
         reader = self._client.topic(wanted.topic)
         return [met for part in both for met in _walk(reader, part, match=NO_TAG) if isinstance(met, Loss)]
 
-    def stop_within(self, wanted: Range, bytes_max: int) -> int:
+    def stop_within(self, wanted: SeqRange, bytes_max: int) -> int:
         return min(wanted.stop, wanted.start + max(1, int(bytes_max / self._record_bytes(wanted.topic))))
 
-    def size(self, wanted: Range) -> int:
+    def size(self, wanted: SeqRange) -> int:
         return int((wanted.stop - wanted.start) * self._record_bytes(wanted.topic))
 
-    def parts(self, wanted: Range, bounds: Bounds, *, target_bytes: int) -> Sequence[RangePart]:
+    def parts(self, wanted: SeqRange, bounds: ReadBounds, *, target_bytes: int) -> Sequence[RangePart]:
         each = self._record_bytes(wanted.topic)
         start, stop = max(wanted.start, bounds.seq_start), min(wanted.stop, bounds.seq_stop)
         if bounds.ts_ms_min and start < stop:
@@ -202,9 +202,9 @@ class ServerView:
         return max(1.0, state.bytes / max(1, state.count))
 
 
-def _batches(client: Client, part: RangePart, how: Reading) -> Iterator[pa.RecordBatch]:
+def _batches(client: Client, part: RangePart, how: ReadForm) -> Iterator[pa.RecordBatch]:
     """The records of a part. Raises `DataLoss` if some are lost."""
-    wanted = Range(part.topic, part.epoch, part.start, part.stop)
+    wanted = SeqRange(part.topic, part.epoch, part.start, part.stop)
     first_ms = part.bounds.ts_ms_min
     last_ms = U64_MAX if part.bounds.ts_ms_max is None else part.bounds.ts_ms_max
     for met in _walk(client.topic(part.topic), wanted):
@@ -225,7 +225,7 @@ def _batches(client: Client, part: RangePart, how: Reading) -> Iterator[pa.Recor
             return  # times never decrease
 
 
-def _walk(topic: Topic, wanted: Range, match: str | None = None) -> Iterator[Page | Loss]:
+def _walk(topic: Topic, wanted: SeqRange, match: str | None = None) -> Iterator[Page | Loss]:
     """The pages that cover the range, and perhaps more; what of it is lost comes before the page that tells of it."""
     at, last = wanted.start - 1, wanted.stop - 1
     while at < last:

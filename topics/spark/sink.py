@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 
 from topics.calls.patience import Patience
 from topics.client.client import Client
-from topics.host.clock import SystemClock
+from topics.host.system.clock import SystemClock
 from topics.kernel.errors import TopicsError, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import MIB, Limits
 from topics.kernel.ports import Clock
 from topics.spark.options import BATCH_ROWS_MAX, SinkOptions
-from topics.spark.run import Memory, Run
+from topics.spark.run import Memory, SinkRun
 from topics.spark.server import connected
 
 PARTITION_BYTES_MAX: Final = 256 * MIB  # of Arrow; to sort it takes three times as much
@@ -61,7 +61,7 @@ class RowsDiffer(TopicsError):
 
 
 @attrs.frozen
-class Written:
+class SinkWritten:
     """What a task did. `known`: posts that the server had already."""
 
     rows: int
@@ -95,10 +95,10 @@ def write_partition(
     batches: Iterator[pa.RecordBatch],
     options: SinkOptions,
     *,
-    run: Run,
+    run: SinkRun,
     partition: int,
     clock: Clock | None = None,
-) -> Written:
+) -> SinkWritten:
     """Write the rows of one partition.
 
     Raises:
@@ -109,7 +109,7 @@ def write_partition(
     """
     given = _gathered(batches, partition)
     if given is None:
-        return Written(0, 0, 0)
+        return SinkWritten(0, 0, 0)
     table = _sorted(given, options)
     del given  # before the posts are made: it is as large as the sorted rows
     known = posts = 0
@@ -122,7 +122,7 @@ def write_partition(
                 memory.refuse_late_answer(post.topic)
             known += is_known
             posts += 1
-    return Written(table.num_rows, posts, known)
+    return SinkWritten(table.num_rows, posts, known)
 
 
 @attrs.frozen

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from topics.audit.heads import Bytes, Longs
-from topics.codec.segment import END_SIZE
-from topics.host.layout import path_of
+from topics.audit.columnar.frame_heads import Bytes, Longs
+from topics.codec.segments.segment import END_SIZE
+from topics.host.directory.layout import path_of
 from topics.kernel.limits import MIB
 from topics.log.index import LIVE
-from topics.log.past import End as Ended
+from topics.log.past import DeathCause as Ended
 from topics.log.regions import SegmentId, Source
 from topics.log.topic import Topic
 
@@ -29,7 +29,7 @@ _STATE_OF: Bytes = np.array(
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Piece:
+class FilePiece:
     """Records of one topic in one file. A column of spans, and the packed lengths of all their records.
 
     `gap`: bytes between two records of a span. `cold`: the file may be in the other tier.
@@ -59,7 +59,7 @@ class Piece:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Slots:
+class SlotColumns:
     """Records of a topic, ascending by seq: a column a field. `source`: which of `sources` each lies in."""
 
     seqs: Longs
@@ -74,7 +74,7 @@ class Slots:
         return len(self.seqs)
 
 
-def slots_of(topic: Topic, start: int, stop: int, *, now_ms: int, ended: bool) -> Slots:
+def slots_of(topic: Topic, start: int, stop: int, *, now_ms: int, ended: bool) -> SlotColumns:
     """The records of the seqs [start, stop); with `ended` those that were deleted or expired, too, as far as the index
     still knows them.
     """
@@ -89,7 +89,7 @@ def slots_of(topic: Topic, start: int, stop: int, *, now_ms: int, ended: bool) -
     seqs = _seqs(topic, first, behind)
     spans = topic.regions.spans(index.head_seq + 1)
     bounds = np.array([seq for seq, _, _ in spans] or [1], dtype=np.int64)
-    slots = Slots(
+    slots = SlotColumns(
         seqs=seqs,
         ts=_column(index.ts[first:behind].tobytes(), np.dtype("<u8")),
         offsets=_column(index.offsets[first:behind].tobytes(), np.dtype("<u4")),
@@ -101,17 +101,17 @@ def slots_of(topic: Topic, start: int, stop: int, *, now_ms: int, ended: bool) -
     return slots if ended else take(slots, states == 0)
 
 
-def take(slots: Slots, which: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Slots:
+def take(slots: SlotColumns, which: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> SlotColumns:
     """Those of the records."""
     if which.all():
         return slots
     columns = {
         name: getattr(slots, name)[which] for name in ("seqs", "ts", "offsets", "lengths", "states", "source")
     }
-    return Slots(**columns, sources=slots.sources)
+    return SlotColumns(**columns, sources=slots.sources)
 
 
-def pieces_of(topic: Topic, slots: Slots, *, target_bytes: int) -> Iterator[Piece]:
+def pieces_of(topic: Topic, slots: SlotColumns, *, target_bytes: int) -> Iterator[FilePiece]:
     """The records as pieces, in their order, none above `target_bytes` but by one span."""
     cold = {segment.first for segment in topic.segments if segment.cold}
     at = 0
@@ -136,7 +136,7 @@ def _column(data: bytes, kind: np.dtype[np.unsignedinteger]) -> Longs:
     return np.frombuffer(data, kind).astype(np.int64)
 
 
-def _cuts(slots: Slots, target_bytes: int) -> list[int]:
+def _cuts(slots: SlotColumns, target_bytes: int) -> list[int]:
     """Positions behind the last record of each piece: where the file changes, or enough bytes are together."""
     count = len(slots)
     if not count:
@@ -147,7 +147,7 @@ def _cuts(slots: Slots, target_bytes: int) -> list[int]:
     return [*(np.flatnonzero(full | other) + 1).tolist(), count]
 
 
-def _piece(topic: Topic, slots: Slots, start: int, stop: int, cold: set[int]) -> Piece:
+def _piece(topic: Topic, slots: SlotColumns, start: int, stop: int, cold: set[int]) -> FilePiece:
     span = slice(start, stop)
     seqs, offsets, lengths, states = (
         slots.seqs[span], slots.offsets[span], slots.lengths[span], slots.states[span]
@@ -163,7 +163,7 @@ def _piece(topic: Topic, slots: Slots, start: int, stop: int, cold: set[int]) ->
         | (np.diff(sums // SPAN_BYTES) != 0)
     )
     firsts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
-    return Piece(
+    return FilePiece(
         topic=topic.name,
         topic_id=topic.topic_id,
         path=path_of(source),

@@ -8,7 +8,7 @@ A topic that the pattern finds later is read from its first record on. One that 
 name has another epoch: what was still to come of the old one is lost. A head below the next seq went back: a backup was
 put back, or a crash took what no sync had covered. Its next records get seqs that were read before, so the stream goes
 on behind the head. That is seen as long as the head is still below. A deletion that a power cut could still take back
-(`View.may_undelete`) is waited for: the topic keeps its place until its sync is known.
+(`PlaceView.may_undelete`) is waited for: the topic keeps its place until its sync is known.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from topics.spark.place import (
     DELETED,
     RECREATED,
     WENT_BACK,
-    Bounds,
     DataLoss,
     Loss,
-    Range,
+    PlaceView,
+    ReadBounds,
+    SeqRange,
     TopicOffsets,
-    View,
     matching,
     starts_of_stream,
 )
-from topics.spark.scan import Scan, place_of
+from topics.spark.scan import ScanPlan, place_of
 
 Offset = dict[str, dict[str, int]]
 _log: Final = logging.getLogger("topics.spark")
@@ -53,7 +53,7 @@ _log: Final = logging.getLogger("topics.spark")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One stream. `target`: where a stream of what is available now ends; None for one that goes on."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: ScanPlan) -> None:
         if scan.options.table is Table.LOSSES:
             raise invalid("table", "losses are read as a batch")
         if scan.options.ending is not None or scan.options.ending_ms is not None:
@@ -97,9 +97,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with closing(self._look()) as view:
             wanted = self._checked(view, _between(start, end))
-            return [InputPartition(partition) for partition in self._scan.partitions(view, wanted, Bounds())]
+            return [
+                InputPartition(partition) for partition in self._scan.partitions(view, wanted, ReadBounds())
+            ]
 
-    def _checked(self, view: View, ranges: Sequence[Range]) -> list[Range]:
+    def _checked(self, view: PlaceView, ranges: Sequence[SeqRange]) -> list[SeqRange]:
         """What of the ranges is still there to be read. Raises `DataLoss` if anything is lost, and that is an error."""
         options = self._scan.options
         there = view.topics()
@@ -137,17 +139,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with closing(self._look()) as view:
             return matching(view, self._scan.options)
 
-    def _look(self) -> View:
+    def _look(self) -> PlaceView:
         return place_of(self._scan.options).look()
 
-    def _ahead(self, view: View, start: Offset) -> list[Range]:
+    def _ahead(self, view: PlaceView, start: Offset) -> list[SeqRange]:
         """All that is there behind `start`, one range a topic."""
         there = matching(view, self._scan.options)
         waits = (
             [] if not view.may_undelete() else [name for name in start if not _goes_on(name, start, there)]
         )
         found = [
-            Range(name, start[name]["epoch"], start[name]["next"], start[name]["next"]) for name in waits
+            SeqRange(name, start[name]["epoch"], start[name]["next"], start[name]["next"]) for name in waits
         ]
         for name, at in start.items():
             if name not in there and name not in waits:  # nor in the next offset: it is told once
@@ -162,10 +164,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif offsets.end < at["next"] and self._is_whole(view, offsets):
                 self._lose(Loss(name, offsets.end, at["next"] - 1, WENT_BACK))
                 at = {"epoch": offsets.epoch, "next": offsets.end}
-            found.append(Range(name, offsets.epoch, at["next"], max(at["next"], self._stop(offsets))))
+            found.append(SeqRange(name, offsets.epoch, at["next"], max(at["next"], self._stop(offsets))))
         return found
 
-    def _is_whole(self, view: View, offsets: TopicOffsets) -> bool:
+    def _is_whole(self, view: PlaceView, offsets: TopicOffsets) -> bool:
         """Whether the end of a topic is its end: the head of a damaged log says nothing."""
         try:
             view.refuse_damage({offsets.name: offsets})
@@ -194,18 +196,18 @@ def _goes_on(name: str, start: Offset, there: Mapping[str, TopicOffsets]) -> boo
     return name in there and there[name].epoch == start[name]["epoch"]
 
 
-def _between(start: Offset, end: Offset) -> list[Range]:
+def _between(start: Offset, end: Offset) -> list[SeqRange]:
     """The ranges of a batch. A topic that is new in it, or made anew, begins with its first record."""
     found = []
     for name, at in end.items():
         before = start.get(name)
         first = before["next"] if before is not None and before["epoch"] == at["epoch"] else 1
         if first < at["next"]:
-            found.append(Range(name, at["epoch"], first, at["next"]))
+            found.append(SeqRange(name, at["epoch"], first, at["next"]))
     return found
 
 
-def _share_offsets(wanted: Sequence[Range], rows_max: int) -> list[Range]:
+def _share_offsets(wanted: Sequence[SeqRange], rows_max: int) -> list[SeqRange]:
     """Cut to so many offsets in all, each topic by its share of what there is. None is left out again and again: where
     there are more topics than offsets, they take turns.
     """
@@ -217,19 +219,20 @@ def _share_offsets(wanted: Sequence[Range], rows_max: int) -> list[Range]:
         turn = sum(each.start for each in behind) // rows_max % len(behind)
         served = {each.topic for each in (behind * 2)[turn : turn + rows_max]}
         return [
-            Range(each.topic, each.epoch, each.start, each.start + (each.topic in served)) for each in wanted
+            SeqRange(each.topic, each.epoch, each.start, each.start + (each.topic in served))
+            for each in wanted
         ]
     found, left, ahead = [], rows_max, total
     for each in sorted(wanted, key=lambda each: (each.stop - each.start, each.topic)):
         size = each.stop - each.start
         share = min(size, -(-left * size // ahead)) if ahead else 0
-        found.append(Range(each.topic, each.epoch, each.start, each.start + share))
+        found.append(SeqRange(each.topic, each.epoch, each.start, each.start + share))
         left, ahead = left - share, ahead - size
     assert left >= 0
     return found
 
 
-def _share_bytes(view: View, wanted: Sequence[Range], bytes_max: int) -> list[Range]:
+def _share_bytes(view: PlaceView, wanted: Sequence[SeqRange], bytes_max: int) -> list[SeqRange]:
     """The same by bytes; of each topic that has anything at least one record, so that it comes to an end."""
     sizes = [view.size(each) if each.start < each.stop else 0 for each in wanted]
     total = sum(sizes)
@@ -238,6 +241,6 @@ def _share_bytes(view: View, wanted: Sequence[Range], bytes_max: int) -> list[Ra
     return [
         each
         if not size
-        else Range(each.topic, each.epoch, each.start, view.stop_within(each, bytes_max * size // total))
+        else SeqRange(each.topic, each.epoch, each.start, view.stop_within(each, bytes_max * size // total))
         for each, size in zip(wanted, sizes, strict=True)
     ]

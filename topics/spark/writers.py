@@ -26,16 +26,16 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from topics.host.clock import SystemClock
-from topics.host.disk import OsDisk
-from topics.host.fsspec_files import open_files, without_secrets
-from topics.host.fsspec_store import is_url
+from topics.host.cold.fsspec_files import open_files, without_secrets
+from topics.host.cold.fsspec_store import is_url
+from topics.host.system.clock import SystemClock
+from topics.host.system.disk import OsDisk
 from topics.kernel.errors import Corrupt, TopicsError, invalid
 from topics.kernel.ports import Clock, Disk
 from topics.spark.directory import open_disk
 from topics.spark.options import SinkOptions
-from topics.spark.run import Run, window_of
-from topics.spark.sink import Written, check_columns, connected_to, write_partition
+from topics.spark.run import SinkRun, window_of
+from topics.spark.sink import SinkWritten, check_columns, connected_to, write_partition
 
 NOTE_FILE: Final = "topics-sink.json"
 _TEMPORARY: Final = f"{NOTE_FILE}.tmp"
@@ -112,7 +112,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 class TaskWritten(WriterCommitMessage):
     """What Spark hands from a task to the driver."""
 
-    written: Written
+    written: SinkWritten
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -127,7 +127,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         began_ms = (clock or SystemClock()).now_ms()
         name = options.write_id or f"spark-{uuid.uuid4().hex}"
-        self.run = Run(name=name, began_ms=began_ms, window_ms=_window_ms(options))
+        self.run = SinkRun(name=name, began_ms=began_ms, window_ms=_window_ms(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         partition = _task().partitionId()
@@ -168,7 +168,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             why = f"the newest offsets in it are of batch {self.batch}, and Spark writes batch {batch}"
             raise TopicsError(f"{self._options.checkpoint} is not the checkpoint of this stream: {why}")
         name = self._options.write_id or f"spark-{_property(task, QUERY_ID)}"
-        run = Run(name=f"{name}/{batch}", began_ms=self.began_ms, window_ms=self.window_ms)
+        run = SinkRun(name=f"{name}/{batch}", began_ms=self.began_ms, window_ms=self.window_ms)
         return TaskWritten(write_partition(iterator, self._options, run=run, partition=task.partitionId()))
 
 

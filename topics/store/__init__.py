@@ -1,7 +1,7 @@
 """One way to drive the engine: generators of steps, and what carries the steps out (architecture 3).
 
-A generator looks at the engine and yields what has to be done next (`host.steps`): a call that blocks, a command, a
-wait. Threads (`embed`), Trio tasks (`server`), a simulation and a start drive the same generators.
+A generator looks at the engine and yields what has to be done next (`host.checkpoint.steps`): a call that blocks, a
+command, a wait. Threads (`embed`), Trio tasks (`server`), a simulation and a start drive the same generators.
 
     writer      one shard's log: batches, marks, the next file's reserve, room, the end
     steps       carrying steps out, in threads and in Trio tasks

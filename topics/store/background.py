@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final
 
-from topics.host.archive import ArchiveFull
-from topics.host.checkpointer import Checkpointer
-from topics.host.heldup import LeftOut
-from topics.host.refusals import told as refusal
-from topics.host.steps import Step, Steps, disk_full
+from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.steps import Step, Steps, disk_full
+from topics.host.system.refusals import told as refusal
+from topics.host.wal.archive import ArchiveFull
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
 LOOK_S: Final = 1.0  # a driver asks so often what is due
@@ -38,7 +38,7 @@ class BackgroundWork:
 
         Raises:
             Rejected: no room in the log, or it is read-only, or the store is closing.
-            LeftOut: a topic is held up by damage in the log; everything else is done.
+            CheckpointIncomplete: a topic is held up by damage in the log; everything else is done.
             Fatal: the disk failed. Nothing is lost; another call tries again at once, a driver later.
         """
         steps = choose()
@@ -50,7 +50,7 @@ class BackgroundWork:
             for step in steps:
                 yield step
                 self._check()
-        except LeftOut:
+        except CheckpointIncomplete:
             raise  # the round has done all else
         except (OSError, Corrupt, Fatal) as error:
             raised = _told(error)

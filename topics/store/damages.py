@@ -8,7 +8,7 @@ until a later round has it. Reads of intact records go on; this is for who runs 
 from __future__ import annotations
 
 from topics.engine.recover import DamageReport
-from topics.host.checkpointer import Checkpointer
+from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.store.opened import Opened
 
 

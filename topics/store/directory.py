@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from topics.host.clock import SystemClock
-from topics.host.coldowner import settle_place
-from topics.host.disk import OsDisk
-from topics.host.entropy import SystemEntropy
-from topics.host.folder import make_folder
-from topics.host.layout import Format, read_format
-from topics.host.lock import DirectoryLock
-from topics.host.memory import MemoryDisk
+from topics.host.cold.ownership import settle_place
+from topics.host.directory.layout import Format, read_format
+from topics.host.directory.lock import DirectoryLock
+from topics.host.system.clock import SystemClock
+from topics.host.system.disk import OsDisk
+from topics.host.system.entropy import SystemEntropy
+from topics.host.system.folder import make_folder
+from topics.host.system.memory import MemoryDisk
 from topics.kernel.errors import Fatal
 from topics.kernel.ports import Clock
 from topics.store.opened import Opened, StoreOptions
@@ -27,7 +27,7 @@ from topics.store.opening import open_store
 from topics.store.viewing import cannot_open, check_folder, check_there
 
 
-class Directory:
+class ClaimedDirectory:
     """A directory that this process owns, until `release`."""
 
     def __init__(self, root: Path, disk: OsDisk, lock: DirectoryLock) -> None:
@@ -117,7 +117,7 @@ def _make(root: Path) -> None:
 
 
 class MemoryDirectory:
-    """What `Directory` is, of memory: nothing to claim, nothing to find, nothing left."""
+    """What `ClaimedDirectory` is, of memory: nothing to claim, nothing to find, nothing left."""
 
     def __init__(self, capacity: int | None = None) -> None:
         self.disk = MemoryDisk(capacity)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from topics.engine.engine import Engine
-from topics.host.checkpointer import Checkpointer
-from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait, disk_full
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait, disk_full
 from topics.kernel.errors import Corrupt, Rejected
 from topics.store.steps import drive
 from topics.store.writer import ShardWriter

@@ -10,10 +10,10 @@ import attrs
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import Engine
 from topics.engine.recover import CutReport, DamageReport
-from topics.host.archive import ArchiveRules
-from topics.host.cold import ColdTier
-from topics.host.reading import Reader
-from topics.host.tiers import HotRules
+from topics.host.cold.cold_tier import ColdTier
+from topics.host.cold.segment_stores import HotRules
+from topics.host.segments.reading import Reader
+from topics.host.wal.archive import ArchiveRules
 from topics.kernel.checks import whole_number
 from topics.kernel.errors import invalid
 from topics.kernel.limits import (
@@ -27,7 +27,7 @@ from topics.kernel.limits import (
 )
 
 if TYPE_CHECKING:
-    from topics.host.checkpointer import Checkpointer
+    from topics.host.checkpoint.checkpointer import Checkpointer
     from topics.store.writer import ShardWriter
 
 

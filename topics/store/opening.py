@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from topics.engine.engine import Engine
-from topics.engine.judge import State, Verdict
-from topics.host.archive import Archive
-from topics.host.checkpointer import Checkpointer
-from topics.host.colddisk import ColdBehind
-from topics.host.coldplace import open_cold
-from topics.host.generations import begun_logs, choose_generation, go_on
-from topics.host.layout import (
+from topics.engine.judge import LogState, Verdict
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.snapshots import META_DIR
+from topics.host.cold.cold_disk import ColdBehind
+from topics.host.cold.place import open_cold
+from topics.host.cold.relocation import Relocation
+from topics.host.cold.segment_stores import SegmentStore
+from topics.host.directory.generations import begun_logs, choose_generation, go_on
+from topics.host.directory.layout import (
     FORMAT_VERSION,
     NEXT_FILE,
     Format,
@@ -31,14 +33,12 @@ from topics.host.layout import (
     write_format,
     write_hint,
 )
-from topics.host.loading import mend
-from topics.host.raising import new_format, raise_store
-from topics.host.reading import Reader
-from topics.host.readstate import ReadState, read_state, tell_nobody
-from topics.host.relocation import Relocation
-from topics.host.snapshots import META_DIR
-from topics.host.tiers import SegmentStore
-from topics.host.walfile import WalFile
+from topics.host.directory.loading import mend
+from topics.host.directory.raising import new_format, raise_store
+from topics.host.directory.readstate import ReadState, read_state, tell_nobody
+from topics.host.segments.reading import Reader
+from topics.host.wal.archive import Archive
+from topics.host.wal.walfile import WalFile
 from topics.kernel.limits import ZERO_FILL_CHUNK
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.store.inline import checkpoint_alone
@@ -201,7 +201,7 @@ def _repair_tail(disk: Disk, verdict: Verdict) -> None:
         disk.unlink(path)
         disk.sync_dir(path.rsplit("/", 1)[0])
     tail = verdict.tail
-    if tail is not None and verdict.state is State.TORN:
+    if tail is not None and verdict.state is LogState.TORN:
         path = wal_path(tail.file)
         for at in reversed(range(tail.end, tail.stop, ZERO_FILL_CHUNK)):
             disk.write(path, at, [bytes(min(ZERO_FILL_CHUNK, tail.stop - at))])

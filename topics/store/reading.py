@@ -23,14 +23,14 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from topics.codec.frame import FrameView
-from topics.host.compress import decompress_fitting
-from topics.host.layout import path_of
-from topics.host.medium import MEDIUM_ERRNOS
-from topics.host.reading import Unread
+from topics.codec.log.frame import FrameView
+from topics.host.directory.layout import path_of
+from topics.host.segments.reading import Unread
+from topics.host.system.compress import decompress_fitting
+from topics.host.system.medium import MEDIUM_ERRNOS
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import REPLANS_MAX
-from topics.log.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
+from topics.log.reads.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
 from topics.log.regions import Source
 
 Unfold: TypeAlias = Callable[[], Sequence[FrameView]]

@@ -20,24 +20,24 @@ from typing import Final
 import attrs
 import xxhash
 
-from topics.codec.control import CheckpointMark, encode_control
+from topics.codec.log.control import CheckpointMark, encode_control
+from topics.codec.log.walheader import HEADER_SIZE
+from topics.codec.log.writes import whole_writes
 from topics.codec.manifest import FileEntry, Manifest
-from topics.codec.walheader import HEADER_SIZE
-from topics.codec.writes import whole_writes
-from topics.engine.judge import State
+from topics.engine.judge import LogState
 from topics.engine.recover import CutReport, DamageReport, cut_report
-from topics.host.contents import PIECE_SIZE, copied_bytes, room_behind
-from topics.host.cutting import Cut, Cuts, Goal, end_of, find_cuts, keeps_end, last_change
-from topics.host.destination import Destination, make_parents, unwritable
-from topics.host.layout import CURRENT_FILE, hint, read_format, shard_dir, wal_path
-from topics.host.logchain import Chain, Chains, Link, chains_behind
-from topics.host.readstate import read_state
-from topics.host.verifying import read_manifest, refuse_links
+from topics.host.backup.contents import PIECE_SIZE, copied_bytes, room_behind
+from topics.host.backup.destination import Destination, make_parents, unwritable
+from topics.host.backup.verifying import read_manifest, refuse_links
+from topics.host.directory.layout import CURRENT_FILE, hint, read_format, shard_dir, wal_path
+from topics.host.directory.readstate import read_state
+from topics.host.wal.cutting import Cut, Cuts, Goal, end_of, find_cuts, keeps_end, last_change
+from topics.host.wal.logchain import Chain, ChainFile, Chains, chains_behind
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U64_MAX
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId
-from topics.store.directory import Directory
+from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened
 
 _VOID: Final = CheckpointMark(segment=U64_MAX, first=U64_MAX, last=U64_MAX - 1, size=0, sealed=True)
@@ -140,11 +140,11 @@ def rebuild(
     return changed
 
 
-def _kept(chain: Chain, cut: Cut | None) -> list[tuple[Link, int | None]]:
+def _kept(chain: Chain, cut: Cut | None) -> list[tuple[ChainFile, int | None]]:
     """The files of a shard that are kept, and where each is cut. Later files of which nothing is kept are left out."""
     if cut is None:
         return [(link, None) for link in chain.links]
-    kept: list[tuple[Link, int | None]] = [(link, None) for link in chain.links[: cut.index]]
+    kept: list[tuple[ChainFile, int | None]] = [(link, None) for link in chain.links[: cut.index]]
     link = chain.links[cut.index]
     if cut.offset > HEADER_SIZE or not cut.index:  # a snapshot was taken in the first
         kept.append((link, cut.offset))
@@ -170,7 +170,7 @@ def _copy(base: Disk, target: Disk, file: FileEntry) -> str:
     return f"{digest.intdigest():016x}"
 
 
-def _copy_log(link: Link, stop: int | None, target: Disk, made: dict[str, None], *, last: bool) -> None:
+def _copy_log(link: ChainFile, stop: int | None, target: Disk, made: dict[str, None], *, last: bool) -> None:
     """One WAL file up to where it is cut, or behind its last whole write; zeros behind."""
     buffer = bytearray(link.found.read())
     end = link.start
@@ -217,12 +217,12 @@ def _recovered(
     last_written = max((topic.last_write_ts for topic in found.catalog.topics.values()), default=0)
     whole = [chain for key, chain in sorted(chains.items()) if keeps_end(key, cuts)]
     verdicts = [chain.verdict for chain in whole if chain.verdict is not None]
-    torn = [cut_report(found.catalog, one) for one in verdicts if one.state is State.TORN]
+    torn = [cut_report(found.catalog, one) for one in verdicts if one.state is LogState.TORN]
     unclosed = [chain.unclosed for chain in whole if chain.unclosed]
     # What the goal left out was never lost, and neither is what came behind a backup. A log that is kept to its end is
     # another thing: its machine may have lost what was not synced, and nobody has told yet.
     may_lack = bool(torn or unclosed or (logged and not cuts))
-    directory = Directory.claim(target.partial, create=False)
+    directory = ClaimedDirectory.claim(target.partial, create=False)
     try:
         opened = directory.recover(machine_restarted=may_lack)
         _shut_down(opened)

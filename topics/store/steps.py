@@ -1,4 +1,5 @@
-"""Carrying out the steps of a generator, in whatever way a driver does one (`host.steps` says what they are).
+"""Carrying out the steps of a generator, in whatever way a driver does one (`host.checkpoint.steps` says what they
+are).
 
 What a step raises is raised in the generator, at the step: it alone decides what a failure means. Whatever happens, the
 generator is closed at the end, so what it has taken is given back.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import TypeVar
 
-from topics.host.steps import Step
+from topics.host.checkpoint.steps import Step
 
 T = TypeVar("T")
 

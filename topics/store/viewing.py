@@ -10,17 +10,17 @@ from pathlib import Path
 
 from topics.engine.engine import Engine
 from topics.engine.recover import Recovered
-from topics.host.clock import SystemClock
-from topics.host.cold import ColdTier
-from topics.host.coldowner import note_of
-from topics.host.coldplace import open_cold
-from topics.host.layout import Format, read_format
-from topics.host.owner import check_unowned, same_boot_at
-from topics.host.reading import Reader
-from topics.host.readonly import ReadOnlyDisk
-from topics.host.readstate import ReadState, read_state
-from topics.host.refusals import FULL, told
-from topics.host.tiers import SegmentStore
+from topics.host.cold.cold_tier import ColdTier
+from topics.host.cold.ownership import note_of
+from topics.host.cold.place import open_cold
+from topics.host.cold.segment_stores import SegmentStore
+from topics.host.directory.layout import Format, read_format
+from topics.host.directory.owner import check_unowned, same_boot_at
+from topics.host.directory.readstate import ReadState, read_state
+from topics.host.segments.reading import Reader
+from topics.host.system.clock import SystemClock
+from topics.host.system.readonly import ReadOnlyDisk
+from topics.host.system.refusals import FULL, told
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.ports import Clock, Disk
 from topics.store.opened import Opened, StoreOptions

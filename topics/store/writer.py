@@ -25,10 +25,10 @@ import attrs
 
 from topics.engine.batch import Shortage, WalBatch
 from topics.engine.engine import Engine
-from topics.host.refusals import told
-from topics.host.steps import Blocking, Step, Steps, Tell, Wait
-from topics.host.tailcache import TailCache
-from topics.host.walfile import DiskOp, PlannedWrite, WalFile, Write, run
+from topics.host.checkpoint.steps import Blocking, Step, Steps, Tell, Wait
+from topics.host.system.refusals import told
+from topics.host.wal.tailcache import TailCache
+from topics.host.wal.walfile import DiskOp, PlannedWrite, WalFile, WalWrite, run
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import SHARD_IDLE_MARK_MS
 from topics.kernel.ports import Disk
@@ -271,7 +271,7 @@ class ShardWriter:
 
     def _note_written(self, written: DiskOp, stop: int) -> None:
         """A write up to `stop` has returned: before that nobody could know of its bytes."""
-        assert isinstance(written, Write)
+        assert isinstance(written, WalWrite)
         assert self.wal.file is not None
         self.tail.add(self.wal.file, written.offset, written.chunks, stop - written.offset)
 

@@ -17,7 +17,7 @@ class SimCrash(BaseException):
     """The machine or the process died in a disk call. No handler may catch it, as none could catch the real thing."""
 
 
-class Call(NamedTuple):
+class DiskCall(NamedTuple):
     """One disk call. For create, extend and truncate `size` is the file's size after it."""
 
     op: str

@@ -27,7 +27,7 @@ from typing import Final, NoReturn, TypeVar
 import attrs
 
 from topics.kernel.ports import check_path
-from topics.testing.faults import MUTATING, SIZED, Call, Fault, FaultKind, Landed, SimCrash
+from topics.testing.faults import MUTATING, SIZED, DiskCall, Fault, FaultKind, Landed, SimCrash
 from topics.testing.simfile import SimFile
 from topics.testing.simstore import SimStore
 from topics.testing.simtree import PATHS_KEPT
@@ -62,9 +62,9 @@ class SimDisk:
         *,
         free: int = CAPACITY,
         mounts: Sequence[str] = (),
-        monitor: Callable[[Call], None] | None = None,
+        monitor: Callable[[DiskCall], None] | None = None,
     ) -> None:
-        self.calls: deque[Call] = deque(maxlen=CALLS_KEPT)
+        self.calls: deque[DiskCall] = deque(maxlen=CALLS_KEPT)
         self.counts: Counter[str] = Counter()
         self.mutations = 0
         self._calls_made = 0
@@ -86,7 +86,7 @@ class SimDisk:
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert offset >= 0, offset
         assert size >= 0, size
-        return self._do(Call("read", path, offset, size), self._store.read)
+        return self._do(DiskCall("read", path, offset, size), self._store.read)
 
     def read_nowait(self, path: str, offset: int, size: int) -> bytes | None:
         data = self.read(path, offset, size)
@@ -95,13 +95,13 @@ class SimDisk:
     def write(self, path: str, offset: int, chunks: Sequence[bytes]) -> None:
         assert offset >= 0, offset
         data = b"".join(chunks)
-        self._do(Call("write", path, offset, len(data)), lambda call: self._store.write(call, data))
+        self._do(DiskCall("write", path, offset, len(data)), lambda call: self._store.write(call, data))
 
     def sync_data(self, path: str) -> None:
-        self._do(Call("sync_data", path), self._store.sync_data)
+        self._do(DiskCall("sync_data", path), self._store.sync_data)
 
     def sync_dir(self, path: str) -> None:
-        self._do(Call("sync_dir", path), self._store.sync_dir)
+        self._do(DiskCall("sync_dir", path), self._store.sync_dir)
 
     def sync_many(self, files: Sequence[str], directories: Sequence[str]) -> None:
         for path in files:
@@ -111,41 +111,41 @@ class SimDisk:
 
     def create(self, path: str, size: int) -> None:
         assert size >= 0, size
-        self._do(Call("create", path, 0, size), self._store.create)
+        self._do(DiskCall("create", path, 0, size), self._store.create)
 
     def extend(self, path: str, size: int) -> None:
         assert size >= 0, size
-        self._do(Call("extend", path, 0, size), self._store.extend)
+        self._do(DiskCall("extend", path, 0, size), self._store.extend)
 
     def truncate(self, path: str, size: int) -> None:
         assert size >= 0, size
-        self._do(Call("truncate", path, 0, size), self._store.truncate)
+        self._do(DiskCall("truncate", path, 0, size), self._store.truncate)
 
     def rename(self, source: str, target: str) -> None:
         _check_path(target)
         assert source != target
-        self._do(Call("rename", source, target=target), self._store.rename)
+        self._do(DiskCall("rename", source, target=target), self._store.rename)
 
     def unlink(self, path: str) -> None:
-        self._do(Call("unlink", path), self._store.unlink)
+        self._do(DiskCall("unlink", path), self._store.unlink)
 
     def make_dir(self, path: str) -> None:
-        self._do(Call("make_dir", path), self._store.make_dir)
+        self._do(DiskCall("make_dir", path), self._store.make_dir)
 
     def remove_dir(self, path: str) -> None:
-        self._do(Call("remove_dir", path), self._store.remove_dir)
+        self._do(DiskCall("remove_dir", path), self._store.remove_dir)
 
     def links(self, path: str) -> int:
-        return self._do(Call("links", path), self._store.links)
+        return self._do(DiskCall("links", path), self._store.links)
 
     def names(self, path: str) -> list[str]:
-        return self._do(Call("names", path), self._store.names)
+        return self._do(DiskCall("names", path), self._store.names)
 
     def size(self, path: str) -> int | None:
-        return self._do(Call("size", path), self._store.size)
+        return self._do(DiskCall("size", path), self._store.size)
 
     def free_bytes(self, path: str = "") -> int:
-        return self._do(Call("free_bytes", path), lambda call: self._store.free(call.path))
+        return self._do(DiskCall("free_bytes", path), lambda call: self._store.free(call.path))
 
     def share(self, path: str, names: int = 2) -> None:
         """Something outside has the file under other names too: `links` says how many there are."""
@@ -298,7 +298,7 @@ class SimDisk:
 
     # A call, from outside in.
 
-    def _do(self, call: Call, act: Callable[[Call], T]) -> T:
+    def _do(self, call: DiskCall, act: Callable[[DiskCall], T]) -> T:
         """Count, then crash, fail or act; tell the monitor what took effect."""
         op = call.op
         if call.path or op not in _ON_ROOT:
@@ -323,7 +323,7 @@ class SimDisk:
             self.monitor(call)
         return result
 
-    def _crash(self, call: Call, act: Callable[[Call], object], landed: Landed) -> NoReturn:
+    def _crash(self, call: DiskCall, act: Callable[[DiskCall], object], landed: Landed) -> NoReturn:
         self._down = True
         with suppress(OSError):  # the caller will never know
             if landed is Landed.ALL:
@@ -332,7 +332,7 @@ class SimDisk:
                 self._act_partly(call, act)
         raise SimCrash(f"crashed in {call.op} {call.path!r}, {landed.value} of it took effect")
 
-    def _act_partly(self, call: Call, act: Callable[[Call], object]) -> None:
+    def _act_partly(self, call: DiskCall, act: Callable[[DiskCall], object]) -> None:
         """Some of the bytes; calls that cannot be halved happen or do not."""
         if call.op in SIZED:
             if call.size:
@@ -340,7 +340,7 @@ class SimDisk:
         elif self._random.random() < 0.5:
             act(call)
 
-    def _strike(self, fault: Fault, call: Call, act: Callable[[Call], object]) -> Call:
+    def _strike(self, fault: Fault, call: DiskCall, act: Callable[[DiskCall], object]) -> DiskCall:
         """Raise the fault's error, or answer with the call it turned this one into."""
         if fault.kind is FaultKind.MISDIRECTED:
             return call._replace(offset=max(0, call.offset + fault.shift))

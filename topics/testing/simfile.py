@@ -16,7 +16,7 @@ from typing import NamedTuple
 from topics.testing.survival import ALL, PAGE_SIZE, FileFate, Survival
 
 
-class Write(NamedTuple):
+class WriteChange(NamedTuple):
     """`data` at `start`; None means zeros that made the file longer."""
 
     order: int
@@ -25,12 +25,12 @@ class Write(NamedTuple):
     data: bytes | None
 
 
-class Cut(NamedTuple):
+class CutChange(NamedTuple):
     order: int
     size: int
 
 
-Change = Write | Cut
+Change = WriteChange | CutChange
 
 
 class SimFile:
@@ -44,7 +44,7 @@ class SimFile:
         self.data = bytearray()
         self.durable = bytearray()
         self.log: list[Change] = []
-        self.ghosts: list[Write] = []
+        self.ghosts: list[WriteChange] = []
         self.lost: set[int] = set()
 
     def copy(self) -> SimFile:
@@ -63,16 +63,16 @@ class SimFile:
         stop = start + len(data)
         if self.lost:
             self._revive(order, start, stop)
-        self._change(Write(order, start, stop, data))
+        self._change(WriteChange(order, start, stop, data))
 
     def extend(self, order: int, size: int) -> None:
         if size > len(self.data):
-            self._change(Write(order, len(self.data), size, None))
+            self._change(WriteChange(order, len(self.data), size, None))
 
     def cut(self, order: int, size: int) -> None:
         assert size <= len(self.data)
         if size < len(self.data):
-            self._change(Cut(order, size))
+            self._change(CutChange(order, size))
             self.lost = {page for page in self.lost if page * PAGE_SIZE < size}
             self._bury()
 
@@ -86,10 +86,10 @@ class SimFile:
     def fail_sync(self) -> None:
         """The pages become clean without having been written; cuts are metadata and stay pending."""
         for change in self.log:
-            if isinstance(change, Write):
+            if isinstance(change, WriteChange):
                 self.ghosts.append(change)
                 self.lost.update(_pages(change.start, change.stop))
-        self.log = [change for change in self.log if isinstance(change, Cut)]
+        self.log = [change for change in self.log if isinstance(change, CutChange)]
 
     def drop_caches(self) -> None:
         """Clean pages leave memory: lost ones read as the platter has them from now on."""
@@ -120,7 +120,7 @@ class SimFile:
             _settle(image, ghost, ghost.stop, fate, only=self.lost)
         limit = ALL
         for change in self.log:
-            if isinstance(change, Write):
+            if isinstance(change, WriteChange):
                 stop = survival.stop(change.order, change.start, change.stop)
                 _settle(image, change, min(stop, limit), fate, torn=change.order == survival.torn_order)
             elif change.order < fate.cuts_below:
@@ -142,7 +142,7 @@ class SimFile:
         for page in sorted(self.lost.intersection(_pages(start, stop))):
             content = bytes(self.data[page * PAGE_SIZE : (page + 1) * PAGE_SIZE])
             begin = page * PAGE_SIZE
-            self.log.append(Write(order, begin, begin + len(content), content))
+            self.log.append(WriteChange(order, begin, begin + len(content), content))
             self.lost.discard(page)
         self._bury()
 
@@ -153,7 +153,7 @@ class SimFile:
 
 def _settle(
     image: bytearray,
-    change: Write,
+    change: WriteChange,
     stop: int,
     fate: FileFate,
     *,
@@ -176,7 +176,7 @@ def _settle(
 
 
 def _apply(into: bytearray, change: Change) -> None:
-    if isinstance(change, Cut):
+    if isinstance(change, CutChange):
         del into[change.size :]
         return
     if change.stop > len(into):
@@ -192,6 +192,6 @@ def _pages(start: int, stop: int) -> range:
 
 def _touches(change: Change, start: int, stop: int) -> bool:
     """Whether undoing the change could alter [start, stop)."""
-    if isinstance(change, Cut):
+    if isinstance(change, CutChange):
         return change.size < stop
     return change.start < stop and start < change.stop

@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Sequence
 
-from topics.testing.faults import Call
+from topics.testing.faults import DiskCall
 from topics.testing.simfile import SimFile
 from topics.testing.simtree import SimDir, SimTree
 from topics.testing.survival import Shape, Survival
@@ -52,15 +52,15 @@ class SimStore:
         for file in self.tree.files():
             file.lose_power(survival)
 
-    def read(self, call: Call) -> bytes:
+    def read(self, call: DiskCall) -> bytes:
         return bytes(self.tree.file(call.path).data[call.offset : call.offset + call.size])
 
-    def write(self, call: Call, data: bytes) -> None:
+    def write(self, call: DiskCall, data: bytes) -> None:
         file = self.tree.file(call.path)
         self._take(call.path, call.offset + call.size - len(file.data))
         file.write(self._next_order(), call.offset, data[: call.size])
 
-    def create(self, call: Call) -> None:
+    def create(self, call: DiskCall) -> None:
         node = self.tree.find(call.path)
         if node is None:
             self._inodes += 1
@@ -68,17 +68,17 @@ class SimStore:
         self.tree.file(call.path).cut(self._next_order(), 0)
         self.extend(call)
 
-    def extend(self, call: Call) -> None:
+    def extend(self, call: DiskCall) -> None:
         file = self.tree.file(call.path)
         self._take(call.path, call.size - len(file.data))
         file.extend(self._next_order(), call.size)
 
-    def truncate(self, call: Call) -> None:
+    def truncate(self, call: DiskCall) -> None:
         file = self.tree.file(call.path)
         assert call.size <= len(file.data), "truncate cuts, extend grows"
         file.cut(self._next_order(), call.size)
 
-    def make_dir(self, call: Call) -> None:
+    def make_dir(self, call: DiskCall) -> None:
         parts = call.path.split("/")
         for depth in range(1, len(parts) + 1):
             path = "/".join(parts[:depth])
@@ -86,32 +86,32 @@ class SimStore:
                 self.tree.link(self._next_order(), path, SimDir())
         self.tree.directory(call.path)  # refuses a file of that name
 
-    def remove_dir(self, call: Call) -> None:
+    def remove_dir(self, call: DiskCall) -> None:
         self.tree.remove_dir(self._next_order(), call.path)
 
-    def links(self, call: Call) -> int:
+    def links(self, call: DiskCall) -> int:
         node = self.tree.find(call.path)
         return node.links if isinstance(node, SimFile) else 0
 
-    def names(self, call: Call) -> list[str]:
+    def names(self, call: DiskCall) -> list[str]:
         if call.path and self.tree.find(call.path) is None:
             return []
         return sorted(self.tree.directory(call.path).entries)
 
-    def size(self, call: Call) -> int | None:
+    def size(self, call: DiskCall) -> int | None:
         node = self.tree.find(call.path)
         return len(node.data) if isinstance(node, SimFile) else None
 
-    def rename(self, call: Call) -> None:
+    def rename(self, call: DiskCall) -> None:
         self.tree.move(self._next_order(), call.path, call.target)
 
-    def unlink(self, call: Call) -> None:
+    def unlink(self, call: DiskCall) -> None:
         self.tree.unlink(self._next_order(), call.path)
 
-    def sync_data(self, call: Call) -> None:
+    def sync_data(self, call: DiskCall) -> None:
         self.tree.file(call.path).sync()
 
-    def sync_dir(self, call: Call) -> None:
+    def sync_dir(self, call: DiskCall) -> None:
         self.tree.sync(call.path)
 
     def _take(self, path: str, growth: int) -> None:

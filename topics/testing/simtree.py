@@ -36,7 +36,7 @@ class SimDir:
 Node = SimFile | SimDir
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     LINK = "link"
     UNLINK = "unlink"
     MOVE = "move"
@@ -44,7 +44,7 @@ class Kind(Enum):
 
 class NameChange(NamedTuple):
     order: int
-    kind: Kind
+    kind: NodeKind
     parent: SimDir
     name: str
     node: Node
@@ -107,7 +107,7 @@ class SimTree:
         parent, name = self._place(path)
         assert name not in parent.entries
         parent.entries[name] = node
-        self.pending.append(NameChange(order, Kind.LINK, parent, name, node))
+        self.pending.append(NameChange(order, NodeKind.LINK, parent, name, node))
 
     def unlink(self, order: int, path: str) -> None:
         """An absent file is fine."""
@@ -117,7 +117,7 @@ class SimTree:
         parent, name = self._place(path)
         if node is not None:
             del parent.entries[name]
-            self.pending.append(NameChange(order, Kind.UNLINK, parent, name, node))
+            self.pending.append(NameChange(order, NodeKind.UNLINK, parent, name, node))
 
     def remove_dir(self, order: int, path: str) -> None:
         """An empty directory; an absent one is fine."""
@@ -130,7 +130,7 @@ class SimTree:
             raise _error(errno.ENOTEMPTY, path)
         parent, name = self._place(path)
         del parent.entries[name]
-        self.pending.append(NameChange(order, Kind.UNLINK, parent, name, node))
+        self.pending.append(NameChange(order, NodeKind.UNLINK, parent, name, node))
 
     def move(self, order: int, source: str, target: str) -> None:
         if self.mount_of(source) != self.mount_of(target):
@@ -142,7 +142,7 @@ class SimTree:
         parent, name = self._place(target)
         del source_parent.entries[source_name]
         parent.entries[name] = node
-        self.pending.append(NameChange(order, Kind.MOVE, parent, name, node, source_parent, source_name))
+        self.pending.append(NameChange(order, NodeKind.MOVE, parent, name, node, source_parent, source_name))
 
     def sync(self, path: str) -> None:
         """Make the directory's names durable."""
@@ -159,10 +159,10 @@ class SimTree:
             _settle(change, source_too=change.source_parent is None or _among(change.source_parent, synced))
             if change.source_parent is not None and not _among(change.source_parent, synced):
                 old = NameChange(
-                    change.order, Kind.UNLINK, change.source_parent, change.source_name, change.node
+                    change.order, NodeKind.UNLINK, change.source_parent, change.source_name, change.node
                 )
                 self.pending.append(old)
-        gone = [change.node for change in pending if change.kind is Kind.UNLINK]
+        gone = [change.node for change in pending if change.kind is NodeKind.UNLINK]
         self.pending = [change for change in self.pending if all(change.parent is not node for node in gone)]
         assert synced[0].durable == synced[0].entries
 
@@ -207,7 +207,7 @@ def _parts(path: str) -> tuple[str, ...]:
 
 def _settle(change: NameChange, *, source_too: bool) -> None:
     """Carry the change out on the platter."""
-    if change.kind is Kind.UNLINK:
+    if change.kind is NodeKind.UNLINK:
         _drop(change.parent, change.name, change.node)
         return
     if change.source_parent is not None and source_too:

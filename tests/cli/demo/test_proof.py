@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import topics
-from topics.cli.demo.proof import WRITERS, Ack, Finding, examine, parts_of, payload
+from topics.cli.demo.proof import WRITERS, Ack, TopicProof, examine, parts_of, payload
 
 ROWS = [b'{"row":%d}' % i for i in range(7)]
 
@@ -30,7 +30,7 @@ def live(directory: pathlib.Path, *, leave_out: int | None = None, alter: int | 
     return acks
 
 
-def finding(directory: pathlib.Path, acks: list[Ack]) -> Finding:
+def finding(directory: pathlib.Path, acks: list[Ack]) -> TopicProof:
     with topics.open(directory) as store:
         (found,) = [found for found in examine(store, ROWS, acks) if found.topic == WRITERS[0].topic]
     return found

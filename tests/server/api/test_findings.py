@@ -10,7 +10,7 @@ import trio
 
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import open_site, serve_connection
-from topics.cli.settings import TABLE
+from topics.cli.config.settings import TABLE
 from topics.server.api.bodies.encoding import gunzip
 from topics.server.api.memory import Share
 from topics.server.api.message import Answer, Head

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.kernel.errors import Code, Rejected
-from topics.server.api.memory import STEP_BYTES, Account, Share
+from topics.server.api.memory import STEP_BYTES, MemoryAccount, Share
 
 
 def test_more_than_the_bound_is_refused_and_nothing_is_taken_on():
-    account = Account("held", "requests", 100)
+    account = MemoryAccount("held", "requests", 100)
     account.hold(60)
     account.hold(40)
     with pytest.raises(Rejected) as refused:
@@ -24,7 +24,7 @@ def test_more_than_the_bound_is_refused_and_nothing_is_taken_on():
 
 @given(st.lists(st.integers(1, 200_000), min_size=1, max_size=40))
 def test_a_share_covers_what_has_come_at_most_a_step_more_and_never_more_than_there_will_be(pieces):
-    account, most, came = Account("held", "requests", 1 << 40), sum(pieces), 0
+    account, most, came = MemoryAccount("held", "requests", 1 << 40), sum(pieces), 0
     share, other = Share(account), Share(account)
     other.cover(7, most=7)
     for piece in pieces:
@@ -39,7 +39,7 @@ def test_a_share_covers_what_has_come_at_most_a_step_more_and_never_more_than_th
 
 
 def test_small_pieces_are_held_in_steps():
-    account, sizes = Account("held", "requests", 1 << 40), set()
+    account, sizes = MemoryAccount("held", "requests", 1 << 40), set()
     share = Share(account)
     for came in range(1, 4 * STEP_BYTES, 100):
         share.cover(came, most=1 << 30)
@@ -48,7 +48,7 @@ def test_small_pieces_are_held_in_steps():
 
 
 def test_a_share_that_cannot_grow_keeps_what_it_has():
-    account = Account("held", "requests", STEP_BYTES + 10)
+    account = MemoryAccount("held", "requests", STEP_BYTES + 10)
     share = Share(account)
     share.cover(1, most=1 << 30)
     with pytest.raises(Rejected):

@@ -11,7 +11,7 @@ from tests.server.wire.places import alone, begun, new_site, open_site
 from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
-from topics.host.layout import segment_path
+from topics.host.directory.layout import segment_path
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId
 from topics.server.api.node import wants_json

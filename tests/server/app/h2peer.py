@@ -12,7 +12,7 @@ import trio
 
 from topics.server.api.edge import Edge
 from topics.server.api.site import Site
-from topics.server.app.handover import HandOver
+from topics.server.app.handover import Http2HandOver
 from topics.testing.streams import MemoryEdge, edge_pair
 
 JSON = (b"content-type", b"application/json")
@@ -171,7 +171,7 @@ class Served:
     """A hand-over being tested, and the connections it was given."""
 
     def __init__(self, nursery: trio.Nursery, site: Site, **bounds: int) -> None:
-        self.hand_over = HandOver(site, **bounds)
+        self.hand_over = Http2HandOver(site, **bounds)
         self.site = site
         self.edges: list[MemoryEdge] = []
         self.clients: list[MemoryEdge] = []

@@ -9,7 +9,7 @@ import trio.testing
 
 from tests.server.app.h2peer import HOST, JSON, H2Peer, serving
 from tests.server.wire.places import open_site
-from topics.server.api.call import Call
+from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
 
@@ -86,7 +86,7 @@ async def test_requests_of_all_connections_together_are_bounded():
 async def test_a_request_that_was_taken_back_counts_until_it_has_ended():
     gate, running = trio.Event(), []
 
-    async def slowly(call: Call) -> Answer:
+    async def slowly(call: HandlerCall) -> Answer:
         running.append(call)
         await gate.wait()  # as a write waits for its sync: whoever asked may go, it is done all the same
         return Answer(status=200, body=b"")

@@ -10,12 +10,12 @@ import trio.testing
 from tests.server.app.h2peer import HOST, JSON, H2Peer, Reply, serving
 from tests.server.wire.places import open_site
 from topics.kernel.limits import KIB, Limits
-from topics.server.api.call import Call
+from topics.server.api.call import HandlerCall
 from topics.server.api.memory import STEP_BYTES
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
 from topics.server.app.exchange import ANSWER_GRACE_S
-from topics.server.app.handover import HandOver
+from topics.server.app.handover import Http2HandOver
 from topics.testing.streams import edge_pair
 
 pytestmark = pytest.mark.trio
@@ -170,7 +170,7 @@ async def test_connect_and_websocket_are_not_implemented():
 async def test_repeated_headers_are_joined():
     seen = []
 
-    async def handler(call: Call) -> Answer:
+    async def handler(call: HandlerCall) -> Answer:
         seen.append({name: call.head.headers.get(name) for name in (b"x-a", b"cookie", b"host")})
         return Answer(200, b"{}")
 
@@ -185,7 +185,7 @@ async def test_repeated_headers_are_joined():
 
 
 async def test_a_bug_in_a_handler_ends_its_request_only():
-    async def handler(call: Call) -> Answer:
+    async def handler(call: HandlerCall) -> Answer:
         raise RuntimeError("planted")
 
     route = Route(name="bug", method=b"GET", path="/bug", handler=handler, scope=None, summary="bug")
@@ -468,7 +468,7 @@ async def test_a_drain_lets_requests_end_and_takes_no_new_ones():
 
 async def test_a_cancelled_server_does_not_wait_for_a_peer_that_reads_nothing():
     async with open_site() as site:
-        hand_over = HandOver(site)
+        hand_over = Http2HandOver(site)
         client, server = edge_pair()
         peer = H2Peer(client)
         async with trio.open_nursery() as nursery:
@@ -488,7 +488,7 @@ async def test_a_cancelled_server_does_not_wait_for_a_peer_that_reads_nothing():
 
 async def test_requests_of_a_cancelled_server_are_given_no_answer_that_nobody_would_send():
     async with open_site() as site:
-        hand_over = HandOver(site)
+        hand_over = Http2HandOver(site)
         client, server = edge_pair()
         peer = H2Peer(client)
         async with trio.open_nursery() as nursery:

@@ -14,7 +14,7 @@ import trio
 
 from tests.server.app.h2peer import JSON, H2Peer
 from tests.server.wire.places import open_site
-from topics.server.app.handover import HandOver
+from topics.server.app.handover import Http2HandOver
 from topics.server.listener import Listener, bind, port_of
 from topics.server.tls import server_context
 from topics.server.wire.edges import SocketEdge
@@ -25,10 +25,12 @@ curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not inst
 
 
 @asynccontextmanager
-async def listening(context: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, HandOver, Listener]]:
+async def listening(
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[tuple[int, Http2HandOver, Listener]]:
     """A port that is served, and drained at the end."""
     async with open_site() as site:
-        hand_over = HandOver(site)
+        hand_over = Http2HandOver(site)
         listener = Listener(site, await bind("127.0.0.1", 0), hand_over=hand_over, context=context)
         async with trio.open_nursery() as nursery:
             await nursery.start(listener.run)
@@ -159,7 +161,7 @@ async def test_a_connection_that_is_dropped_leaves_nothing_behind():
 
 async def test_a_forced_drain_ends_an_answer_that_nobody_takes():
     async with open_site() as site:
-        hand_over = HandOver(site)
+        hand_over = Http2HandOver(site)
         listener = Listener(site, await bind("127.0.0.1", 0), hand_over=hand_over)
         async with trio.open_nursery() as nursery:
             await nursery.start(listener.run)

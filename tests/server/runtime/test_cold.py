@@ -14,12 +14,12 @@ from tests.server.wire.places import alone, begun, new_site
 from tests.support.faulty_store import FaultyStore
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Sync
-from topics.host.cold import COLD_READS_MAX, COLD_WAITING_MAX
-from topics.host.memory import MemoryDisk
-from topics.host.tiers import HotRules, LocalSegmentStore
+from topics.host.cold.cold_tier import COLD_READS_MAX, COLD_WAITING_MAX
+from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
+from topics.host.system.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
-from topics.log.diff import DiffQuery
+from topics.log.reads.diff import DiffQuery
 from topics.server.runtime.fetch import Form
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.clock import ManualClock

@@ -7,8 +7,8 @@ import pytest
 import topics
 from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import alone, begun, new_site
-from topics.host.disk import OsDisk
-from topics.host.memory import MemoryDisk
+from topics.host.system.disk import OsDisk
+from topics.host.system.memory import MemoryDisk
 
 pytestmark = pytest.mark.trio
 

@@ -10,7 +10,7 @@ import trio.testing
 from tests.server.api.asking import Here, ask, fields_of
 from tests.server.wire.places import open_site
 from topics.kernel.errors import Code, Rejected
-from topics.log.waiting import News
+from topics.log.reads.waiting import News
 from topics.server.api.message import Head
 from topics.server.runtime.hub import Hub, Subscribers
 

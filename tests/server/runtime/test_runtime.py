@@ -12,7 +12,7 @@ import trio.testing
 from tests.server.wire.places import alone, begun, new_site
 from topics.engine.commands import Append, PutTopic, Retire
 from topics.engine.tickets import Stage
-from topics.host.memory import MemoryDisk
+from topics.host.system.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected

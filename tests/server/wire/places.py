@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from topics.host.memory import MemoryDisk
-from topics.host.tiers import SegmentStore
+from topics.host.cold.segment_stores import SegmentStore
+from topics.host.system.memory import MemoryDisk
 from topics.kernel.limits import KIB, Limits
 from topics.kernel.ports import Clock, Disk, Entropy
 from topics.server.api.edge import Edge
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
-from topics.server.api.state import SiteOptions
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
-from topics.server.wire.connection import Connection
+from topics.server.wire.connection import WireConnection
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
@@ -93,4 +93,4 @@ async def alone() -> AsyncIterator[None]:
 
 async def serve_connection(edge: Edge, site: Site, **options: Any) -> None:
     """Serve one connection of HTTP/1.1 until it ends."""
-    await Connection(edge, site, **options).serve()
+    await WireConnection(edge, site, **options).serve()

@@ -7,12 +7,19 @@ from typing import Final
 
 from tests.support.planting.ground import Ground, Kind, Planted
 from tests.support.sample_store import CAPPED, KV_TOPIC, ORDERS
-from topics.host.coldowner import NOTE_FILE, NOTE_SIZE
-from topics.host.layout import CURRENT_FILE, FORMAT_FILE, NEXT_FILE, segment_path, shard_dir, topic_dir
-from topics.host.owner import LOCK_NAME
-from topics.host.snapshots import META_DIR, snapshot_path
+from topics.host.checkpoint.snapshots import META_DIR, snapshot_path
+from topics.host.cold.ownership import NOTE_FILE, NOTE_SIZE
+from topics.host.directory.layout import (
+    CURRENT_FILE,
+    FORMAT_FILE,
+    NEXT_FILE,
+    segment_path,
+    shard_dir,
+    topic_dir,
+)
+from topics.host.directory.owner import LOCK_NAME
 from topics.log.image import TopicImage
-from topics.log.past import End
+from topics.log.past import DeathCause
 from topics.log.segments import Segment
 
 
@@ -49,7 +56,7 @@ def floor_not_moved(ground: Ground) -> Planted:
         assert topic.evict_floor > 2
         topic.evict_floor -= 1
         topic.reasons = {"cap": topic.evict_floor - 1}
-        topic.past.insert(0, (topic.evict_floor, topic.evict_floor, int(End.DELETED)))
+        topic.past.insert(0, (topic.evict_floor, topic.evict_floor, int(DeathCause.DELETED)))
 
     path = ground.change_snapshot(change, CAPPED)
     return Planted(kind="", file=path, check="snapshot.agree", topic=CAPPED)

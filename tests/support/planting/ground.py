@@ -10,24 +10,18 @@ from typing import Final
 import attrs
 
 from tests.support.sample_store import ORDERS, Ack, Files, disk_of
-from topics.codec.frame import Run
-from topics.codec.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE, Ext
+from topics.codec.log.frame import Run
+from topics.codec.log.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE, Ext
 from topics.codec.primitives import U16, U32, U64, checksum
-from topics.codec.segidx import (
-    ENTRY,
-    ENTRY_SIZE,
-    TRAILER_SIZE,
-    IdxColumns,
-    encode_trailer,
-)
+from topics.codec.segments.segidx import ENTRY, ENTRY_SIZE, TRAILER_SIZE, IdxColumns, encode_trailer
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
-from topics.engine.image import Place, Snapshot
+from topics.engine.image import LogPlace, Snapshot
 from topics.engine.judge import FileLook, look
-from topics.host.layout import find_shards, find_wal_files, read_format, segment_path, wal_path
-from topics.host.readstate import ReadState, read_state
-from topics.host.seals import Seal, seal_of
-from topics.host.snapshots import find_snapshots, snapshot_path
+from topics.host.checkpoint.snapshots import find_snapshots, snapshot_path
+from topics.host.directory.layout import find_shards, find_wal_files, read_format, segment_path, wal_path
+from topics.host.directory.readstate import ReadState, read_state
+from topics.host.segments.segment_seals import Seal, seal_of
 from topics.log.image import TopicImage
 from topics.log.segments import Segment
 from topics.log.topic import Topic
@@ -263,7 +257,7 @@ class Ground:
         return path
 
 
-def is_before(places: dict[tuple[int, int], Place], seen: FileLook, offset: int) -> bool:
+def is_before(places: dict[tuple[int, int], LogPlace], seen: FileLook, offset: int) -> bool:
     """Whether a snapshot taken at these places has what lies at the offset of a file."""
     place = places[seen.file.generation, seen.file.shard]
     return (seen.file.first_frame, offset) < (place.file, place.offset)

@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.support.planting.ground import Ground, Kind, Planted
 from tests.support.sample_store import AUTHOR, CLICKS, KV_TOPIC, ORDERS, WEAVER_TOPIC, Ack
-from topics.codec.frame import decode_frame
-from topics.codec.layout import CHECKSUM_SIZE
+from topics.codec.log.frame import decode_frame
+from topics.codec.log.layout import CHECKSUM_SIZE
 from topics.codec.primitives import U64, checksum
 from topics.weaver.store.journal_items import RECEIVED, ItemKind, pack, unpack
 from topics.weaver.store.witness import Witness, witness

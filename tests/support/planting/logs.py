@@ -6,10 +6,10 @@ from typing import Final
 
 from tests.support.planting.ground import SEQ_AT, TOPIC_AT, Ground, Kind, Planted
 from tests.support.sample_store import CLICKS, ORDERS
-from topics.codec.layout import CHECKSUM_SIZE, FRAME_HEAD, pack_frame
+from topics.codec.log.layout import CHECKSUM_SIZE, FRAME_HEAD, pack_frame
+from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.primitives import U64
-from topics.codec.walheader import HEADER_SIZE
-from topics.host.archive import ARCHIVE_DIR
+from topics.host.wal.archive import ARCHIVE_DIR
 from topics.kernel.limits import U32_MAX
 
 _UNKNOWN: Final = 255  # a frame type

@@ -8,11 +8,11 @@ from typing import Final
 
 from tests.support.planting.ground import SEQ_AT, TOPIC_AT, TS_AT, Ground, Kind, Planted
 from tests.support.sample_store import CAPPED, CLICKS, ORDERS
-from topics.codec.layout import FRAME_LEN_SIZE
+from topics.codec.log.layout import FRAME_LEN_SIZE
 from topics.codec.primitives import U32, U64
-from topics.codec.segcolumns import ColumnsBlock, decode_blocks, encode_block
-from topics.codec.segdel import Ended, encode_del
-from topics.codec.segidx import (
+from topics.codec.segments.segcolumns import ColumnsBlock, decode_blocks, encode_block
+from topics.codec.segments.segdel import Ended, encode_del
+from topics.codec.segments.segidx import (
     DELETED,
     ENDS,
     ENTRY_SIZE,
@@ -21,8 +21,8 @@ from topics.codec.segidx import (
     encode_entries,
     encode_trailer,
 )
-from topics.codec.segment import DEAD, END_SIZE, LIVE
-from topics.log.past import End
+from topics.codec.segments.segment import DEAD, END_SIZE, LIVE
+from topics.log.past import DeathCause
 from topics.log.segments import Segment
 
 
@@ -182,7 +182,9 @@ def not_marked(ground: Ground) -> Planted:
     """A record that was deleted before the older snapshot, and neither data nor idx say so."""
     base = ground.topic().earliest_seq
     dead = [
-        first for first, _, end in ground.image(ground.numbers[0]).dead if end & End.DELETED and first >= base
+        first
+        for first, _, end in ground.image(ground.numbers[0]).dead
+        if end & DeathCause.DELETED and first >= base
     ]
     del dead[: len(dead) // 2]  # the oldest had ended before they were copied: their labels are in no col
 

@@ -16,9 +16,9 @@ import attrs
 
 import topics
 from topics.calls.patience import Pace, Patience
-from topics.cli.demo.proof import WRITERS, Ack, Finding, Writer, examine, parts_of, payload
-from topics.cli.failure import Failed
-from topics.cli.quantities import counted
+from topics.cli.core.failure import Failed
+from topics.cli.demo.proof import WRITERS, Ack, TopicProof, Writer, examine, parts_of, payload
+from topics.cli.io.quantities import counted
 
 if TYPE_CHECKING:
     from topics.cli.demo.input import Input
@@ -174,7 +174,7 @@ class Writers:
 class Survived:
     """What is there in the end, beside what was answered."""
 
-    findings: list[Finding]
+    findings: list[TopicProof]
     tail: Tail
     stored: list[bytes]
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topics.cli.failure import USAGE, Failed
-from topics.cli.invocation import Invocation, json_option, local_options, pass_invocation
+from topics.cli.core.failure import USAGE, Failed
+from topics.cli.core.invocation import Invocation, json_option, local_options, pass_invocation
 
 if TYPE_CHECKING:
     from topics.cli.demo.input import Input

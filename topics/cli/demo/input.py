@@ -11,9 +11,9 @@ import attrs
 import msgspec
 
 import topics
-from topics.cli.failure import Failed
-from topics.cli.feed import field_text, payloads
-from topics.cli.source import BadLine, Source
+from topics.cli.core.failure import Failed
+from topics.cli.io.feed import field_text, payloads
+from topics.cli.io.source import BadLine, InputSource
 
 ROWS_MAX: Final = 200_000
 BYTES_MAX: Final = 256 * 1024 * 1024
@@ -38,7 +38,7 @@ def read_input(file: str, *, note: str, tag_field: str | None) -> Input:
     Raises:
         Failed: no such file, nothing in it, a line that is not JSON.
     """
-    source = Source(file)
+    source = InputSource(file)
     name = Path(file).name
     rows: list[bytes] = []
     taken = 0

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import topics
-from topics.cli.failure import Failed
+from topics.cli.core.failure import Failed
 
 START_S: Final = 20.0
 DRAIN_S: Final = 15.0

@@ -54,7 +54,7 @@ class Ack:
 
 
 @attrs.define
-class Finding:
+class TopicProof:
     """What is in one topic after the crashes, beside what was acknowledged for it."""
 
     topic: str
@@ -72,15 +72,15 @@ class Finding:
     account: dict[str, int] = attrs.field(factory=dict)
 
 
-def examine(store: TopicStore, rows: list[bytes], acks: list[Ack]) -> list[Finding]:
+def examine(store: TopicStore, rows: list[bytes], acks: list[Ack]) -> list[TopicProof]:
     """Every topic the writers wrote, read from its beginning and compared."""
     findings = []
     for topic, durability in sorted({(writer.topic, writer.durability) for writer in WRITERS}, reverse=True):
-        findings.append(_examine_topic(store, rows, acks, Finding(topic, durability)))
+        findings.append(_examine_topic(store, rows, acks, TopicProof(topic, durability)))
     return findings
 
 
-def _examine_topic(store: TopicStore, rows: list[bytes], acks: list[Ack], found: Finding) -> Finding:
+def _examine_topic(store: TopicStore, rows: list[bytes], acks: list[Ack], found: TopicProof) -> TopicProof:
     own = {writer.number for writer in WRITERS if writer.topic == found.topic}
     stored: dict[int, bytes] = {}
     cursor, is_read = 0, False
@@ -104,7 +104,7 @@ def _examine_topic(store: TopicStore, rows: list[bytes], acks: list[Ack], found:
     return found
 
 
-def _examine_ack(ack: Ack, rows: list[bytes], stored: dict[int, bytes], found: Finding) -> None:
+def _examine_ack(ack: Ack, rows: list[bytes], stored: dict[int, bytes], found: TopicProof) -> None:
     parts = parts_of(ack.number)
     found.acked_records += parts
     if ack.last_seq - ack.first_seq + 1 != parts:
@@ -115,7 +115,7 @@ def _examine_ack(ack: Ack, rows: list[bytes], stored: dict[int, bytes], found: F
 
 
 def _examine_writes(
-    rows: list[bytes], stored: dict[int, bytes], found: Finding, acked: set[tuple[int, int]]
+    rows: list[bytes], stored: dict[int, bytes], found: TopicProof, acked: set[tuple[int, int]]
 ) -> None:
     """Acknowledged or not: each write is there whole, in order, or not at all; and nothing else is there."""
     writes: dict[tuple[int, int], list[tuple[int, int]]] = {}

@@ -11,9 +11,9 @@ import attrs
 
 import topics
 from topics.cli.demo import clients
-from topics.cli.demo.proof import WRITERS, Finding
-from topics.cli.lines import gap_text
-from topics.cli.quantities import counted, moment, size
+from topics.cli.demo.proof import WRITERS, TopicProof
+from topics.cli.io.lines import gap_text
+from topics.cli.io.quantities import counted, moment, size
 
 if TYPE_CHECKING:
     from topics.calls.blocking import Topic, TopicStore
@@ -30,7 +30,7 @@ DRAFTS: Final = frozenset({3, 9, 11})
 
 
 @attrs.frozen
-class Loaded:
+class LoadTimes:
     """When each batch was committed: (ts, records)."""
 
     batches: list[tuple[int, int]]
@@ -39,7 +39,7 @@ class Loaded:
 # 1
 
 
-def load(story: Story, server: PrivateServer, store: TopicStore, given: Input) -> Loaded:
+def load(story: Story, server: PrivateServer, store: TopicStore, given: Input) -> LoadTimes:
     """Append the whole file over HTTP, with somebody following."""
     store.create(given.topic)
     tail = clients.Tail(server, given.topic)
@@ -53,7 +53,7 @@ def load(story: Story, server: PrivateServer, store: TopicStore, given: Input) -
     return loaded
 
 
-def _append(story: Story, store: TopicStore, given: Input) -> Loaded:
+def _append(story: Story, store: TopicStore, given: Input) -> LoadTimes:
     by = f", tagged by its field {given.tag_field}" if given.tag_field else ""
     story.begin("Load", f"Append every line of the file to topic {given.topic!r}{by}.")
     topic = store.topic(given.topic)
@@ -75,13 +75,13 @@ def _append(story: Story, store: TopicStore, given: Input) -> Loaded:
     story.say(
         f"{total} in {took_ms:,.0f} ms and {counted(len(batches), 'write')}, each of them all or nothing."
     )
-    return Loaded(batches)
+    return LoadTimes(batches)
 
 
 # 2
 
 
-def read_back(story: Story, store: TopicStore, given: Input, loaded: Loaded) -> None:
+def read_back(story: Story, store: TopicStore, given: Input, loaded: LoadTimes) -> None:
     """By seq, tag and time, beside the file."""
     story.begin("Read back", "By seq, by tag, by time; each answer is compared with the file itself.")
     topic = store.topic(given.topic)
@@ -131,7 +131,7 @@ def _words(account: dict[str, int]) -> str:
 # 3
 
 
-def _prove_survival(story: Story, findings: list[Finding]) -> None:
+def _prove_survival(story: Story, findings: list[TopicProof]) -> None:
     for found in findings:
         name = f"{found.topic} ({found.durability})"
         story.prove(f"{name}: acked records intact", expected=found.acked_records, found=found.intact_records)

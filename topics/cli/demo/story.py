@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 import topics
-from topics.cli.terminal import console, is_terminal, json_line
+from topics.cli.io.terminal import console, is_terminal, json_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -159,7 +159,7 @@ class Story:
 def _escaped(text: str) -> str:
     from rich.markup import escape
 
-    from topics.cli.terminal import safe
+    from topics.cli.io.terminal import safe
 
     return escape(safe(text))
 

@@ -1,12 +1,19 @@
 """What the server answers, whatever plane carries it: one route table, its handlers, and one error table (http-api).
 
-message, edge       requests, answers and byte streams as values and ports
-site                what a plane asks, first with a head alone, then with the body
-origins, memory     which pages may call; what peers may make us hold
-state, call         the server, and one request, as handlers see them
-topics, records, reads, node, backup    a resource each: handlers, schemas, rows
-table, routes       the rows together; how a path finds its row
-schemas, openapi    the words of a description, and the document
-errors              a code's status
-bodies/             from the bytes of a body to values
+bodies     bodies of requests, as the commands and queries the engine takes
+call       one request on its way through a handler: what was asked, whom to answer, and the helpers every
+           handler shares
+edge       the one port a connection is spoken through: a socket, TLS over one, or memory
+errors     the error table: the one place where a code gets its HTTP status
+memory     memory that peers make us hold, in accounts with a bound each
+message    a request and an answer as values, the same for every plane
+node       what whoever runs the server asks it: alive, ready, metrics, and what it can do
+openapi    the API as an OpenAPI 3.1 document, made from the route table
+origins    which web pages may call, and under which name the server answers
+resources  the handlers, a module a resource
+routes     the route table and how a request finds its row
+schemas    the words that the API is described in: JSON Schema 2020-12, and what every resource says alike
+site       the site: what every plane asks, first with a head alone, then with the body
+table      every route of the server: a table a resource, each beside its handlers and with the schemas of its
+           bodies
 """

@@ -14,7 +14,7 @@ from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.kernel.limits import KIB
 from topics.server.api.message import Answer, Head, Peer
-from topics.server.api.state import ServerState
+from topics.server.api.resources.state import ServerState
 from topics.server.runtime.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 100
@@ -25,7 +25,7 @@ _BOOLEANS: Final = {b"true": True, b"1": True, b"false": False, b"0": False, b""
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Call:
+class HandlerCall:
     """A request with its body. `params` are the path's, percent-decoded once and not yet checked."""
 
     __slots__ = ("body", "head", "params", "peer", "query", "site", "started")

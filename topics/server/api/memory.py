@@ -16,7 +16,7 @@ STEP_BYTES: Final = 64 * 1024
 SMALL_BYTES: Final = 4 * 1024
 
 
-class Account:
+class MemoryAccount:
     """Bytes held for all peers together. `name`: of the limit; `what`: who holds them, for the message."""
 
     __slots__ = ("bytes_max", "name", "size", "what")
@@ -52,7 +52,7 @@ class Share:
 
     __slots__ = ("_account", "size")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: MemoryAccount) -> None:
         self._account = account
         self.size = 0
 

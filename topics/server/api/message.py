@@ -68,7 +68,7 @@ class Unbounded(msgspec.Struct, frozen=True):
 Body = bytes | Sized | Unbounded
 
 
-class Pace:
+class SendPace:
     """By when a peer must have taken what it was sent. Where nobody knows how much there will be, and when, each piece
     counts by itself.
     """

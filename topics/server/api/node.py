@@ -14,10 +14,10 @@ from typing import Final
 import trio
 
 from topics.engine.recover import CutReport, DamageReport
-from topics.host.layout import path_of, wal_path
+from topics.host.directory.layout import path_of, wal_path
 from topics.kernel.errors import Code, Rejected
 from topics.server.api import schemas as s
-from topics.server.api.call import Call
+from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.routes import Route
 from topics.server.runtime.metrics import TEXT_TYPE
@@ -29,13 +29,13 @@ _NO_WEIGHT: Final = re.compile(rb"q=0(\.0*)?")
 NO_STORE: Final = ((b"cache-control", b"no-store"),)
 
 
-async def health(call: Call) -> Answer:
+async def health(call: HandlerCall) -> Answer:
     """The process is alive: it reads, decides and answers."""
     site = call.site
     return call.ok({"status": "ok", "version": site.options.version, "uptime_ms": int(site.uptime_s * 1000)})
 
 
-async def ready(call: Call) -> Answer:
+async def ready(call: HandlerCall) -> Answer:
     """The log is recovered and requests are served; what the recovery found and what is read-only."""
     runtime = call.runtime
     if not call.site.is_ready:
@@ -74,7 +74,7 @@ def damage_fields(damage: DamageReport) -> dict[str, object]:
     return fields
 
 
-async def metrics(call: Call) -> Answer:
+async def metrics(call: HandlerCall) -> Answer:
     """Everything counted, for Prometheus, or as JSON if that is asked for."""
     site = call.site
     taken = await site.metrics.take(site.traffic(), site.runtime)
@@ -94,7 +94,7 @@ def wants_json(accept: bytes) -> bool:
     return False
 
 
-async def openapi(call: Call) -> Answer:
+async def openapi(call: HandlerCall) -> Answer:
     """This API, described."""
     return Answer(200, call.site.describe())
 

@@ -11,11 +11,11 @@ import attrs
 import msgspec
 
 from topics.kernel.errors import Code, Rejected
-from topics.server.api.call import Call
+from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.schemas import Schema
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[HandlerCall], Awaitable[Answer]]
 JSON: Final = "application/json"
 WRITE_ERRORS: Final = (Code.STORAGE_READ_ONLY, Code.DISK_LOW, Code.THROTTLED)
 _ANY: Final = None  # a segment that is a parameter
@@ -56,7 +56,7 @@ class Route:
     early: bool = False
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class RoutedPath(msgspec.Struct, frozen=True, gc=False):
     """What a path leads to: its routes by method, and the parameters in it."""
 
     routes: Mapping[bytes, Route]
@@ -87,7 +87,7 @@ class RouteTable:
             assert route.method not in segment.routes, (route.path, route.method)
             segment.routes[route.method] = route
 
-    def place(self, path: bytes) -> Place | None:
+    def place(self, path: bytes) -> RoutedPath | None:
         """What the raw path leads to; None if nowhere. `%2F` never separates; a segment is decoded once.
 
         A segment that a row spells out is that one, and no parameter, whatever comes behind it.
@@ -107,9 +107,9 @@ class RouteTable:
             below = segment.below
         if segment is None or not segment.routes:
             return None
-        return Place(segment.routes, tuple(params))
+        return RoutedPath(segment.routes, tuple(params))
 
-    def route(self, place: Place, method: bytes) -> Route:
+    def route(self, place: RoutedPath, method: bytes) -> Route:
         """The row of the method; HEAD is a GET whose body is left out.
 
         Raises:

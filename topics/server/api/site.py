@@ -16,13 +16,13 @@ import trio
 
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
 from topics.server.api.bodies import encoding
-from topics.server.api.call import Call, not_found
+from topics.server.api.call import HandlerCall, not_found
 from topics.server.api.errors import error_answer
 from topics.server.api.memory import Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.openapi import openapi_document
-from topics.server.api.routes import Body, Place, Route, RouteTable
-from topics.server.api.state import ServerState, SiteOptions
+from topics.server.api.resources.state import ServerState, SiteOptions
+from topics.server.api.routes import Body, Route, RoutedPath, RouteTable
 from topics.server.runtime.log import log
 
 UNFOLDED_AT_ONCE: Final = 2  # gzip bodies: room for all that one may become is held until it is done
@@ -52,11 +52,11 @@ class Site(ServerState):
         self.table = table
         self._unfolding = trio.CapacityLimiter(UNFOLDED_AT_ONCE)
 
-    def place(self, head: Head) -> Place | None:
+    def place(self, head: Head) -> RoutedPath | None:
         """What is at the head's path in the route table; the data plane serves nothing else."""
         if head.place is None:
             head.place = self.table.place(head.path)
-        found: Place | None = head.place
+        found: RoutedPath | None = head.place
         return found
 
     def admit(self, head: Head) -> Admitted:
@@ -102,7 +102,7 @@ class Site(ServerState):
             PeerGone: nobody is there to be answered.
         """
         route, head = admitted.route, admitted.head
-        call: Call | None = None
+        call: HandlerCall | None = None
         unfolded: Share | None = None
         try:
             if body and route.body is not Body.NONE:
@@ -111,7 +111,7 @@ class Site(ServerState):
                 if b"content-encoding" in head.headers:
                     unfolded = Share(self.requests)
                     body = await encoding.decoded(head, body, admitted.body_max, self._unfolding, unfolded)
-            call = Call(self, head, admitted.params, body, peer, admitted.started)
+            call = HandlerCall(self, head, admitted.params, body, peer, admitted.started)
             del body  # the call's now, to let go of
             answer = await route.handler(call)
         except TopicsError as error:

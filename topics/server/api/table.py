@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from topics.server.api import backup, node, reads, records, schemas, topics
+from topics.server.api import node, schemas
+from topics.server.api.resources import backup, reads, records, topics
 from topics.server.api.routes import RouteTable
 
 _RESOURCES: Final = (topics, records, reads, node, backup)

@@ -39,7 +39,7 @@ LINGER_BYTES: Final = 64 * 1024
 _SLICE: Final = 1024
 
 
-class Connection:
+class Http2Connection:
     """One connection, from its first unread byte to its end. `requests`: what its requests are counted among."""
 
     def __init__(

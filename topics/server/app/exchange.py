@@ -22,9 +22,9 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.server.api.memory import Share
-from topics.server.api.message import Answer, Head, Pace, PeerGone, Sized, Unbounded
+from topics.server.api.message import Answer, Head, PeerGone, SendPace, Sized, Unbounded
+from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Admitted, Site, too_large
-from topics.server.api.state import SiteOptions
 from topics.server.app.http2 import ENDED, GO_ON
 from topics.server.runtime.backup import StreamBroken
 
@@ -38,7 +38,7 @@ _SINGLE: Final = frozenset(
 )
 
 
-class Exchange:
+class Http2Exchange:
     """A request and its answer; the `Peer` of its handler. `refusal`: what the answer is, whatever it asks."""
 
     def __init__(
@@ -170,7 +170,7 @@ class Exchange:
 
     async def _send_stream(self, start: Any, body: Sized | Unbounded) -> None:
         """A piece when the last one was taken. If it does not come to its end, its stream is reset."""
-        pace = Pace(body, ANSWER_GRACE_S, trio.current_time())
+        pace = SendPace(body, ANSWER_GRACE_S, trio.current_time())
         try:
             async with self.watch():
                 await self._send(start)

@@ -16,7 +16,7 @@ from hypercorn.trio.worker_context import WorkerContext
 
 from topics.server.api.edge import Edge
 from topics.server.api.site import Site
-from topics.server.app.connection import Connection
+from topics.server.app.connection import Http2Connection
 from topics.server.app.pages import make_app
 from topics.server.app.tasks import Requests
 from topics.server.runtime.log import log
@@ -28,7 +28,7 @@ REQUESTS_MAX: Final = 10_000
 HEAD_BYTES_MAX: Final = 32 * 1024
 
 
-class HandOver:
+class Http2HandOver:
     """Takes connections over. One for a server; `drain` ends what it has taken.
 
     `streams_max`: requests under way in one HTTP/2 connection, which it is told; `requests_max`: in all of them.
@@ -48,13 +48,15 @@ class HandOver:
         self._http2 = http2_config(site.options.head_bytes_max, streams_max)
         self._http1 = http1_config(site.options.head_bytes_max)
         self._http1.keep_alive_timeout = self._http2.keep_alive_timeout = keep_alive_s
-        self._live: set[Connection] = set()
+        self._live: set[Http2Connection] = set()
 
     async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool = False) -> None:
         """Serve the connection to its end, and close it. `secure`: it came over TLS."""
         config = self._http2 if http2 else self._http1
         requests = self._requests if http2 else Requests(1)
-        connection = Connection(self._app, config, self._context, requests, edge, http2=http2, secure=secure)
+        connection = Http2Connection(
+            self._app, config, self._context, requests, edge, http2=http2, secure=secure
+        )
         self._live.add(connection)
         try:
             await connection.run(unread)

@@ -104,7 +104,7 @@ class Turns:
         return stream_id
 
 
-class Frames(h2.connection.H2Connection):
+class FrameCounts(h2.connection.H2Connection):
     """h2, which leaves it to us to refuse what is too many: it would end the connection."""
 
     MAX_CLOSED_STREAMS = 4096  # remembered, for frames that were under way: sixteen times what may be open
@@ -132,7 +132,9 @@ class Http2(H2Protocol):
     ) -> None:
         super().__init__(app, config, context, task_group, connection_state, ssl, client, server, send)
         self._tasks = task_group
-        self.connection = Frames(config=h2.config.H2Configuration(client_side=False, header_encoding=None))
+        self.connection = FrameCounts(
+            config=h2.config.H2Configuration(client_side=False, header_encoding=None)
+        )
         codes = h2.settings.SettingCodes
         self.connection.local_settings = h2.settings.Settings(
             client=False,

@@ -19,7 +19,7 @@ from quart_trio.asgi import TrioASGIHTTPConnection
 
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.site import Site
-from topics.server.app.exchange import ANSWER_GRACE_S, Exchange, head_of
+from topics.server.app.exchange import ANSWER_GRACE_S, Http2Exchange, head_of
 
 PAGES: Final = frozenset({b"/", b"/favicon.ico", b"/favicon.svg"})
 
@@ -57,7 +57,7 @@ class Door(TrioASGIHTTPConnection):
             if refusal is None:
                 await super().__call__(receive, send)
                 return
-        await Exchange(site, self.scope, receive, send, refusal).run()
+        await Http2Exchange(site, self.scope, receive, send, refusal).run()
 
     def _refusal(self, site: Site) -> Rejected | None:
         """Why this page is not for this client: its method, or where it comes from (http-api 2)."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topics.host.backup import Backup
-from topics.host.checkpointer import Checkpointer
-from topics.host.tarstream import tar_pieces, tar_size
-from topics.host.tiers import SegmentStore
+from topics.host.backup.live_backup import Backup
+from topics.host.backup.tarstream import tar_pieces, tar_size
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.cold.segment_stores import SegmentStore
 from topics.kernel.errors import TopicsError
-from topics.server.runtime.compactor import Compactor
+from topics.server.runtime.compactor import CompactorTask
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
 
@@ -69,7 +69,7 @@ class BackupStream:
 
 async def begin_backup(
     checkpointer: Checkpointer,
-    compactor: Compactor,
+    compactor: CompactorTask,
     threads: Threads,
     *,
     cold: SegmentStore | None,

@@ -9,9 +9,9 @@ import trio
 
 from topics.engine.commands import Command
 from topics.engine.recover import DamageReport
-from topics.host.checkpointer import Checkpointer
-from topics.host.reclaim import Reclaimer
-from topics.host.steps import Blocking, Propose, Step, Steps, Swap, Wait
+from topics.host.checkpoint.checkpointer import Checkpointer
+from topics.host.checkpoint.reclaim import Reclaimer
+from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait
 from topics.kernel.errors import Fatal, Rejected
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads
@@ -19,7 +19,7 @@ from topics.store.background import LOOK_S, BackgroundWork
 from topics.store.steps import drive_async
 
 
-class Compactor:
+class CompactorTask:
     """`submit`: propose and wait. `go_on`: batches are given out again, so shards with work are rung. `damages`: what
     background work has found damaged.
 

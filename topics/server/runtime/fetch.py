@@ -9,12 +9,12 @@ from typing import Protocol
 import attrs
 import trio
 
-from topics.codec.frame import FrameView
-from topics.codec.wire import records_json
+from topics.codec.json_text import records_json
+from topics.codec.log.frame import FrameView
 from topics.engine.engine import Engine
-from topics.host.reading import Reader, Unread
+from topics.host.segments.reading import Reader, Unread
 from topics.kernel.errors import Corrupt
-from topics.log.diff import DiffPlan, DiffQuery, Extent
+from topics.log.reads.diff import DiffPlan, DiffQuery, Extent
 from topics.server.runtime.thread import Threads
 from topics.store.reading import page_steps
 
@@ -40,7 +40,7 @@ class Form:
         )
 
 
-class Room(Protocol):
+class AnswerRoom(Protocol):
     """Memory for answers that a reader holds, bounded for all of them together."""
 
     @property
@@ -65,7 +65,7 @@ class Fetcher:
         self._threads = threads
 
     async def page(
-        self, engine: Engine, query: DiffQuery, *, form: Form, room: Room
+        self, engine: Engine, query: DiffQuery, *, form: Form, room: AnswerRoom
     ) -> tuple[DiffPlan, bytes]:
         """One page, its records a JSON array. Room is taken as soon as it is known how much will be read.
 
@@ -81,7 +81,9 @@ class Fetcher:
             room.settle(held + size)
         return plan, records
 
-    async def _page(self, engine: Engine, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+    async def _page(
+        self, engine: Engine, query: DiffQuery, form: Form, room: AnswerRoom
+    ) -> tuple[DiffPlan, bytes]:
         held, steps = room.size, page_steps(query, form.record if form.include_data else None)
         step = next(steps)
         while not isinstance(step, tuple):

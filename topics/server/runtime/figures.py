@@ -114,7 +114,7 @@ class TierFigures:
 
 
 @attrs.frozen(kw_only=True)
-class Snapshot:
+class MetricsSnapshot:
     """The numbers of one scrape. `topics`: a name, then its figures, up to the bound."""
 
     traffic: Traffic
@@ -137,9 +137,9 @@ class Snapshot:
 
 async def take_figures(
     traffic: Traffic, port: PortCounts, runtime: Runtime | None, *, topics_max: int
-) -> Snapshot:
+) -> MetricsSnapshot:
     """The numbers as they are now. `runtime`: None while the log is being recovered."""
-    shown = Snapshot(traffic=traffic, port=attrs.evolve(port))
+    shown = MetricsSnapshot(traffic=traffic, port=attrs.evolve(port))
     if runtime is None:
         return shown
     shown = attrs.evolve(
@@ -162,7 +162,9 @@ async def take_figures(
     return await with_topics(shown, runtime.engine.topic_figures(), topics_max)
 
 
-async def with_topics(shown: Snapshot, figures: Iterator[tuple[Topic, int]], topics_max: int) -> Snapshot:
+async def with_topics(
+    shown: MetricsSnapshot, figures: Iterator[tuple[Topic, int]], topics_max: int
+) -> MetricsSnapshot:
     rows: list[TopicRow] = []
     count = records = size = 0
     for topic, durable_seq in figures:

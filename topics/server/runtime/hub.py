@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import trio
 
-from topics.log.waiting import FOR_READERS, News
+from topics.log.reads.waiting import FOR_READERS, News
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from topics.server.runtime.figures import PortCounts, Snapshot, Traffic, take_figures
+from topics.server.runtime.figures import MetricsSnapshot, PortCounts, Traffic, take_figures
 
 if TYPE_CHECKING:
     from topics.server.runtime.runtime import Runtime
@@ -133,19 +133,19 @@ class Metrics:
         """Of an answer that was waited for. A clock that stepped back counts as 0."""
         self._deliveries.observe(max(seconds, 0.0))
 
-    async def take(self, traffic: Traffic, runtime: Runtime | None) -> Snapshot:
+    async def take(self, traffic: Traffic, runtime: Runtime | None) -> MetricsSnapshot:
         """The numbers as they are now. `runtime`: None while the log is being recovered."""
         return await take_figures(traffic, self.port, runtime, topics_max=self._topics_max)
 
-    def text(self, taken: Snapshot) -> bytes:
+    def text(self, taken: MetricsSnapshot) -> bytes:
         """The page for Prometheus, of TEXT_TYPE."""
-        return generate_latest(_Page(self._families(taken)))
+        return generate_latest(_ScrapedPage(self._families(taken)))
 
-    def json(self, taken: Snapshot) -> bytes:
+    def json(self, taken: MetricsSnapshot) -> bytes:
         """`[{name, type, help, samples: [{name, labels, value}]}]`: the same families, names and values."""
         return _encode([_family_fields(family) for family in self._families(taken)])
 
-    def _families(self, taken: Snapshot) -> Iterator[Metric]:
+    def _families(self, taken: MetricsSnapshot) -> Iterator[Metric]:
         build = {"version": self._version, "python": platform.python_version()}
         yield InfoMetricFamily("topics_build", "The version of this server", value=build)
         for name, what, place in _GAUGES:
@@ -185,7 +185,7 @@ class Metrics:
             yield family
 
 
-class _Page(Collector):
+class _ScrapedPage(Collector):
     """What `generate_latest` takes for a registry."""
 
     def __init__(self, families: Iterable[Metric]) -> None:

@@ -19,14 +19,14 @@ import trio
 from topics.engine.commands import Append, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
-from topics.host.compress import compress_records
+from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.limits import DEADLINE_LOOK_MS
-from topics.log.diff import DiffPlan, DiffQuery
+from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.server.runtime.backup import BackupStream, begin_backup
-from topics.server.runtime.compactor import Compactor
-from topics.server.runtime.fetch import Fetcher, Form, Room
+from topics.server.runtime.compactor import CompactorTask
+from topics.server.runtime.fetch import AnswerRoom, Fetcher, Form
 from topics.server.runtime.hub import Hub, Subscribers
 from topics.server.runtime.log import log
 from topics.server.runtime.shard import ShardTask
@@ -58,10 +58,12 @@ class Runtime:
             ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody, self._threads)
             for writer in opened.writers
         ]
-        self.compactor: Compactor | None = None
+        self.compactor: CompactorTask | None = None
         if opened.checkpointer is not None:
             found = partial(found_since, opened)
-            self.compactor = Compactor(opened.checkpointer, self._threads, self.submit, self._ring_all, found)
+            self.compactor = CompactorTask(
+                opened.checkpointer, self._threads, self.submit, self._ring_all, found
+            )
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self._threads)
@@ -135,7 +137,7 @@ class Runtime:
     # Reading.
 
     async def read(
-        self, query: DiffQuery, form: Form, room: Room, subscribers: Subscribers | None = None
+        self, query: DiffQuery, form: Form, room: AnswerRoom, subscribers: Subscribers | None = None
     ) -> tuple[DiffPlan, bytes]:
         """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
 
@@ -176,7 +178,7 @@ class Runtime:
 
     # Inside.
 
-    async def _page(self, query: DiffQuery, form: Form, room: Room) -> tuple[DiffPlan, bytes]:
+    async def _page(self, query: DiffQuery, form: Form, room: AnswerRoom) -> tuple[DiffPlan, bytes]:
         await self.let_time_pass(query.topic)
         return await self._fetcher.page(self.engine, query, form=form, room=room)
 

@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from topics.engine.engine import Engine
-from topics.host.steps import Blocking, Step, Tell
+from topics.host.checkpoint.steps import Blocking, Step, Tell
 from topics.kernel.limits import SHARD_IDLE_MARK_MS
 from topics.server.runtime.log import log
 from topics.server.runtime.thread import Threads

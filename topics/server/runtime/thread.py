@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 import outcome
 import trio
 
-from topics.host.cold import COLD_READS_MAX, COLD_WAITING_MAX
+from topics.host.cold.cold_tier import COLD_READS_MAX, COLD_WAITING_MAX
 from topics.kernel.limits import INLINE_BYTES_MAX
 
 T = TypeVar("T")

@@ -6,4 +6,6 @@ receiving, watch    what came and is not taken yet; reading ahead while a handle
 sending, streaming  answers on their way; those that are not held
 head, chunks, answers   HTTP/1.1 as bytes, without any of it being read or sent
 edges               sockets, and TLS over one
+patience            how long a peer is waited for: the phases of a connection, and the bounds on slowness in
+                    each
 """

@@ -18,7 +18,7 @@ _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
 
 
-class _State(Enum):
+class _ChunkStage(Enum):
     SIZE = "size"
     DATA = "data"
     DATA_END = "data end"
@@ -33,7 +33,7 @@ class ChunkReader:
         self._body_max = body_max
         # Not a list: chunks of a byte would cost fifty each. It gives all away without a copy.
         self._body = BytesIO()
-        self._state = _State.SIZE
+        self._state = _ChunkStage.SIZE
         self._left = 0
         self._trailer_bytes = 0
 
@@ -47,7 +47,7 @@ class ChunkReader:
 
     @property
     def done(self) -> bool:
-        return self._state is _State.DONE
+        return self._state is _ChunkStage.DONE
 
     def take(self, buffer: bytearray) -> None:
         """Read as far as the buffer goes; what is read is removed from it.
@@ -55,8 +55,8 @@ class ChunkReader:
         Raises:
             Rejected: invalid_request, payload_too_large; nothing behind can be trusted.
         """
-        while self._state is not _State.DONE:
-            if self._state is _State.DATA:
+        while self._state is not _ChunkStage.DONE:
+            if self._state is _ChunkStage.DATA:
                 if not buffer:
                     return
                 count = min(self._left, len(buffer))
@@ -65,8 +65,8 @@ class ChunkReader:
                 del buffer[:count]
                 self._left -= count
                 if self._left == 0:
-                    self._state = _State.DATA_END
-            elif self._state is _State.DATA_END:
+                    self._state = _ChunkStage.DATA_END
+            elif self._state is _ChunkStage.DATA_END:
                 if len(buffer) < 2:
                     if buffer and buffer[0] != 13:
                         raise invalid("body", "a chunk is longer than its size says")
@@ -74,7 +74,7 @@ class ChunkReader:
                 if buffer[:2] != b"\r\n":
                     raise invalid("body", "a chunk is longer than its size says")
                 del buffer[:2]
-                self._state = _State.SIZE
+                self._state = _ChunkStage.SIZE
             else:
                 line = _line(buffer)
                 if line is None:
@@ -82,19 +82,19 @@ class ChunkReader:
                 self._take_line(line)
 
     def _take_line(self, line: bytes) -> None:
-        if self._state is _State.SIZE:
+        if self._state is _ChunkStage.SIZE:
             size = _SIZE.fullmatch(line)
             if size is None:
                 raise invalid("body", "the size of a chunk is a hex number of at most 8 digits")
             self._left = int(size[1], 16)
             if self.size + self._left > self._body_max:
                 raise too_large(self._body_max)
-            self._state = _State.DATA if self._left else _State.TRAILER
+            self._state = _ChunkStage.DATA if self._left else _ChunkStage.TRAILER
             return
-        assert self._state is _State.TRAILER
+        assert self._state is _ChunkStage.TRAILER
         self._trailer_bytes += len(line)
         if not line:
-            self._state = _State.DONE
+            self._state = _ChunkStage.DONE
         elif _TRAILER.fullmatch(line) is None or self._trailer_bytes > TRAILER_BYTES_MAX:
             raise invalid("body", f"a trailer is NAME: VALUE, and all are at most {TRAILER_BYTES_MAX} bytes")
 

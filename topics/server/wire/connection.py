@@ -26,7 +26,7 @@ from topics.server.api.site import Admitted, Site
 from topics.server.wire.answers import CONTINUE, AnswerWriter
 from topics.server.wire.chunks import ChunkReader
 from topics.server.wire.head import WireHead, parse_head
-from topics.server.wire.link import LINGER_S, Link
+from topics.server.wire.link import LINGER_S, PeerLink
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.streaming import send_stream
 
@@ -42,7 +42,7 @@ class HandOver(Protocol):
     async def __call__(self, edge: Edge, unread: bytes, *, http2: bool, secure: bool) -> None: ...
 
 
-class Connection:
+class WireConnection:
     """`hand_over` is awaited for what the wire does not serve; without it that is a 404."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Connection:
         self.options = options or WireOptions()
         self._hand_over = hand_over
         self._secure = secure
-        self._link = Link(edge, site, self.options)
+        self._link = PeerLink(edge, site, self.options)
         self._requests = 0
         self._writer = AnswerWriter(self.options.now_s)
         self._last: tuple[bytes, WireHead] | None = None  # a head that was served here

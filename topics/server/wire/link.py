@@ -24,7 +24,7 @@ LINGER_S: Final = 1.0
 _LINGER_BYTES: Final = 64 * 1024
 
 
-class Link:
+class PeerLink:
     """`held`: what a request has in memory; `room`: what answers have, until they are sent."""
 
     def __init__(self, edge: Edge, site: Site, options: WireOptions) -> None:

@@ -9,7 +9,7 @@ import trio
 
 from topics.kernel.errors import Rejected
 from topics.server.api.edge import Edge
-from topics.server.api.memory import Account, Share
+from topics.server.api.memory import MemoryAccount, Share
 from topics.server.wire.head import find_end
 
 READ_AHEAD_BYTES: Final = 64 * 1024
@@ -21,7 +21,7 @@ class Incoming:
 
     __slots__ = ("_ahead", "_edge", "_empty_lines", "_searched", "buffer", "ended")
 
-    def __init__(self, edge: Edge, account: Account) -> None:
+    def __init__(self, edge: Edge, account: MemoryAccount) -> None:
         self._edge = edge
         self._ahead = Share(account)  # what came during a wait, until the buffer is empty again
         self._searched = self._empty_lines = 0

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import trio
 
-from topics.server.api.message import Answer, Pace, Sized, Unbounded
+from topics.server.api.message import Answer, SendPace, Sized, Unbounded
 from topics.server.runtime.backup import StreamBroken
 from topics.server.wire.answers import AnswerWriter
 from topics.server.wire.head import WireHead
-from topics.server.wire.link import Link
+from topics.server.wire.link import PeerLink
 
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
 async def send_stream(
-    link: Link, writer: AnswerWriter, answer: Answer, body: Sized | Unbounded, wire: WireHead
+    link: PeerLink, writer: AnswerWriter, answer: Answer, body: Sized | Unbounded, wire: WireHead
 ) -> None:
     """Send all of it, to the end of the connection.
 
@@ -26,7 +26,7 @@ async def send_stream(
         BrokenResourceError: the peer has gone or is too slow, or there is no more to send.
         PeerGone: the peer has gone.
     """
-    pace = Pace(body, link.options.grace_s, trio.current_time())
+    pace = SendPace(body, link.options.grace_s, trio.current_time())
     chunked = isinstance(body, Unbounded) and not wire.old
     try:
         await link.answer_first()
@@ -45,14 +45,14 @@ async def send_stream(
         body.source.close()
 
 
-async def _send_pieces(link: Link, pace: Pace, body: Sized | Unbounded, *, chunked: bool) -> None:
+async def _send_pieces(link: PeerLink, pace: SendPace, body: Sized | Unbounded, *, chunked: bool) -> None:
     while piece := await body.source.piece():
         await _send(link, pace, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
     if chunked:
         await _send(link, pace, _LAST_CHUNK)
 
 
-async def _send(link: Link, pace: Pace, piece: bytes) -> None:
+async def _send(link: PeerLink, pace: SendPace, piece: bytes) -> None:
     with trio.move_on_at(pace.deadline(len(piece), trio.current_time())) as patience:
         await link.edge.send_all(piece)
     if patience.cancelled_caught:

@@ -13,8 +13,8 @@ from topics.server.api.bodies.known import (
     KNOWN_MAX,
     LOOKED_EVERY,
     MISSES_MAX,
-    Known,
     KnownLabels,
+    KnownTexts,
 )
 from topics.server.api.bodies.writes import decode_write
 
@@ -53,7 +53,7 @@ def test_a_write_is_the_same_whatever_was_known_before(writes):
 
 
 def test_what_was_learnt_is_found_and_the_rest_is_not():
-    known = Known(None)
+    known = KnownTexts(None)
     known.learn(["a", None, "b"], [b"a", b"", b"b"])
 
     assert known.column(["b", None, "a", "a"]) == [b"b", b"", b"a", b"a"]
@@ -62,7 +62,7 @@ def test_what_was_learnt_is_found_and_the_rest_is_not():
 
 
 def test_a_flood_of_labels_is_forgotten_in_time_and_long_ones_are_never_kept():
-    known = Known(b"")
+    known = KnownTexts(b"")
     most = 0
     for first in range(0, 40 * KNOWN_MAX, 100):
         texts = [b"%d" % i for i in range(first, first + 100)]
@@ -81,7 +81,7 @@ def test_a_flood_of_labels_is_forgotten_in_time_and_long_ones_are_never_kept():
 
 
 def test_labels_that_never_come_again_are_not_learnt_for_ever_and_those_that_do_are_found_soon():
-    known, told = Known(b""), 0
+    known, told = KnownTexts(b""), 0
     for i in range(100 * MISSES_MAX):
         before, text = len(known), b"%d" % i
         assert known.column([text]) is None

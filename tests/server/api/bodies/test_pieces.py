@@ -17,10 +17,10 @@ from topics.kernel.errors import Rejected
 from topics.kernel.limits import MIB, Limits
 from topics.server.api.bodies import pieces
 from topics.server.api.bodies import writes as writing
-from topics.server.api.bodies.pieces import Walk, check_utf8, slimmed, write_pieces
+from topics.server.api.bodies.pieces import JsonWalk, check_utf8, slimmed, write_pieces
 from topics.server.api.bodies.writes import decode_write
-from topics.server.api.reads import decode_reading
-from topics.server.api.records import decode_delete
+from topics.server.api.resources.reads import decode_reading
+from topics.server.api.resources.records import decode_delete
 
 LIMITS = Limits()
 MANY = 300_000
@@ -122,7 +122,7 @@ def test_the_decoder_names_the_byte_at_which_something_else_follows():
     """What the walk stands on; nothing documents it."""
     for value in (b"1", b"-1.5e3", b'"a"', b'"\xc3\xa9\\n"', b"[]", b'{"a":[1]}', b"true", b"null"):
         for behind in (b",", b"]", b"}", b":", b"  ,", b" \n]"):
-            walk = Walk(value + behind)
+            walk = JsonWalk(value + behind)
             assert bytes(walk.value("x")).rstrip() == value
             assert walk.at == len(value + behind) - 1
 

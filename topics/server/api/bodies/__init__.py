@@ -1,10 +1,12 @@
-"""From the bytes of a body to values, each limit checked before anything is built of what will be refused (http-api 1).
+"""Bodies of requests, as the commands and queries the engine takes (http-api 1, 4).
 
-encoding   gzip, both ways
-fields     an object as a typed form; the names that nobody knows
-pieces     a large body, walked in pieces
-forms      what a write may look like
-metas      the metas of a write as they are stored
-known      labels that were checked not long ago
-writes     the body of a write as the engine's command
+encoding  gzip of bodies, in a thread: a MiB of it would hold the loop up for 17 ms (performance 4)
+fields    objects in bodies, field by field: what is known becomes values, whatever else is in there is walked
+          over
+forms     what the body of a write may look like, and its decoders
+known     labels that were checked not long ago, so that a label that comes again is looked up and not checked
+          again
+metas     the metas of a write: objects of strings, stored as the embedded store would write them
+pieces    a large body in pieces, so that no step takes long and nothing is built of what will be refused
+writes    the body of a write, as the command the engine takes
 """

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from topics.codec.wire import FLAT_BYTES, check_json, depth_fits
+from topics.codec.json_text import FLAT_BYTES, check_json, depth_fits
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
 from topics.server.api.bodies.pieces import FIELD_BYTES_MAX, slimmed, too_large

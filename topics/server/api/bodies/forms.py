@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from topics.codec.wire import check_json
+from topics.codec.json_text import check_json
 from topics.kernel.errors import invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
 from topics.server.api import schemas as s

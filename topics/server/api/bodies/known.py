@@ -25,7 +25,7 @@ LOOKED_EVERY: Final = 16  # one of so many is looked up
 T = TypeVar("T", str | None, bytes)
 
 
-class Known(Generic[T]):
+class KnownTexts(Generic[T]):
     """What each text of one kind is stored as. `absent`: the texts that stand for no label at all."""
 
     __slots__ = ("_absent", "_asked", "_misses", "_stored")
@@ -71,6 +71,6 @@ class Known(Generic[T]):
 class KnownLabels:
     """Of one server."""
 
-    tags: Known[str | None] = attrs.field(factory=lambda: Known(None))
-    nodes: Known[str | None] = attrs.field(factory=lambda: Known(None))
-    metas: Known[bytes] = attrs.field(factory=lambda: Known(b"", b"null"))
+    tags: KnownTexts[str | None] = attrs.field(factory=lambda: KnownTexts(None))
+    nodes: KnownTexts[str | None] = attrs.field(factory=lambda: KnownTexts(None))
+    metas: KnownTexts[bytes] = attrs.field(factory=lambda: KnownTexts(b"", b"null"))

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from topics.codec.wire import depth_fits
+from topics.codec.json_text import depth_fits
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, KIB, MIB, Limits
 
@@ -39,7 +39,7 @@ _CONTINUES: Final = bytes(range(0x80, 0xC0))  # bytes in the middle of a charact
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
 
 
-class Walk:
+class JsonWalk:
     """A JSON text, read from its beginning. `field`: what errors name."""
 
     def __init__(self, text: bytes, *, value_bytes_max: int = VALUE_BYTES_MAX, field: str = "body") -> None:
@@ -195,7 +195,7 @@ def slimmed(text: bytes, known: Collection[str], *, field: str = "body") -> byte
     Raises:
         Rejected: invalid_request.
     """
-    walk = Walk(text, field=field)
+    walk = JsonWalk(text, field=field)
     return b"{%b}" % b",".join([_member(walk, name, known, JSON_DEPTH_MAX) for name in walk.members()])
 
 
@@ -206,7 +206,7 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
     Raises:
         Rejected: invalid_request.
     """
-    walk = Walk(body, value_bytes_max=max(VALUE_BYTES_MAX, 2 * limits.record_bytes))
+    walk = JsonWalk(body, value_bytes_max=max(VALUE_BYTES_MAX, 2 * limits.record_bytes))
     rest: dict[str, bytes] = {}
     for name in walk.members():
         if name == "records" and name in rest:
@@ -221,7 +221,7 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
     yield b"{%b}" % b",".join(rest.values())
 
 
-def _member(walk: Walk, name: str, known: Collection[str], depth_max: int) -> bytes:
+def _member(walk: JsonWalk, name: str, known: Collection[str], depth_max: int) -> bytes:
     """A member of a body that may nest so deep."""
     value = bytes(walk.value(name[:_NAME_SHOWN_MAX]))
     if len(value) > FIELD_BYTES_MAX:

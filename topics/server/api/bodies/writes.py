@@ -18,7 +18,7 @@ import attrs
 import msgspec
 
 from topics.calls.intake import check_sizes, dedup_bytes, key_bytes
-from topics.codec.wire import FLAT_BYTES, depth_fits
+from topics.codec.json_text import FLAT_BYTES, depth_fits
 from topics.engine.commands import DEFAULT_CONFIG, Append, PutMode, PutTopic
 from topics.kernel.checks import text_bytes
 from topics.kernel.columns import RecordColumns, Texts
@@ -37,7 +37,7 @@ from topics.server.api.bodies.forms import (
     decoded,
     ignored_names,
 )
-from topics.server.api.bodies.known import Known, KnownLabels
+from topics.server.api.bodies.known import KnownLabels, KnownTexts
 from topics.server.api.bodies.metas import stored_metas
 from topics.server.api.bodies.pieces import WRAP, write_pieces
 
@@ -293,7 +293,7 @@ def _texts(name: str, texts: Sequence[str | None], bytes_max: int) -> list[bytes
 
 
 def _known_texts(
-    name: str, texts: Sequence[str | None], bytes_max: int, known: Known[str | None]
+    name: str, texts: Sequence[str | None], bytes_max: int, known: KnownTexts[str | None]
 ) -> list[bytes]:
     column = known.column(texts)
     if column is None:

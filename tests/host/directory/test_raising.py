@@ -1,0 +1,213 @@
+"""A store of format 1 is raised at its first opening for writing: its files get seals, and those of another segment are
+found out at last (decisions 45 and 46).
+"""
+
+import json
+
+import pytest
+
+from tests.crash.format_one import lower, replace
+from tests.embed.golden_store import paths
+from tests.host.segments.test_swapped_files import (
+    NEIGHBOURS,
+    PARTS,
+    TOPICS,
+    content,
+    is_as_before,
+    store,
+    swap,
+    tiered,
+    view,
+    whole,
+)
+from tests.support.cold_tier import cold_of
+from tests.support.scene import SMALL, Scene
+from topics.audit.fsck import Options, fsck
+from topics.audit.repair.repairing import repair
+from topics.engine.verify import digest
+from topics.host.directory.layout import FORMAT_VERSION, segment_of, segment_path
+from topics.host.segments.segment_seals import OF_FORMAT_1, seal_of
+from topics.kernel.errors import Corrupt
+from topics.store.viewing import view_store
+from topics.testing.faults import Landed, SimCrash
+
+__all__ = ["tiered"]  # a fixture
+
+
+def old():
+    scene = store()
+    lower(scene.disk)
+    return scene
+
+
+def form_of(scene):
+    return json.loads(scene.disk.content("FORMAT"))
+
+
+def parts_of(scene):
+    """(segment, part, bytes) of each file beside a segment's data."""
+    found = [(segment_of(path), path) for path in paths(scene.disk, "topics")]
+    return [
+        (segment, path.rpartition(".")[2], scene.disk.content(path))
+        for segment, path in found
+        if segment is not None and not path.endswith(".data")
+    ]
+
+
+def reads(seal, part, data):
+    """Whether the file is whole under this seal."""
+    try:
+        return {"idx": seal.idx, "del": seal.ends}[part](data) is not None
+    except Corrupt:
+        return False
+    except KeyError:
+        return seal.blocks(data, 1, 2**64 - 1)[1] == len(data)
+
+
+def all_sealed(scene):
+    return all(reads(seal_of(scene.disk, *segment), part, data) for segment, part, data in parts_of(scene))
+
+
+@pytest.mark.rule("T1.3", "T5.4")
+def test_a_raised_store_has_an_id_and_seals():
+    scene = old()
+    assert all(reads(OF_FORMAT_1, part, data) for _, part, data in parts_of(scene))
+    scene.open()
+
+    is_as_before(scene)
+    form = form_of(scene)
+    assert (form["format"], "raising" in form, len(form["store"])) == (FORMAT_VERSION, False, 32)
+    assert all_sealed(scene)
+    assert len(parts_of(scene)) > 12
+
+
+def test_two_stores_have_different_ids_and_none_reads_the_others_files():
+    ids, files = [], []
+    for seed in (1, 2):
+        scene = old()
+        scene.entropy = type(scene.entropy)(seed)
+        scene.open()
+        ids.append(form_of(scene)["store"])
+        files.append(parts_of(scene))
+        mine = scene
+    assert ids[0] != ids[1]
+    assert not any(reads(seal_of(mine.disk, *segment), part, data) for segment, part, data in files[0])
+
+
+@pytest.mark.parametrize(("one", "other"), NEIGHBOURS, ids=str)
+@pytest.mark.parametrize("parts", [("idx",), ("col",), ("idx", "col"), ("data",), PARTS], ids="-".join)
+def test_the_files_of_another_segment_are_found_out_when_it_is_raised(parts, one, other):
+    """All of the data is held against them, once."""
+    scene = old()
+    swap(scene, one, other, *parts)
+    scene.open()
+
+    if "data" not in parts:
+        is_as_before(scene)
+        assert all_sealed(scene)
+    else:
+        assert {damage.topic for damage in scene.opened.damages} == {
+            "tuv"[topic - 1] for topic, _ in (one, other)
+        }
+
+
+@pytest.mark.parametrize("part", ["idx", "col"])
+@pytest.mark.parametrize("at", [0, 30, -1])
+def test_a_damaged_file_is_made_anew(part, at):
+    scene = old()
+    path = segment_path(1, 1, part)
+    data = bytearray(content(scene, path))
+    data[at] ^= 1
+    replace(scene.disk, path, bytes(data))
+    scene.open()
+
+    is_as_before(scene)
+    assert all_sealed(scene)
+
+
+def test_what_its_files_know_of_a_damaged_record_is_kept():
+    scene = old()
+    idx = OF_FORMAT_1.idx(content(scene, segment_path(1, 1, "idx")))
+    scene.flip(segment_path(1, 1, "data"), idx.offsets[2] + 40)
+    scene.open()
+
+    assert not scene.opened.damages
+    assert digest(scene.engine.state.catalog) == whole()[0]
+    assert all_sealed(scene)
+
+
+def test_wherever_it_breaks_off_the_store_is_whole_to_readers_and_the_next_opening_ends_it():
+    scene = old()
+    before = scene.disk.mutations
+    scene.open()
+    calls = scene.disk.mutations - before
+    assert calls > 30
+    for call in range(0, calls, 3):
+        scene = old()
+        scene.disk.crash_at(call, Landed.ALL)
+        with pytest.raises(SimCrash):
+            scene.open()
+        scene.process_death()
+        seen = view_store(scene.disk, scene.clock, where="simulated", same_boot=True)
+        assert not seen.damages
+        assert digest(seen.engine.state.catalog) == whole()[0]
+        assert not fsck(scene.disk, where="simulated", options=Options(settled=True)).errors
+        scene.open()
+        is_as_before(scene)
+        assert all_sealed(scene)
+        assert "raising" not in form_of(scene)
+
+
+def test_it_asks_nothing_of_the_cold_tier(tiered):
+    lower(tiered.disk)
+    tiered.cold = None
+    tiered.open()
+    assert not tiered.opened.damages
+    assert digest(tiered.engine.state.catalog) == tiered.right
+    assert all_sealed(tiered)
+    tiered.process_death()
+    tiered.cold = cold_of(tiered.disk)
+    tiered.open()
+    assert not tiered.opened.damages
+    assert len(tiered.read("t")) == 20
+
+
+def test_a_store_whose_log_is_damaged_is_left_as_it_is():
+    scene = Scene(limits=SMALL)
+    scene.open()
+    for i in range(20):
+        scene.put("t", b'"%d"' % i + b" " * 200)
+        if i == 9:
+            scene.sync()
+            scene.checkpoint()
+    scene.sync()
+    scene.shut_down()
+    lower(scene.disk)
+    last = scene.files()[-1]
+    scene.flip(last, scene.disk.content(last).index(b'"17"'))
+    before = {path: scene.disk.content(path) for path in paths(scene.disk, "") if path != "LOCK"}
+    scene.open()
+
+    assert scene.opened.read_only
+    assert before == {path: scene.disk.content(path) for path in before}
+    scene.process_death()
+    repair(scene.disk, where="simulated", same_boot=False, stamp="20261122T120000Z")
+    assert form_of(scene)["raising"]
+    scene.open()
+    assert not scene.opened.read_only
+    assert "raising" not in form_of(scene)
+    assert all_sealed(scene)
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * 130, 7))
+def test_every_flipped_bit_of_format_is_found_and_repaired(bit):
+    scene = store()
+    size = scene.disk.size("FORMAT")
+    scene.flip("FORMAT", bit // 8 % size, bit % 8)
+    assert fsck(scene.disk, where="simulated", options=Options(settled=True)).errors
+    repair(scene.disk, where="simulated", same_boot=False, stamp="20261122T120000Z")
+    scene.open()
+
+    assert not scene.opened.damages
+    assert {topic: view(scene, topic) for topic in TOPICS} == whole()[1]
+    assert all_sealed(scene)

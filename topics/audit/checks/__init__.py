@@ -1,0 +1,19 @@
+"""What must hold, across rows and files.
+
+acknowledged  nothing that a client was told is stored may be missing
+acks          what clients were told is stored: their own logs of acknowledgements
+archived      what is kept of the log in `archive/`: whole, and without a hole, so that a restore can go through
+              it
+coldtier      cold segments under a check: which of them nobody could look at, and which are not where they
+              should be
+endings       what reclaiming owes: a flag for each record that was deleted or has expired, and nothing wholly
+              below the floor
+journals      journals of databases and Weavers: what their records say of each other
+metafiles     the files of a data directory that hold no records: what of them is damaged, and which nobody
+              needs
+records       the live records of a topic, as a reader would get them: for checks that must see data, not only
+              that it is whole
+row_checks    the checks: each has a name, says what must hold, and gives violations
+wrong_types   names of files and directories of topics under which something else lies: a pipe, a socket, a
+              link, a directory …
+"""

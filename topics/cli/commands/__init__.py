@@ -1,0 +1,17 @@
+"""One module a command group.
+
+about       what is set, which version this is, and completion for the shell
+adopt       `adopt-cold`: of several copies of a data directory, this one goes on with the cold tier (decision
+            26)
+backup      `backup`, `verify` and `restore`: a copy of a store that is being used, whether it is whole, and a
+            store made of it
+check       `fsck` and `inspect`: is a data directory whole, and what is in one of its files
+manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact`
+            for the space
+read        `get` and `tail`: records to standard output, tombstones where records were lost
+repaired    what a repair has done, in words and as a row: what is lost, what may be, and where the old files
+            are
+serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it
+spark_jobs  `topics spark`: validate, report and export by Spark, for data that one machine is too slow for
+write       `put`: a file or standard input into a topic, in batches, each of them all or nothing
+"""

@@ -1,0 +1,301 @@
+"""Topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact` for the space.
+
+A config is given as `field=value`; times may be written `5m`, sizes `10MiB`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from topics.cli.commands.read import parse_match
+from topics.cli.core.failure import USAGE, Failed, say
+from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.io.quantities import counted, moment, parse_duration_ms, parse_size, size
+from topics.cli.io.terminal import is_terminal, json_line, print_table
+
+if TYPE_CHECKING:
+    from topics.calls.messages import TopicSummary
+    from topics.engine.replies import TopicState
+    from topics.kernel.config import TopicConfig
+
+fields_argument = click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
+
+
+@click.command()
+@click.argument("topic")
+@fields_argument
+@click.option("--exist-ok", is_flag=True, help="Take a topic that is there as it is, whatever its config.")
+@json_option
+@common_options
+@pass_invocation
+def create(
+    invocation: Invocation, topic: str, fields: tuple[str, ...], exist_ok: bool, as_json: bool
+) -> None:
+    """Create a topic. (`put` makes one too, with the default config.)
+
+    One that is there is never changed: it is refused, unless every field that is given has that value there.
+
+    \b
+      topics create quakes durability=fsync cap_records=10000
+      topics create sessions ttl_ms=1d compression=zstd
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    from topics.kernel.ids import check_topic_name
+
+    check_topic_name(topic)
+    config = _parse_fields(fields)
+    with invocation.writing() as store:
+        what = "created" if store.config(topic) is None else "is there already, as it was"
+        made = store.create(topic, exist_ok=exist_ok, **config)
+        _print_config(topic, made.state().config, what, as_json=as_json)
+
+
+@click.command()
+@click.argument("topic")
+@fields_argument
+@click.option("--replace", is_flag=True, help="Set every field that is not given back to its default.")
+@json_option
+@common_options
+@pass_invocation
+def configure(
+    invocation: Invocation, topic: str, fields: tuple[str, ...], replace: bool, as_json: bool
+) -> None:
+    """Change fields of a topic's config and keep the rest.
+
+    A lower cap or ttl evicts at once, and no later change brings back what it evicted.
+    """
+    changes = _parse_fields(fields)
+    if not changes and not replace:
+        raise Failed(f"say what to change, as in: topics configure {topic} ttl_ms=1d", code=USAGE)
+    with invocation.reading() as store:
+        handle = store.topic(topic)
+        if replace:
+            handle.state()  # it must be there; a replacement alone would make it
+        config = handle.configure(replace=replace, **changes)
+        _print_config(topic, config, "configured", as_json=as_json)
+
+
+@click.command()
+@click.argument("topic")
+@json_option
+@common_options
+@pass_invocation
+def state(invocation: Invocation, topic: str, as_json: bool) -> None:
+    """Show a topic: its head, its floors, what it holds, its config."""
+    with invocation.reading() as store:
+        found = store.topic(topic).state()
+    if as_json:
+        _print_json(attrs.asdict(found, recurse=False) | {"config": found.config.echo()})
+        return
+    rows = [
+        ("topic", f"{found.topic} ({found.type}, epoch {found.epoch})"),
+        ("records", f"{found.count:,} live, {size(found.bytes)}"),
+        ("head_seq", f"{found.head_seq} (durable up to {found.durable_seq})"),
+        ("earliest_seq", str(found.earliest_seq)),
+        ("evict_floor", f"{found.evict_floor} ({_floor_words(found)})"),
+        ("last write", moment(found.last_write_ts)),
+    ]
+    rows += [(name, _config_value(value)) for name, value in _changed(found.config).items()]
+    print_table(("", ""), rows)
+
+
+@click.command()
+@click.option("--prefix", default="", help="Only topics whose name begins so.")
+@json_option
+@common_options
+@pass_invocation
+def ls(invocation: Invocation, prefix: str, as_json: bool) -> None:
+    """List the topics, by name."""
+    with invocation.reading() as store:
+        found = store.list(prefix)
+    if as_json:
+        for row in found:
+            _print_json(attrs.asdict(row))
+        return
+    if not found:
+        begin = f" whose name begins with {prefix!r}" if prefix else ""
+        click.echo(f"no topics{begin} in {invocation.place.name}")
+        return
+    print_table(
+        tuple(_COLUMNS),
+        [tuple(show(row) for show in _COLUMNS.values()) for row in found],
+        numbers=("records", "bytes", "earliest", "head"),
+    )
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--if-empty", is_flag=True, help="Only a topic without live records.")
+@json_option
+@common_options
+@pass_invocation
+def rm(invocation: Invocation, topics: tuple[str, ...], yes: bool, if_empty: bool, as_json: bool) -> None:
+    """Delete topics, with everything in them. Asks first."""
+    with invocation.reading() as store:
+        states = [store.topic(name).state() for name in dict.fromkeys(topics)]  # all are there, or none goes
+        for found in states:
+            if not yes:
+                _ask(found)
+            deleted = store.delete(found.topic, if_empty=if_empty)
+            if as_json:
+                _print_json({"topic": found.topic, "deleted": deleted})
+            else:
+                click.echo(f"{found.topic}: deleted, with {counted(found.count, 'record')}")
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--before", type=click.IntRange(0), metavar="SEQ", help="The records below this seq.")
+@click.option(
+    "--match",
+    metavar="TAG",
+    help='The records with this tag; or \'["tag", "Glob", "us*"]\': with those that begin so.',
+)
+@json_option
+@common_options
+@pass_invocation
+def delete(invocation: Invocation, topic: str, before: int | None, match: str | None, as_json: bool) -> None:
+    """Delete records of a topic, for good: below a seq, with a tag, or both at once.
+
+    Readers get no tombstone for these: what is deleted on purpose is not lost.
+    """
+    if before is None and match is None:
+        raise Failed("say which records: --before SEQ, --match TAG, or both", code=USAGE)
+    with invocation.reading() as store:
+        reply = store.topic(topic).delete(before_seq=before, match=parse_match(match))
+    if as_json:
+        _print_json(attrs.asdict(reply))
+        return
+    left = f"{counted(reply.count, 'record')} left" if reply.count else "none left"
+    click.echo(f"{topic}: {counted(reply.deleted, 'record')} deleted, {left}")
+
+
+@click.command()
+@json_option
+@common_options
+@pass_invocation
+def compact(invocation: Invocation, as_json: bool) -> None:
+    """Give back now the space of deleted, expired and evicted records of a directory.
+
+    A server does that by itself, and so does a store that stays open; one that is only used by commands does not. A
+    segment that is damaged stays as it is, and the exit code is 1.
+    """
+    from topics.cli.target.known import known_damages
+    from topics.embed.store import Store
+
+    with invocation.reading() as store:
+        if not isinstance(store, Store):
+            raise Failed(
+                f"{store.where} gives space back by itself; compact is for a directory (--data)", code=USAGE
+            )
+        told = len(store.damages)
+        result = store.compact()
+        found = [str(damage) for damage in store.damages[told:]]
+        known = known_damages(store)
+    if as_json:
+        _print_json({**attrs.asdict(result), "damages": [one.text for one in known]})
+    else:
+        removed = counted(result.segments_removed, "segment")
+        click.echo(f"{store.where}: {size(result.bytes_freed)} of segments given back, {removed} removed")
+    for damage in found:
+        say(f"{damage}; it stays as it is, see topics fsck {store.where}", "DAMAGED: ", colour="red")
+    if known:
+        raise click.exceptions.Exit(1)
+
+
+# What `ls` shows, by head.
+_COLUMNS: Final[Mapping[str, Callable[[TopicSummary], str]]] = {
+    "topic": lambda row: row.topic,
+    "type": lambda row: row.type,
+    "class": lambda row: row.durability,
+    "records": lambda row: f"{row.count:,}",
+    "bytes": lambda row: size(row.bytes),
+    "earliest": lambda row: str(row.earliest_seq),
+    "head": lambda row: str(row.head_seq),
+}
+
+
+def _parse_fields(pairs: tuple[str, ...]) -> dict[str, Any]:
+    from topics.kernel.config import FIELDS, unknown_field
+
+    config: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise Failed(f"a field of the config is written FIELD=VALUE, not {pair!r}", code=USAGE)
+        if any("\ud800" <= sign <= "\udfff" for sign in pair):
+            raise Failed(f"a field of the config is written in UTF-8; {pair!r} is not", code=USAGE)
+        config[name.strip()] = _parse_value(name.strip(), text.strip())
+    for name in config:
+        if name not in FIELDS:  # here: "replace" is a parameter of the call
+            raise unknown_field(name)
+    return config
+
+
+def _parse_value(name: str, text: str) -> Any:
+    """JSON where it is JSON (numbers, true, null, objects), a time or a size where the field is one, else a string."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        pass
+    except RecursionError:
+        raise Failed(f"config.{name}: JSON nested too deep", code=USAGE) from None
+    parse = parse_duration_ms if name.endswith("_ms") else parse_size if name.endswith("_bytes") else None
+    if parse is None:
+        return text
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise Failed(f"config.{name}: {error}", code=USAGE) from None
+
+
+def _ask(found: TopicState) -> None:
+    if not is_terminal(sys.stdin):
+        raise Failed(f"nobody to ask whether {found.topic!r} may go; say --yes", code=USAGE)
+    if not click.confirm(f"delete {found.topic} with {counted(found.count, 'record')}?", err=True):
+        raise Failed(f"{found.topic!r} is kept")
+
+
+def _print_config(topic: str, config: TopicConfig, what: str, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"topic": topic, "config": config.echo()})
+        return
+    changed = ", ".join(f"{name}={_config_value(value)}" for name, value in _changed(config).items())
+    click.echo(f"{topic}: {what} ({changed})")
+
+
+def _changed(config: TopicConfig) -> dict[str, Any]:
+    """The fields that are not at their default, and always the class."""
+    from topics.kernel.config import TopicConfig
+
+    default = TopicConfig().echo()
+    return {
+        name: value
+        for name, value in config.echo().items()
+        if name == "durability" or (value != default[name] and name != "durable")
+    }
+
+
+def _config_value(value: object) -> str:
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _floor_words(found: TopicState) -> str:
+    return (
+        "nothing is lost at the front"
+        if found.evict_floor == 1
+        else f"everything up to seq {found.evict_floor - 1} is lost"
+    )
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json_line(value))

@@ -1,0 +1,302 @@
+"""`get` and `tail`: records to standard output, tombstones where records were lost.
+
+`get` reads one topic in seq order up to its head; `tail` the latest of one or more topics, by time, and then what
+comes, as it comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from topics.cli.core.failure import USAGE, Failed, say
+from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.io.quantities import parse_duration_ms, parse_moment
+from topics.cli.io.terminal import TerminalStyle
+
+if TYPE_CHECKING:
+    from topics.calls.blocking import Topic, TopicStore
+    from topics.calls.page import Page
+    from topics.cli.io.lines import Item
+
+TAIL_DEFAULT = 10
+
+from_option = click.option(
+    "--from",
+    "from_seq",
+    type=click.IntRange(0),
+    metavar="SEQ",
+    help="The records after this seq; 0 is the beginning.",
+)
+since_option = click.option("--since", metavar="AGO", help="The records of the last 5m, 2h, 1d …")
+match_option = click.option(
+    "--match", metavar="TAG", help='Only this tag; or \'["tag", "Glob", "us*"]\': those that begin so.'
+)
+full_option = click.option("--full", is_flag=True, help="Do not cut lines at the terminal's edge.")
+
+
+@attrs.frozen(kw_only=True)
+class ReadChoice:
+    """Where to begin and what to leave out."""
+
+    from_seq: int = 0
+    from_ts: int | None = None
+    match: Any = None
+    nodes: tuple[str, ...] = ()
+    account: bool = False
+    epoch: int | None = None
+
+
+@click.command()
+@click.argument("topic")
+@from_option
+@since_option
+@click.option(
+    "--from-ts", metavar="TIME", help="The records since this time: ms since 1970, or 2026-11-21T14:30 (UTC)."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=0,
+    help="At most so many records; 0, the default: all up to the head.",
+)
+@match_option
+@click.option(
+    "--node", multiple=True, help="Whose records to leave out: the reader's own name. May be repeated."
+)
+@click.option("--account", is_flag=True, help="Say at the end what became of every seq passed.")
+@click.option("--page", is_flag=True, help="One page, as the wire writes it, to go on from next_from_seq.")
+@full_option
+@json_option
+@common_options
+@pass_invocation
+def get(
+    invocation: Invocation, topic: str, limit: int, page: bool, full: bool, as_json: bool, node: tuple[str, ...],
+    account: bool, from_seq: int | None, since: str | None, from_ts: str | None, match: str | None,
+) -> None:  # fmt: skip
+    """Print the records of a topic, in order, up to its head.
+
+    Where records were lost a line says which and why. With --json: a record a line, and {"tombstone": …} lines.
+
+    \b
+      topics get quakes --match us --limit 5
+      topics get quakes --since 1h --json | jq .data.properties.mag
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    start = _start(from_seq=from_seq, since=since, from_ts=from_ts)
+    reading = attrs.evolve(start, match=parse_match(match), nodes=node, account=account)
+    with invocation.reading() as store:
+        handle = store.topic(topic)
+        if page:
+            first = _read(handle, reading, limit=limit)
+            sys.stdout.buffer.write(first.json() + b"\n")
+            return
+        sums: dict[str, int] = {}
+        for one in pages(store, handle, reading, limit=limit):
+            _print_page(one, as_json=as_json, is_full=full)
+            for name, count in (attrs.asdict(one.account) if one.account is not None else {}).items():
+                sums[name] = sums.get(name, 0) + count
+        if account:
+            _print_account(sums, as_json=as_json)
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@from_option
+@since_option
+@click.option("--now", is_flag=True, help="From the head on.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    help=f"The last so many seqs of each topic (default {TAIL_DEFAULT}).",
+)
+@click.option("-f", "--follow", is_flag=True, help="Wait for more, which is done anyway.")
+@click.option("--no-follow", is_flag=True, help="Print up to the head, and end.")
+@match_option
+@full_option
+@json_option
+@common_options
+@pass_invocation
+def tail(
+    invocation: Invocation, topics: tuple[str, ...], now: bool, lines: int | None, follow: bool, no_follow: bool,
+    full: bool, as_json: bool, from_seq: int | None, since: str | None, match: str | None,
+) -> None:  # fmt: skip
+    """Print the latest records of topics, by time, with a line wherever records were lost.
+
+    Then it waits for more, until Ctrl-C. A directory has one owner at a time: as long as this command follows one,
+    nobody else can write to it, so follow a server (--url), or say --no-follow.
+    """
+    if sum((from_seq is not None, since is not None, now, lines is not None)) > 1:
+        raise Failed("give one of --from, --since, --now and --lines", code=USAGE)
+    if follow and no_follow:
+        raise Failed("give --follow or --no-follow, not both", code=USAGE)
+    start = attrs.evolve(_start(from_seq=from_seq, since=since), match=parse_match(match))
+    names = list(dict.fromkeys(topics))
+    printer = _Printer(names, as_json=as_json, is_full=full)
+    with invocation.reading() as store:
+        last = TAIL_DEFAULT if lines is None else lines
+        is_placed = from_seq is not None or since is not None
+        streams = [
+            _TopicItems(store, store.topic(name), start, last=None if is_placed else last) for name in names
+        ]
+        if not now:
+            for _, name, item in heapq.merge(*streams, key=lambda timed: timed[0]):
+                printer.write(name, [item])
+        if not no_follow:
+            _follow(streams, printer, match=start.match, store=store)
+
+
+def _follow(streams: list[_TopicItems], printer: _Printer, *, match: Any, store: TopicStore) -> None:
+    from topics.cli.io.lines import items
+    from topics.cli.target.following import Mark, follow
+    from topics.embed.store import Store
+
+    marks = {
+        stream.topic.name: Mark(topic=stream.topic, from_seq=stream.from_seq, epoch=stream.epoch)
+        for stream in streams
+    }
+    sys.stdout.flush()
+    if isinstance(store, Store):
+        alone = f"following {store.where}, which nobody else can write to as long as this command has it open"
+        say(
+            f"{alone}: --no-follow ends here, a server (topics serve) takes writers too",
+            "topics: ",
+            colour="cyan",
+        )
+    for name, page in follow(marks, match=match):
+        printer.write(name, items(page))
+        sys.stdout.flush()
+
+
+def _start(*, from_seq: int | None, since: str | None, from_ts: str | None = None) -> ReadChoice:
+    if sum(given is not None for given in (from_seq, since, from_ts)) > 1:
+        raise Failed("give one of --from, --since and --from-ts", code=USAGE)
+    try:
+        if since is not None:
+            return ReadChoice(from_ts=max(time.time_ns() // 1_000_000 - parse_duration_ms(since), 0))
+        if from_ts is not None:
+            return ReadChoice(from_ts=parse_moment(from_ts))
+    except ValueError as error:
+        raise Failed(f"{'--since' if since is not None else '--from-ts'}: {error}", code=USAGE) from None
+    return ReadChoice(from_seq=from_seq or 0)
+
+
+def parse_match(text: str | None) -> Any:
+    """A match as the wire and Python have it: a tag, or the JSON of its tuple."""
+    if text is None or not text.startswith("["):
+        return text
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        form = '["tag", "Glob", "us*"] or ["tag", "Eq", "[x]"]'
+        raise Failed(f"--match: {text!r:.80} is not JSON as in {form}: {error}", code=USAGE) from None
+    except RecursionError:
+        raise Failed("--match: nested too deep", code=USAGE) from None
+
+
+def pages(
+    store: TopicStore, topic: Topic, reading: ReadChoice, *, limit: int = 0, stop_seq: int | None = None
+) -> Iterator[Page]:
+    """Pages up to the head (or only to `stop_seq`), or up to `limit` records (0 = all)."""
+    left = limit
+    page_max = store.limits.read_limit
+    while True:
+        page = _read(
+            topic,
+            reading,
+            limit=min(left, page_max) if limit else page_max,
+            bytes_max=store.limits.page_bytes,
+        )
+        yield page
+        left -= len(page.records)
+        if page.caught_up or (limit and left <= 0):
+            return
+        if stop_seq is not None and page.next_from_seq >= stop_seq:
+            return
+        reading = attrs.evolve(reading, from_seq=page.next_from_seq, from_ts=None, epoch=page.epoch)
+
+
+def _read(topic: Topic, reading: ReadChoice, *, limit: int, bytes_max: int = 0) -> Page:
+    return topic.read(
+        from_seq=reading.from_seq, from_ts=reading.from_ts, limit=limit, match=reading.match,
+        node=reading.nodes or None, account=reading.account, epoch=reading.epoch, max_bytes=bytes_max,
+    )  # fmt: skip
+
+
+def _print_page(page: Page, *, as_json: bool, is_full: bool) -> None:
+    from topics.cli.io.lines import items, json_line, text_line
+
+    if as_json:
+        sys.stdout.buffer.write(b"".join(map(json_line, items(page))))
+        return
+    pen = TerminalStyle(sys.stdout)
+    sys.stdout.buffer.write(b"".join(text_line(item, pen, is_full=is_full) for item in items(page)))
+
+
+def _print_account(sums: dict[str, int], *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode({"account": sums}) + b"\n")
+        return
+    words = (
+        ", ".join(f"{count:,} {name.replace('_', '-')}" for name, count in sums.items() if count) or "nothing"
+    )
+    sys.stdout.buffer.write(f"{sum(sums.values()):,} seqs passed: {words}\n".encode())
+
+
+class _TopicItems:
+    """(ts, topic, item) of one topic up to its head; a tombstone stands just before the record that follows it.
+
+    `last`: only so many seqs before the head (None: as `reading` says). `from_seq`, `epoch`: how far it was read.
+    """
+
+    def __init__(self, store: TopicStore, topic: Topic, reading: ReadChoice, *, last: int | None) -> None:
+        state = topic.state()
+        self.topic = topic
+        self.epoch = state.epoch
+        self.from_seq = state.head_seq
+        self._store = store
+        self._stop_seq = state.head_seq
+        if last is not None:
+            reading = attrs.evolve(reading, from_seq=max(state.head_seq - last, 0), epoch=state.epoch)
+        self._reading = reading
+
+    def __iter__(self) -> Iterator[tuple[int, str, Item]]:
+        from topics.cli.io.lines import items
+
+        ts = 0
+        for page in pages(self._store, self.topic, self._reading, stop_seq=self._stop_seq):
+            for item in items(page):
+                ts = getattr(item, "ts", page.records[0].ts if page.records else ts)
+                yield ts, self.topic.name, item
+            self.from_seq, self.epoch = page.next_from_seq, page.epoch
+
+
+class _Printer:
+    """Items of one or more topics, each named where there are more."""
+
+    def __init__(self, names: list[str], *, as_json: bool, is_full: bool) -> None:
+        self.is_named = len(names) > 1
+        self.widest = max(map(len, names))
+        self.as_json = as_json
+        self.is_full = is_full
+        self.pen = TerminalStyle(sys.stdout)
+
+    def write(self, name: str, found: list[Item]) -> None:
+        from topics.cli.io.lines import json_line, text_line
+
+        if self.as_json:
+            lines = [json_line(item, name if self.is_named else None) for item in found]
+        else:
+            shown = name.ljust(self.widest) if self.is_named else None
+            lines = [text_line(item, self.pen, shown, is_full=self.is_full) for item in found]
+        sys.stdout.buffer.write(b"".join(lines))

@@ -1,0 +1,151 @@
+"""`topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import topics
+from topics.cli.core.failure import USAGE, Failed
+from topics.cli.core.invocation import Invocation, local_options, pass_invocation
+from topics.cli.io.paths import cannot_write
+from topics.cli.target.place import check_cold_dir
+
+if TYPE_CHECKING:
+    from topics.cli.config.settings import Settings
+    from topics.server.main import Home
+    from topics.server.settings import ServerSettings
+
+
+@click.command()
+@click.option("--host", metavar="HOST", help="Where to listen; 127.0.0.1 unless given.")
+@click.option("--port", metavar="N", help="On which port; 4000 unless given, 0 = any free one.")
+@click.option("--port-file", metavar="FILE", help="Write the port there once requests are served.")
+@click.option(
+    "--memory", is_flag=True, help="Keep everything in memory: no disk, and nothing outlives the server."
+)
+@click.option("--certfile", metavar="FILE", help="TLS: the certificate chain, PEM.")
+@click.option("--keyfile", metavar="FILE", help="TLS: its key, PEM.")
+@click.option("--shards", metavar="N", help="Logs written side by side; as in the directory unless given.")
+@click.option(
+    "--while-stdin", is_flag=True, hidden=True, help="End, as by SIGTERM, when standard input does."
+)
+@local_options
+@pass_invocation
+def serve(
+    invocation: Invocation,
+    host: str | None,
+    port: str | None,
+    port_file: str | None,
+    memory: bool,
+    certfile: str | None,
+    keyfile: str | None,
+    shards: str | None,
+    while_stdin: bool,
+) -> None:
+    """Serve a data directory over HTTP.
+
+    SIGTERM and Ctrl-C drain: requests under way are answered, everything is synced; a second one waits for nobody.
+    SIGHUP reads the log level and the certificates again, and the log names what else has changed and waits for a
+    restart. See also: topics config show.
+    """
+    if memory and "data" in invocation.flags:
+        raise Failed("--memory keeps no data directory: leave out --data, or --memory", code=USAGE)
+    if "url" in invocation.flags:
+        raise Failed("a server serves a directory, not another server: leave out --url", code=USAGE)
+    for key, option, given in (
+        ("host", "--host", host),
+        ("port", "--port", port),
+        ("certfile", "--certfile", certfile),
+        ("keyfile", "--keyfile", keyfile),
+        ("wal_shards", "--shards", shards),
+    ):
+        if given is not None:
+            invocation.flags[key] = given
+            invocation.options[key] = option
+    settings = invocation.settings
+    server_settings, options = settings.server(), settings.options()  # refused before anything is touched
+    if not memory:
+        check_cold_dir(options, settings.data)
+    target = Path(port_file) if port_file is not None else None
+    if target is not None:
+        _forget_port(target)
+
+    from topics.server.listener import CannotListen
+    from topics.server.main import Announcements
+    from topics.server.main import serve as run
+
+    told = Announcements(
+        listening=lambda url: _tell(url, settings, memory=memory),
+        ready=lambda number: _write_port(target, number),
+        reread=lambda: _reread(invocation, settings),
+    )
+    if while_stdin:
+        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
+    try:
+        run(server_settings, options, _home(settings, memory=memory), told)
+    except CannotListen as error:
+        raise Failed(str(error)) from error
+
+
+def _reread(invocation: Invocation, before: Settings) -> tuple[ServerSettings, list[str]]:
+    found = invocation.reread()
+    return found.server(), found.changed_since(before)
+
+
+def _home(settings: Settings, *, memory: bool) -> Home:
+    if memory:
+        from topics.store.directory import MemoryDirectory
+
+        return MemoryDirectory()
+    from topics.cli.target.place import check_no_backup
+    from topics.store.directory import ClaimedDirectory
+
+    check_no_backup(settings.data)
+    return ClaimedDirectory.claim(settings.data)
+
+
+def _end_with_stdin() -> None:
+    """Whoever started us holds the other end, and it closes however he ends."""
+    with suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _tell(url: str, settings: Settings, *, memory: bool) -> None:
+    """Where everything is. Nobody there to read it is no reason to fail."""
+    where = "in memory; it ends with the server" if memory else str(settings.data)
+    try:
+        click.echo(f"topics {topics.__version__}\n  URL        {url}\n  data       {where}")
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _forget_port(target: Path) -> None:
+    """A file of an earlier server must not be taken for ours."""
+    try:
+        target.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failed(f"--port-file: {target} cannot be replaced: {error.strerror}") from None
+
+
+def _write_port(target: Path | None, port: int) -> None:
+    """Whole or not at all: a reader sees no half of a number."""
+    if target is None:
+        return
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(f"{port}\n", encoding="ascii")
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write("--port-file", target, error) from None

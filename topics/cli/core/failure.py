@@ -1,0 +1,147 @@
+"""What can go wrong in a call of `topics`, said in one line on stderr; and standard streams that are not there.
+
+`Failed` is the command line's own error. Errors of the store say in their own words what to do; a field that they
+name is called here as the user wrote it. What the system refused gets its words in `host.system.refusals`. A traceback
+is shown only with `--debug`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TextIO
+
+import click
+
+from topics.cli.io.terminal import is_coloured, safe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from topics.kernel.errors import TopicsError
+
+USAGE: Final = 2
+
+
+class Failed(Exception):
+    """It cannot be done; the message says what to do. `quiet`: the user knows already, so only the code is told.
+
+    Instead of a message it may have the error that ended it, and the data directory `root` that was worked on: that
+    error's words, with another code.
+    """
+
+    def __init__(
+        self, why: str | Exception, *, code: int = 1, quiet: bool = False, root: Path | None = None
+    ) -> None:
+        super().__init__(str(why))
+        self.error = why if isinstance(why, Exception) else None
+        self.code = code
+        self.quiet = quiet
+        self.root = root
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, or nothing."""
+    found = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def tell_failure(error: Exception | Failed, *, typed: Callable[[str], str], debug: bool) -> int:
+    """One line on stderr; the exit code. `typed`: how the user wrote a field that an error names."""
+    line, code = _described(error, typed)
+    if debug:
+        traceback.print_exception(error)
+    if not (isinstance(error, Failed) and error.quiet):
+        say(line, "topics: ", colour="red")
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return code
+    quieted(sys.stdout)
+    return code
+
+
+def say(line: str, prefix: str = "", *, colour: str = "yellow") -> None:
+    """A line on stderr. Nobody there to read it is no reason to fail."""
+    with suppress(OSError, ValueError):
+        if prefix and is_coloured(sys.stderr):
+            prefix = click.style(prefix, fg=colour, bold=True)
+        sys.stderr.write(f"{prefix}{safe(line)}\n")
+        sys.stderr.flush()
+
+
+def _described(error: Exception, typed: Callable[[str], str], root: Path | None = None) -> tuple[str, int]:
+    from topics.kernel.errors import Corrupt, TopicsError
+
+    match error:
+        case Failed(error=None):
+            return str(error), error.code
+        case Failed():
+            assert error.error is not None
+            return _described(error.error, typed, error.root)[0], error.code
+        case click.UsageError():
+            return _usage(error), USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case Corrupt() if "next_from_seq" in error.detail:
+            return f"{error.message} (--from {error.detail['next_from_seq']})", code_of(error)
+        case TopicsError():
+            return _as_typed(error, typed), code_of(error)
+        case OSError():
+            from topics.host.system.refusals import told
+
+            return told(error, root), 1
+        case MemoryError():
+            return "out of memory", 1
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"this is a fault of topics itself ({why}); run it again with --debug and report what it prints", 1
+
+
+def _as_typed(error: TopicsError, typed: Callable[[str], str]) -> str:
+    """The message, with the field at its beginning as the user wrote it."""
+    field = error.detail.get("field")
+    if not isinstance(field, str) or not error.message.startswith(f"{field}: "):
+        return error.message
+    return typed(field) + error.message.removeprefix(field)
+
+
+def code_of(error: TopicsError) -> int:
+    """The exit code of an error of the store."""
+    from topics.kernel.errors import Code
+
+    return USAGE if error.code is Code.INVALID_REQUEST else 1
+
+
+def _usage(error: click.UsageError) -> str:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    path = error.ctx.command_path if error.ctx is not None else "topics"
+    return f"{message} (see {path} --help)"
+
+
+def occupy_standard_streams() -> None:
+    """Descriptors 0 to 2 that were closed point to nothing: no data file may ever get such a number."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != fd:
+                os.dup2(opened, fd)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def quieted(stream: TextIO) -> None:
+    """Point the stream to nothing, so that what is left in its buffer makes no noise when the interpreter ends."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -1,0 +1,90 @@
+"""How a record and a tombstone look on one line: for people, or as JSON.
+
+For people: seq, time, origin, tag, key and the payload as stored, cut at the edge of a terminal and nowhere else. As
+JSON: a record as the wire writes it, but on one line, and a tombstone as `{"tombstone": {…}}`, so that no loss is
+silent there either.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topics.calls.page import Page, Record, tombstone_fields
+from topics.cli.io.quantities import counted, moment
+from topics.cli.io.terminal import TerminalStyle, safe
+from topics.log.floors import Gap
+
+Item = Record | Gap
+_ON_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")  # in JSON text a bare line end can only be white space
+
+_WHY = {
+    "cap": "evicted by the topic's cap",
+    "ttl": "expired by the topic's ttl",
+    "mixed": "for more than one reason",
+    "crash": "lost with the machine's power",
+    "corrupt": "damaged, and repaired away",
+    "restart": "ephemeral, and the process restarted",
+    "source_trim": "lost before they were forwarded",
+    "recreated": "the position is not of this topic as it is now, so it is read from its beginning",
+}
+
+
+def items(page: Page) -> list[Item]:
+    """The tombstone first: it is about the seqs before the records."""
+    return [*([] if page.tombstone is None else [page.tombstone]), *page.records]
+
+
+def json_line(item: Item, topic: str | None = None) -> bytes:
+    """One line. `topic`: named too, where lines of several are mixed."""
+    import msgspec
+
+    named = b"" if topic is None else b'"topic":%b,' % msgspec.json.encode(topic)
+    if isinstance(item, Gap):
+        return b'{%b"tombstone":%b}\n' % (named, msgspec.json.encode(tombstone_fields(item)))
+    return b"{%b%b\n" % (named, item.json()[1:].translate(_ON_ONE_LINE))
+
+
+def text_line(item: Item, pen: TerminalStyle, topic: str | None = None, *, is_full: bool = False) -> bytes:
+    """One line for people."""
+    if isinstance(item, Gap):
+        plain = gap_text(item)
+        painted = pen.paint(plain, "red", bold=True)
+    else:
+        plain, painted = _record(item, pen)
+    if topic is not None:
+        plain, painted = f"{topic}  {plain}", f"{pen.paint(topic, 'cyan')}  {painted}"
+    if isinstance(item, Record):
+        text = _payload(item)
+        room = pen.width - len(plain)
+        if pen.width and not is_full and len(text) > room:
+            text = text[: max(room - 1, 0)] + "\u2026"
+        painted += text
+    return f"{painted}\n".encode(errors="backslashreplace")
+
+
+def gap_text(gap: Gap) -> str:
+    """A tombstone in words."""
+    seqs = f"seq {gap.gap_from}" if gap.gap_from == gap.gap_to else f"seqs {gap.gap_from}\u2013{gap.gap_to}"
+    if gap.gap_to < gap.gap_from:  # created again, and nothing in it yet
+        seqs = "all before"
+    why = _WHY[gap.reason.value]
+    return f"\u2205 LOST {seqs} [{gap.reason.value}] {counted(gap.missed_estimate, 'record')}: {why}"
+
+
+def _record(record: Record, pen: TerminalStyle) -> tuple[str, str]:
+    seq, when = f"{record.seq:>6}", moment(record.ts)
+    marks = [
+        f"{name}{safe(text)}"
+        for name, text in (("", record.tag), ("key=", record.key), ("node=", record.node))
+        if text is not None
+    ]
+    mark = " ".join(marks)
+    plain = f"{seq}  {when}  " + (f"{mark}  " if mark else "")
+    painted = f"{pen.paint(seq, bold=True)}  {pen.paint(when, dim=True)}  "
+    return plain, painted + (f"{pen.paint(mark, 'green')}  " if mark else "")
+
+
+def _payload(record: Record) -> str:
+    if record.content_type is not None:
+        return f"<{counted(len(record.raw), 'byte')} of {safe(record.content_type)}> {record.raw[:60]!r}"
+    return safe(record.raw.translate(_ON_ONE_LINE).decode(errors="replace"))

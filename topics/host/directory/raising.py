@@ -1,0 +1,125 @@
+"""A store of format 1 becomes one of this version's (decisions 45 and 46).
+
+FORMAT first, in one synced step: from then on older versions refuse the store, and it has an id. Then each segment's
+`.idx`, `.col` and `.del` gets checksums that begin with its seed. Those of format 1 do not say whose they are, so they
+are held against all of the data once: what the data contradicts stays as it is, fails its checksum from then on, and is
+made anew as any damaged one. Data in the cold tier is not asked for; every read from there is held against the idx.
+
+If it breaks off, FORMAT says so: both seeds count until the next opening for writing has gone on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from topics.codec.log.layout import FLAGS_ALL
+from topics.codec.segments.segcolumns import reseal_blocks
+from topics.codec.segments.segdel import encode_del
+from topics.codec.segments.segidx import IdxColumns
+from topics.codec.segments.segment import walk
+from topics.host.directory.layout import (
+    FORMAT_VERSION,
+    Format,
+    segment_of,
+    segment_path,
+    topic_dir,
+    write_format,
+)
+from topics.host.directory.size_limits import bytes_max
+from topics.host.segments.blocks import columns_of_data
+from topics.host.segments.segment_files import data_end, encode_idx
+from topics.host.segments.segment_seals import Seal, seal_of
+from topics.host.system.temporary import TEMPORARY, write_temporary
+from topics.kernel.errors import Corrupt
+from topics.kernel.ports import Disk, Entropy
+from topics.log.regions import SegmentId
+from topics.log.segments import Segment
+
+
+def new_format(entropy: Entropy, shards: int) -> Format:
+    """Of a store that begins."""
+    return Format(shards, 0, store=entropy.token(16).hex())
+
+
+def raise_store(disk: Disk, form: Format, entropy: Entropy) -> Format:
+    """Make it one of this version's, durably, or go on with that; before the first byte that older ones did not know.
+
+    Raises:
+        OSError: the disk failed; the next opening goes on.
+    """
+    if form.format < FORMAT_VERSION:
+        form = attrs.evolve(new_format(entropy, form.shards), generation=form.generation, raising=True)
+        write_format(disk, form)
+    for segment in _segments(disk):
+        _raise_segment(disk, segment)
+    form = attrs.evolve(form, raising=False)
+    write_format(disk, form)
+    return form
+
+
+def _segments(disk: Disk) -> Iterator[SegmentId]:
+    for name in disk.names("topics"):
+        found = (segment_of(f"topics/{name}/{file}") for file in disk.names(f"topics/{name}"))
+        yield from dict.fromkeys(segment for segment in found if segment is not None)
+
+
+def _raise_segment(disk: Disk, segment: SegmentId) -> None:
+    seal = seal_of(disk, *segment)
+    raised: dict[str, bytes] = {}
+    try:
+        idx = seal.idx(_read(disk, segment, "idx"))
+        raised |= _indexed(disk, segment, seal, idx)
+    except Corrupt:
+        pass  # damaged: the opening makes it anew
+    try:
+        ended = seal.ends(_read(disk, segment, "del"))
+        if (ended.topic_id, ended.first_seq) == segment:
+            raised["del"] = encode_del(ended, seal.seed)
+    except Corrupt:
+        pass
+    for part, content in raised.items():
+        path = segment_path(*segment, part)
+        write_temporary(disk, path, content)
+        disk.rename(path + TEMPORARY, path)
+    if raised:
+        disk.sync_dir(topic_dir(segment.topic_id))
+
+
+def _indexed(disk: Disk, segment: SegmentId, seal: Seal, idx: IdxColumns) -> dict[str, bytes]:
+    """The idx and the columns, unless the data contradicts the idx. Of records that are damaged the columns know more
+    than the data.
+    """
+    columns = _read(disk, segment, "col")
+    size = disk.size(segment_path(*segment, "data"))
+    raised = {"idx": encode_idx(idx, seal.seed)}
+    anew = None
+    if size is not None and len(idx):
+        counted = Segment(segment.first_seq, segment.first_seq + len(idx) - 1, data_end(idx), 0, sealed=True)
+        data = disk.read(segment_path(*segment, "data"), 0, min(size, counted.size))
+        if not _agrees(segment.topic_id, counted, idx, data):
+            return {}
+        anew = columns_of_data(segment.topic_id, counted, idx, data, seal.seed)
+    col = reseal_blocks(columns, seal.seeds[-1], seal.seed) if anew is None else anew
+    return raised | ({"col": col} if col else {})
+
+
+def _agrees(topic_id: int, segment: Segment, idx: IdxColumns, data: bytes) -> bool:
+    """Whether all whole records of the data are as their entries say, and there are some if there should be. A damaged
+    one speaks neither for nor against.
+    """
+    found = walk(data, 0, len(data), topic_id=topic_id, first_seq=segment.first, seq_stop=segment.last + 1)
+    for at, seq in enumerate(found.seqs):
+        i = seq - segment.first
+        said = (idx.offsets[i], idx.lengths[i], idx.ts[i], idx.flags[i] & FLAGS_ALL)
+        if said != (found.offsets[at], found.lengths[at], found.ts[at], found.flags[at] & FLAGS_ALL):
+            return False
+    return len(found) > 0 or not any(idx.lengths)
+
+
+def _read(disk: Disk, segment: SegmentId, part: str) -> bytes:
+    """What is there of a file, nothing if it is not."""
+    path = segment_path(*segment, part)
+    size = disk.size(path)
+    return b"" if size is None else disk.read(path, 0, min(size, bytes_max(path)))

@@ -1,0 +1,7 @@
+"""What a reader gets: the plan of a page, filters, tombstones, and when a read goes on waiting.
+
+diff       a read by seq: which records it delivers, and what became of every other seq it passes
+match      the match language of deletes and read filters: `["tag","Eq","x"]`, `["tag","Glob","x*"]`, `"x"`
+tombstone  where a read starts, and whether it must be told of a loss first
+waiting    waiting for news of a topic: what there is, when a read goes on waiting, how its pages become one
+"""

@@ -1,0 +1,383 @@
+"""A read by seq: which records it delivers, and what became of every other seq it passes (semantics 4).
+
+`plan` touches nothing: it decides tombstone, deleted, own TTL, own node and filter from the columns alone, so the
+account is exact before a byte is fetched. The plan lists the records to deliver and the few extents their frames lie
+in; a driver fetches those, and `assemble` checks and cuts the frames out of the buffers.
+
+Examining goes in slices of 8192 seqs, at most 100 000 a read; a page ends before a lost range.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from topics.codec.log.frame import FrameView, decode_payloads, decode_texts
+from topics.kernel.errors import Corrupt
+from topics.kernel.limits import EXTENT_GAP_MAX, SCAN_SEQS_MAX, SCAN_SLICE_SEQS
+from topics.log import masks
+from topics.log.floors import Gap
+from topics.log.index import LIVE, TIMED
+from topics.log.masks import Members
+from topics.log.past import DeathCause
+from topics.log.reads import tombstone
+from topics.log.reads.match import Match
+from topics.log.regions import Source
+from topics.log.topic import Topic
+
+_PLAIN: Final = b"\x01"
+_STRIDE_FIRST: Final = 256  # slots examined at once: few at first, for most pages are full soon
+_IS_LIVE: Final = bytes(flag & LIVE for flag in range(256))
+_IS_DELETED: Final = bytes(not flag & LIVE and flag & DeathCause.DELETED > 0 for flag in range(256))
+_IS_TIMED: Final = bytes(flag & TIMED > 0 for flag in range(256))
+
+
+@attrs.frozen(kw_only=True)
+class DiffQuery:
+    """What a reader asks. `from_ts` wins over `from_seq` if given; `nodes` are the reader's own names."""
+
+    topic: str
+    from_seq: int = 0
+    from_ts: int | None = None
+    epoch: int | None = None
+    limit: int = 256
+    nodes: frozenset[bytes] = frozenset()
+    match: Match | None = None
+    bytes_max: int = 1 << 20
+
+
+@attrs.frozen
+class Account:
+    """Promise 4: every seq in (from_seq, next_from_seq] is exactly one of these."""
+
+    delivered: int
+    lost: int
+    deleted: int
+    expired: int
+    own_node: int
+    filtered: int
+
+    @property
+    def total(self) -> int:
+        return self.delivered + self.lost + self.deleted + self.expired + self.own_node + self.filtered
+
+
+@attrs.frozen
+class Extent:
+    """Bytes [offset, offset + size) of `source` hold the frames of records [first, first + count) of the plan."""
+
+    source: Source
+    offset: int
+    size: int
+    first: int
+    count: int
+
+
+@attrs.frozen(kw_only=True)
+class DiffPlan:
+    """Which frames to fetch, and everything a page says beside its records."""
+
+    topic: str
+    topic_id: int
+    epoch: int
+    from_seq: int
+    next_from_seq: int
+    head_seq: int
+    durable_seq: int
+    earliest_seq: int
+    gap: Gap | None
+    account: Account
+    seqs: array[int]
+    offsets: array[int]
+    lengths: array[int]
+    extents: tuple[Extent, ...]
+
+    @property
+    def caught_up(self) -> bool:
+        return self.next_from_seq == self.head_seq
+
+
+def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> DiffPlan:
+    """The whole plan of one read; `now_ms` decides own TTL only (floors move by frames)."""
+    index = topic.index
+    from_seq = query.from_seq
+    if query.from_ts is not None:
+        from_seq = tombstone.resolve_ts(index, topic.floors, query.from_ts)
+    same_epoch = query.epoch is None or query.epoch == topic.epoch
+    start = tombstone.classify(index, topic.floors, from_seq, same_epoch=same_epoch)
+    scan = _Scan(topic, query, now_ms, start)
+    while not scan.ended:
+        scan.step()
+    resolved = start.from_seq
+    account = Account(
+        len(scan.positions), start.lost, scan.deleted, scan.expired, scan.own_node, scan.filtered
+    )  # fmt: skip
+    assert account.total == scan.cursor - resolved  # I-06, promise 4
+    seqs, offsets, lengths = scan.columns()
+    return DiffPlan(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        epoch=topic.epoch,
+        from_seq=resolved,
+        next_from_seq=scan.cursor,
+        head_seq=index.head_seq,
+        durable_seq=durable_seq,
+        earliest_seq=index.base_seq,
+        gap=start.gap,
+        account=account,
+        seqs=seqs,
+        offsets=offsets,
+        lengths=lengths,
+        extents=_extents(topic, seqs, offsets, lengths),
+    )
+
+
+def assemble_texts(
+    plan: DiffPlan, buffers: Sequence[bytes], other: Callable[[FrameView], bytes | None]
+) -> list[bytes] | None:
+    """`assemble` and the JSON of each record in one pass; None if `other` will not make that of one.
+
+    Raises:
+        Corrupt: as `assemble`.
+    """
+    assert len(buffers) == len(plan.extents)
+    texts: list[bytes] = []
+    for extent, buffer in zip(plan.extents, buffers, strict=True):
+        stop = extent.first + extent.count
+        offsets = [offset - extent.offset for offset in plan.offsets[extent.first : stop]]
+        seqs = plan.seqs[extent.first : stop]
+        lengths = plan.lengths[extent.first : stop]
+        try:
+            some = decode_texts(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs, other=other)
+        except Corrupt as damage:
+            raise _whole_run(plan, buffers, damage) from damage
+        if some is None:
+            return None
+        texts += some
+    return texts
+
+
+def assemble(plan: DiffPlan, buffers: Sequence[bytes]) -> list[FrameView]:
+    """The planned records, cut out of one buffer an extent and verified.
+
+    Raises:
+        Corrupt: a frame fails its checksum, or is not the record the index says. Detail: `seq` of the first such,
+            `last_seq` of those right behind it, `reason`.
+    """
+    assert len(buffers) == len(plan.extents)
+    records: list[FrameView] = []
+    for extent, buffer in zip(plan.extents, buffers, strict=True):
+        stop = extent.first + extent.count
+        offsets = [offset - extent.offset for offset in plan.offsets[extent.first : stop]]
+        lengths = plan.lengths[extent.first : stop]
+        seqs = plan.seqs[extent.first : stop]
+        try:
+            records += decode_payloads(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs)
+        except Corrupt as damage:
+            raise _whole_run(plan, buffers, damage) from damage
+    return records
+
+
+def _whole_run(plan: DiffPlan, buffers: Sequence[bytes], damage: Corrupt) -> Corrupt:
+    """The damage of one planned record, with `last_seq` of all that are damaged right behind it."""
+    seq = damage.detail["seq"]
+    assert isinstance(seq, int)
+    at = bisect_left(plan.seqs, seq)
+    assert plan.seqs[at] == seq
+    last = at
+    while last + 1 < len(plan.seqs) and not _is_there(plan, buffers, last + 1):
+        last += 1
+    return Corrupt(damage.message, **damage.detail, last_seq=plan.seqs[last])
+
+
+def _is_there(plan: DiffPlan, buffers: Sequence[bytes], at: int) -> bool:
+    number = bisect_right(plan.extents, at, key=_first) - 1
+    place = [plan.offsets[at] - plan.extents[number].offset]
+    try:
+        decode_payloads(
+            buffers[number], place, [plan.lengths[at]], topic_id=plan.topic_id, seqs=[plan.seqs[at]]
+        )
+    except Corrupt:
+        return False
+    return True
+
+
+def _first(extent: Extent) -> int:
+    return extent.first
+
+
+class _Scan:
+    """The walk over the slots of one read. `cursor` is the last seq decided."""
+
+    def __init__(self, topic: Topic, query: DiffQuery, now_ms: int, start: tombstone.Start) -> None:
+        index = topic.index
+        self.topic, self.index, self.query, self.now_ms = topic, index, query, now_ms
+        self.cursor = start.after
+        self.room = query.bytes_max
+        self.positions: list[int] = []
+        self.deleted = self.expired = self.own_node = self.filtered = 0
+        lost = index.lost.at(self.cursor + 1) or index.lost.next_from(self.cursor + 1)
+        page_stop = index.head_seq if lost is None else lost.first - 1
+        self.last = min(page_stop, self.cursor + SCAN_SEQS_MAX)
+        self.ended = self.cursor >= self.last or query.limit <= 0
+        own = query.nodes if topic.config.dedupe_node else ()
+        self.own = Members(frozenset(index.nodes.number(node) for node in own) - {0})
+        self.wanted = None if query.match is None else Members(frozenset(query.match.numbers(index.tags)))
+        self.stride = _STRIDE_FIRST
+        if not self.ended and self.cursor + 1 < index.base_seq:
+            self._pass_by(min(index.base_seq - 1, self.last))
+
+    def step(self) -> None:
+        """Examine one slice of slots."""
+        stop_seq = min(self.cursor + SCAN_SLICE_SEQS, self.last)
+        start, stop = self.index.position(self.cursor + 1), self.index.position(stop_seq + 1)
+        assert stop - start == stop_seq - self.cursor
+        full = self._deliver_dense(start, stop) if self._dense(start, stop) else self._examine(start, stop)
+        if not full:
+            self.cursor = stop_seq
+        self.ended = full or self.cursor >= self.last
+
+    def columns(self) -> tuple[array[int], array[int], array[int]]:
+        """(seqs, offsets, lengths) of the records to deliver."""
+        index, positions = self.index, self.positions
+        if not positions:
+            return array("Q"), array("I"), array("I")
+        first, last = positions[0], positions[-1]
+        if last - first + 1 == len(positions):
+            seq = index.seq_at(first)
+            seqs = array("Q", range(seq, seq + len(positions)))
+            return seqs, index.offsets[first : last + 1], index.lengths[first : last + 1]
+        base = index.seq_at(first) - first  # no lost range lies within a page
+        return (
+            array("Q", [base + at for at in positions]),
+            array("I", [index.offsets[at] for at in positions]),
+            array("I", [index.lengths[at] for at in positions]),
+        )
+
+    def _pass_by(self, last: int) -> None:
+        """Seqs up to `last` have no slot any more: they ended voluntarily."""
+        deleted, expired = self.index.past.counts(self.cursor + 1, last)
+        assert deleted + expired == last - self.cursor
+        self.deleted += deleted
+        self.expired += expired
+        self.cursor = last
+        self.ended = self.cursor >= self.last
+
+    def _dense(self, start: int, stop: int) -> bool:
+        """True if every slot is live and nothing can hold it back."""
+        if self.wanted is not None:
+            return False
+        if not self.own and self.index.expires is None:
+            return self.index.all_live(start, stop)
+        return self.index.flags.count(_PLAIN, start, stop) == stop - start
+
+    def _deliver_dense(self, start: int, stop: int) -> bool:
+        """Deliver the slots in order until the page is full; returns whether it is."""
+        taken = min(stop - start, self.query.limit - len(self.positions))
+        size = sum(self.index.lengths[start : start + taken])
+        if size > self.room:
+            fitting = 0
+            for length in self.index.lengths[start : start + taken]:
+                if length > self.room and (self.positions or fitting):
+                    break
+                self.room -= length
+                fitting += 1
+            taken = fitting
+        else:
+            self.room -= size
+        self.positions.extend(range(start, start + taken))
+        full = taken < stop - start or len(self.positions) >= self.query.limit
+        if full:
+            self.cursor += taken
+        return full
+
+    def _examine(self, start: int, stop: int) -> bool:
+        """Decide what becomes of the slots until the page is full; returns whether it is."""
+        while start < stop:
+            middle = min(start + self.stride, stop)
+            if self._examine_some(start, middle):
+                return True
+            start = middle
+            self.stride = min(self.stride * 2, SCAN_SLICE_SEQS)
+        return False
+
+    def _examine_some(self, start: int, stop: int) -> bool:
+        index = self.index
+        slots = stop - start
+        flags = bytes(index.flags[start:stop])
+        alive = masks.of_flags(flags, _IS_LIVE)
+        deleted = masks.of_flags(flags, _IS_DELETED)
+        late = own = 0
+        if index.expires is not None:
+            timed = masks.of_flags(flags, _IS_TIMED) & alive
+            late = timed and timed & masks.below(index.expires[start:stop], self.now_ms)
+        left = alive ^ late
+        if self.own and index.node_ids is not None:
+            own = left & self.own.of(index.node_ids[start:stop])
+        given = left = left ^ own
+        if self.wanted is not None:
+            given = 0 if index.tag_ids is None else left & self.wanted.of(index.tag_ids[start:stop])
+
+        if index.has_absent:  # a record whose labels are lost with its bytes must not be passed by in silence
+            absent = masks.zero(index.lengths[start:stop]) & (alive ^ late)
+            left, given, own = left | absent, given | absent, own & ~absent
+
+        cut, full = self._take(masks.positions(given, start, stop), start, stop)
+        alive, deleted, late, own, left, given = (
+            masks.before(mask, slots, cut).bit_count() for mask in (alive, deleted, late, own, left, given)
+        )
+        self.deleted += deleted
+        self.expired += cut - alive - deleted + late
+        self.own_node += own
+        self.filtered += left - given
+        self.cursor += cut
+        return full
+
+    def _take(self, found: Sequence[int], start: int, stop: int) -> tuple[int, bool]:
+        """Deliver what fits. Returns how many slots are decided by that, and whether the page is full."""
+        lengths, limit = self.index.lengths, self.query.limit
+        assert len(self.positions) < limit
+        for at in found:
+            if self.positions and lengths[at] > self.room:
+                return at - start, True
+            self.positions.append(at)
+            self.room -= lengths[at]
+            if len(self.positions) >= limit:
+                return at + 1 - start, True
+        return stop - start, False
+
+
+def extents_of(topic: Topic, start: int, stop: int) -> tuple[Extent, ...]:
+    """The extents of the frames of all slots at positions [start, stop), dead ones too."""
+    index = topic.index
+    return _extents(topic, index.seqs(start, stop), index.offsets[start:stop], index.lengths[start:stop])
+
+
+def _extents(topic: Topic, seqs: array[int], offsets: array[int], lengths: array[int]) -> tuple[Extent, ...]:
+    """The fewest reads that cover the frames: one source each, small gaps read through."""
+    extents: list[Extent] = []
+    i = 0
+    while i < len(seqs):
+        source, elsewhere = topic.regions.source_until(seqs[i])
+        stop = bisect_left(seqs, elsewhere, i) if elsewhere else len(seqs)
+        span = offsets[stop - 1] + lengths[stop - 1] - offsets[i]
+        whole = not topic.index.has_absent  # else what has no bytes has no place either
+        if (
+            whole and 0 <= span - sum(lengths[i:stop]) <= EXTENT_GAP_MAX
+        ):  # a dense page, without a look at each
+            extents.append(Extent(source, offsets[i], span, i, stop - i))
+            i = stop
+            continue
+        first, begin, end = i, offsets[i], offsets[i] + lengths[i]
+        i += 1
+        while i < len(seqs) and (not elsewhere or seqs[i] < elsewhere):
+            if offsets[i] < end or offsets[i] - end > EXTENT_GAP_MAX:
+                break
+            end = offsets[i] + lengths[i]
+            i += 1
+        extents.append(Extent(source, begin, end - begin, first, i - first))
+    return tuple(extents)

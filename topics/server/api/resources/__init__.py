@@ -1,0 +1,8 @@
+"""The handlers, a module a resource (http-api 3 to 11).
+
+backup   what keeps a store safe: a checkpoint now, a backup of it
+reads    a page of records, waited for if asked
+records  records written and deleted
+state    a server as its handlers see it: its options, what it counts, and the runtime once the log is recovered
+topics   topics themselves: put, state, list, delete
+"""

@@ -1,0 +1,110 @@
+"""A server as its handlers see it: its options, what it counts, and the runtime once the log is recovered."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import trio
+
+from topics.kernel.errors import Code, Rejected
+from topics.kernel.limits import Limits
+from topics.server.api.bodies.known import KnownLabels
+from topics.server.api.memory import MemoryAccount
+from topics.server.api.origins import Origins
+from topics.server.runtime.figures import Traffic
+from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
+from topics.server.runtime.runtime import Runtime
+
+DECODED_AT_ONCE: Final = 2  # large bodies: threads take turns, and each copies its payloads
+
+
+@attrs.frozen(kw_only=True)
+class SiteOptions:
+    """What the handlers need to know of the settings."""
+
+    limits: Limits = attrs.field(factory=Limits)
+    auto_create: bool = True
+    origins: Origins = attrs.field(factory=Origins)
+    version: str = ""
+    held_bytes_max: int = 256 << 20
+    unsent_bytes_max: int = 256 << 20
+    bytes_per_s: int = 1024
+    backup_bytes_per_s: int = 64 * 1024
+    head_bytes_max: int = 32 * 1024
+    head_fields_max: int = 100
+    metric_topics_max: int = METRIC_TOPICS_MAX
+
+
+class ServerState:
+    """`describe`: the API as an OpenAPI document."""
+
+    def __init__(self, options: SiteOptions, describe: Callable[[], bytes]) -> None:
+        self.options = options
+        self.describe = describe
+        self.started = time.monotonic()
+        self.progress = 0.0  # of recovery, 0 to 1
+        self.draining = False
+        self.counts: Counter[tuple[str, int]] = Counter()  # answers by (route name, status)
+        self.bugs = 0
+        self.unsent_dropped = 0  # answers that could neither be sent at once nor kept
+        self.metrics = Metrics(version=options.version, topics_max=options.metric_topics_max)
+        self.requests = MemoryAccount("requests_held_bytes", "requests", options.held_bytes_max)
+        self.answers = MemoryAccount("unsent_answer_bytes", "answers", options.unsent_bytes_max)
+        self._runtime: Runtime | None = None
+        self.labels = KnownLabels()
+        self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
+
+    # Phases.
+
+    def begin(self, runtime: Runtime) -> None:
+        """The log is recovered: requests are served from here on."""
+        assert self._runtime is None
+        self.progress = 1.0
+        self._runtime = runtime
+
+    def ready_runtime(self) -> Runtime:
+        if self._runtime is None:
+            raise Rejected(
+                Code.NOT_READY, "the log is being recovered; retry", replay_progress=round(self.progress, 3)
+            )
+        return self._runtime
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """None while the log is being recovered."""
+        return self._runtime
+
+    @property
+    def uptime_s(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def is_ready(self) -> bool:
+        return self._runtime is not None and not self.draining
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of answers, in memory: those being read, and those that their peers have not taken."""
+        return self.answers.size
+
+    @property
+    def held_bytes(self) -> int:
+        """Of requests, in memory."""
+        return self.requests.size
+
+    def traffic(self) -> Traffic:
+        """What is counted here, as it is now."""
+        return Traffic(
+            ready=self.is_ready,
+            progress=self.progress,
+            uptime_s=self.uptime_s,
+            answers=dict(self.counts),
+            bugs=self.bugs,
+            held_bytes=self.held_bytes,
+            unsent_bytes=self.unsent_bytes,
+            unsent_dropped=self.unsent_dropped,
+        )
