@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.crash.scene import Scene
 
+from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair import repair
 from topics.codec.encode import encode_run

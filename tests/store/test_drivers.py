@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from tests.crash.scene import SMALL, Scene, append
 
+from tests.support.scene import SMALL, Scene, append
 from topics.embed.driver import LocalEngine
 from topics.server.runtime.shard import ShardTask
 from topics.server.runtime.thread import Threads
