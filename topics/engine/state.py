@@ -15,7 +15,7 @@ from topics.engine.commands import Checkpointed, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
-from topics.engine.timers import REST, RETIRE, SYNC, Timers
+from topics.engine.timers import OF_TOPICS, REST, RETIRE, SYNC, Timers
 from topics.kernel.clock import EngineTime
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of
@@ -95,8 +95,9 @@ class EngineState:
         del self.lanes[lane.topic_id]
         if self.lanes_by_name.get(lane.name) is lane:
             del self.lanes_by_name[lane.name]
-        self.by_time.drop(RETIRE, lane.topic_id)
-        self.by_timer.drop(REST, lane.topic_id)
+        for kind in OF_TOPICS:
+            self.by_time.drop(kind, lane.topic_id)
+            self.by_timer.drop(kind, lane.topic_id)
 
     def topic(self, name: str) -> tuple[Lane, Topic]:
         """The published topic of that name, or 404."""

@@ -16,6 +16,7 @@ from typing import Final
 RETIRE: Final = 0  # a topic: a record of it ends by time alone
 REST: Final = 1  # a topic: it has rested, so its exact head is logged
 SYNC: Final = 2  # a shard: what was written waits for its sync
+OF_TOPICS: Final = (RETIRE, REST)  # these end with their topic
 
 Key = tuple[int, int]
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 
+import attrs
 import msgspec
 import pytest
 import trio
 import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
+from topics.calls.records import PutMany
 from topics.engine.commands import Append, PutTopic, Retire
 from topics.engine.tickets import Stage
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
-from topics.server.runtime.runtime import LET_GO_BYTES
+from topics.kernel.limits import Limits
+from topics.server.runtime.runtime import LET_GO_BYTES, Runtime
 from topics.server.runtime.thread import SystemThread
 from topics.simulation.scheduling import LoopClock
+from topics.store.directory import MemoryDirectory
+from topics.store.opened import StoreOptions
 
 pytestmark = pytest.mark.trio
 
@@ -134,3 +139,14 @@ async def test_a_job_off_the_loop_is_waited_for_and_its_errors_are_raised_here()
     with pytest.raises(OSError, match="no"):
         await thread.run(fail)
     thread.close()
+
+
+async def test_a_write_that_made_its_topic_and_then_waited_for_room_says_that_it_did():
+    limits = attrs.evolve(Limits(), wal_file_first=64 << 10, wal_file_max=1 << 20, wal_reserve=8 << 10)
+    options = StoreOptions(limits=limits, min_free_bytes=0)
+    big = PutMany("t", [{"data": "x" * 30_000}] * 20).command(limits)
+    runtime = Runtime(MemoryDirectory().recover(options=options))
+    async with runtime.running():
+        reply, _ = await runtime.append(big)
+
+    assert (reply.created, reply.first_seq, reply.last_seq) == (True, 1, 20)

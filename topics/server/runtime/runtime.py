@@ -183,14 +183,15 @@ class Runtime:
         return await self._fetcher.page(self.engine, query, form=form, room=room)
 
     async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, BatchTiming]:
-        tries = _ROOM_TRIES
+        tries, created = _ROOM_TRIES, False
         while True:
             if self.closing:
                 raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
-            took = NOTHING_TOOK
+            took, ticket = NOTHING_TOOK, None
             try:
                 try:
                     ticket = self.engine.propose(command, sync=sync)
+                    ticket.created = ticket.created or created
                 finally:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
@@ -207,6 +208,7 @@ class Runtime:
                     raise
                 # Once more where there is none: why there is none was not known before it was tried.
                 tries = tries - 1 if await self._make_room(refused) else 0
+            created = created or (ticket is not None and ticket.created)
 
     async def _make_room(self, refused: Rejected) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
