@@ -1,7 +1,6 @@
 """Priority and not-before of a record are known wherever its labels are: `.data` is never the only place."""
 
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +13,10 @@ from topics.codec.log.encode import encode_run
 from topics.codec.log.frame import decode_frame
 from topics.codec.log.run import pack_job, unpack_job
 from topics.codec.log.scan import scan
-from topics.engine import admit
 from topics.engine.checkpoint import SegmentRules
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import U64_MAX
+from topics.log.kinds import JobQueue, Kind
 
 PRIORITIES = st.none() | st.integers(0, 9)
 DELAYS = st.none() | st.integers(1, 10**10)
@@ -65,7 +64,7 @@ def columns(jobs):
 def taken_by_logs():
     """Only a queue takes records with a job, and there is none yet."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(admit, "TopicType", SimpleNamespace(LOG=None))
+        patch.setattr(Kind, "check_records", JobQueue.check_records)
         yield
 
 

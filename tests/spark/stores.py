@@ -40,6 +40,7 @@ def fill(path):
             ticks.put({"tick": i, "pad": "x" * 50})
             clock.advance(1000)
             if i in (30, 70):
+                store.sync()  # time passes by hand here, so no timed sync comes
                 store.checkpoint()
         quakes.delete(match="nc")
         quakes.put({"late": 1}, ttl_ms=5000)

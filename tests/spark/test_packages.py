@@ -44,7 +44,7 @@ def imported(path):
 
 @pytest.mark.rule("P2.1")
 def test_the_audit_knows_no_spark_and_runs_no_engine():
-    modules = list((ROOT / "audit").glob("*.py"))
+    modules = list((ROOT / "audit").rglob("*.py"))
     names = [name for path in modules for name in imported(path)]
 
     assert len(modules) > 20
