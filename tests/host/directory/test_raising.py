@@ -127,6 +127,40 @@ def test_a_damaged_file_is_made_anew(part, at):
     assert all_sealed(scene)
 
 
+@pytest.mark.rule("T5.2", "T5.4")
+def test_the_columns_of_a_cold_segment_are_kept_if_its_idx_is_damaged(tiered):
+    """Where there is no data to make them from, nothing else says which tags there are."""
+    path = segment_path(1, 1, "idx")
+    lower(tiered.disk)
+    tiered.disk.write(path, 5, [bytes([tiered.disk.content(path)[5] ^ 1])])
+    tiered.cold = None
+    tiered.open()
+    assert "raising" not in form_of(tiered)
+    assert reads(seal_of(tiered.disk, 1, 1), "col", tiered.disk.content(segment_path(1, 1, "col")))
+    tiered.process_death()
+    tiered.cold = cold_of(tiered.disk)
+    tiered.open()
+    assert not tiered.opened.damages
+    assert digest(tiered.engine.state.catalog) == tiered.right
+
+
+@pytest.mark.rule("T5.2", "T5.4")
+@pytest.mark.parametrize("other", [None, (2, 1), (1, 9)])
+def test_columns_without_an_idx_are_held_against_the_data(other):
+    """They know more than the data of a damaged record; those of another segment are not believed."""
+    scene = old()
+    idx = OF_FORMAT_1.idx(content(scene, segment_path(1, 1, "idx")))
+    if other is not None:
+        swap(scene, (1, 1), other, "col")
+    scene.flip(segment_path(1, 1, "data"), idx.offsets[2] + 40)
+    scene.flip(segment_path(1, 1, "idx"), 5)
+    scene.open()
+
+    sealed = reads(seal_of(scene.disk, 1, 1), "col", content(scene, segment_path(1, 1, "col")))
+    assert sealed == (other is None)
+    assert reads(seal_of(scene.disk, 2, 1), "col", content(scene, segment_path(2, 1, "col")))
+
+
 def test_what_its_files_know_of_a_damaged_record_is_kept():
     scene = old()
     idx = OF_FORMAT_1.idx(content(scene, segment_path(1, 1, "idx")))
