@@ -2,6 +2,7 @@
 found out at last (decisions 45 and 46).
 """
 
+import errno
 import json
 
 import pytest
@@ -20,6 +21,7 @@ from tests.host.segments.test_swapped_files import (
     view,
     whole,
 )
+from tests.support.bad_sectors import BadSectors
 from tests.support.cold_tier import cold_of
 from tests.support.scene import SMALL, Scene
 from topics.audit.fsck import Options, fsck
@@ -125,6 +127,40 @@ def test_a_damaged_file_is_made_anew(part, at):
     assert all_sealed(scene)
 
 
+@pytest.mark.rule("T5.2", "T5.4")
+def test_the_columns_of_a_cold_segment_are_kept_if_its_idx_is_damaged(tiered):
+    """Where there is no data to make them from, nothing else says which tags there are."""
+    path = segment_path(1, 1, "idx")
+    lower(tiered.disk)
+    tiered.disk.write(path, 5, [bytes([tiered.disk.content(path)[5] ^ 1])])
+    tiered.cold = None
+    tiered.open()
+    assert "raising" not in form_of(tiered)
+    assert reads(seal_of(tiered.disk, 1, 1), "col", tiered.disk.content(segment_path(1, 1, "col")))
+    tiered.process_death()
+    tiered.cold = cold_of(tiered.disk)
+    tiered.open()
+    assert not tiered.opened.damages
+    assert digest(tiered.engine.state.catalog) == tiered.right
+
+
+@pytest.mark.rule("T5.2", "T5.4")
+@pytest.mark.parametrize("other", [None, (2, 1), (1, 9)])
+def test_columns_without_an_idx_are_held_against_the_data(other):
+    """They know more than the data of a damaged record; those of another segment are not believed."""
+    scene = old()
+    idx = OF_FORMAT_1.idx(content(scene, segment_path(1, 1, "idx")))
+    if other is not None:
+        swap(scene, (1, 1), other, "col")
+    scene.flip(segment_path(1, 1, "data"), idx.offsets[2] + 40)
+    scene.flip(segment_path(1, 1, "idx"), 5)
+    scene.open()
+
+    sealed = reads(seal_of(scene.disk, 1, 1), "col", content(scene, segment_path(1, 1, "col")))
+    assert sealed == (other is None)
+    assert reads(seal_of(scene.disk, 2, 1), "col", content(scene, segment_path(2, 1, "col")))
+
+
 def test_what_its_files_know_of_a_damaged_record_is_kept():
     scene = old()
     idx = OF_FORMAT_1.idx(content(scene, segment_path(1, 1, "idx")))
@@ -133,6 +169,38 @@ def test_what_its_files_know_of_a_damaged_record_is_kept():
 
     assert not scene.opened.damages
     assert digest(scene.engine.state.catalog) == whole()[0]
+    assert all_sealed(scene)
+
+
+@pytest.mark.rule("T5.11")
+@pytest.mark.parametrize("first", [1, 17])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_file_that_the_medium_does_not_give_keeps_no_store_from_being_raised(part, first):
+    """The opening does with it what it does in a store of this format; a medium that is well again has lost nothing."""
+    scene = old()
+    path = segment_path(1, first, part)
+    scene.port = BadSectors(scene.disk)
+    scene.port.spoil(path, 20, 21)
+    scene.open()
+
+    assert not scene.opened.read_only
+    assert not scene.opened.damages
+    assert "raising" not in form_of(scene)
+    assert digest(scene.engine.state.catalog) == whole()[0]
+    scene.port.bad.clear()
+    is_as_before(scene)
+
+
+def test_a_disk_that_fails_otherwise_ends_the_raise_and_the_next_opening_goes_on():
+    scene = old()
+    scene.port = BadSectors(scene.disk)
+    scene.port.errno = errno.EMFILE
+    scene.port.spoil(segment_path(1, 1, "data"), 20, 21)
+    with pytest.raises(OSError, match="Too many open files"):
+        scene.open()
+    scene.port.bad.clear()
+    scene.open()
+    is_as_before(scene)
     assert all_sealed(scene)
 
 

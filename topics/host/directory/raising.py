@@ -3,7 +3,8 @@
 FORMAT first, in one synced step: from then on older versions refuse the store, and it has an id. Then each segment's
 `.idx`, `.col` and `.del` gets checksums that begin with its seed. Those of format 1 do not say whose they are, so they
 are held against all of the data once: what the data contradicts stays as it is, fails its checksum from then on, and is
-made anew as any damaged one. Data in the cold tier is not asked for; every read from there is held against the idx.
+made anew as any damaged one. Data in the cold tier is not asked for, and what the medium does not give speaks against
+nothing: every read from there is held against the idx.
 
 If it breaks off, FORMAT says so: both seeds count until the next opening for writing has gone on with it.
 """
@@ -28,11 +29,13 @@ from topics.host.directory.layout import (
     write_format,
 )
 from topics.host.directory.size_limits import bytes_max
-from topics.host.segments.blocks import columns_of_data
+from topics.host.segments.blocks import columns_agree, columns_of_data
 from topics.host.segments.segment_files import data_end, encode_idx
 from topics.host.segments.segment_seals import Seal, seal_of
+from topics.host.system.medium import Unreadable, reading
 from topics.host.system.temporary import TEMPORARY, write_temporary
 from topics.kernel.errors import Corrupt
+from topics.kernel.limits import SEGMENT_RECORDS_MAX, U64_MAX
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
@@ -67,14 +70,10 @@ def _segments(disk: Disk) -> Iterator[SegmentId]:
 
 def _raise_segment(disk: Disk, segment: SegmentId) -> None:
     seal = seal_of(disk, *segment)
-    raised: dict[str, bytes] = {}
+    data = _read(disk, segment, "data")
+    raised = _indexed(disk, segment, seal, data) or _columns_alone(disk, segment, seal, data)
     try:
-        idx = seal.idx(_read(disk, segment, "idx"))
-        raised |= _indexed(disk, segment, seal, idx)
-    except Corrupt:
-        pass  # damaged: the opening makes it anew
-    try:
-        ended = seal.ends(_read(disk, segment, "del"))
+        ended = seal.ends(_read(disk, segment, "del") or b"")
         if (ended.topic_id, ended.first_seq) == segment:
             raised["del"] = encode_del(ended, seal.seed)
     except Corrupt:
@@ -87,22 +86,47 @@ def _raise_segment(disk: Disk, segment: SegmentId) -> None:
         disk.sync_dir(topic_dir(segment.topic_id))
 
 
-def _indexed(disk: Disk, segment: SegmentId, seal: Seal, idx: IdxColumns) -> dict[str, bytes]:
-    """The idx and the columns, unless the data contradicts the idx. Of records that are damaged the columns know more
-    than the data.
+def _indexed(disk: Disk, segment: SegmentId, seal: Seal, data: bytes | None) -> dict[str, bytes]:
+    """The idx and the columns, unless the idx is damaged or contradicted by the data: then the opening makes it anew.
+    Of records that are damaged the columns know more than the data.
     """
-    columns = _read(disk, segment, "col")
-    size = disk.size(segment_path(*segment, "data"))
-    raised = {"idx": encode_idx(idx, seal.seed)}
+    try:
+        idx = seal.idx(_read(disk, segment, "idx") or b"")
+    except Corrupt:
+        return {}
     anew = None
-    if size is not None and len(idx):
+    if data is not None and len(idx):
         counted = Segment(segment.first_seq, segment.first_seq + len(idx) - 1, data_end(idx), 0, sealed=True)
-        data = disk.read(segment_path(*segment, "data"), 0, min(size, counted.size))
+        data = data[: counted.size]
         if not _agrees(segment.topic_id, counted, idx, data):
             return {}
         anew = columns_of_data(segment.topic_id, counted, idx, data, seal.seed)
-    col = reseal_blocks(columns, seal.seeds[-1], seal.seed) if anew is None else anew
-    return raised | ({"col": col} if col else {})
+    col = _resealed(_read(disk, segment, "col"), seal) if anew is None else anew
+    return {"idx": encode_idx(idx, seal.seed)} | ({"col": col} if col else {})
+
+
+def _columns_alone(disk: Disk, segment: SegmentId, seal: Seal, data: bytes | None) -> dict[str, bytes]:
+    """The columns without an idx, unless the data contradicts them. If all of their records are whole in the data it is
+    better asked: it knows of jobs, too.
+    """
+    topic_id, first = segment
+    columns = _read(disk, segment, "col") or b""
+    blocks, _ = seal.blocks(columns, first, min(first + SEGMENT_RECORDS_MAX, U64_MAX))
+    anew = None
+    if data is not None and blocks:
+        stop = blocks[-1].seq_stop
+        found = walk(data, 0, len(data), topic_id=topic_id, first_seq=first, seq_stop=stop)
+        counted, idx = Segment(first, stop - 1, len(data), 0, sealed=True), found.index_columns(first, stop)
+        if not columns_agree(topic_id, counted, idx, data, blocks):
+            return {}
+        if all(idx.lengths):
+            anew = columns_of_data(topic_id, counted, idx, data, seal.seed)
+    col = _resealed(columns, seal) if anew is None else anew
+    return {"col": col} if col else {}
+
+
+def _resealed(columns: bytes | None, seal: Seal) -> bytes:
+    return reseal_blocks(columns or b"", seal.seeds[-1], seal.seed)
 
 
 def _agrees(topic_id: int, segment: Segment, idx: IdxColumns, data: bytes) -> bool:
@@ -118,8 +142,14 @@ def _agrees(topic_id: int, segment: Segment, idx: IdxColumns, data: bytes) -> bo
     return len(found) > 0 or not any(idx.lengths)
 
 
-def _read(disk: Disk, segment: SegmentId, part: str) -> bytes:
-    """What is there of a file, nothing if it is not."""
+def _read(disk: Disk, segment: SegmentId, part: str) -> bytes | None:
+    """What is there of a file; None if it is not, or if the medium does not give it: then it stays as it is, and the
+    opening does with it what it does in a store of this format.
+    """
     path = segment_path(*segment, part)
     size = disk.size(path)
-    return b"" if size is None else disk.read(path, 0, min(size, bytes_max(path)))
+    try:
+        with reading():
+            return None if size is None else disk.read(path, 0, min(size, bytes_max(path)))
+    except Unreadable:
+        return None

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Final
 
@@ -60,6 +60,15 @@ def columns_of_data(topic_id: int, segment: Segment, idx: IdxColumns, data: byte
     """The `.col` that the data says; None if a record that has more than data is damaged."""
     labels = _Labels.of_data(topic_id, segment, idx, data)
     return None if labels.unlabelled else labels.encode(idx, seed)
+
+
+def columns_agree(
+    topic_id: int, segment: Segment, idx: IdxColumns, data: bytes, blocks: Sequence[ColumnsBlock]
+) -> bool:
+    """Whether the blocks say of all records that are whole in the data what their frames say, and there are some."""
+    labels = _Labels.of_data(topic_id, segment, idx, data)
+    held = [agrees for block in blocks for agrees in labels.hold(block, idx)]
+    return bool(held) and all(held)
 
 
 def read_data(disk: Disk, topic_id: int, segment: Segment) -> bytes:
@@ -119,6 +128,16 @@ class _Labels:
         self.tags[at], self.nodes[at] = view.tag, view.node
         self.expires[at], self.jobs[at] = view.expires_at or 0, view.job
 
+    def hold(self, block: ColumnsBlock, idx: IdxColumns) -> Iterator[bool]:
+        """Of each record of the block that has bytes, whether it says the same. Of jobs older versions said nothing."""
+        start = block.first_seq - self.first_seq
+        sizes = block.sizes or implied_sizes(idx.lengths[start : start + block.count])
+        for i, at in enumerate(range(start, start + block.count)):
+            if idx.lengths[at]:
+                own = (self.sizes[at], self.tags[at], self.nodes[at], self.expires[at])
+                job = 0 if block.jobs is None else self.jobs[at]
+                yield (sizes[i], *_said(block, i)) == (*own, job)
+
     def encode(self, idx: IdxColumns, seed: int) -> bytes:
         return encode_block(
             self.first_seq,
@@ -130,3 +149,15 @@ class _Labels:
             jobs=self.jobs,
             seed=seed,
         )
+
+
+def _said(block: ColumnsBlock, i: int) -> tuple[bytes, bytes, int, int]:
+    """Tag, node, expiry and job of a block's record, absent ones as in `_Labels`."""
+    tag = 0 if block.tag_numbers is None else block.tag_numbers[i]
+    node = 0 if block.node_numbers is None else block.node_numbers[i]
+    return (
+        block.tags[tag - 1] if tag else b"",
+        block.nodes[node - 1] if node else b"",
+        0 if block.expires is None else block.expires[i],
+        0 if block.jobs is None else block.jobs[i],
+    )
