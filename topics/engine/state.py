@@ -190,6 +190,7 @@ class EngineState:
         assert entry.lane is not None
         assert not entry.items
         if entry.waits_for_sync():
+            assert entry.lane.barrier is None
             self.check_writable(entry.lane.shard, entry.lane)
             self.enqueue(entry.lane.shard, entry)
         else:
