@@ -238,7 +238,10 @@ class EngineState:
         if topic is not None:
             if lane.topic is None:
                 lane.adopt(topic)
+            durable_seq = lane.durable_seq
             entry.settle()
+            if lane.durable_seq != durable_seq:
+                self.tell(lane, News.DURABLE)
             self.watch_expiry(lane)
             if lane.parked:
                 self.wake(lane)
