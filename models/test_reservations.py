@@ -97,6 +97,20 @@ class Reservations(RuleBasedStateMachine):
         for count in counts:
             self.propose(Append(topic=topic, records=records(*range(count))))
 
+    @rule(topic=names, key=st.booleans(), goes=st.booleans(), given=configs)
+    def try_again_and_change(self, topic, key, goes, given):
+        """A retry that asks for a sync rides its first, and the topic goes, or changes, behind both."""
+        self.raced += 1
+        own = b"again %d" % self.raced
+        columns, named = ({}, {"idempotency_key": own}) if key else ({"dedup_id": [own]}, {})
+        for sync in (False, True):
+            self.propose(Append(topic=topic, records=records(0, **columns), **named), sync=sync)
+        self.propose(
+            DeleteTopic(topic=topic)
+            if goes
+            else PutTopic(topic=topic, config=config(**given), mode=PutMode.REPLACE)
+        )
+
     @rule(topic=names, given=configs, mode=st.sampled_from(PutMode))
     def put(self, topic, given, mode):
         self.propose(PutTopic(topic=topic, config=config(**given), mode=mode, given=frozenset(given)))

@@ -154,6 +154,21 @@ def test_a_rider_that_asks_for_a_sync_is_answered_behind_one(driver):
     assert driver.state().durable_seq == 1
 
 
+@pytest.mark.parametrize("name", [{"idempotency_key": b"k"}, {"dedup_id": b"i"}], ids=["key", "dedup id"])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_topic_goes_behind_the_sync_that_a_rider_asks_for(shards, name):
+    driver = Driver(shards=shards)
+    for topic in ("t", "u"):  # one of each shard
+        driver.put(topic, durability="disk")
+        driver.append(0, topic=topic)
+        driver.propose(driver.appending(1, topic=topic, **name))
+        rider = driver.propose(driver.appending(1, topic=topic, **name), sync=True)
+        gone = driver.propose(DeleteTopic(topic=topic))
+        driver.run()
+        assert (list(rider.result().seqs), rider.result().durable_seq) == ([2], 2)
+        assert gone.result().deleted
+
+
 @pytest.mark.rule("S7.4", "S7.5")
 def test_a_failed_first_write_fails_its_riders_and_leaves_no_answer(driver):
     first = driver.propose(driver.appending(1, idempotency_key=b"k"))

@@ -35,6 +35,21 @@ def test_each_change_is_told_by_its_kind(driver):
     assert news(driver, driver.drop) == News.GONE
 
 
+def test_what_is_durable_by_another_class_or_lost_by_a_restart_is_told(driver):
+    driver.append(1, sync=True)
+    driver.delete(before_seq=2)
+    driver.engine.take_effects()
+    for durability, durable_seq in [("ephemeral", 0), ("disk", 1)]:
+        assert news(driver, lambda to=durability: driver.put(durability=to)) == News.FLOORS | News.DURABLE
+        assert driver.state().durable_seq == durable_seq
+
+    driver.append(2)
+    driver.restart(machine_restarted=True)
+    told = driver.engine.take_effects().news
+    assert driver.state().durable_seq > 2
+    assert told == {"t": News.RECORDS | News.FLOORS | News.DURABLE}
+
+
 def test_time_that_retires_records_is_news_of_the_floor_alone(driver):
     driver.put(durability="disk", ttl_ms=1000)
     driver.append(1, sync=True)

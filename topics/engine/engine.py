@@ -363,10 +363,10 @@ class Engine:
         return shard
 
     def _settle(self) -> None:
-        """Propose again what was woken, then (under test) check every invariant."""
+        """Answer and propose again what was woken, then (under test) check every invariant."""
         state = self._state
         while state.ready:
-            woken, state.ready = state.ready, []
+            woken, state.ready = sorted(state.ready, key=_goes_last), []
             now_ms = state.time.high_ms
             for ticket, answer in woken:
                 ticket.move(Stage.NEW)
@@ -379,6 +379,11 @@ class Engine:
                     state.fail(ticket, refused)
         if self._checking:
             verify.check_state(self._state)
+
+
+def _goes_last(woken: tuple[Ticket, Entry | None]) -> bool:
+    """Answers are of what has been applied: a deletion that was woken with one waits for the sync it asks for."""
+    return woken[1] is None
 
 
 def _place(entry: Entry, offset: int) -> None:

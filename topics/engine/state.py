@@ -190,6 +190,7 @@ class EngineState:
         assert entry.lane is not None
         assert not entry.items
         if entry.waits_for_sync():
+            assert entry.lane.barrier is None
             self.check_writable(entry.lane.shard, entry.lane)
             self.enqueue(entry.lane.shard, entry)
         else:
@@ -237,7 +238,10 @@ class EngineState:
         if topic is not None:
             if lane.topic is None:
                 lane.adopt(topic)
+            durable_seq = lane.durable_seq
             entry.settle()
+            if lane.durable_seq != durable_seq:
+                self.tell(lane, News.DURABLE)
             self.watch_expiry(lane)
             if lane.parked:
                 self.wake(lane)
