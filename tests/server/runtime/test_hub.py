@@ -9,6 +9,8 @@ import trio.testing
 
 from tests.server.api.asking import Here, ask, fields_of
 from tests.server.wire.places import open_site
+from topics.engine.commands import Append
+from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.reads.waiting import News
 from topics.server.api.message import Head
@@ -135,6 +137,39 @@ async def test_long_polls_at_one_cursor_are_answered_from_one_read_and_others_fr
     assert data == [[[2], 3]] * 10 + [[None, None], [[2]]]
     assert pages[11]["account"]["delivered"] == 1
     assert len({str({**pages[i], "performance": None}) for i in range(10)}) == 1
+
+
+async def test_news_that_come_behind_a_page_that_another_has_planned_are_not_missed():
+    pages = []
+    async with open_site() as site:
+        await ask(site, "PUT", "/v0/topics/t", {"durability": "ephemeral"})
+        await ask(site, "POST", "/v0/topics/t", {"records": [{"data": 1}]})
+        runtime = site.ready_runtime()
+        plan_diff, red = (
+            runtime.engine.plan_diff,
+            Append(topic="t", records=RecordColumns([b"3"], tag=[b"red"])),
+        )
+
+        async def poll():
+            pages.append(await ask_and_keep(site, {"from_seq": 1, "match": "red", "wait_ms": 1000}))
+
+        def plan_then_write(query):  # of what wakes both, one of them plans
+            runtime.engine.plan_diff = plan_diff
+            plan = plan_diff(query)
+            assert runtime.engine.propose(red).done
+            runtime.hub.tell(runtime.engine.take_effects().news)
+            return plan
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(poll)
+            await trio.testing.wait_all_tasks_blocked()
+            assert runtime.hub.readers == 2
+            runtime.engine.plan_diff = plan_then_write
+            await ask_and_keep(site, {"records": [{"data": 2}]}, path="/v0/topics/t")
+        del runtime.engine.plan_diff
+
+    assert [[record["data"] for record in page["records"]] for page in pages] == [[3], [3]]
 
 
 async def ask_and_keep(site, body, path="/v0/topics/t/diff"):

@@ -138,8 +138,9 @@ class Runtime:
 
     async def read(
         self, query: DiffQuery, form: Form, room: AnswerRoom, subscribers: Subscribers | None = None
-    ) -> tuple[DiffPlan, bytes]:
+    ) -> tuple[DiffPlan, bytes, int]:
         """Plan, fetch, assemble (architecture 3.5). The records come as a JSON array, which `room` holds from then on.
+        With them: how often there had been news before it was planned (`Hub.told`), also by another reader.
 
         `subscribers`: what the reader had waited for; all who did, and ask for the same, are given one page.
 
@@ -148,16 +149,16 @@ class Runtime:
             Corrupt: the page would begin with a damaged record, or cannot be read.
         """
         if subscribers is None:
-            plan, records = await self._page(query, form, room)
+            plan, records, told = await self._page(query, form, room)
         else:
             held, find = room.size, partial(self._page, query, form, room)
-            plan, records = await subscribers.once((query, form), find)
+            plan, records, told = await subscribers.once((query, form), find)
             size = len(records) if plan.extents else 0
             room.reserve(held + size - room.size)  # unless it was read for this one
         if plan.gap is not None:
             reason = plan.gap.reason.value
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
-        return plan, records
+        return plan, records, told
 
     async def backup(self, *, with_cold: bool = False, bytes_per_s: int) -> BackupStream:
         """A backup of the store as it is now, to be read. `with_cold`: and of what is in the cold tier.
@@ -178,9 +179,11 @@ class Runtime:
 
     # Inside.
 
-    async def _page(self, query: DiffQuery, form: Form, room: AnswerRoom) -> tuple[DiffPlan, bytes]:
+    async def _page(self, query: DiffQuery, form: Form, room: AnswerRoom) -> tuple[DiffPlan, bytes, int]:
         await self.let_time_pass(query.topic)
-        return await self._fetcher.page(self.engine, query, form=form, room=room)
+        told = self.hub.told
+        plan, records = await self._fetcher.page(self.engine, query, form=form, room=room)
+        return plan, records, told
 
     async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, BatchTiming]:
         tries, created = _ROOM_TRIES, False

@@ -84,8 +84,7 @@ async def diff_records(call: HandlerCall) -> Answer:
         raise Rejected(
             Code.CONSUMER_NOT_FOUND, f"topic {name!r} has no consumer {reading.consumer!r:.80}", topic=name
         )
-    told = call.runtime.hub.told
-    plan, records = await call.runtime.read(reading.query, reading.form, call.peer.room)
+    plan, records, told = await call.runtime.read(reading.query, reading.form, call.peer.room)
     if reading.wait_ms and waits_on(plan):
         plan, records = await _long_poll(call, reading, plan, records, told)
         if plan.seqs:
@@ -98,7 +97,7 @@ async def _long_poll(
 ) -> tuple[DiffPlan, bytes]:
     """Until there is something to say or the time is over. Seqs passed meanwhile stay in the account.
 
-    `told`: how often there had been news before the page that waits.
+    `told`: how often there had been news before the page that waits was planned, by whomever it was.
     """
     runtime, query, first = call.runtime, reading.query, plan
     deadline = trio.current_time() + reading.wait_ms / 1000
@@ -113,8 +112,7 @@ async def _long_poll(
                 subscribers: Subscribers | None = None
                 if runtime.hub.told == told or not _has_news(call, plan):
                     subscribers = await runtime.hub.wait(query.topic)
-                told = runtime.hub.told
-                plan, records = await runtime.read(query, reading.form, call.peer.room, subscribers)
+                plan, records, told = await runtime.read(query, reading.form, call.peer.room, subscribers)
                 if query.from_ts is None:
                     passed = passed_since(passed, first, plan)
                 else:
