@@ -67,7 +67,7 @@ def open_store(
     1 when the store is ready. It never falls.
 
     Raises:
-        CannotOpen: foreign or newer directory.
+        CannotOpen: foreign or newer directory; or one of an older version, and the disk is full.
         Rejected: the cold directory cannot be used.
         OSError: the disk failed while reading or repairing; nothing acknowledged is lost by trying again.
     """
@@ -117,7 +117,7 @@ def _open_with(
         tell(1.0)
         return unwritable(disk, clock, form, read, options, cold, where=where)
     if form.format < FORMAT_VERSION or form.raising:
-        form = raise_store(disk, form, entropy)
+        form = raise_store(disk, form, entropy, where)
         read = read_state(disk, form, same_boot=not machine_restarted, cold=cold)
     restored, verdicts, recovered = read.restored, read.verdicts, read.recovered
     _make_durable(disk, read, forget_boot)

@@ -29,9 +29,9 @@ from topics.audit.repair.repairing import repair
 from topics.engine.verify import digest
 from topics.host.directory.layout import FORMAT_VERSION, segment_of, segment_path
 from topics.host.segments.segment_seals import OF_FORMAT_1, seal_of
-from topics.kernel.errors import Corrupt
+from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.store.viewing import view_store
-from topics.testing.faults import Landed, SimCrash
+from topics.testing.faults import FaultKind, Landed, SimCrash
 
 __all__ = ["tiered"]  # a fixture
 
@@ -189,6 +189,27 @@ def test_a_file_that_the_medium_does_not_give_keeps_no_store_from_being_raised(p
     assert digest(scene.engine.state.catalog) == whole()[0]
     scene.port.bad.clear()
     is_as_before(scene)
+
+
+@pytest.mark.parametrize("after", [0, 1, 7])
+@pytest.mark.parametrize("op", ["create", "write"])
+def test_a_full_disk_refuses_to_raise_a_store_and_says_what_to_do(op, after):
+    scene = old()
+    before = paths(scene.disk, "")
+    fault = scene.disk.inject(op, FaultKind.ENOSPC, at=scene.disk.counts[op] + after, times=None)
+    with pytest.raises(CannotOpen, match="free some, or open it read-only") as refused:
+        scene.open()
+    assert refused.value.reason is Unusable.NO_SPACE
+    assert set(paths(scene.disk, "")) <= {*before, "LOCK"}
+    assert ("raising" in form_of(scene)) == (after > 0)
+    seen = view_store(scene.disk, scene.clock, where="simulated", same_boot=True)
+    assert not seen.damages
+    assert digest(seen.engine.state.catalog) == whole()[0]
+
+    scene.disk.heal(fault)
+    scene.open()
+    is_as_before(scene)
+    assert all_sealed(scene)
 
 
 def test_a_disk_that_fails_otherwise_ends_the_raise_and_the_next_opening_goes_on():

@@ -18,6 +18,7 @@ import attrs
 import msgspec
 
 from topics.codec.primitives import checksum
+from topics.host.system.temporary import write_file
 from topics.kernel.errors import CannotOpen, Unusable
 from topics.kernel.limits import GENERATION_MAX, WAL_SHARDS_MAX
 from topics.kernel.ports import Disk
@@ -164,10 +165,7 @@ def _decode(data: bytes, kind: type[_T]) -> _T | None:
 
 def write_format(disk: Disk, form: Format) -> None:
     """Replace FORMAT atomically and durably."""
-    data = form.encode()
-    disk.create(_FORMAT_TEMPORARY, 0)
-    disk.write(_FORMAT_TEMPORARY, 0, [data])
-    disk.sync_data(_FORMAT_TEMPORARY)
+    write_file(disk, _FORMAT_TEMPORARY, form.encode())
     disk.rename(_FORMAT_TEMPORARY, FORMAT_FILE)
     disk.sync_dir("")
 

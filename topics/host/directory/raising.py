@@ -33,8 +33,9 @@ from topics.host.segments.blocks import columns_agree, columns_of_data
 from topics.host.segments.segment_files import data_end, encode_idx
 from topics.host.segments.segment_seals import Seal, seal_of
 from topics.host.system.medium import Unreadable, reading
+from topics.host.system.refusals import FULL
 from topics.host.system.temporary import TEMPORARY, write_temporary
-from topics.kernel.errors import Corrupt
+from topics.kernel.errors import CannotOpen, Corrupt, Unusable
 from topics.kernel.limits import SEGMENT_RECORDS_MAX, U64_MAX
 from topics.kernel.ports import Disk, Entropy
 from topics.log.regions import SegmentId
@@ -46,12 +47,27 @@ def new_format(entropy: Entropy, shards: int) -> Format:
     return Format(shards, 0, store=entropy.token(16).hex())
 
 
-def raise_store(disk: Disk, form: Format, entropy: Entropy) -> Format:
+def raise_store(disk: Disk, form: Format, entropy: Entropy, where: str) -> Format:
     """Make it one of this version's, durably, or go on with that; before the first byte that older ones did not know.
 
     Raises:
+        CannotOpen: the disk is full.
         OSError: the disk failed; the next opening goes on.
     """
+    try:
+        return _raise(disk, form, entropy)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise CannotOpen(
+            Unusable.NO_SPACE,
+            f"{where} is of an older version of topics, and there is no space left on the device to raise it to "
+            "this one: free some, or open it read-only. Nothing in it is lost",
+            path=where,
+        ) from error
+
+
+def _raise(disk: Disk, form: Format, entropy: Entropy) -> Format:
     if form.format < FORMAT_VERSION:
         form = attrs.evolve(new_format(entropy, form.shards), generation=form.generation, raising=True)
         write_format(disk, form)
