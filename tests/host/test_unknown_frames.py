@@ -1,5 +1,5 @@
-"""A whole frame of a type that this version does not know: a newer one wrote it, so nothing is cut, dropped or written
-(storage 1).
+"""A whole frame of a type that this version does not know, or with a flag, an extension or a field that it does not: a
+newer one wrote it, so nothing is cut, dropped or written (storage 1).
 """
 
 import pytest
@@ -9,8 +9,9 @@ from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair.repairing import repair
 from topics.codec.log.control import CommitMark
-from topics.codec.log.layout import pack_frame
+from topics.codec.log.layout import COVERED_HEAD, pack_exts, pack_frame
 from topics.codec.log.walheader import HEADER_SIZE
+from topics.codec.primitives import U32, U64, checksum
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.judge import look
 from topics.host.directory.layout import segment_path
@@ -18,11 +19,36 @@ from topics.kernel.errors import CannotOpen, Rejected, Unusable
 from topics.log.regions import WalFileId
 from topics.store.viewing import view_store
 
-KINDS = pytest.mark.parametrize("kind", [10, 19, 255])
+TS = 1_700_000_000_000
 
 
 def newer(kind, *, topic_id=1, seq=0):
-    return pack_frame(kind, 0, topic_id, seq, 1_700_000_000_000, b"what it says", tag=b"t")
+    return pack_frame(kind, 0, topic_id, seq, TS, b"what it says", tag=b"t")
+
+
+def flagged(kind, flags, data=b"5"):
+    """With flags of which we know nothing, and the checksum that belongs to it."""
+    covered = COVERED_HEAD.pack(kind, flags, 1, 5, TS, 0, 0, len(data)) + data
+    return U32.pack(len(covered) + 8) + covered + U64.pack(checksum(covered))
+
+
+KIND = "a frame of type {}, which this version of topics does not know"
+MORE = "a frame of type {}, of which this version of topics does not know all"
+FRAMES = {
+    "a reserved type": (newer(10), KIND.format(10)),
+    "a new type": (newer(19), KIND.format(19)),
+    "the last type": (newer(255), KIND.format(255)),
+    "a new type with a new flag": (flagged(99, 64), KIND.format(99)),
+    "a new flag": (flagged(1, 128), MORE.format(1)),
+    "a new extension": (pack_frame(1, 0, 1, 5, TS, b"5", exts=pack_exts([(200, b"ab")])), MORE.format(1)),
+    "a new extension of a deletion": (
+        pack_frame(7, 0, 1, 0, TS, b"", exts=pack_exts([(200, b"ab")])),
+        MORE.format(7),
+    ),
+    "a new field": (pack_frame(9, 0, 1, 0, TS, b'{"config":{},"newer":1}'), MORE.format(9)),
+    "a longer payload": (pack_frame(11, 0, 1, 0, TS, bytes(16)), MORE.format(11)),
+}
+KINDS = pytest.mark.parametrize("kind", FRAMES)
 
 
 def stored(*, clean=True):
@@ -93,12 +119,13 @@ PLACES = pytest.mark.parametrize(
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_store_with_it_is_opened_for_reading_only_and_left_as_it_is(place, kind, clean):
     scene = stored(clean=clean)
-    place(scene, newer(kind))
+    frame, why = FRAMES[kind]
+    place(scene, frame)
     before = contents(scene)
     scene.open()
 
     (damage,) = [damage for damage in scene.opened.damages if damage.newer]
-    assert f"a frame of type {kind}, which this version of topics does not know" in str(damage)
+    assert why in str(damage)
     assert scene.opened.read_only
     assert not scene.opened.cuts
     with pytest.raises(Rejected, match=r"written by a newer topics.*use the topics that wrote it"):
@@ -108,9 +135,10 @@ def test_a_store_with_it_is_opened_for_reading_only_and_left_as_it_is(place, kin
 
 
 @PLACES
-def test_whoever_only_looks_is_told(place):
+@KINDS
+def test_whoever_only_looks_is_told(place, kind):
     scene = stored()
-    place(scene, newer(19))
+    place(scene, FRAMES[kind][0])
     opened = view_store(scene.disk, scene.clock, where="simulated", same_boot=False)
 
     assert opened.read_only
@@ -118,15 +146,17 @@ def test_whoever_only_looks_is_told(place):
 
 
 @PLACES
-def test_fsck_tells_it_and_a_repair_leaves_it_alone(place):
+@KINDS
+def test_fsck_tells_it_and_a_repair_leaves_it_alone(place, kind):
     scene = stored()
-    place(scene, newer(19))
+    frame, why = FRAMES[kind]
+    place(scene, frame)
     before = contents(scene)
     report = fsck(scene.disk, where="simulated", options=Options(settled=True))
 
     assert [one.check for one in report.errors].count("newer") == 1
     assert report.exit_code == 1
-    with pytest.raises(CannotOpen, match=r"type 19.*Repair it with that one") as refused:
+    with pytest.raises(CannotOpen, match=rf"{why}.*Repair it with that one") as refused:
         repair(scene.disk, where="simulated", same_boot=False, stamp="20261122T120000Z")
     assert refused.value.reason is Unusable.NEWER_FORMAT
     assert before == contents(scene)
@@ -144,9 +174,10 @@ def test_the_bytes_of_one_inside_a_record_are_data():
     assert scene.read("t")[5] == newer(19) * 2
 
 
-def test_one_with_a_wrong_checksum_is_a_torn_tail():
+@KINDS
+def test_one_with_a_wrong_checksum_is_a_torn_tail(kind):
     scene = stored()
-    frame = bytearray(newer(19))
+    frame = bytearray(FRAMES[kind][0])
     frame[-1] ^= 1
     behind_the_tail(scene, bytes(frame))
     scene.power_loss()
@@ -156,7 +187,7 @@ def test_one_with_a_wrong_checksum_is_a_torn_tail():
     assert scene.opened.cuts
 
 
-def segmented():
+def segmented(frame):
     """A sealed segment, with a record of which a newer version has made something else."""
     scene = Scene(segments=SegmentRules(records_max=4))
     scene.open()
@@ -169,26 +200,33 @@ def segmented():
     path = segment_path(1, 1, "data")
     data = bytearray(scene.disk.content(path))
     length = 46 + 1
-    data[length + 1 : 2 * length + 1] = pack_frame(200, 0, 1, 2, 1_700_000_000_000, b"?")
+    data[length + 1 : 2 * length + 1] = frame
     put(scene, path, 0, bytes(data))
     return scene
 
 
-def test_one_in_a_segment_is_told_by_fsck_and_not_repaired():
-    scene = segmented()
+IN_SEGMENT = pytest.mark.parametrize(
+    "frame", [pack_frame(200, 0, 1, 2, TS, b"?"), flagged(1, 64)], ids=["type", "flag"]
+)
+
+
+@IN_SEGMENT
+def test_one_in_a_segment_is_told_by_fsck_and_not_repaired(frame):
+    scene = segmented(frame)
     before = contents(scene)
     report = fsck(scene.disk, where="simulated", options=Options(settled=True))
 
     assert [(one.check, one.file) for one in report.errors if one.check == "newer"] == [
         ("newer", segment_path(1, 1, "data"))
     ]
-    with pytest.raises(CannotOpen, match="does not know its type"):
+    with pytest.raises(CannotOpen, match="does not know all of it"):
         repair(scene.disk, where="simulated", same_boot=False, stamp="20261122T120000Z")
     assert before == contents(scene)
 
 
-def test_a_start_that_reads_a_segment_with_one_opens_for_reading_only():
-    scene = segmented()
+@IN_SEGMENT
+def test_a_start_that_reads_a_segment_with_one_opens_for_reading_only(frame):
+    scene = segmented(frame)
     scene.disk.unlink(segment_path(1, 1, "idx"))
     before = contents(scene)
     scene.open()

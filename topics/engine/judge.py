@@ -5,8 +5,8 @@ first place that is not whole: known durable means acknowledged data is damaged;
 the un-synced tail, intact later frames included. With the boot id unchanged a tail can only be short, so a bad frame
 followed by an intact one is damage too.
 
-A whole frame of a type that this version does not know is no tail, wherever it lies: a newer version wrote it, and only
-that may change the log.
+A whole frame of a type that this version does not know, or with something in it that it does not, is no tail, wherever
+it lies: a newer version wrote it, and only that may change the log.
 
 The mark that ends a generation covers itself as well. That it can be read is no sign that it was synced, so `rewrite`
 does not count it.
@@ -24,7 +24,8 @@ import attrs
 
 from topics.codec.log.control import MARK_FRAME, CommitMark, Control
 from topics.codec.log.frame import Run
-from topics.codec.log.layout import FRAME_LEN_SIZE, Defect, check_frame
+from topics.codec.log.layout import FRAME_LEN_SIZE, KNOWN_TYPES
+from topics.codec.log.newer import is_newer
 from topics.codec.log.resync import find_frames, find_marks, plausible_head
 from topics.codec.log.scan import scan, scan_frame
 from topics.codec.log.walheader import HEADER_SIZE, decode_header
@@ -45,7 +46,7 @@ class FileLook:
     whole frame may end in zeros behind it. `beyond`: intact items behind `end`, of whole writes or not; `followed`: one
     lies past the first bad frame. `marks`: (file, offset) covered. `broken`: offset and size of what is damaged, and
     the (topic id, seq) its head still claims. `unknown`: offset and type of whole frames that nobody
-    here knows.
+    here knows, or not all of.
     """
 
     file: WalFileId
@@ -287,7 +288,10 @@ def _torn(looks: Sequence[FileLook], i: int) -> Verdict:
 def _unknown(looks: Sequence[FileLook]) -> Iterator[Damage]:
     for seen in looks:
         for at, kind in seen.unknown:
-            why = f"a frame of type {kind}, which this version of topics does not know"
+            what = "of which this version of topics does not know all"
+            if kind not in KNOWN_TYPES:
+                what = "which this version of topics does not know"
+            why = f"a frame of type {kind}, {what}"
             yield Damage(seen.file, at, 0, why, None, newer=True)
 
 
@@ -336,7 +340,7 @@ def _salvage(buffer: bytes, start: int, stop: int) -> tuple[list[Item], list[Bro
         if offset > at:
             broken.append((at, offset - at, _head(buffer, at, offset)))
         item = scan_frame(buffer, offset, length)
-        if check_frame(buffer, offset, len(buffer)) is Defect.UNKNOWN:
+        if item is None and is_newer(buffer, offset, offset + length):
             unknown.append((offset, buffer[offset + FRAME_LEN_SIZE]))
         elif item is None:
             broken.append((offset, length, _head(buffer, offset, offset + length)))

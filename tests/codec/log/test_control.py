@@ -110,7 +110,7 @@ def test_the_types_are_those_of_the_pages():
 def test_a_type_of_a_later_part_is_unknown_though_it_has_a_number(kind):
     frame = pack_frame(kind, 0, 7, 0, TS, b"")
 
-    with pytest.raises(Corrupt, match="does not know its type"):
+    with pytest.raises(Corrupt, match="does not know all of it"):
         decode_control(frame)
     with pytest.raises(Corrupt, match="unsupported by this version"):
         decode_payload(kind, b"")

@@ -21,7 +21,8 @@ from topics.codec.log.frame import (
     decode_payloads,
     encode_run,
 )
-from topics.codec.log.layout import pack_exts, pack_frame, parse_exts
+from topics.codec.log.layout import frame_length, pack_exts, pack_frame, parse_exts
+from topics.codec.log.resync import find_frames
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Corrupt
 
@@ -139,10 +140,15 @@ def test_every_cut_is_found():
 @pytest.mark.rule("T2.10")
 @pytest.mark.parametrize("bit", [64, 128, 64 | 128])
 @pytest.mark.parametrize("kind", list(FrameType))
-def test_a_flag_without_a_meaning_is_refused_though_the_checksum_is_right(bit, kind):
+def test_a_flag_without_a_meaning_is_refused_and_a_newer_versions_if_the_checksum_is_right(bit, kind):
     frame = forged(encode(RecordColumns([b"x"]))[0], flags=bit, kind=kind)
+    torn = frame[:-1] + bytes([frame[-1] ^ 1])
 
-    assert check_frame(frame, 0, len(frame)) is Defect.FLAGS
+    assert check_frame(frame, 0, len(frame)) is Defect.UNKNOWN
+    assert frame_length(frame, 0, len(frame)) == len(frame)
+    assert list(find_frames(b"torn" * 20 + frame, 0, 80 + len(frame))) == [(80, len(frame))]
+    assert check_frame(torn, 0, len(torn)) is Defect.FLAGS
+    assert check_frame(frame, 0, len(frame) - 1) is Defect.FLAGS
 
 
 def test_the_flags_are_those_of_the_page():
@@ -160,8 +166,11 @@ def test_the_flags_are_those_of_the_page():
         ({"kind": 255, "seq": 0, "topic_id": 0}, Defect.UNKNOWN),
         ({"kind": 19, "data_len": 2}, Defect.LENGTHS),
         ({"flags": Flag.TAG}, Defect.FLAGS),
+        ({"flags": 64 | Flag.TAG}, Defect.FLAGS),
+        ({"flags": 64, "data_len": 2}, Defect.FLAGS),
+        ({"flags": 64, "topic_id": 0}, Defect.UNKNOWN),
         ({"flags": Flag.NODE}, Defect.FLAGS),
-        ({"kind": FrameType.DELETE, "seq": 0, "flags": Flag.META}, Defect.FLAGS),
+        ({"kind": FrameType.DELETE, "seq": 0, "flags": Flag.META}, Defect.UNKNOWN),
         ({"data_len": 2}, Defect.LENGTHS),
         ({"seq": 0}, Defect.IDS),
         ({"topic_id": 0}, Defect.IDS),
@@ -190,7 +199,10 @@ def test_a_head_that_contradicts_itself_is_refused_though_the_checksum_is_right(
         b"\x01\x09\x00" + bytes(9),
         b"\x04\x00\x00",
         b"\x00\x01\x00a",
-        b"\x0c\x01\x00a",
+        b"\x0c\x02\x00a",
+        b"\x0c\x01\x00a\x0c\x01\x00a",
+        b"\x04\x00\x00\x0c\x00\x00",
+        b"\x06\x01\x00k\x0c\x01\x00a",
         pack_exts([(4, b"k"), (4, b"k")]),
         pack_exts([(5, b"k"), (4, b"k")]),
         pack_exts([(7, bytes(4))]),
@@ -206,6 +218,17 @@ def test_a_malformed_extension_region_is_refused(region):
     assert check_frame(frame, 0, len(frame)) is Defect.REGION
     with pytest.raises(Corrupt, match="data region"):
         decode_frame(frame, 0)
+
+
+@pytest.mark.parametrize(
+    "region", [pack_exts([(12, b"")]), pack_exts([(4, b"k"), (12, b"a"), (200, bytes(9))])]
+)
+def test_an_extension_of_a_newer_version_is_refused_as_one(region):
+    frame = pack_frame(1, 0, 7, 5, TS, b"data", exts=region)
+
+    assert parse_exts(region) is None
+    assert check_frame(frame, 0, len(frame)) is Defect.UNKNOWN
+    assert frame_length(frame, 0, len(frame)) == len(frame)
 
 
 @pytest.mark.invariant("I-18")

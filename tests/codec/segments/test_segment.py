@@ -175,7 +175,7 @@ def test_a_region_that_a_reader_would_refuse_is_not_copied(flags, region, tag):
     frame = sealed(flags | (TAG if tag else 0), region, tag)
     assert decode_payloads(sealed(0, b"x"), [0], [47], topic_id=TOPIC, seqs=[FIRST])
 
-    with pytest.raises(Corrupt, match="the data region is malformed"):
+    with pytest.raises(Corrupt, match=r"the data region is malformed|does not know all of it"):
         append_frames(frame, [0], [len(frame)], topic_id=TOPIC, seqs=[FIRST], dead=bytes(1))
 
 

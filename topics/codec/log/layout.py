@@ -8,6 +8,7 @@
 (storage 2). There is exactly one way to write a frame: TAG iff tag_len > 0, NODE iff node_len > 0, no empty meta or
 extension region, extensions ascending by type and each at most once. Anything else is refused, as is every flag bit
 without a meaning and every extension this version does not know: to skip one would be to break the promise it carries.
+Where a right checksum says that a newer version wrote such a frame, it is UNKNOWN: refused, and never cut.
 
 Nothing here reads outside `[offset, stop)`, loops without advancing, or allocates beyond its input (I-18).
 """
@@ -132,7 +133,7 @@ class Defect(Enum):
     SHORT = "frame_len is less than a frame's"
     TORN = "the frame runs past the end"
     TYPE = "a frame of this type does not belong here"
-    UNKNOWN = "the frame is whole, and this version does not know its type"
+    UNKNOWN = "the frame is whole, and this version does not know all of it"
     FLAGS = "flags that this version does not know, or that contradict the lengths"
     LENGTHS = "frame_len contradicts the lengths in the head"
     IDS = "topic id or seq impossible for the frame's type"
@@ -178,8 +179,10 @@ def pack_exts(pairs: Iterable[tuple[int, bytes]]) -> bytes:
     return b"".join([EXT_HEAD.pack(kind, len(value)) + value for kind, value in pairs])
 
 
-def parse_exts(region: bytes) -> dict[int, bytes] | None:
-    """The extensions, or None if the region is malformed."""
+def parse_exts(region: bytes, *, newer: bool = False) -> dict[int, bytes] | None:
+    """The extensions, or None if the region is malformed. `newer`: those of a number that nobody here knows may be in
+    it, of whatever size.
+    """
     exts: dict[int, bytes] = {}
     at, stop, before = 0, len(region), 0
     while at < stop:
@@ -187,10 +190,13 @@ def parse_exts(region: bytes) -> dict[int, bytes] | None:
             return None
         kind, size = EXT_HEAD.unpack_from(region, at)
         at += EXT_HEAD.size
-        if kind <= before or kind not in EXT_SIZES or size == 0 or size > stop - at:
+        if kind <= before or size > stop - at:
             return None
-        wanted = EXT_SIZES[kind]
-        if wanted is not None and size != wanted:
+        if kind in EXT_SIZES:
+            wanted = EXT_SIZES[kind]
+            if size == 0 or (wanted is not None and size != wanted):
+                return None
+        elif not newer:
             return None
         exts[kind] = region[at : at + size]
         at += size
@@ -202,8 +208,10 @@ def parse_exts(region: bytes) -> dict[int, bytes] | None:
     return exts if (Ext.IDEMPOTENCY_KEY in exts) == (Ext.BODY_DIGEST in exts) else None
 
 
-def parse_region(region: bytes, flags: int) -> tuple[bytes, dict[int, bytes], bytes] | None:
-    """(meta, extensions, data) of a data region, or None if it is malformed."""
+def parse_region(
+    region: bytes, flags: int, *, newer: bool = False
+) -> tuple[bytes, dict[int, bytes], bytes] | None:
+    """(meta, extensions, data) of a data region, or None if it is malformed. `newer`: as for `parse_exts`."""
     at, stop = 0, len(region)
     meta, exts = b"", {}
     if flags & META:
@@ -222,7 +230,7 @@ def parse_region(region: bytes, flags: int) -> tuple[bytes, dict[int, bytes], by
         at += U16.size
         if size == 0 or size > stop - at:
             return None
-        parsed = parse_exts(region[at : at + size])
+        parsed = parse_exts(region[at : at + size], newer=newer)
         if parsed is None:
             return None
         exts = parsed
@@ -273,12 +281,12 @@ def check_head(buffer: Buffer, offset: int, stop: int) -> int | Defect:
 def check_frame(buffer: Buffer, offset: int, stop: int) -> int | Defect:
     """Length of the whole frame at `offset`, or why there is none. A control frame's payload is not looked at.
 
-    UNKNOWN is the one defect of a frame whose checksum is right though nobody can say what it means: no torn write
-    looks so, and whoever meets it leaves it alone.
+    UNKNOWN is the one defect of a frame whose checksum is right though nobody can say what it means, for its type, a
+    flag or an extension is none of ours: no torn write looks so, and whoever meets it leaves it alone.
     """
     total = check_head(buffer, offset, stop)
     if isinstance(total, Defect):
-        return total
+        return Defect.UNKNOWN if total is Defect.FLAGS and _newer_flags(buffer, offset, stop) else total
     end = offset + total - CHECKSUM_SIZE
     if checksum(buffer[offset + FRAME_LEN_SIZE : end]) != U64.unpack_from(buffer, end)[0]:
         return Defect.CHECKSUM
@@ -287,15 +295,31 @@ def check_frame(buffer: Buffer, offset: int, stop: int) -> int | Defect:
         return Defect.UNKNOWN
     if flags & (META | EXT):
         start = offset + FRAME_HEAD.size + node_len + tag_len
-        if parse_region(bytes(buffer[start:end]), flags) is None:
-            return Defect.REGION
+        region = bytes(buffer[start:end])
+        if parse_region(region, flags) is None:
+            return Defect.REGION if parse_region(region, flags, newer=True) is None else Defect.UNKNOWN
     return total
 
 
 def frame_length(buffer: Buffer, offset: int, stop: int) -> int | Defect:
-    """Length of the whole frame at `offset`, of whatever type, or why there is none."""
+    """Length of the whole frame at `offset`, whether all of it is known or not, or why there is none."""
     total = check_frame(buffer, offset, stop)
-    return check_head(buffer, offset, stop) if total is Defect.UNKNOWN else total
+    if total is Defect.UNKNOWN:
+        return FRAME_LEN_SIZE + int(U32.unpack_from(buffer, offset)[0])
+    return total
+
+
+def _newer_flags(buffer: Buffer, offset: int, stop: int) -> bool:
+    """Whether the flags that `check_head` has refused are all that is wrong: the names are as long as TAG and NODE say,
+    the lengths agree, and the checksum, which is only then computed, is right. The ids may be any.
+    """
+    frame_len, _, flags, _, _, _, node_len, tag_len, data_len = FRAME_HEAD.unpack_from(buffer, offset)
+    if bool(flags & TAG) != bool(tag_len) or bool(flags & NODE) != bool(node_len):
+        return False
+    end: int = offset + FRAME_LEN_SIZE + frame_len - CHECKSUM_SIZE
+    if frame_len != LEN_OVERHEAD + node_len + tag_len + data_len or end + CHECKSUM_SIZE > stop:
+        return False
+    return bool(checksum(buffer[offset + FRAME_LEN_SIZE : end]) == U64.unpack_from(buffer, end)[0])
 
 
 def _ids_fit(kind: int, topic_id: int, seq: int) -> bool:

@@ -1,8 +1,8 @@
 """Finding whole frames past damage, and marks wherever they lie (storage 4).
 
 A frame verifies by itself, so scanning can resume at the next offset where one does. A regular expression finds offsets
-that could be a head (a type, no unknown flag, and numbers below 2**48: ids, seqs and milliseconds are); zeros and
-text are passed at C speed. Only then is a checksum computed.
+that could be a head (a type, any flags, and numbers below 2**48: ids, seqs and milliseconds are); zeros and text are
+passed at C speed. Only then is a checksum computed.
 
 A record may hold the bytes of a frame. So where the damaged frame's head still agrees with itself and a whole frame (or
 nothing at all) follows it, its inside is not searched: what is found inside would be somebody's data.
@@ -31,7 +31,7 @@ from topics.codec.primitives import U32, Buffer, immutable
 from topics.kernel.errors import Corrupt
 
 # The head from `type` on: type, flags, then topic_id, seq and ts, whose two high bytes are zero.
-HEAD_PATTERN: Final = re.compile(rb"[^\x00][\x00-\x3f](?:.{6}\x00\x00){3}", re.DOTALL)
+HEAD_PATTERN: Final = re.compile(rb"[^\x00].(?:.{6}\x00\x00){3}", re.DOTALL)
 
 _LENGTHS: Final = (
     (0, 4),

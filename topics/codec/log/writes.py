@@ -24,6 +24,7 @@ from topics.codec.log.layout import (
     checked_region,
 )
 from topics.codec.primitives import U32, Buffer, immutable
+from topics.kernel.errors import Corrupt
 
 
 @attrs.frozen
@@ -69,7 +70,10 @@ def _write_at(data: bytes, start: int) -> WholeWrite | None:
                 _, exts, _ = checked_region(region, flags & (META | EXT))
                 begun = U32.unpack(exts[Ext.WRITE_FRAMES])[0] if Ext.WRITE_FRAMES in exts else 1
         else:
-            control = control_at(data, at, total)
+            try:
+                control = control_at(data, at, total)
+            except Corrupt:
+                return None
             controls.append(control)
             begun = control.write_frames
             if isinstance(control.payload, LossRange):

@@ -32,6 +32,7 @@ from topics.codec.log.layout import (
     Defect,
     check_frame,
     check_head,
+    frame_length,
 )
 from topics.codec.log.resync import plausible_head
 from topics.codec.primitives import LAYOUT_BYTES_MAX, U32, U64, Buffer, checksum, immutable
@@ -333,7 +334,8 @@ class _Walker:
         return Defect.TORN if at + total == self.stop else total
 
     def _damaged(self, at: int, defect: Defect) -> int:
-        claimed = check_head(self.data, at, self.stop)
+        length = frame_length if defect is Defect.UNKNOWN else check_head
+        claimed = length(self.data, at, self.stop)
         search_from = at + 1
         if not isinstance(claimed, Defect):
             behind = min(at + claimed + END_SIZE, self.stop)
