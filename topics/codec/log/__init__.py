@@ -5,6 +5,7 @@ control    control frames: everything the log says that is not a record
 encode     columns to frames
 frame      append frames as records
 layout     the layout of a WAL frame, and what can be wrong with one
+leases     LEASE frames: what happened to the jobs of a topic, one frame a claim pass or settlement
 newer      whether a newer version wrote a whole frame
 resync     finding whole frames past damage, and marks wherever they lie
 run        a run: consecutive appends of one topic as columns, never an object a record

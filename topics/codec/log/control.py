@@ -29,6 +29,7 @@ from topics.codec.log.layout import (  # fmt: skip
     pack_exts,
     pack_frame,
 )
+from topics.codec.log.leases import LEASE_EVENTS, LeaseEvent, decode_lease, encode_lease
 from topics.codec.primitives import U32, U64, Buffer, checksum
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import U16_MAX, U64_MAX
@@ -157,7 +158,7 @@ class WriteResult(_Payload, frozen=True):
 
 Payload: TypeAlias = (
     TopicCreate | TopicDelete | ConfigUpdate | Delete | EvictWatermark
-    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult
+    | HeadWatermark | LossRange | CommitMark | CheckpointMark | WriteResult | LeaseEvent
 )  # fmt: skip
 
 
@@ -174,7 +175,7 @@ class Control(msgspec.Struct, frozen=True):
     write_frames: int = 1
 
 
-TYPES: Final[dict[type[_Payload], FrameType]] = {
+TYPES: Final[dict[type[_Payload | LeaseEvent], FrameType]] = {
     TopicCreate: FrameType.TOPIC_CREATE,
     TopicDelete: FrameType.TOPIC_DELETE,
     Delete: FrameType.DELETE,
@@ -185,6 +186,7 @@ TYPES: Final[dict[type[_Payload], FrameType]] = {
     CheckpointMark: FrameType.CHECKPOINT_MARK,
     LossRange: FrameType.LOSS_RANGE,
     WriteResult: FrameType.WRITE_RESULT,
+    **dict.fromkeys(LEASE_EVENTS, FrameType.LEASE),
 }
 
 
@@ -244,6 +246,8 @@ def encode_payload(payload: Payload) -> bytes:
         return msgspec.json.encode(payload)
     if isinstance(payload, TopicDelete | EvictWatermark):
         return b""
+    if isinstance(payload, LeaseEvent):
+        return encode_lease(payload)
     if isinstance(payload, HeadWatermark):
         return U64.pack(payload.ceiling)
     if isinstance(payload, CommitMark):
@@ -359,6 +363,7 @@ _DECODERS: Final[dict[FrameType, Callable[[bytes], Payload]]] = {
     FrameType.CHECKPOINT_MARK: _checkpoint_mark,
     FrameType.LOSS_RANGE: _loss_range,
     FrameType.WRITE_RESULT: _write_result,
+    FrameType.LEASE: decode_lease,
 }
 assert set(_DECODERS) == set(TYPES.values()) == KNOWN_TYPES - {APPEND}
 

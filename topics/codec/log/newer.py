@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from topics.codec.log import leases
 from topics.codec.log.control import (
     CHECKPOINT_MARK,
     COMMIT_MARK,
@@ -87,6 +88,8 @@ def _known_part(kind: FrameType, data: bytes) -> bytes:
         return CHECKPOINT_MARK.pack(segment, first, last, size, known)
     if kind is FrameType.DELETE and data and data[0] > _BEFORE | _MATCH:
         return bytes([_BEFORE | _MATCH if len(data) > DELETE_HEAD.size else _BEFORE]) + data[1:]
+    if kind is FrameType.LEASE:
+        return leases.known_part(data)
     if kind is FrameType.WRITE_RESULT and len(data) >= WRITE_RESULT_HEAD.size:
         _, _, _, key_len, duplicates = WRITE_RESULT_HEAD.unpack_from(data)
         return data[: WRITE_RESULT_HEAD.size + key_len + duplicates * DUPLICATE.size]
