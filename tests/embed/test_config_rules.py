@@ -69,7 +69,15 @@ FIELDS: list[Any] = [
     ),
     pytest.param("leases_durable", False, [(True, True)], [1], marks=pytest.mark.rule("S3.26")),
     pytest.param("starvation_ms", 30_000, [(1, 1)], [-1], marks=pytest.mark.rule("S3.26")),
+    pytest.param("starvation_share", 10, [(0, 1), (1, 1), (101, 100)], [-1, 10.0], marks=pytest.mark.rule("S3.26")),
     pytest.param("max_in_flight", 0, [(1, 1)], [-1], marks=pytest.mark.rule("S3.26")),
+    pytest.param("max_in_flight_per_key", 0, [(1, 1)], [-1, True], marks=pytest.mark.rule("S3.26")),
+    pytest.param(
+        "rate_limit", None,
+        [({"count": 5, "per_ms": 1000}, {"count": 5, "per_ms": 1000}), (None, None)],
+        [5, {}, {"count": 5}, {"count": -1, "per_ms": 9}, {"count": 1.5, "per_ms": 9}, {"count": 5, "per_ms": True}],
+        marks=pytest.mark.rule("S3.26"),
+    ),
     pytest.param("require_lease_id", False, [(True, True)], [1], marks=pytest.mark.rule("S3.26")),
     pytest.param(
         "retry_backoff", None,

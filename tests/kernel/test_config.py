@@ -14,7 +14,7 @@ from topics.kernel.config import (
     stored_config,
 )
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import MIB, U64_MAX
+from topics.kernel.limits import MIB, U64_MAX, WINDOW_MS_MAX
 
 DEFAULTS = {
     "type": "log",
@@ -42,7 +42,10 @@ DEFAULTS = {
     "retry_backoff": None,
     "leases_durable": False,
     "starvation_ms": 30_000,
+    "starvation_share": 10,
     "max_in_flight": 0,
+    "max_in_flight_per_key": 0,
+    "rate_limit": None,
     "require_lease_id": False,
 }
 NUMBERS = [name for name, value in DEFAULTS.items() if type(value) is int]
@@ -95,7 +98,8 @@ def test_a_number_above_its_range_is_clamped_and_echoed_clamped(name):
 
 @pytest.mark.rule("S3.3")
 @pytest.mark.parametrize(
-    ("name", "low", "high"), [("lease_ms", 100, 86_400_000), ("claim_jitter_ms", 0, 5000)]
+    ("name", "low", "high"),
+    [("lease_ms", 100, 86_400_000), ("claim_jitter_ms", 0, 5000), ("starvation_share", 1, 100)],
 )
 def test_a_number_below_its_range_is_clamped_too(name, low, high):
     assert low == parse_config({name: 0}).echo()[name]
@@ -190,11 +194,24 @@ def test_queue_fields_are_taken_on_a_log():
         refused(retry_backoff=wrong)
 
 
+@pytest.mark.rule("S3.26")
+def test_a_rate_limit_has_a_count_and_a_time_each_clamped_to_its_range():
+    limit = {"count": 100, "per_ms": 60_000}
+    assert parse_config({"rate_limit": limit}).echo()["rate_limit"] == limit
+    assert parse_config({"rate_limit": None}).echo()["rate_limit"] is None
+    clamped = {"count": 1, "per_ms": WINDOW_MS_MAX}
+    assert parse_config({"rate_limit": {"count": 0, "per_ms": 10**30}}).echo()["rate_limit"] == clamped
+    for wrong in ({}, {"count": 1}, {**limit, "x": 1}, {**limit, "count": -1}, {**limit, "per_ms": 1.5},
+                  {**limit, "count": True}, [1, 2], 5):  # fmt: skip
+        refused(rate_limit=wrong)
+
+
 @pytest.mark.rule("S3.1")
 @given(st.fixed_dictionaries({}, optional={
     "ttl_ms": st.integers(0, 10**20), "cap_records": st.integers(0, 10**20), "priority": st.integers(-2000, 2000),
     "durability": st.sampled_from(list(Durability)), "dedupe_node": st.booleans(),
     "dedup_window_ms": st.integers(0, 10**20), "idempotency_window_ms": st.integers(0, 10**20),
+    "rate_limit": st.none() | st.fixed_dictionaries({"count": st.integers(0, 9), "per_ms": st.integers(0, 9)}),
 }))  # fmt: skip
 def test_an_echo_given_back_is_the_same_config(fields):
     config = parse_config(fields)
@@ -213,6 +230,13 @@ def test_a_stored_config_is_what_parsing_gives_and_topics_share_it(number):
     given = {"ttl_ms": number, "retry_backoff": {"base_ms": 1, "factor": 1.5, "max_ms": 9}, "durable": True}
     assert stored_config(given) == parse_config(given, record_bytes_max=U64_MAX)
     assert stored_config(dict(given)) is stored_config(given)
+
+
+def test_fields_that_an_older_build_did_not_store_have_their_defaults():
+    later = ("starvation_share", "max_in_flight_per_key", "rate_limit")
+    given = {name: value for name, value in DEFAULTS.items() if name not in later}
+
+    assert stored_config(given).echo() == DEFAULTS | {"max_record_bytes": MIB}
 
 
 def test_a_stored_config_that_is_none_is_refused_each_time():

@@ -57,6 +57,14 @@ class RetryBackoff:
 
 
 @attrs.frozen(kw_only=True)
+class RateLimit:
+    """So many jobs handed out in so many milliseconds."""
+
+    count: int
+    per_ms: int
+
+
+@attrs.frozen(kw_only=True)
 class TopicConfig:
     """The full config of one topic, every value already checked and clamped."""
 
@@ -84,7 +92,10 @@ class TopicConfig:
     retry_backoff: RetryBackoff | None = None
     leases_durable: bool = False
     starvation_ms: int = 30_000
+    starvation_share: int = 10
     max_in_flight: int = 0
+    max_in_flight_per_key: int = 0
+    rate_limit: RateLimit | None = None
     require_lease_id: bool = False
 
     @property
@@ -97,8 +108,9 @@ class TopicConfig:
         out: dict[str, Any] = {name: getattr(self, name) for name in _PARSERS}
         for name in _CHOICES:
             out[name] = str(out[name])  # not the member of an enum
-        if self.retry_backoff is not None:
-            out["retry_backoff"] = attrs.asdict(self.retry_backoff)
+        for name in _OBJECTS:
+            if out[name] is not None:
+                out[name] = attrs.asdict(out[name])
         return out
 
 
@@ -191,6 +203,17 @@ def _backoff(field: str, value: object) -> RetryBackoff | None:
     return RetryBackoff(base_ms=base_ms, factor=float(factor), max_ms=max_ms)
 
 
+def _rate_limit(field: str, value: object) -> RateLimit | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or set(value) != {"count", "per_ms"}:
+        raise invalid(field, "must be null or an object of count and per_ms")
+    return RateLimit(
+        count=clamped(f"{field}.count", value["count"], low=1, high=U32_MAX),
+        per_ms=clamped(f"{field}.per_ms", value["per_ms"], low=1, high=WINDOW_MS_MAX),
+    )
+
+
 _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "type": _choice(TopicType),
     "ttl_ms": _number(0, TTL_MS_MAX),
@@ -217,9 +240,13 @@ _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "retry_backoff": _backoff,
     "leases_durable": flag,
     "starvation_ms": _number(0, WINDOW_MS_MAX),
+    "starvation_share": _number(1, 100),
     "max_in_flight": _number(0, U32_MAX),
+    "max_in_flight_per_key": _number(0, U32_MAX),
+    "rate_limit": _rate_limit,
     "require_lease_id": flag,
 }
 FIELDS: Final = tuple(sorted(_PARSERS))
 _CHOICES: Final = ("type", "discard", "durability", "compression")
+_OBJECTS: Final = ("retry_backoff", "rate_limit")
 assert [name for name in _PARSERS if name != "durable"] == [field.name for field in attrs.fields(TopicConfig)]

@@ -240,7 +240,11 @@ STEPS = [
     (
         "PUT",
         "/v0/topics/a",
-        {"cap_records": 3, "retry_backoff": {"base_ms": 1, "factor": 2, "max_ms": 9}},
+        {
+            "cap_records": 3,
+            "retry_backoff": {"base_ms": 1, "factor": 2, "max_ms": 9},
+            "rate_limit": {"count": 5, "per_ms": 1000},
+        },
         201,
     ),
     ("PUT", "/v0/topics/a", {"cap_records": 3}, 200),

@@ -160,8 +160,11 @@ _CONFIG: Final[Mapping[str, s.Schema]] = {  # of a topic
     "dead_letter": s.or_null(s.text("Queues: where dead jobs go, another topic", pattern=s.NAME_PATTERN, default=None)),
     "retry_backoff": s.or_null(s.ref("RetryBackoff")),
     "leases_durable": s.flag("Queues: leases are synced", default=False),
-    "starvation_ms": s.count("Queues: a job this old goes first", default=30_000),
+    "starvation_ms": s.count("Queues: a job that was ready for longer is starved", default=30_000),
+    "starvation_share": s.count("Queues: so many of a hundred jobs handed out are starved ones; 1 to 100", default=10),
     "max_in_flight": s.count("Queues: bound on claimed jobs; 0: none", default=0),
+    "max_in_flight_per_key": s.count("Queues: bound on claimed jobs of one key; 0: none", default=0),
+    "rate_limit": s.or_null(s.ref("RateLimit")),
     "require_lease_id": s.flag("Queues: settling a job takes its lease id", default=False),
 }  # fmt: skip
 _ASKED: Final[Mapping[str, s.Schema]] = {  # of a config that is given
@@ -195,6 +198,10 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "RetryBackoff": s.object_of(
         "Queues: when a failed job comes again", "*",
         base_ms=s.count("The first time"), factor=_NUMBER, max_ms=s.count("At most"),
+    ),
+    "RateLimit": s.object_of(
+        "Queues: so many jobs in so long are handed out", "*",
+        count=s.count("Jobs", minimum=1), per_ms=s.count("Milliseconds", minimum=1),
     ),
     "FullConfig": s.object_of("A topic's config, every field", "*", **_CONFIG),
     "TopicPut": s.answer_of("", topic=s.TOPIC, created=s.flag("False: it was there"), config=s.ref("FullConfig")),
