@@ -47,7 +47,7 @@ def catalog_with(topic):
 
 def test_no_attribute_of_a_topic_is_forgotten():
     """The others are what rows speak of in parts, or what is made of the rest."""
-    parts, made = {"index", "floors"}, {"regions", "deadlines"}
+    parts, made = {"index", "floors"}, {"regions", "deadlines", "jobs"}
 
     assert set(Topic.__slots__) - NAMES == {"topic_id"} | parts | made
     assert set(Floors.__slots__) <= NAMES
@@ -55,7 +55,7 @@ def test_no_attribute_of_a_topic_is_forgotten():
 
 def test_a_row_is_a_field_of_the_image_and_the_slots_are_the_rest():
     assert [row.name for row in ROWS if row.name not in TopicImage.__struct_fields__] == []
-    assert set(TopicImage.__struct_fields__) - NAMES == {"topic_id", "dead", "slots", "regions"}
+    assert set(TopicImage.__struct_fields__) - NAMES == {"topic_id", "dead", "slots", "regions", "jobs"}
     assert len(NAMES) == len(ROWS)
 
 

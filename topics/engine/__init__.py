@@ -14,6 +14,7 @@ judge       torn tail or corruption? The decision of storage 4, pure, for one sh
 lane        the allocator side of one topic: what propose has promised and apply has not yet done
 propose     which way a command goes: to the topic that stands, behind what it must wait for, or to a name that
             is not there
+queue       jobs handed out and given back: the allocators' side of queues
 recover     recovery: what the files of a directory say, folded by the same `apply` as live writes
 replies     answers, one a command
 restart     what a restart took of topics: a frame says so before one goes on, if anything may be written

@@ -8,7 +8,7 @@ from __future__ import annotations
 from topics.engine.commands import Append
 from topics.engine.lane import Lane
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import Discard, TopicConfig, TopicType
+from topics.kernel.config import Discard, TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import Limits
 from topics.log import retention
@@ -39,11 +39,6 @@ def check_limits(records: RecordColumns, limits: Limits) -> None:
 def check_new_config(name: str, new: TopicConfig, lane: Lane | None) -> None:
     """Refuse what is not built yet. A topic that an earlier build made so keeps it, and its config may be set again."""
     present = None if lane is None or lane.topic is None else lane.topic.config
-    if new.type is TopicType.QUEUE and (present is None or present.type is not TopicType.QUEUE):
-        raise invalid(
-            "config.type",
-            'job queues are not built yet, and a topic of this type would hand out no jobs: leave it out, or say "log"',
-        )
     if new.replicated and (present is None or not present.replicated):
         raise invalid(
             "config.replicated",

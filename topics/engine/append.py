@@ -16,11 +16,11 @@ from topics.codec.log.control import HeadWatermark, WriteResult
 from topics.codec.log.frame import Keyed, encode_run
 from topics.engine.admit import check_caps, check_creation, check_limits, check_new_config, check_topic_limits
 from topics.engine.batch import Entry, Item, frame_control
-from topics.engine.change import no_topic, propose_create
+from topics.engine.change import propose_create
 from topics.engine.commands import DEFAULT_CONFIG, Append
 from topics.engine.lane import Lane
 from topics.engine.replies import Appended
-from topics.engine.state import EngineState
+from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability

@@ -6,8 +6,8 @@ topic wait behind them, in order (architecture 3.3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,12 +20,13 @@ from topics.codec.log.control import (
     TopicCreate,
     TopicDelete,
 )
+from topics.codec.log.leases import LeaseEvent
 from topics.engine.admit import check_new_config
 from topics.engine.batch import Entry
 from topics.engine.commands import DEFAULT_CONFIG, DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
-from topics.engine.state import EngineState
+from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability, TopicConfig
 from topics.kernel.errors import Code, Rejected, invalid
@@ -33,6 +34,8 @@ from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log import retention
 from topics.log.reads.waiting import News
 from topics.log.topic import Topic
+
+E = TypeVar("E", bound=Entry)
 
 
 def propose_create(
@@ -121,10 +124,10 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
     carried = _carry(topic) if crosses and old.durability is Durability.EPHEMERAL else None
     payloads: list[Payload] = [] if carried is not None else _time_first(topic, now_ms)
     payloads.append(ConfigUpdate(new.echo(), carried))
-    _enqueue_barrier(state, _ConfigChange, lane, ticket, payloads, now_ms, shard=lane.shard)
+    enqueue_barrier(state, _ConfigChange, lane, ticket, payloads, now_ms, shard=lane.shard)
 
 
-class _Barrier(Entry, eq=False, kw_only=True):
+class Barrier(Entry, eq=False, kw_only=True):
     """Synced control frames with the topic to themselves."""
 
     lane: Lane
@@ -133,7 +136,10 @@ class _Barrier(Entry, eq=False, kw_only=True):
         self.lane.barrier = None
 
 
-class _ConfigChange(_Barrier, eq=False, kw_only=True):
+B = TypeVar("B", bound=Barrier)
+
+
+class _ConfigChange(Barrier, eq=False, kw_only=True):
     """Another config. A class that keeps nothing has nothing durable; what leaves it is carried over, synced."""
 
     def settle(self) -> None:
@@ -143,6 +149,8 @@ class _ConfigChange(_Barrier, eq=False, kw_only=True):
             lane.written_seq = lane.durable_seq = 0
         elif not lane.written_seq:  # it was ephemeral, or never had a record
             lane.written_seq = lane.durable_seq = topic.head_seq
+        if lane.queue is not None:
+            lane.queue.forget_order()
 
     def news(self) -> News:
         return News.FLOORS
@@ -197,10 +205,10 @@ def propose_delete_topic(state: EngineState, lane: Lane, ticket: Ticket, now_ms:
             count=topic.index.live_count,
         )
     state.check_writable(0, lane)
-    _enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
+    enqueue_barrier(state, _TopicDeletion, lane, ticket, [TopicDelete()], now_ms, shard=0)
 
 
-class _TopicDeletion(_Barrier, eq=False, kw_only=True):
+class _TopicDeletion(Barrier, eq=False, kw_only=True):
     """A topic that goes."""
 
     def news(self) -> News:
@@ -235,7 +243,7 @@ def propose_delete_records(state: EngineState, lane: Lane, ticket: Ticket, now_m
     before_seq = None if command.before_seq is None else min(command.before_seq, upto + 1)
     given = None if command.match is None else msgspec.json.encode(command.match.wire())
     payloads = [*_time_first(topic, now_ms), Delete(before_seq, given, upto)]
-    state.enqueue(lane.shard, _in_class(state, _RecordDeletion, lane, ticket, payloads, now_ms))
+    state.enqueue(lane.shard, in_class(state, _RecordDeletion, lane, ticket, payloads, now_ms))
 
 
 class _RecordDeletion(Entry, eq=False, kw_only=True):
@@ -272,7 +280,7 @@ def propose_retire(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         state.finish(ticket, Retired())
         return
     state.check_writable(lane.shard, lane)
-    entry = _in_class(state, _Retirement, lane, ticket, payloads, now_ms)
+    entry = in_class(state, _Retirement, lane, ticket, payloads, now_ms)
     lane.retiring = ticket
     state.enqueue(lane.shard, entry)
 
@@ -319,9 +327,9 @@ def _time_first(topic: Topic, now_ms: int) -> list[Payload]:
     return [EvictWatermark()] if due_ms is not None and due_ms <= now_ms else []
 
 
-def _in_class(
-    state: EngineState, kind: type[Entry], lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int
-) -> Entry:  # fmt: skip
+def in_class(
+    state: EngineState, kind: type[E], lane: Lane, ticket: Ticket, payloads: Sequence[Payload], now_ms: int
+) -> E:  # fmt: skip
     """Control frames published as the topic's class is; in memory only for an ephemeral one."""
     assert lane.topic is not None
     durability = lane.topic.config.durability
@@ -335,20 +343,35 @@ def _in_class(
     return entry
 
 
-def _enqueue_barrier(
-    state: EngineState, kind: type[_Barrier], lane: Lane, ticket: Ticket, payloads: list[Payload], now_ms: int, *,
+def in_lease_class(
+    state: EngineState, kind: type[E], lane: Lane, ticket: Ticket | None, event: LeaseEvent, now_ms: int
+) -> E:  # fmt: skip
+    """An event of leases, in the class of those: not synced, unless the queue says `leases_durable` and syncs records.
+
+    It is of published jobs that nobody else has a say in meanwhile, so it passes the topic's writes by.
+    """
+    assert lane.topic is not None
+    config = lane.topic.config
+    ephemeral = config.durability is Durability.EPHEMERAL
+    staged = config.leases_durable and config.durability is Durability.FSYNC
+    entry = kind.of(
+        lane, [event], now_ms, staged=staged, must_sync=staged, ticket=ticket, ordered=False,
+        memory=b"" if ephemeral else None,
+    )  # fmt: skip
+    state.check_space(lane.shard, entry.size, keep_reserve=False)
+    return entry
+
+
+def enqueue_barrier(
+    state: EngineState, kind: type[B], lane: Lane, ticket: Ticket, payloads: Sequence[Payload], now_ms: int, *,
     shard: int,
-) -> None:  # fmt: skip
+) -> B:  # fmt: skip
     """Synced control frames with the topic to themselves."""
     entry = kind.of(lane, payloads, now_ms, staged=True, must_sync=True, ticket=ticket)
     state.check_space(shard, entry.size, keep_reserve=False)
     lane.barrier = ticket
     state.enqueue(shard, entry)
-
-
-def no_topic(name: str) -> Rejected:
-    """What a name that is not there answers."""
-    return Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
+    return entry
 
 
 def _carry(topic: Topic) -> Carried:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Self
 
@@ -12,6 +12,7 @@ import msgspec
 from topics.codec.log.control import CheckpointMark
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
+from topics.kernel.limits import MIB
 from topics.log.reads.match import Match
 
 DEFAULT_CONFIG: Final = TopicConfig()
@@ -106,4 +107,73 @@ class Checkpointed:
     mark: CheckpointMark
 
 
-Command = Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed
+Lease = tuple[int, int]  # the nonce of the start that gave it, and its number since
+
+
+class Claim(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Lease jobs of a queue to `node`: at most `count_max`, of at most `bytes_max` stored bytes (one always fits).
+
+    `lease_ms`: None for the queue's own. `wait_ms`: how long to wait if there is none; None: until it is withdrawn.
+    """
+
+    topic: str
+    node: bytes
+    count_max: int = 1
+    bytes_max: int = MIB
+    lease_ms: int | None = None
+    wait_ms: int | None = 0
+
+
+class Settle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """What a worker says of jobs that it has leased. `leases`: which lease of each it means; None: any of its own."""
+
+    topic: str
+    node: bytes
+    seqs: Sequence[int]
+    leases: Sequence[Lease | None] | None = None
+
+
+class Ack(Settle, frozen=True, eq=False):
+    """They are done."""
+
+
+class Nack(Settle, frozen=True, eq=False):
+    """They are to be delivered again, after `delay_ms`; None: as the queue's `retry_backoff` says."""
+
+    delay_ms: int | None = None
+    reason: bytes = b""
+
+
+class Extend(Settle, frozen=True, eq=False):
+    """Their leases last `lease_ms` from now on."""
+
+    lease_ms: int
+
+
+class Release(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Whoever had these leases has gone."""
+
+    topic: str
+    seqs: Sequence[int]
+    leases: Sequence[Lease]
+
+
+@attrs.frozen(kw_only=True)
+class Pause:
+    """A queue hands out nothing, or does again."""
+
+    topic: str
+    paused: bool
+
+
+@attrs.frozen(kw_only=True)
+class Purge:
+    """Delete every job of a queue that is ready or delayed."""
+
+    topic: str
+
+
+Command = (
+    Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
+    | Release | Pause | Purge
+)  # fmt: skip

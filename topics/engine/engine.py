@@ -20,6 +20,8 @@ from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
 from topics.engine.propose import propose
+from topics.engine.queue.claim import serve
+from topics.engine.queue.control import queue_state
 from topics.engine.replies import TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
@@ -53,8 +55,10 @@ class Engine:
         sync_interval_ms: int = SYNC_INTERVAL_MS,
         checking: bool = False,
         rules: SegmentRules | None = None,
+        lease_nonce: int = 0,
     ) -> None:
-        self._state = EngineState(catalog or Catalog(), EngineTime(clock), shards, limits or Limits())
+        catalog, time = catalog or Catalog(), EngineTime(clock)
+        self._state = EngineState(catalog, time, shards, limits or Limits(), lease_nonce)
         self._sync_interval_ms = sync_interval_ms
         self._checking = checking
         self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
@@ -288,6 +292,7 @@ class Engine:
             config=topic.config,
             last_write_ts=topic.last_write_ts or None,
             last_read_ts=lane.last_read_ms or None,
+            queue=queue_state(lane, topic, self._state.time.read()) if lane.queue is not None else None,
         )
 
     def topic_config(self, name: str) -> TopicConfig | None:
@@ -365,7 +370,10 @@ class Engine:
     def _settle(self) -> None:
         """Answer and propose again what was woken, then (under test) check every invariant."""
         state = self._state
-        while state.ready:
+        while state.ready or state.to_serve:
+            changed, state.to_serve = state.to_serve, {}
+            for lane in changed.values():
+                serve(state, lane, state.time.high_ms)
             woken, state.ready = sorted(state.ready, key=_goes_last), []
             now_ms = state.time.high_ms
             for ticket, answer in woken:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from topics.engine.queue.waiting import QueueLane
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.kernel.errors import Fatal
@@ -31,6 +32,7 @@ class Lane:
         "name",
         "next_seq",
         "parked",
+        "queue",
         "read_only",
         "reserved_bytes",
         "reserved_records",
@@ -64,11 +66,13 @@ class Lane:
         self.written_seq = 0
         self.durable_seq = 0
         self.last_read_ms = 0
+        self.queue: QueueLane | None = None
 
     def adopt(self, topic: Topic) -> None:
         """Take over a topic as the log left it."""
         assert topic.topic_id == self.topic_id
         self.topic = topic
+        self.queue = QueueLane(topic.jobs) if topic.jobs is not None else None
         self.next_seq = topic.head_seq + 1
         self.ceiling = self.ceiling_asked = topic.ceiling
         if topic.config.durability is not Durability.EPHEMERAL:
@@ -116,4 +120,5 @@ class Lane:
             "parked": len(self.parked),
             "barrier": int(self.barrier is not None),
             "retiring": int(self.retiring is not None),
+            "busy_jobs": 0 if self.queue is None else len(self.queue.busy) + self.queue.claiming,
         }

@@ -15,7 +15,6 @@ from topics.engine.change import (
     check_delete_records,
     check_put,
     delete_absent,
-    no_topic,
     propose_delete_records,
     propose_delete_topic,
     propose_put,
@@ -25,16 +24,26 @@ from topics.engine.change import (
 )
 from topics.engine.checkpoint import propose_checkpointed
 from topics.engine.commands import (
+    Ack,
     Append,
     Checkpointed,
+    Claim,
     DeleteRecords,
     DeleteTopic,
+    Extend,
+    Nack,
+    Pause,
+    Purge,
     PutTopic,
+    Release,
     Retire,
     Sync,
 )
 from topics.engine.lane import Lane
-from topics.engine.state import EngineState
+from topics.engine.queue.claim import propose_claim
+from topics.engine.queue.control import propose_pause, propose_purge
+from topics.engine.queue.settle import propose_ack, propose_extend, propose_nack, propose_release
+from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.kernel.ids import check_any_topic_name
 
@@ -57,6 +66,13 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     DeleteTopic: Handler(propose_delete_topic, delete_absent),
     DeleteRecords: Handler(propose_delete_records, check=check_delete_records),
     Retire: Handler(propose_retire),
+    Claim: Handler(propose_claim),
+    Ack: Handler(propose_ack),
+    Nack: Handler(propose_nack),
+    Extend: Handler(propose_extend),
+    Release: Handler(propose_release),
+    Pause: Handler(propose_pause),
+    Purge: Handler(propose_purge),
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import attrs
 import msgspec
@@ -54,6 +55,17 @@ class RecordsDeleted:
 
 
 @attrs.frozen(kw_only=True)
+class QueueState:
+    """Of a queue as it is now. `dead_lettered`: since its epoch began."""
+
+    ready: int
+    in_flight: int
+    delayed: int
+    dead_lettered: int
+    paused: bool
+
+
+@attrs.frozen(kw_only=True)
 class TopicState:
     """What a topic is now (http-api 3). ts are None if never."""
 
@@ -70,6 +82,7 @@ class TopicState:
     config: TopicConfig
     last_write_ts: int | None
     last_read_ts: int | None
+    queue: QueueState | None = None
 
 
 @attrs.frozen
@@ -89,4 +102,50 @@ class Absorbed:
     mark: CheckpointMark | None
 
 
-Reply = Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed
+class LeasedJob(NamedTuple):
+    """A job that is leased: by the lease (`nonce`, `counter`), until `deadline` (ms, included)."""
+
+    seq: int
+    nonce: int
+    counter: int
+    deadline: int
+    deliveries: int
+    priority: int
+
+
+class JobsClaimed(msgspec.Struct, frozen=True, kw_only=True):
+    """Leased jobs in the order in which they were handed out; their records are read behind that."""
+
+    topic: str
+    epoch: int
+    jobs: Sequence[LeasedJob]
+    ready: int
+
+
+class JobsSettled(msgspec.Struct, frozen=True, kw_only=True):
+    """`seqs` were acked, given back or extended; `skipped` were not the worker's. `deadline`: of extended leases."""
+
+    topic: str
+    seqs: Sequence[int]
+    skipped: Sequence[int]
+    ready: int
+    in_flight: int
+    deadline: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class QueuePaused:
+    topic: str
+    paused: bool
+
+
+@attrs.frozen(kw_only=True)
+class QueuePurged:
+    topic: str
+    purged: int
+
+
+Reply = (
+    Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
+    | QueuePaused | QueuePurged
+)  # fmt: skip

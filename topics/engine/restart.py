@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topics.codec.log.control import LossRange
+from topics.codec.log.leases import ReleasedAll
 from topics.engine.batch import Entry
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
@@ -23,6 +24,11 @@ def resume(state: EngineState, *, machine_restarted: bool) -> None:
             state.enqueue(lane.shard, _RestartLoss.of(lane, [lost], now_ms, staged=True, must_sync=True))
         elif lane.ceiling > lane.next_seq - 1:
             state.touch(lane)  # it rests, so its exact head is due
+        assert lane.topic is not None
+        jobs = lane.topic.jobs
+        if jobs is not None and not lane.topic.config.leases_durable and jobs.has_leases(now_ms):
+            ended = ReleasedAll(b"restart")
+            state.enqueue(lane.shard, Entry.of(lane, [ended], now_ms, staged=False, must_sync=False))
 
 
 def refuse_writes(state: EngineState, why: Fatal, *, durable_known: bool) -> None:

@@ -57,11 +57,13 @@ class EngineState:
     """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
 
     __slots__ = (
-        "by_time", "by_timer", "catalog", "effects", "lanes", "lanes_by_name", "limits", "next_topic_id", "ready",
-        "rides", "shards", "time",
+        "by_time", "by_timer", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce", "limits", "next_lease",
+        "next_topic_id", "ready", "rides", "shards", "time", "to_serve",
     )  # fmt: skip
 
-    def __init__(self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits) -> None:
+    def __init__(
+        self, catalog: Catalog, time: EngineTime, shards: int, limits: Limits, lease_nonce: int = 0
+    ) -> None:
         self.catalog = catalog
         self.time = time
         self.limits = limits
@@ -76,11 +78,15 @@ class EngineState:
         self.effects = Effects()
         self.rides: dict[Ticket, list[Ride]] = {}  # by the ticket that is waited for
         self.ready: list[tuple[Ticket, Entry | None]] = []  # to be proposed again, or answered by the entry
+        self.to_serve: dict[int, Lane] = {}  # queues of which something has changed
+        self.lease_nonce, self.next_lease = lease_nonce, 1
         for topic in catalog.topics.values():
             lane = self.new_lane(topic.name, topic.topic_id)
             self.add_lane(lane)
             lane.adopt(topic)
             self.watch_expiry(lane)
+            if lane.queue is not None:
+                self.to_serve[topic.topic_id] = lane
 
     # Lanes.
 
@@ -103,7 +109,7 @@ class EngineState:
         """The published topic of that name, or 404."""
         lane = self.lanes_by_name.get(name)
         if lane is None or lane.topic is None:
-            raise Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)
+            raise no_topic(name)
         return lane, lane.topic
 
     def watch_expiry(self, lane: Lane) -> None:
@@ -204,6 +210,8 @@ class EngineState:
         lane = self.lanes_by_name.get(ticket.command.topic)
         if lane is not None and ticket in lane.parked:
             lane.parked.remove(ticket)
+        elif lane is not None and lane.queue is not None:
+            lane.queue.claimers.pop(ticket, None)
 
     def finish(self, ticket: Ticket, reply: Reply) -> None:
         ticket.move(Stage.DONE)
@@ -245,8 +253,11 @@ class EngineState:
             self.watch_expiry(lane)
             if lane.parked:
                 self.wake(lane)
+            if lane.queue is not None:
+                self.to_serve[lane.topic_id] = lane
         else:  # it is gone; what waits behind that meets the next topic of its name
             self.release_parked(lane)
+            self._fail_claimers(lane, no_topic(lane.name))
             self.drop_lane(lane)
 
     def finish_entry(self, entry: Entry) -> None:
@@ -296,7 +307,15 @@ class EngineState:
         lane.read_only = error
         self._fail_parked(lane, error)
 
+    def _fail_claimers(self, lane: Lane, error: TopicsError) -> None:
+        claimers = [] if lane.queue is None else list(lane.queue.claimers)
+        for ticket in claimers:
+            assert lane.queue is not None
+            del lane.queue.claimers[ticket]
+            self.fail(ticket, error)
+
     def _fail_parked(self, lane: Lane, error: Fatal) -> None:
+        self._fail_claimers(lane, error)
         parked = list(lane.parked)
         lane.parked.clear()
         for ticket in parked:
@@ -313,3 +332,8 @@ class EngineState:
                     self.fail(ride.ticket, ticket.error)
                 else:
                     self.ready.append((ride.ticket, ride.answer))
+
+
+def no_topic(name: str) -> Rejected:
+    """What a name that is not there answers."""
+    return Rejected(Code.TOPIC_NOT_FOUND, f"topic {name!r} does not exist", topic=name)

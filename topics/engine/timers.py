@@ -16,7 +16,11 @@ from typing import Final
 RETIRE: Final = 0  # a topic: a record of it ends by time alone
 REST: Final = 1  # a topic: it has rested, so its exact head is logged
 SYNC: Final = 2  # a shard: what was written waits for its sync
-OF_TOPICS: Final = (RETIRE, REST)  # these end with their topic
+SERVE: Final = (
+    3  # a queue: a lease runs out, a rest is over, a cohort has gathered, or the rate lets a job go
+)
+WAITED: Final = 4  # a queue: a claim has waited long enough
+OF_TOPICS: Final = (RETIRE, REST, SERVE, WAITED)  # these end with their topic
 
 Key = tuple[int, int]
 

@@ -15,7 +15,7 @@ from topics.engine.commands import Retire
 from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
-from topics.engine.timers import REST, RETIRE, SYNC
+from topics.engine.timers import REST, RETIRE, SERVE, SYNC, WAITED
 from topics.kernel.config import Durability
 from topics.kernel.errors import Rejected
 from topics.kernel.limits import FLOOR_STALENESS_MS, TICK_TOPICS_MAX
@@ -87,8 +87,14 @@ def _sync(state: EngineState, number: int, _now_ms: int) -> None:
         state.enqueue(number, sync_point())
 
 
+def _serve(state: EngineState, topic_id: int, _now_ms: int) -> None:
+    state.to_serve[topic_id] = state.lanes[topic_id]
+
+
 _BRINGS: Final[Mapping[int, Callable[[EngineState, int, int], None]]] = {
     RETIRE: _retire,
     REST: _rest,
     SYNC: _sync,
+    SERVE: _serve,
+    WAITED: _serve,
 }

@@ -31,6 +31,7 @@ class Code(StrEnum):
     NOT_IMPLEMENTED = "not_implemented"
     TOPIC_EXISTS_INCOMPATIBLE = "topic_exists_incompatible"
     TOPIC_NOT_EMPTY = "topic_not_empty"
+    NOT_A_QUEUE = "not_a_queue"
     SEQ_MISMATCH = "seq_mismatch"
     WRONG_TYPE = "wrong_type"
     TOPIC_FULL = "topic_full"

@@ -10,6 +10,7 @@ image           a topic as a value that can be kept: what a snapshot holds of it
                 again
 index           the columnar index of one topic: a slot a record, an array a field, no object a record
                 (performance 4)
+jobs            the jobs of a queue: what its leases log says of them
 kinds           the types of topics: what each does beyond keeping records
 lost            lost ranges: seqs known lost between live records
 masks           masks: a byte a slot, 1 or 0, as one big number, so that thousands of slots are decided in a few

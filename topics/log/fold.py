@@ -28,6 +28,8 @@ def run(topic: Topic, appended: Run, source: Source) -> None:
     topic.regions.extend(appended.seq_start, source)
     topic.last_write_ts = appended.ts
     topic.note_deadlines(appended)
+    if topic.jobs is not None and appended.jobs is not None:
+        topic.jobs.arrive(appended.seq_start, appended.jobs, appended.ts)
     if appended.dedup is not None:
         expires_at = appended.ts + topic.config.dedup_window_ms
         for i, dedup_id in appended.dedup:

@@ -18,6 +18,7 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.whole_numbers import Count, Generation, ShardNumber
 from topics.log.facts import OF_RECORDS, STANDING, taken
 from topics.log.index import LIVE, Index
+from topics.log.jobs.jobs import JobsImage
 from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
@@ -69,6 +70,7 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     slots: list[Slots]
     # Of `slots`: first seq, then the WAL file from there on.
     regions: list[tuple[Count, Generation, ShardNumber, Count]]
+    jobs: JobsImage | None = None
 
 
 def take_image(topic: Topic) -> TopicImage:
@@ -98,6 +100,8 @@ def topic_of(image: TopicImage, stored: Iterable[Slots]) -> Topic:
         if fact.give is not None:
             fact.give(topic, getattr(image, fact.name))
     _restore_index(topic, image, stored)
+    if topic.jobs is not None:
+        topic.jobs.restore(image.jobs)
     return topic
 
 

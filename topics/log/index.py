@@ -13,7 +13,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, compress, groupby
 from operator import add
 from typing import Final
@@ -46,8 +46,9 @@ class Index:
 
     COMPACT_MIN = 4096
     __slots__ = (
-        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "jobs", "lengths", "live_bytes",
-        "live_count", "lost", "node_ids", "nodes", "offsets", "past", "sizes", "tag_ids", "tags", "ts",
+        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "job_rows", "jobs", "key_ids", "lengths",
+        "live_bytes", "live_count", "lost", "node_ids", "nodes", "offsets", "on_killed", "past", "sizes", "tag_ids",
+        "tags", "ts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -62,6 +63,11 @@ class Index:
         self.node_ids: array[int] | None = None
         self.expires: array[int] | None = None
         self.jobs: array[int] | None = None
+        self.key_ids: array[int] | None = None
+        self.job_rows: array[int] | None = (
+            None  # of a queue: where `log.jobs` knows more of the record; 0: nowhere
+        )
+        self.on_killed: Callable[[Iterable[int]], None] | None = None  # told the positions, before they die
         self.has_absent = False  # true if the bytes of a live slot may be gone
         self._skip = 0
         self.live_count = 0
@@ -120,9 +126,14 @@ class Index:
 
     def is_live(self, seq: int) -> bool:
         """True if `seq` has a live slot."""
-        if not self.base_seq <= seq <= self.head_seq or self.lost.at(seq) is not None:
-            return False
-        return bool(self.flags[self.position(seq)] & LIVE)
+        return self.find(seq) >= 0
+
+    def find(self, seq: int) -> int:
+        """The position of the live slot of `seq`; -1 if there is none."""
+        if not self.base_seq <= seq <= self.head_seq or (self.lost and self.lost.at(seq) is not None):
+            return -1
+        at = self.position(seq)
+        return at if self.flags[at] & LIVE else -1
 
     def all_live(self, start: int, stop: int) -> bool:
         """True if every slot at positions [start, stop) is live."""
@@ -158,6 +169,8 @@ class Index:
                         column.frombytes(bytes(count * column.itemsize))
         else:
             self._extend_labelled(run, count)
+        if self.job_rows is not None:
+            self.job_rows.frombytes(bytes(count * 4))
         self.live_count += count
         self.live_bytes += sum(sizes)
         self.head_seq += count
@@ -261,6 +274,8 @@ class Index:
         count = live.count(1)
         if count == 0:
             return 0
+        if self.on_killed is not None:
+            self.on_killed(compress(range(start, stop), live))
         whole = count == len(flags)
         self.live_bytes -= sum(self.sizes[start:stop] if whole else compress(self.sizes[start:stop], live))
         self.live_count -= count
@@ -305,6 +320,8 @@ class Index:
 
     def _kill(self, positions: list[int], end: DeathCause) -> None:
         """These live slots die; the tag index is the caller's."""
+        if self.on_killed is not None:
+            self.on_killed(positions)
         flags, killed = self.flags, _KILL[end]
         for at in positions:
             flags[at] = killed[flags[at]]
@@ -352,6 +369,8 @@ class Index:
 
     def forget_all(self, next_seq: int) -> None:
         """Drop every slot without a word: the next record is `next_seq` (an ephemeral topic after a restart)."""
+        if self.on_killed is not None:
+            self.on_killed(range(self._skip, len(self.flags)))
         for column in self._columns():
             del column[:]
         self._skip = 0
@@ -377,5 +396,5 @@ class Index:
 
     def _columns(self) -> list[array[int] | bytearray]:
         columns = (self.ts, self.offsets, self.lengths, self.sizes, self.flags)
-        optional = (self.tag_ids, self.node_ids, self.expires, self.jobs)
+        optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.job_rows)
         return [*columns, *(column for column in optional if column is not None)]

@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from topics.codec.log.control import Control
+from topics.codec.log.leases import Acked, Claimed, Extended, Paused, Purged, Released, ReleasedAll, Resumed
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicType
 from topics.kernel.errors import invalid
 from topics.log.facts import Fact
+from topics.log.jobs.checks import check_jobs
+from topics.log.jobs.jobs import Jobs
+from topics.log.past import DeathCause
 from topics.log.topic import Topic
 
 
@@ -39,9 +43,48 @@ class Kind:
 
 
 class JobQueue(Kind):
-    """One that an earlier build has made: it hands out nothing yet, and keeps what its records say of jobs."""
+    """A log whose records are jobs: they are leased, and gone when they are done (`log.jobs`)."""
+
+    facts = (Fact("jobs", lambda topic: _jobs(topic).image()),)
 
     def check_records(self, topic: Topic, records: RecordColumns) -> None: ...
+
+    def check(self, topic: Topic) -> None:
+        check_jobs(_jobs(topic), topic.index)
+
+    def fold(self, topic: Topic, item: Control) -> None:
+        jobs = _jobs(topic)
+        match item.payload:
+            case Claimed() as claimed:
+                jobs.claimed(claimed, item.ts, topic.config)
+            case Extended() as extended:
+                jobs.extended(extended)
+            case Released() as released:
+                jobs.released(released)
+            case ReleasedAll(reason=reason):
+                jobs.released_all(reason, item.ts)
+            case Acked(seqs=seqs):
+                _remove(topic, sorted(seqs))
+            case Purged(upto=upto):
+                _remove(topic, jobs.ready_below(upto, item.ts))
+            case Paused():
+                jobs.paused = True
+            case Resumed():
+                jobs.paused = False
+            case _:
+                super().fold(topic, item)
+
+
+def _jobs(topic: Topic) -> Jobs:
+    assert topic.jobs is not None
+    return topic.jobs
+
+
+def _remove(topic: Topic, seqs: list[int]) -> None:
+    """Jobs end for good: as by a delete, which is voluntary."""
+    if topic.index.kill_seqs(seqs, DeathCause.DELETED):
+        topic.index.pop_dead(topic.floors.evict_floor)
+        topic.trim()
 
 
 _KINDS: Final[Mapping[TopicType, Kind]] = {TopicType.LOG: Kind(), TopicType.QUEUE: JobQueue()}

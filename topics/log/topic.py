@@ -10,12 +10,13 @@ from array import array
 from typing import Final
 
 from topics.codec.log.frame import Run
-from topics.kernel.config import TopicConfig
+from topics.kernel.config import TopicConfig, TopicType
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
+from topics.log.jobs.jobs import Jobs
 from topics.log.regions import Regions
 from topics.log.segments import Segment, Segments
 
@@ -26,8 +27,8 @@ class Topic:
     """Records, floors and memory of one instance (epoch) of a name."""
 
     __slots__ = (
-        "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "last_write_ts",
-        "name", "regions", "results", "retired_ms", "segments",
+        "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "jobs",
+        "last_write_ts", "name", "regions", "results", "retired_ms", "segments",
         "topic_id", "watermark_ms",
     )  # fmt: skip
 
@@ -45,6 +46,7 @@ class Topic:
         self.results = Results()
         self.dedup_ids = DedupIds()
         self.deadlines = Deadlines()
+        self.jobs = Jobs(self.index) if config.type is TopicType.QUEUE else None
         self.delete_below = 0
         self.ceiling = CEILING_STEP_FIRST
         self.retired_ms = 0

@@ -25,6 +25,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.REQUEST_TIMEOUT: 408,
     Code.TOPIC_EXISTS_INCOMPATIBLE: 409,
     Code.TOPIC_NOT_EMPTY: 409,
+    Code.NOT_A_QUEUE: 409,
     Code.SEQ_MISMATCH: 409,
     Code.WRONG_TYPE: 409,
     Code.PAYLOAD_TOO_LARGE: 413,

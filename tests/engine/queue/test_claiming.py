@@ -1,0 +1,312 @@
+"""Jobs are handed out, given back and done: the engine with its log in memory (queues 2 to 4)."""
+
+import pytest
+
+from tests.engine.driving import T0, Driver
+from topics.codec.log.control import Control
+from topics.codec.log.leases import LeaseEvent
+from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge, Release
+from topics.engine.tickets import Stage
+from topics.engine.verify import digest
+from topics.kernel.errors import Code, Rejected
+
+
+class Queue(Driver):
+    """A driver with a queue `q`."""
+
+    def __init__(self, **fields):
+        super().__init__()
+        self.put("q", type="queue", **fields)
+
+    def jobs(self, *datas, **columns):
+        return self.append(*datas, topic="q", **columns)
+
+    def claiming(self, count=1, *, node=b"w", **fields):
+        return Claim(topic="q", node=node, count_max=count, **fields)
+
+    def claim(self, count=1, **fields):
+        return self.do(self.claiming(count, **fields)).jobs
+
+    def seqs(self, count=1, **fields):
+        return [job.seq for job in self.claim(count, **fields)]
+
+    def ack(self, *seqs, node=b"w", leases=None):
+        return self.do(Ack(topic="q", node=node, seqs=seqs, leases=leases))
+
+    def nack(self, *seqs, node=b"w", **fields):
+        return self.do(Nack(topic="q", node=node, seqs=seqs, **fields))
+
+    def passes(self, ms):
+        """Time goes by."""
+        self.clock.advance(ms)
+        self.engine.tick()
+        self.run()
+
+    def counts(self):
+        queue = self.state("q").queue
+        return queue.ready, queue.in_flight, queue.delayed
+
+    def events(self):
+        return [
+            item.payload
+            for item in self.items()
+            if isinstance(item, Control) and isinstance(item.payload, LeaseEvent)
+        ]
+
+    def agrees(self):
+        """I-09: the bytes alone give the same state."""
+        assert digest(self.replay()) == digest(self.engine.catalog)
+
+
+def test_a_job_is_leased_once_and_gone_when_it_is_done():
+    q = Queue()
+    q.jobs(b"1", b"2", b"3")
+
+    (first,) = q.claim()
+    assert (first.seq, first.deliveries, first.deadline) == (1, 1, T0 + 30_000)
+    assert q.seqs(5) == [2, 3]
+    assert q.seqs(5) == []
+    assert q.counts() == (0, 3, 0)
+
+    told = q.ack(1, 3, 9)
+    assert (list(told.seqs), list(told.skipped), told.in_flight) == ([1, 3], [9], 1)
+    assert q.datas("q") == [b"2"]
+    assert q.ack(1).skipped == [1]
+    q.agrees()
+
+
+def test_a_log_has_no_jobs():
+    q = Queue()
+    q.put("log")
+    with pytest.raises(Rejected) as refused:
+        q.do(Claim(topic="log", node=b"w"))
+    assert refused.value.code is Code.NOT_A_QUEUE
+    with pytest.raises(Rejected) as refused:
+        q.do(Claim(topic="nobody", node=b"w"))
+    assert refused.value.code is Code.TOPIC_NOT_FOUND
+
+
+def test_a_lease_that_runs_out_makes_the_job_another_ones_first():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1", b"2", b"3")
+    (mine,) = q.claim(node=b"old")
+    q.passes(1000)
+    assert q.counts() == (2, 1, 0)  # live at its deadline
+    q.passes(1)
+    assert q.counts() == (3, 0, 0)
+    (again,) = q.claim(node=b"new")
+    assert (again.seq, again.deliveries) == (1, 2)  # reclaimed before fresh
+    assert q.ack(1, node=b"old").skipped == [1]
+    assert q.ack(1, node=b"new", leases=[(mine.nonce, mine.counter)]).skipped == [1]
+    assert q.ack(1, node=b"new", leases=[(again.nonce, again.counter)]).skipped == []
+    q.agrees()
+
+
+def test_an_extended_lease_lasts_from_then_on():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1")
+    q.claim()
+    q.passes(900)
+    told = q.do(Extend(topic="q", node=b"w", seqs=[1, 2], lease_ms=5000))
+    assert (list(told.seqs), told.deadline, told.skipped) == ([1], T0 + 5900, [2])
+    q.passes(4900)
+    assert q.counts() == (0, 1, 0)
+    q.passes(101)
+    assert q.counts() == (1, 0, 0)
+    q.agrees()
+
+
+def test_a_job_given_back_rests_as_the_worker_or_the_queue_says():
+    q = Queue(retry_backoff={"base_ms": 1000, "factor": 2, "max_ms": 3000})
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    q.nack(1, delay_ms=50, reason=b"no")
+    q.nack(2)
+    assert q.counts() == (0, 0, 2)
+    q.passes(50)
+    assert q.seqs(2) == [1]
+    q.passes(1100)  # within ten per cent of 1000
+    assert q.seqs(2) == [2]
+    q.nack(2)
+    q.passes(1700)
+    assert q.counts()[2] == 1
+    q.passes(600)
+    assert q.seqs(2) == [2]
+    q.agrees()
+
+
+def test_order_is_priority_then_reclaimed_then_seq():
+    q = Queue(starvation_share=1)
+    q.jobs(b"1", b"2", b"3", b"4", priority=[None, 5, 5, 0])
+    q.jobs(b"5", delay_ms=100)
+    assert q.seqs(1) == [2]
+    q.nack(2, delay_ms=0)
+    q.passes(100)
+    assert q.seqs(1) == [2]
+    assert q.seqs(9) == [3, 1, 4, 5]
+    q.agrees()
+
+
+def test_the_starved_have_their_share():
+    q = Queue(starvation_ms=1000, starvation_share=50)
+    q.jobs(*[b"old"] * 4)
+    q.passes(1001)
+    q.jobs(*[b"new"] * 6, priority=9)
+    assert q.seqs(8) == [5, 1, 6, 2, 7, 3, 8, 4]
+
+
+def test_a_claim_waits_until_a_job_comes_and_can_be_withdrawn():
+    q = Queue()
+    first = q.propose(q.claiming(wait_ms=None))
+    gone = q.propose(q.claiming(wait_ms=None))
+    third = q.propose(q.claiming(wait_ms=5000, node=b"x"))
+    q.run()
+    assert [t.stage for t in (first, gone, third)] == [Stage.WAITING] * 3
+    assert q.engine.withdraw(gone)
+    q.jobs(b"1", b"2")
+    assert first.result().jobs[0].seq == 1
+    assert third.result().jobs[0].seq == 2
+    late = q.propose(q.claiming(wait_ms=5000))
+    q.run()
+    q.passes(4999)
+    assert late.stage is Stage.WAITING
+    q.passes(1)
+    assert late.result().jobs == ()
+    q.agrees()
+
+
+def test_waiting_claims_cost_no_deadline_of_their_own():
+    q = Queue()
+    for _ in range(50):
+        q.propose(q.claiming(wait_ms=None))
+    q.run()
+    q.passes(3000)  # its head rests
+    assert q.engine.next_deadline_ms() is None
+
+
+def test_a_cohort_is_dealt_one_a_round():
+    q = Queue(claim_jitter_ms=10)
+    q.jobs(*[b"j"] * 5)
+    tickets = [q.propose(q.claiming(3, node=node)) for node in (b"a", b"b")]
+    q.run()
+    q.passes(9)
+    assert [t.stage for t in tickets] == [Stage.WAITING] * 2
+    q.passes(1)
+    assert [[job.seq for job in t.result().jobs] for t in tickets] == [[1, 3, 5], [2, 4]]
+    assert len(list(q.events())) == 1  # one frame a pass
+    q.agrees()
+
+
+def test_max_in_flight_bounds_the_queue():
+    q = Queue(max_in_flight=2)
+    q.jobs(*[b"j"] * 4)
+    assert q.seqs(9) == [1, 2]
+    waits = q.propose(q.claiming(9, wait_ms=None))
+    q.run()
+    assert waits.stage is Stage.WAITING
+    q.ack(1)
+    assert [job.seq for job in waits.result().jobs] == [3]
+
+
+def test_the_rate_limit_is_a_bucket_that_fills_with_time():
+    q = Queue(rate_limit={"count": 2, "per_ms": 1000})
+    q.jobs(*[b"j"] * 6)
+    assert q.seqs(9) == [1, 2]
+    waits = q.propose(q.claiming(9, wait_ms=None))
+    q.run()
+    q.passes(499)
+    assert waits.stage is Stage.WAITING
+    q.passes(1)
+    assert [job.seq for job in waits.result().jobs] == [3]
+    q.agrees()
+
+
+def test_a_paused_queue_leases_nothing_and_takes_acks():
+    q = Queue()
+    q.jobs(b"1", b"2")
+    assert q.seqs() == [1]
+    q.do(Pause(topic="q", paused=True))
+    assert q.seqs() == []
+    assert list(q.ack(1).seqs) == [1]
+    waits = q.propose(q.claiming(wait_ms=None))
+    q.run()
+    q.do(Pause(topic="q", paused=False))
+    assert waits.result().jobs[0].seq == 2
+    q.agrees()
+
+
+def test_a_purge_deletes_what_is_nobodys():
+    q = Queue()
+    q.jobs(b"1", b"2", b"3")
+    q.jobs(b"4", delay_ms=1000)
+    q.claim()
+    assert q.do(Purge(topic="q")).purged == 3
+    assert q.counts() == (0, 1, 0)
+    assert list(q.ack(1).seqs) == [1]
+    q.agrees()
+
+
+def test_what_a_connection_had_is_ready_when_it_has_gone():
+    q = Queue()
+    q.jobs(b"1", b"2")
+    (mine, other) = q.claim(2)
+    told = q.do(Release(topic="q", seqs=[mine.seq, other.seq], leases=[mine[1:3], (other.nonce, 99)]))
+    assert (list(told.seqs), list(told.skipped)) == ([1], [2])
+    assert q.counts() == (1, 1, 0)
+    q.agrees()
+
+
+def test_a_restart_ends_every_lease_and_keeps_the_counts():
+    q = Queue()
+    q.jobs(b"1", b"2")
+    q.claim()
+    catalog = q.replay()
+    q.begin(catalog)
+    q.engine.resume(machine_restarted=False)
+    q.run()
+    assert q.counts() == (2, 0, 0)
+    (again,) = q.claim()
+    assert (again.seq, again.deliveries) == (1, 2)
+    q.agrees()
+
+
+def test_a_restart_leaves_durable_leases_alone():
+    q = Queue(leases_durable=True)
+    q.jobs(b"1")
+    (mine,) = q.claim()
+    q.begin(q.replay())
+    q.engine.resume(machine_restarted=False)
+    assert q.counts() == (0, 1, 0)
+    assert list(q.ack(1, leases=[mine[1:3]]).seqs) == [1]
+
+
+def test_a_deleted_job_ends_its_lease():
+    q = Queue()
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    q.delete("q", before_seq=2)
+    assert q.counts() == (0, 1, 0)
+    assert q.ack(1, 2).skipped == [1]
+    q.agrees()
+
+
+def test_jobs_of_an_ephemeral_queue_are_handed_out_too():
+    q = Queue(durability="ephemeral")
+    q.jobs(b"1", b"2")
+    assert q.seqs(2) == [1, 2]
+    assert list(q.ack(1).seqs) == [1]
+    assert q.counts() == (0, 1, 0)
+    assert q.events() == []
+
+
+def test_a_failed_shard_refuses_claims_and_those_that_wait():
+    q = Queue()
+    waits = q.propose(q.claiming(wait_ms=None))
+    q.run()
+    q.propose(q.appending(b"1", topic="q"))
+    q.take()
+    q.fail()
+    assert waits.error is not None
+    with pytest.raises(Rejected) as refused:
+        q.propose(q.claiming())
+    assert refused.value.code is Code.STORAGE_READ_ONLY

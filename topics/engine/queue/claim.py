@@ -1,0 +1,252 @@
+"""Claims, those that wait too, and the pass that deals ready jobs out to them (queues 3).
+
+A claim always joins those that wait. Whenever something of the queue has changed, or its time has come, a pass serves
+them: with `claim_jitter_ms` 0 one after the other, else all that came within the window together.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from topics.codec.log.leases import Claimed, Grant
+from topics.engine.batch import Entry
+from topics.engine.change import in_lease_class
+from topics.engine.commands import Claim
+from topics.engine.lane import Lane
+from topics.engine.queue.waiting import Claimer, QueueLane
+from topics.engine.replies import JobsClaimed, LeasedJob
+from topics.engine.state import EngineState
+from topics.engine.tickets import Stage, Ticket
+from topics.engine.timers import SERVE, WAITED, Timers
+from topics.kernel.errors import Code, Rejected
+from topics.log.topic import Topic
+
+_FRAME_ROOM: Final = 256  # of a frame without its seqs and nodes
+PASS_JOBS_MAX: Final = 10_000
+
+
+def propose_claim(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """Join those that wait; the pass comes at the end of the call."""
+    command = ticket.command
+    assert isinstance(command, Claim)
+    queue, topic = queue_of(lane)
+    state.check_writable(lane.shard, lane)
+    if topic.config.claim_jitter_ms and queue.window_ms is None:
+        queue.window_ms = now_ms + topic.config.claim_jitter_ms
+    until_ms = None if command.wait_ms is None else state.time.timer_ms + command.wait_ms
+    ticket.move(Stage.WAITING)
+    queue.join(Claimer(ticket, until_ms))
+    state.to_serve[lane.topic_id] = lane
+
+
+def queue_of(lane: Lane) -> tuple[QueueLane, Topic]:
+    """The queue of a topic that stands.
+
+    Raises:
+        Rejected: not_a_queue.
+    """
+    topic = lane.topic
+    assert topic is not None
+    if lane.queue is None:
+        raise Rejected(
+            Code.NOT_A_QUEUE, f"topic {topic.name!r} is a log; only a queue has jobs", topic=topic.name
+        )
+    return lane.queue, topic
+
+
+def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
+    """Let time pass, deal out what is ready, answer those whose wait is over, and note when to look again."""
+    queue, topic = lane.queue, lane.topic
+    if (
+        queue is None
+        or topic is None
+        or lane.barrier is not None
+        or state.lanes.get(lane.topic_id) is not lane
+    ):
+        return
+    queue.jobs.advance(now_ms)
+    again_ms = queue.jobs.next_due_ms()
+    if queue.claimers and not queue.jobs.paused:
+        if queue.window_ms is None or queue.window_ms <= now_ms:
+            queue.window_ms = None
+            due_ms = _deal(state, lane, queue, topic, now_ms)
+        else:
+            due_ms = queue.window_ms
+        again_ms = min(filter(None, (again_ms, due_ms)), default=None)
+    if queue.window_ms is None or queue.jobs.paused:
+        for ticket in queue.take_ended(state.time.timer_ms):
+            state.finish(ticket, _nothing(lane, queue, topic))
+    _set(state.by_time, SERVE, lane, again_ms)
+    _set(state.by_timer, WAITED, lane, queue.first_end_ms())
+
+
+def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms: int) -> int | None:
+    """Serve those that wait. Returns when the rate limit lets the next job go, if only that is in the way."""
+    claimers, together = list(queue.claimers.values()), bool(topic.config.claim_jitter_ms)
+    if together:
+        turn = queue.turn % len(claimers)
+        queue.turn += 1
+        claimers = claimers[turn:] + claimers[:turn]
+    order = queue.ready_order(topic)
+    groups = [claimers] if together else [[claimer] for claimer in claimers]
+    for group in groups:
+        wanted = sum(_of(claimer).count_max for claimer in group)
+        room, due_ms = _room(queue, topic, now_ms)
+        if not room:
+            return due_ms
+        wanted = min(wanted, room, PASS_JOBS_MAX)
+        try:
+            size = _FRAME_ROOM * (1 + len(group)) + 8 * min(wanted, topic.index.live_count)
+            state.check_space(lane.shard, size, keep_reserve=True)
+        except Rejected as refused:
+            for claimer in group:
+                del queue.claimers[claimer.ticket]
+                state.fail(claimer.ticket, refused)
+            continue
+        seqs = order.take(wanted, now_ms)
+        if not seqs:
+            return None
+        _grant(state, lane, queue, topic, group, seqs, now_ms)
+    return None
+
+
+def _room(queue: QueueLane, topic: Topic, now_ms: int) -> tuple[int, int | None]:
+    """(how many more jobs may be leased now, when more may, if that is a matter of the rate)."""
+    config, room = topic.config, PASS_JOBS_MAX
+    if config.max_in_flight:
+        held = queue.counts(topic)[1] + queue.claiming
+        room = min(room, max(config.max_in_flight - held, 0))
+        if not room:
+            return 0, None
+    limit = config.rate_limit
+    if limit is not None:
+        tokens = queue.jobs.tokens_at(now_ms, limit) - queue.claiming * limit.per_ms
+        room = min(room, max(tokens // limit.per_ms, 0))
+        if not room:
+            return 0, now_ms + -(-(limit.per_ms - tokens) // limit.count)
+    return room, None
+
+
+def _grant(
+    state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, group: Sequence[Claimer],
+    seqs: Sequence[int], now_ms: int,
+) -> None:  # fmt: skip
+    """Deal the jobs one a round, and log who has them."""
+    hands = _hands(topic, group, seqs)
+    dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
+    given = {seq for _, hand in dealt for seq in hand}
+    assert queue.order is not None
+    queue.order.give_back(seq for seq in seqs if seq not in given)
+    grants = tuple(
+        Grant(_of(claimer).node, now_ms + (_of(claimer).lease_ms or topic.config.lease_ms), len(hand))
+        for claimer, hand in dealt
+    )
+    first_lease = state.next_lease
+    state.next_lease += len(given)
+    event = Claimed(
+        state.lease_nonce, first_lease, grants, array("Q", [seq for _, hand in dealt for seq in hand])
+    )
+    tickets = [claimer.ticket for claimer, _ in dealt]
+    for ticket in tickets:
+        del queue.claimers[ticket]
+        ticket.move(Stage.NEW)
+    entry = in_lease_class(state, _Pass, lane, tickets[0], event, now_ms)
+    entry.event, entry.count = event, grants[0].jobs
+    queue.claiming += len(given)
+    state.enqueue(lane.shard, entry)
+    first = grants[0].jobs
+    for ticket, grant in zip(tickets[1:], grants[1:], strict=True):
+        answer = _Answer.of(lane, [], now_ms, staged=False, must_sync=False, ticket=ticket)
+        answer.event, answer.first, answer.count = event, first, grant.jobs
+        first += grant.jobs
+        state.ride(ticket, [tickets[0]], answer)
+
+
+def _hands(topic: Topic, group: Sequence[Claimer], seqs: Sequence[int]) -> list[list[int]]:
+    """One job a round to each, until each has its number or its bytes; a single one takes all."""
+    sizes, position = topic.index.sizes, topic.index.position
+    if len(group) == 1 and sum(sizes[position(seq)] for seq in seqs) <= _of(group[0]).bytes_max:
+        return [list(seqs)]
+    hands: list[list[int]] = [[] for _ in group]
+    bytes_left = [_of(claimer).bytes_max for claimer in group]
+    open_hands = list(range(len(group)))
+    left = iter(seqs)
+    while open_hands:
+        for i in list(open_hands):
+            seq = next(left, None)
+            if seq is None:
+                return hands
+            size = sizes[position(seq)]
+            if hands[i] and size > bytes_left[i]:
+                open_hands.remove(i)
+                left = iter([seq, *left])
+                continue
+            hands[i].append(seq)
+            bytes_left[i] -= size
+            if len(hands[i]) == _of(group[i]).count_max:
+                open_hands.remove(i)
+    return hands
+
+
+class _Answer(Entry, eq=False, kw_only=True):
+    """What one claimer of a pass is told, behind the pass."""
+
+    lane: Lane
+    event: Claimed | None = None
+    first: int = 0
+    count: int = 0
+
+    def reply(self) -> JobsClaimed:
+        lane, event, ticket = self.lane, self.event, self.ticket
+        assert event is not None
+        assert lane.topic is not None
+        assert lane.queue is not None
+        assert ticket is not None
+        rows, jobs = lane.queue.jobs.rows, lane.queue.jobs
+        claimed = []
+        for counter, seq in islice(
+            enumerate(event.seqs, event.first_lease), self.first, self.first + self.count
+        ):
+            row = jobs.row(seq)
+            if row and rows.counters[row] == counter and rows.leased[row]:  # else it has ended meanwhile
+                claimed.append(
+                    LeasedJob(
+                        seq, event.nonce, counter, rows.until[row], rows.deliveries[row], jobs.priority(seq)
+                    )
+                )
+        return JobsClaimed(
+            topic=lane.name, epoch=lane.topic.epoch, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
+        )
+
+
+class _Pass(_Answer, eq=False, kw_only=True):
+    """Jobs on their way to who claimed them. It passes the topic's writes by: it is of records that are published."""
+
+    def release(self) -> None:
+        queue, event = self.lane.queue, self.event
+        assert queue is not None
+        assert queue.order is not None
+        assert event is not None
+        queue.claiming -= len(event.seqs)
+        for seq in event.seqs:
+            queue.order.kept(seq)
+
+
+def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:
+    return JobsClaimed(topic=lane.name, epoch=topic.epoch, jobs=(), ready=queue.counts(topic)[0])
+
+
+def _of(claimer: Claimer) -> Claim:
+    command = claimer.ticket.command
+    assert isinstance(command, Claim)
+    return command
+
+
+def _set(timers: Timers, kind: int, lane: Lane, at_ms: int | None) -> None:
+    if at_ms is None:
+        timers.drop(kind, lane.topic_id)
+    else:
+        timers.set(kind, lane.topic_id, at_ms)

@@ -1,0 +1,117 @@
+"""Pausing, resuming and purging a queue, and looking at it (queues 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from topics.codec.log.leases import Paused, Purged, Resumed
+from topics.engine.batch import Entry
+from topics.engine.change import Barrier, enqueue_barrier, in_class
+from topics.engine.commands import Pause, Purge
+from topics.engine.lane import Lane
+from topics.engine.queue.claim import queue_of
+from topics.engine.replies import QueuePaused, QueuePurged, QueueState
+from topics.engine.state import EngineState
+from topics.engine.tickets import Ticket
+from topics.log.jobs.rows import JobState
+from topics.log.reads.waiting import News
+from topics.log.topic import Topic
+
+
+def propose_pause(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """Hand out nothing, or again. It survives a restart."""
+    command = ticket.command
+    assert isinstance(command, Pause)
+    queue, _ = queue_of(lane)
+    if queue.jobs.paused is command.paused:
+        state.finish(ticket, QueuePaused(topic=lane.name, paused=command.paused))
+        return
+    state.check_writable(lane.shard, lane)
+    event = Paused() if command.paused else Resumed()
+    state.enqueue(lane.shard, in_class(state, _Pausing, lane, ticket, [event], now_ms))
+
+
+class _Pausing(Entry, eq=False, kw_only=True):
+    lane: Lane
+
+    def reply(self) -> QueuePaused:
+        assert self.lane.queue is not None
+        return QueuePaused(topic=self.lane.name, paused=self.lane.queue.jobs.paused)
+
+
+def propose_purge(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """Delete what is ready or delayed. Claims on their way come first, and later ones behind."""
+    assert isinstance(ticket.command, Purge)
+    _, topic = queue_of(lane)
+    if lane.in_flight:
+        state.park(lane, ticket)
+        return
+    state.check_writable(lane.shard, lane)
+    purge = enqueue_barrier(state, _Purging, lane, ticket, [Purged(topic.head_seq)], now_ms, shard=lane.shard)
+    purge.live_before = topic.index.live_count
+
+
+class _Purging(Barrier, eq=False, kw_only=True):
+    live_before: int = 0
+
+    def news(self) -> News:
+        return News.FLOORS
+
+    def reply(self) -> QueuePurged:
+        assert self.lane.topic is not None
+        return QueuePurged(topic=self.lane.name, purged=self.live_before - self.lane.topic.index.live_count)
+
+
+def queue_state(lane: Lane, topic: Topic, now_ms: int) -> QueueState:
+    """Counts as of now."""
+    queue, _ = queue_of(lane)
+    queue.jobs.advance(now_ms)
+    ready, in_flight, delayed = queue.counts(topic)
+    return QueueState(
+        ready=ready, in_flight=in_flight, delayed=delayed, dead_lettered=queue.jobs.dead_lettered,
+        paused=queue.jobs.paused,
+    )  # fmt: skip
+
+
+class JobView(NamedTuple):
+    """A job as it stands. `node` and `deadline`: of its lease; `ready_at`: of a job that rests; 0 if it has none."""
+
+    seq: int
+    state: JobState
+    deliveries: int
+    priority: int
+    reason: bytes
+    node: bytes
+    deadline: int
+    ready_at: int
+
+
+def peek(lane: Lane, wanted: JobState, limit: int, now_ms: int) -> Sequence[JobView]:
+    """The jobs of a state, at most so many: ready ones in the order in which they would be handed out, else by seq."""
+    queue, topic = queue_of(lane)
+    queue.jobs.advance(now_ms)
+    if wanted is JobState.READY:
+        return [_view(queue.jobs.row(seq), seq, lane) for seq in queue.ready_order(topic).peek(limit)]
+    states = _SHOWN_AS[wanted]
+    rows = queue.jobs.rows
+    found = [row for row in rows.held() if rows.state[row] in states]
+    return [_view(row, rows.seqs[row], lane) for row in found[:limit]]
+
+
+_SHOWN_AS: Final = {
+    JobState.DELAYED: (JobState.DELAYED,),
+    JobState.IN_FLIGHT: (JobState.IN_FLIGHT, JobState.MOVING),
+}
+
+
+def _view(row: int, seq: int, lane: Lane) -> JobView:
+    queue, _ = queue_of(lane)
+    rows, jobs = queue.jobs.rows, queue.jobs
+    state = JobState(rows.state[row])
+    leased, resting = state is JobState.IN_FLIGHT, state is JobState.DELAYED
+    return JobView(
+        seq, state, rows.deliveries[row], jobs.priority(seq), jobs.reason(seq),
+        rows.worker_names.name(rows.nodes[row]) if leased else b"", rows.until[row] if leased else 0,
+        jobs.waiting_since(seq) if resting else 0,
+    )  # fmt: skip
