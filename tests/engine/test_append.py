@@ -365,7 +365,7 @@ def test_topics_by_name(driver):
     driver.append(1, tag=b"x", dedup_id=b"d", idempotency_key=b"k")
     with pytest.raises(Rejected) as caught:
         driver.put(type="queue")
-    assert Code.INVALID_REQUEST is caught.value.code
+    assert Code.TOPIC_EXISTS_INCOMPATIBLE is caught.value.code
     assert driver.drop().deleted
     assert not driver.drop().deleted
     with pytest.raises(Rejected):
