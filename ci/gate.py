@@ -86,8 +86,6 @@ class Outcome:
 BITS = ("tests/crash/test_flips.py",)
 WORLDS = ("tests/crash/test_world.py", "tests/crash/test_served.py")
 SEPARATE = ("tests/crash", "tests/server")
-# Two seconds in a process of its own, above a minute behind the rest of the lane; nobody knows yet why.
-ALONE = ("models/test_weaver.py",)
 BAD_INPUT = (  # of files, of peers and of callers: what must not hang on an assert
     "tests/audit/dump/test_dumping.py",
     "tests/audit/test_forged.py",
@@ -120,10 +118,9 @@ def static_steps() -> list[Step]:
 
 
 def unit_steps(*options: str) -> list[Step]:
-    ignored = [f"--ignore={path}" for path in (*SEPARATE, *ALONE)]
+    ignored = [f"--ignore={folder}" for folder in SEPARATE]
     options = options or ("-m", "not slow and not spark")
-    apart = pytest_steps("models alone", ALONE, *options)
-    return [*pytest_steps("unit and models", ["tests", "models"], *ignored, *options), *apart]
+    return pytest_steps("unit and models", ["tests", "models"], *ignored, *options)
 
 
 def quick_unit_steps() -> list[Step]:

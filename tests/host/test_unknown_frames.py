@@ -2,10 +2,14 @@
 newer one wrote it, so nothing is cut, dropped or written (storage 1).
 """
 
+from pathlib import Path
+
 import pytest
 
 from tests.embed.golden_store import paths
 from tests.support.scene import Scene
+from topics.audit.dump.segment_items import data_items
+from topics.audit.dump.wal_items import log_items
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair.repairing import repair
 from topics.codec.log.control import CommitMark
@@ -162,6 +166,23 @@ def test_fsck_tells_it_and_a_repair_leaves_it_alone(place, kind):
     assert before == contents(scene)
 
 
+@PLACES
+@KINDS
+def test_inspect_shows_it_between_the_others(place, kind):
+    scene = stored()
+    frame, _ = FRAMES[kind]
+    place(scene, frame)
+    buffer = scene.disk.content(end_of(scene)[0])
+    items = list(log_items(buffer))
+    (item,) = [item for item in items if item["what"] == "UNKNOWN"]
+
+    at = item["offset"]
+    assert buffer[at : at + item["size"]] == frame
+    assert (item["type"], item["topic_id"], item["ts"]) == (frame[4], 1, TS)
+    assert [item["data"] for item in items if item["what"] == "APPEND"][:4] == ["0", "1", "2", "3"]
+    assert any(item["what"] == "DAMAGED" for item in items) == (place is behind_a_torn_frame)
+
+
 def test_the_bytes_of_one_inside_a_record_are_data():
     """A record that is whole holds what it likes, at the tail as elsewhere."""
     scene = stored()
@@ -222,6 +243,14 @@ def test_one_in_a_segment_is_told_by_fsck_and_not_repaired(frame):
     with pytest.raises(CannotOpen, match="does not know all of it"):
         repair(scene.disk, where="simulated", same_boot=False, stamp="20261122T120000Z")
     assert before == contents(scene)
+
+
+@IN_SEGMENT
+def test_inspect_shows_one_in_a_segment_between_the_others(frame):
+    path = segment_path(1, 1, "data")
+    items = list(data_items(segmented(frame).disk.content(path), Path(path)))
+
+    assert [item["what"] for item in items] == ["live", "UNKNOWN", "live", "live"]
 
 
 @IN_SEGMENT

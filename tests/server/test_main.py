@@ -18,8 +18,11 @@ import pytest
 
 import topics
 from tests.server.process import CERTIFICATES, Process, trusting
+from topics.codec.log.layout import pack_frame
+from topics.engine.judge import look
 from topics.host.directory.owner import read_owner
 from topics.kernel.errors import CannotOpen
+from topics.log.regions import WalFileId
 
 DRAIN_S = 2.0
 PLANTED = str(pathlib.Path(__file__).parent / "planted.py")
@@ -53,6 +56,36 @@ class TestBeginning:
             ["URL", f"http://127.0.0.1:{port}"],
             ["data", "data"],
         ]
+
+    @pytest.mark.rule("T4.11", "H1.35")
+    @pytest.mark.parametrize(
+        ("end", "why", "how"),
+        [
+            (
+                pack_frame(19, 0, 1, 0, 0, b"?"),
+                "was written by a newer topics",
+                "use the topics that wrote it",
+            ),
+            (pack_frame(1, 0, 1, 9, 0, b"?"), "is damaged", "topics fsck --repair"),
+        ],
+        ids=["newer", "damaged"],
+    )
+    def test_of_a_store_that_is_not_written_it_says_why_and_what_to_do(self, start, tmp_path, end, why, how):
+        with topics.open(tmp_path / "data") as store:
+            store.topic("t").put(1)
+        (log,) = tmp_path.glob("data/wal/**/wal-*.log")
+        content = log.read_bytes()
+        at = look(WalFileId(0, 0, 1), content).end
+        log.write_bytes(content[:at] + end + content[at + len(end) :])
+        server = start("--data", "data").ready()
+        said = next(event["why"] for event in server.events if event["event"] == "storage.read_only")
+        assert why in said
+        assert how in said
+        asked = ("topics/t", {"records": [{"data": 1}]}), ("admin/checkpoint", {}), ("admin/backup", None)
+        for path, body in asked:
+            status, fields = server.ask("POST", f"/v0/{path}", body)
+            error = fields["error"]
+            assert (status, error["code"], error["message"]) == (503, "storage_read_only", said)
 
     @pytest.mark.parametrize(
         ("arguments", "url"),

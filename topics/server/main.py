@@ -29,6 +29,7 @@ import attrs
 import trio
 
 import topics
+from topics.kernel.errors import Rejected
 from topics.kernel.ports import Disk
 from topics.server.api.origins import Origins
 from topics.server.api.resources.state import SiteOptions
@@ -236,8 +237,10 @@ class ServerRun:
             log.warning("storage.warning", why=warning)
         for damage in opened.damages:
             log.error("log.damaged" if damage.in_log else "segment.damaged", damage=str(damage))
-        if opened.read_only:
-            log.error("storage.read_only", why="the log is damaged; what is intact can be read")
+        try:
+            opened.engine.check_writable(0)
+        except Rejected as refused:
+            log.error("storage.read_only", why=refused.message)
         log.info(
             "server.ready",
             took_ms=round((time.monotonic() - self._started) * 1000),

@@ -1,18 +1,27 @@
 """What the runtime asks of the disk: off the loop's thread, and as every other driver of the log does."""
 
+import random
 import threading
 
+import attrs
 import pytest
+import trio
 
 import topics
 from tests.server.api.asking import ask, fields_of
-from tests.server.wire.places import alone, begun, new_site
+from tests.server.wire.places import SMALL, alone, begun, new_site
+from topics.engine.commands import Append
 from topics.host.system.disk import OsDisk
 from topics.host.system.memory import MemoryDisk
+from topics.kernel.columns import RecordColumns
+from topics.kernel.errors import Code, Rejected
+from topics.kernel.limits import KIB, MIB
+from topics.simulation.scheduling import LoopClock
+from topics.simulation.simulated_threads import SeededThreads
 
 pytestmark = pytest.mark.trio
 
-CHANGING = (
+BLOCKING = (
     "write",
     "sync_data",
     "sync_dir",
@@ -23,6 +32,7 @@ CHANGING = (
     "unlink",
     "make_dir",
     "read",
+    "free_bytes",
 )
 
 
@@ -32,7 +42,7 @@ class Watched(MemoryDisk):
     def __init__(self):
         super().__init__()
         self.calls = []
-        for name in CHANGING:
+        for name in BLOCKING:
             setattr(self, name, self.noting(name, getattr(self, name)))
 
     def noting(self, name, call):
@@ -41,6 +51,12 @@ class Watched(MemoryDisk):
             return call(*arguments)
 
         return noted
+
+    def taken(self):
+        """What was called since the last time."""
+        names = [name for name, _ in self.calls]
+        del self.calls[:]
+        return names
 
 
 @pytest.mark.rule("T3.34")
@@ -109,3 +125,53 @@ async def test_a_directory_that_a_server_wrote_is_an_embedded_stores_and_back(tm
             assert topic.state().head_seq == 31 * turn + 30
             assert topic.read(from_seq=31 * turn, limit=1).records[0].data[:2] == [turn, 0]
             topic.put("between")
+
+
+async def test_of_an_idle_server_the_disk_is_asked_nothing_unless_it_is_low(autojump_clock):
+    disk, threads = Watched(), SeededThreads(random.Random(1), pytest.fail)
+    write = Append(topic="t", records=RecordColumns([b"1"]))
+    async with (
+        alone(),
+        begun(new_site(), disk=disk, clock=LoopClock(), threads=threads, min_free_bytes=MIB) as runtime,
+    ):
+        await runtime.append(write)
+        await trio.sleep(5)  # synced, marked, its exact head logged and marked
+        assert "free_bytes" in disk.taken()
+        await trio.sleep(100)
+        assert disk.taken() == []
+        disk.capacity = MIB // 2
+
+        await runtime.append(write)  # nobody knows yet
+        await trio.sleep(0.5)
+        with pytest.raises(Rejected) as refused:
+            await runtime.append(write)
+        assert refused.value.code is Code.DISK_LOW
+        disk.taken()
+        await trio.sleep(10)
+        assert disk.taken().count("free_bytes") >= 9
+        disk.capacity = 8 * MIB
+        await trio.sleep(2)
+        disk.taken()
+        await trio.sleep(100)
+        assert disk.taken() == []
+        await runtime.append(write)
+
+
+async def test_a_disk_that_a_refused_write_found_low_is_looked_at_until_it_is_not(autojump_clock):
+    """Nothing was written, so nothing else would make anybody look."""
+    disk, threads = Watched(), SeededThreads(random.Random(1), pytest.fail)
+    site = new_site(limits=attrs.evolve(SMALL, body_bytes=128 * KIB))
+    large = Append(topic="t", records=RecordColumns([b'"%b"' % (b"x" * 100_000)]))
+    async with (
+        alone(),
+        begun(site, disk=disk, clock=LoopClock(), threads=threads, min_free_bytes=MIB) as runtime,
+    ):
+        await runtime.append(Append(topic="t", records=RecordColumns([b"1"])))
+        await trio.sleep(5)
+        disk.capacity = MIB // 2
+        with pytest.raises(Rejected) as refused:
+            await runtime.append(large)
+        assert refused.value.code is Code.DISK_LOW
+        disk.capacity = 8 * MIB
+        await trio.sleep(2)
+        assert not runtime.shards[0].writer.disk_low

@@ -14,6 +14,7 @@ from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.runtime.runtime import Runtime
+from topics.server.runtime.thread import Threads
 from topics.server.wire.connection import WireConnection
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
@@ -43,6 +44,7 @@ async def begun(
     shards: int | None = None,
     checking: bool = True,
     cold: SegmentStore | None = None,
+    threads: Threads | None = None,
     **more: Any,
 ) -> AsyncIterator[Runtime]:
     """The site serves a store on this disk until the block ends. `checking`: every invariant after every call."""
@@ -63,7 +65,7 @@ async def begun(
         ),
         cold=cold,
     )
-    runtime = Runtime(opened)
+    runtime = Runtime(opened, threads=threads)
     async with runtime.running():
         site.begin(runtime)
         yield runtime

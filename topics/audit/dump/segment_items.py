@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from topics.audit.dump.wal_items import Item, damaged, record_fields, shown
+from topics.audit.dump.wal_items import Item, damaged, record_fields, shown, unknown
 from topics.codec.log.frame import decode_frame
-from topics.codec.log.layout import FRAME_HEAD
+from topics.codec.log.layout import FRAME_HEAD, Defect
 from topics.codec.log.run import unpack_job
 from topics.codec.primitives import U64
 from topics.codec.segments.segcolumns import decode_blocks
 from topics.codec.segments.segidx import DELETED, ENTRY, ENTRY_SIZE, EXPIRED, TRAILER, TRAILER_SIZE
-from topics.codec.segments.segment import is_deleted, is_regular, walk
+from topics.codec.segments.segment import DataDamage, is_deleted, is_regular, walk
 from topics.host.directory.layout import TOPIC_NAME
 from topics.host.segments.segment_seals import OF_FORMAT_1, Seal, seal_of
 from topics.host.system.readonly import ReadOnlyDisk
@@ -36,8 +36,7 @@ def data_items(buffer: bytes, path: Path) -> Iterator[Item]:
     waiting = list(reversed(found.damages))
     for at, offset in enumerate(found.offsets):
         while waiting and waiting[-1].offset < offset:
-            hole = waiting.pop()
-            yield damaged(hole.offset, hole.stop - hole.offset, hole.defect.value, seq=hole.seq)
+            yield _hole(waiting.pop())
         stop = offset + found.lengths[at]
         view = decode_frame(buffer, offset, stop)
         yield {
@@ -46,8 +45,12 @@ def data_items(buffer: bytes, path: Path) -> Iterator[Item]:
             "length": stop - offset,
             **record_fields(view),
         }
-    for hole in reversed(waiting):
-        yield damaged(hole.offset, hole.stop - hole.offset, hole.defect.value, seq=hole.seq)
+    yield from map(_hole, reversed(waiting))
+
+
+def _hole(found: DataDamage) -> Item:
+    item = unknown if found.defect is Defect.UNKNOWN else damaged
+    return item(found.offset, found.stop - found.offset, found.defect.value, seq=found.seq)
 
 
 def _ending(end: int) -> str:

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from topics.codec.log.control import Control, control_at
+from topics.codec.log.control import Control, decode_control
 from topics.codec.log.frame import FrameView, decode_frame
-from topics.codec.log.layout import APPEND, FRAME_LEN_SIZE, Defect, Ext, Flag, check_frame
+from topics.codec.log.layout import APPEND, FRAME_HEAD, FRAME_LEN_SIZE, Defect, Ext, Flag, check_frame
+from topics.codec.log.newer import is_newer
 from topics.codec.log.resync import find_frames, plausible_head
 from topics.codec.log.walheader import HEADER_SIZE, decode_header
 from topics.kernel.errors import Corrupt
@@ -20,6 +21,11 @@ Item = dict[str, Any]
 
 def damaged(offset: int, size: int, why: str, **fields: object) -> Item:
     return {"offset": offset, "what": "DAMAGED", "size": size, "why": why, **fields}
+
+
+def unknown(offset: int, size: int, why: str, **fields: object) -> Item:
+    """Of a newer version: whole, and nobody here can say what it means."""
+    return {"offset": offset, "what": "UNKNOWN", "size": size, "why": why, **fields}
 
 
 def log_items(buffer: bytes) -> Iterator[Item]:
@@ -59,16 +65,17 @@ def _gap(buffer: bytes, start: int, stop: int) -> Item:
 
 def frame_item(buffer: bytes, offset: int, length: int) -> Item:
     """A whole frame: a record, or what a control frame says."""
-    if buffer[offset + FRAME_LEN_SIZE] == APPEND:
-        try:
-            fields = record_fields(decode_frame(buffer, offset, offset + length))
-        except Corrupt as damage:
-            return damaged(offset, length, damage.message)
-        return {"offset": offset, "what": "APPEND", "length": length, **fields}
+    stop = offset + length
     try:
-        control = control_at(buffer, offset, length)
+        if buffer[offset + FRAME_LEN_SIZE] == APPEND:
+            fields = record_fields(decode_frame(buffer, offset, stop))
+            return {"offset": offset, "what": "APPEND", "length": length, **fields}
+        control = decode_control(buffer, offset, stop)
     except Corrupt as damage:
-        return damaged(offset, length, damage.message)
+        if not is_newer(buffer, offset, stop):
+            return damaged(offset, length, damage.message)
+        _, kind, _, topic_id, seq, ts, _, _, _ = FRAME_HEAD.unpack_from(buffer, offset)
+        return unknown(offset, length, damage.message, type=kind, topic_id=topic_id, seq=seq, ts=ts)
     return {"offset": offset, "what": control.type.name, "length": length, **_said(control)}
 
 

@@ -211,7 +211,9 @@ def print_report(report: FsckReport) -> None:
 @click.command()
 @click.argument("file", type=PathName(exists=True, dir_okay=False))
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N items.")
-@click.option("--seq", "seqs", metavar="SEQ|FIRST-LAST", help="Only what is about these seqs, and damage.")
+@click.option(
+    "--seq", "seqs", metavar="SEQ|FIRST-LAST", help="Only what is about these seqs, damaged or unknown."
+)
 @json_option
 @common_options
 @pass_invocation
@@ -225,7 +227,7 @@ def inspect(invocation: Invocation, file: Path, limit: int | None, seqs: str | N
         seq = item.get("seq")
         if (
             seqs is not None
-            and item["what"] != "DAMAGED"
+            and item["what"] not in ("DAMAGED", "UNKNOWN")
             and not (isinstance(seq, int) and first <= seq <= last)
         ):
             continue

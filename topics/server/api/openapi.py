@@ -20,7 +20,7 @@ OPENAPI: Final = "3.1.0"
 _SAID: Final[Mapping[Code, str]] = {
     Code.INVALID_REQUEST: "a field, the query or the body is wrong; the message names it",
     Code.NOT_READY: "the log is being recovered",
-    Code.STORAGE_READ_ONLY: "a write or sync failed, or the log is damaged: writes are refused until it is repaired",
+    Code.STORAGE_READ_ONLY: "a write or sync failed, or the log is damaged or newer: the message says what to do",
     Code.DISK_LOW: "too little free space; nothing was written",
 }
 

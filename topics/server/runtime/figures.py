@@ -180,7 +180,7 @@ async def with_topics(
 
 
 def _shard_figures(runtime: Runtime) -> Sequence[ShardFigures]:
-    """Of every shard that is written to, and of every one that is not because its log is damaged."""
+    """Of every shard that is written to, and of every one of a store that is not."""
     read_only = set(runtime.engine.read_only_shards)
     figures = {
         task.writer.shard: ShardFigures(

@@ -89,7 +89,8 @@ _SHARD_COUNTERS: Final = (
 )
 _SHARD_GAUGES: Final = (
     ("wal_shard_read_only",
-     "1 if a write or sync of the shard failed, which a restart recovers, or its log is damaged", "read_only"),
+     "1 if it is not written: a write or sync failed, which a restart recovers, or the log is damaged or newer",
+     "read_only"),
     ("wal_shard_disk_low", "1 if the shard refuses appends for want of space", "disk_low"),
 )  # fmt: skip
 _TOPIC_GAUGES: Final = (

@@ -19,6 +19,7 @@ import trio
 from topics.engine.commands import Append, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
+from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected
@@ -164,18 +165,21 @@ class Runtime:
         """A backup of the store as it is now, to be read. `with_cold`: and of what is in the cold tier.
 
         Raises:
-            Rejected: a shard has failed, the log is damaged, or too many backups are being taken.
+            Rejected: a shard has failed, nothing is written, or too many backups are being taken.
             Corrupt: the store is damaged, or cannot be read.
         """
-        checkpointer = self.opened.checkpointer
-        if checkpointer is None or self.compactor is None:
-            raise Rejected(
-                Code.STORAGE_READ_ONLY, "the log is damaged, and so would be its backup: repair it first"
-            )
+        compactor, checkpointer = self.writable_compactor()
         cold = self.opened.cold.store if with_cold else None
-        return await begin_backup(
-            checkpointer, self.compactor, self._threads, cold=cold, bytes_per_s=bytes_per_s
-        )
+        return await begin_backup(checkpointer, compactor, self._threads, cold=cold, bytes_per_s=bytes_per_s)
+
+    def writable_compactor(self) -> tuple[CompactorTask, Checkpointer]:
+        """Who takes checkpoints, and what of. Raises `Rejected` if nothing is written: with why, and what to do."""
+        checkpointer = self.opened.checkpointer
+        if checkpointer is None:
+            self.engine.check_writable(0)  # which tells why there is none
+        assert self.compactor is not None
+        assert checkpointer is not None
+        return self.compactor, checkpointer
 
     # Inside.
 

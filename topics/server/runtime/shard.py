@@ -51,6 +51,7 @@ class ShardTask:
         self._bell = trio.Event()
         self._closing = False
         self._wants_reserve = trio.Event()
+        self._took_space = trio.Event()
         self._settled = trio.Event()
 
     # From outside.
@@ -68,11 +69,13 @@ class ShardTask:
         """Write what is left, sync, mark, end."""
         self._closing = True
         self.ring()
-        self._wants_reserve.set()
 
     async def make_room(self, needed: int) -> bool:
         """Room for a write that was refused. False if there is no space."""
-        return await drive_async(self.writer.making_room(needed), self._do_beside)
+        try:
+            return await drive_async(self.writer.making_room(needed), self._do_beside)
+        finally:
+            self._took_space.set()
 
     async def reserve(self) -> bool:
         """Reserve the next file if it is due. False if there is no space, or nothing to do."""
@@ -95,13 +98,19 @@ class ShardTask:
             thread.close()
 
     async def keep_reserve(self) -> None:
-        """Until `close`: the next file is there before it is needed, and a disk that was low is looked at again."""
-        while not self._closing:
-            self._wants_reserve = trio.Event()
-            if not self.writer.next_file_changes and self.writer.failed is None:
+        """Until it is cancelled, or the shard has failed: the next file is there before it is needed, and it is known
+        whether the disk is low. That is asked behind what takes space, at most once a second, and each second while it
+        is low: of an idle server the disk is asked nothing.
+        """
+        writer = self.writer
+        while writer.failed is None:
+            self._wants_reserve, self._took_space = trio.Event(), trio.Event()
+            if not writer.next_file_changes:
                 await self.reserve()
             with trio.move_on_after(_RESERVE_CHECK_S):
                 await self._wants_reserve.wait()
+            if not writer.disk_low:
+                await self._took_space.wait()
 
     async def _rest(self, do: Do) -> None:
         """Wait for work; a shard that has rested gets its closing mark."""
@@ -124,6 +133,7 @@ class ShardTask:
             return False
         file = writer.wal.file
         await drive_async(writer.writing(batch), do)
+        self._took_space.set()
         if writer.wal.file is not file:
             self._wants_reserve.set()
         return True

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from topics.kernel.errors import Code, Rejected
 from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer, Sized
@@ -17,11 +16,7 @@ _TAR: Final = "application/x-tar"
 
 async def checkpoint(call: HandlerCall) -> Answer:
     """Move what is durable into segments and keep a snapshot now; answered when it is kept (storage 5)."""
-    compactor = call.runtime.compactor
-    if compactor is None:
-        raise Rejected(
-            Code.STORAGE_READ_ONLY, "the log is damaged, so nothing is changed until it is repaired"
-        )
+    compactor, _ = call.runtime.writable_compactor()
     await compactor.checkpoint()
     return call.ok({"snapshot": compactor.number})
 
