@@ -29,6 +29,7 @@ class Code(StrEnum):
     EXPECTATION_FAILED = "expectation_failed"
     MISDIRECTED_REQUEST = "misdirected_request"
     NOT_IMPLEMENTED = "not_implemented"
+    UPGRADE_REQUIRED = "upgrade_required"
     TOPIC_EXISTS_INCOMPATIBLE = "topic_exists_incompatible"
     TOPIC_NOT_EMPTY = "topic_not_empty"
     NOT_A_QUEUE = "not_a_queue"

@@ -9,11 +9,12 @@ memory     memory that peers make us hold, in accounts with a bound each
 message    a request and an answer as values, the same for every plane
 node       what whoever runs the server asks it: alive, ready, metrics, and what it can do
 openapi    the API as an OpenAPI 3.1 document, made from the route table
+ops        what can be asked over a WebSocket, and one message on its way through its op
 origins    which web pages may call, and under which name the server answers
 resources  the handlers, a module a resource
 routes     the route table and how a request finds its row
 schemas    the words that the API is described in: JSON Schema 2020-12, and what every resource says alike
 site       the site: what every plane asks, first with a head alone, then with the body
-table      every route of the server: a table a resource, each beside its handlers and with the schemas of its
-           bodies
+table      every route and op of the server: a table a resource, each beside its handlers and with the schemas of
+           its bodies
 """

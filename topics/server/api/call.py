@@ -8,18 +8,15 @@ from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-import trio
 
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import KIB
 from topics.server.api.message import Answer, Head, Peer
 from topics.server.api.resources.state import ServerState
 from topics.server.runtime.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
-DECODED_INLINE_BYTES_MAX: Final = 512 * KIB
 T = TypeVar("T")
 _BOOLEANS: Final = {b"true": True, b"1": True, b"false": False, b"0": False, b"": True}
 _encode: Final = msgspec.json.Encoder().encode
@@ -68,25 +65,8 @@ class HandlerCall:
         return name
 
     async def decoded(self, decode: Callable[[], T]) -> T:
-        """The body decoded by a pure function: in a thread if it is large, so that others are served meanwhile.
-
-        What a large body becomes takes about its size; that is held too while both are there.
-
-        Raises:
-            Rejected: throttled, or what `decode` raises, without the frames that hold what was decoded so far.
-        """
-        size = len(self.body)
-        if size <= DECODED_INLINE_BYTES_MAX:
-            return decode()
-        async with self.site.decoding:
-            self.site.requests.hold(size)
-            try:
-                return await trio.to_thread.run_sync(decode)
-            except Rejected as refused:
-                refused.__context__ = None
-                raise refused.with_traceback(None) from None
-            finally:
-                self.site.requests.release(size)
+        """The body decoded by a pure function. See `ServerState.decoded`."""
+        return await self.site.decoded(len(self.body), decode)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """A yes-or-no of the query: `true`, `false`, `1`, `0`, or the bare name."""

@@ -33,6 +33,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.EXPECTATION_FAILED: 417,
     Code.MISDIRECTED_REQUEST: 421,
     Code.TOPIC_FULL: 422,
+    Code.UPGRADE_REQUIRED: 426,
     Code.THROTTLED: 429,
     Code.HEADERS_TOO_LARGE: 431,
     Code.INTERNAL: 500,
@@ -54,21 +55,34 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def error_answer(error: TopicsError, *, performance: bytes = b"", closes: bool = False) -> Answer:
     """The answer to a refusal or failure. `performance`: that member with its leading comma, or nothing."""
-    code, detail = error.code, dict(error.detail)
-    if isinstance(error, Corrupt):
-        code = Code.INTERNAL
+    code = shown_code(error)
+    body = b'{"error":%b%b}' % (error_fields(error), performance)
+    return Answer(STATUS[code], body, headers=error_headers(code, error.detail), closes=closes)
+
+
+def shown_code(error: TopicsError) -> Code:
+    """The code that a client is told."""
     assert isinstance(error, (Rejected, Corrupt, Fatal)), error
-    fields: dict[str, object] = {"code": code.value, "message": error.message}
-    if detail:
-        fields["detail"] = detail
-    headers = error_headers(code, detail)
-    body = b'{"error":%b%b}' % (_encode(fields), performance)
-    return Answer(STATUS[code], body, headers=headers, closes=closes)
+    return Code.INTERNAL if isinstance(error, Corrupt) else error.code
+
+
+def error_fields(error: TopicsError) -> bytes:
+    """What a client is told of a refusal or failure, as a JSON object."""
+    fields: dict[str, object] = {"code": shown_code(error).value, "message": error.message}
+    if error.detail:
+        fields["detail"] = dict(error.detail)
+    return _encode(fields)
 
 
 def error_headers(code: Code, detail: Mapping[str, object]) -> tuple[tuple[bytes, bytes], ...]:
-    """`Allow` and `Retry-After` where the status asks for them."""
+    """`Allow`, `Upgrade` and `Retry-After` where the status asks for them."""
     headers: list[tuple[bytes, bytes]] = []
+    if code is Code.UPGRADE_REQUIRED:
+        headers += [
+            (b"connection", b"upgrade"),
+            (b"upgrade", b"websocket"),
+            (b"sec-websocket-version", b"13"),
+        ]
     if code is Code.METHOD_NOT_ALLOWED:
         headers.append((b"allow", str(detail["allow"]).encode()))
     if code in _RETRY_AFTER_S:

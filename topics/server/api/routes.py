@@ -13,6 +13,7 @@ import msgspec
 from topics.kernel.errors import Code, Rejected
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
+from topics.server.api.ops import Op
 from topics.server.api.schemas import Schema
 
 Handler = Callable[[HandlerCall], Awaitable[Answer]]
@@ -35,7 +36,8 @@ class Route:
 
     `path` names its parameters in braces; `early`: answered before recovery. `query`, `headers`: name -> schema.
     `request`: the schema of its body. `answers`: status -> what it means and the schema of its body, which is of the
-    first of `media`. `errors`: the codes that its handler may give.
+    first of `media`. `errors`: the codes that its handler may give. `upgrade`: what a connection of HTTP/1.1 goes on
+    with if that is asked for.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Route:
     media: tuple[str, ...] = (JSON,)
     errors: tuple[Code, ...] = ()
     early: bool = False
+    upgrade: bytes | None = None
 
 
 class RoutedPath(msgspec.Struct, frozen=True, gc=False):
@@ -70,13 +73,17 @@ class RoutedPath(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouteTable:
-    """Rows by path, and the schemas that they name. A path walks down a tree of its segments: what that costs is the
-    path's length, not the table's.
+    """Rows by path, and the schemas that they name; `ops`: what messages of a WebSocket ask, by name. A path walks down
+    a tree of its segments: what that costs is the path's length, not the table's.
     """
 
-    def __init__(self, routes: Sequence[Route], schemas: Mapping[str, Schema]) -> None:
+    def __init__(
+        self, routes: Sequence[Route], schemas: Mapping[str, Schema], ops: Sequence[Op] = ()
+    ) -> None:
         self.routes = tuple(routes)
         self.schemas = schemas
+        self.ops = {op.name: op for op in ops}
+        assert len(self.ops) == len(ops)
         self._root = _Segment()
         for route in routes:
             segment = self._root

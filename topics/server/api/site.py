@@ -14,13 +14,15 @@ from typing import Final
 import msgspec
 import trio
 
-from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError
+from topics.kernel.errors import Code, Corrupt, Fatal, Rejected, TopicsError, invalid
 from topics.server.api.bodies import encoding
+from topics.server.api.bodies.envelope import decode_envelope
 from topics.server.api.call import HandlerCall, not_found
-from topics.server.api.errors import error_answer
+from topics.server.api.errors import STATUS, error_answer, error_fields, shown_code
 from topics.server.api.memory import Share
 from topics.server.api.message import JSON_TYPE, Answer, Head, Peer, PeerGone
 from topics.server.api.openapi import openapi_document
+from topics.server.api.ops import OpCall, message_of
 from topics.server.api.resources.state import ServerState, SiteOptions
 from topics.server.api.routes import Body, Route, RoutedPath, RouteTable
 from topics.server.runtime.log import log
@@ -135,16 +137,61 @@ class Site(ServerState):
         return answer
 
     def refused(self, error: TopicsError, *, performance: bytes = b"") -> Answer:
+        self._tell_failure(error)
+        return error_answer(error, performance=performance)
+
+    def _tell_failure(self, error: TopicsError) -> None:
         if isinstance(error, (Corrupt, Fatal)):
             log.error("request.failed", code=error.code.value, message=error.message)
-        return error_answer(error, performance=performance)
 
     def failed(self, bug: Exception, where: str) -> Answer:
         """A programmer's error in a handler."""
+        return error_answer(self._told_bug(bug, where), performance=_AT_ONCE, closes=True)
+
+    def _told_bug(self, bug: Exception, where: str) -> Rejected:
+        """What the client is told; the log has more."""
         self.bugs += 1
         log.exception("request.bug", where=where, exc_info=bug)
-        message = "an internal error; the server's log has it, and it is a bug: please report it"
-        return error_answer(Rejected(Code.INTERNAL, message), performance=_AT_ONCE, closes=True)
+        return Rejected(
+            Code.INTERNAL, "an internal error; the server's log has it, and it is a bug: please report it"
+        )
+
+    # Messages of a WebSocket.
+
+    async def take(self, call: OpCall) -> None:
+        """A message. When this returns its command has taken effect; its session is told when it is answered."""
+        try:
+            call.open(await self.decoded(call.size, partial(decode_envelope, call.text, self.options.limits)))
+            asked = call.asked()
+            if asked not in self.table.ops:
+                raise invalid("op", f"{asked[:40]!r} is not one of {', '.join(self.table.ops)}")
+            call.op = self.table.ops[asked]
+            await call.op.take(call)
+        except TopicsError as error:
+            call.refuse(error)
+        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+            call.refuse(self._told_of(bug, call))
+
+    def message(self, call: OpCall) -> bytes:
+        """The message that answers, when it is its turn to be sent."""
+        try:
+            fields = call.fields()
+        except TopicsError as error:
+            return self._error_message(error, call)
+        except Exception as bug:  # noqa: BLE001 -- of the answer, too: it ends this connection only
+            return self._error_message(self._told_of(bug, call), call)
+        assert call.op is not None
+        self.counts[call.op.name, 200] += 1
+        return message_of(call.op.answer, call.request_id, fields)
+
+    def _error_message(self, error: TopicsError, call: OpCall) -> bytes:
+        self._tell_failure(error)
+        self.counts[call.where, STATUS[shown_code(error)]] += 1
+        return message_of("error", call.request_id, error_fields(error))
+
+    def _told_of(self, bug: Exception, call: OpCall) -> Rejected:
+        call.is_bug = True
+        return self._told_bug(bug, call.where)
 
 
 def check_media_type(head: Head) -> None:

@@ -1,14 +1,14 @@
-"""Every route of the server: a table a resource, each beside its handlers and with the schemas of its bodies."""
+"""Every route and op of the server: a table a resource, each beside its handlers and with the schemas of its bodies."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from topics.server.api import node, schemas
-from topics.server.api.resources import backup, reads, records, topics
+from topics.server.api.resources import backup, reads, records, sockets, topics
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, node, backup)
+_RESOURCES: Final = (topics, records, reads, sockets, node, backup)
 
 
 def route_table() -> RouteTable:
@@ -17,4 +17,5 @@ def route_table() -> RouteTable:
     for resource in _RESOURCES:
         assert described.keys().isdisjoint(resource.SCHEMAS)
         described |= resource.SCHEMAS
-    return RouteTable([route for resource in _RESOURCES for route in resource.ROUTES], described)
+    routes = [route for resource in _RESOURCES for route in resource.ROUTES]
+    return RouteTable(routes, described, [*records.OPS, *sockets.OPS])

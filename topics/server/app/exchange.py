@@ -105,6 +105,8 @@ class Http2Exchange:
                 message = "CONNECT, and with it WebSocket, is not served over HTTP/2; use HTTP/1.1"
                 raise Rejected(Code.NOT_IMPLEMENTED, message)
             admitted = site.admit(head_of(self._scope, site.options))
+            if admitted.route.upgrade is not None:
+                raise Rejected(Code.NOT_IMPLEMENTED, "this path is a WebSocket, over HTTP/1.1 only")
             # The body has no name here, so that the site's is the only hold on it.
             return await site.answer(admitted, await self._body(admitted), self)
         except Rejected as error:

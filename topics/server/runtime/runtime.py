@@ -36,6 +36,7 @@ from topics.store.damages import found_since
 from topics.store.opened import Opened
 from topics.store.writer import NOTHING_TOOK, BatchTiming
 
+Ended = Callable[[Ticket, BatchTiming], None]
 _ROOM_TRIES: Final = 3
 LET_GO_BYTES: Final = 4096
 _ALARM_MIN_S: Final = 0.005
@@ -112,13 +113,36 @@ class Runtime:
         return (await self._submitted(command, sync=sync))[0]
 
     async def append(self, command: Append) -> tuple[Appended, BatchTiming]:
-        """Compress as the topic says, in a thread, then append. Returns what the disk took for it, too."""
-        config = self.engine.topic_config(command.topic) or command.config
-        if config.compression is not Compression.NONE:
-            command = await self._threads.run(partial(compress_records, command, config))
-        reply, took = await self._submitted(command)
+        """Compress as the topic says, then append. Returns what the disk took for it, too."""
+        reply, took = await self._submitted(await self.compressed(command))
         assert isinstance(reply, Appended)
         return reply, took
+
+    async def compressed(self, command: Append) -> Append:
+        """With its records compressed as the topic says, in a thread."""
+        config = self.engine.topic_config(command.topic) or command.config
+        if config.compression is Compression.NONE:
+            return command
+        return await self._threads.run(partial(compress_records, command, config))
+
+    async def begin(self, command: Command, ended: Ended) -> None:
+        """Propose, and wait for nothing but room on the disk: commands take effect in the order of these calls.
+        `ended` is called once, with the ticket and what its batch took, when it has ended: perhaps before this returns.
+
+        Raises:
+            Rejected: refused; nothing was written, and `ended` is not called.
+        """
+        tries, ticket = _ROOM_TRIES, None
+        while ticket is None:
+            try:
+                ticket = self._proposed(command)
+            except Rejected as refused:
+                tries = await self._tries_left(tries, refused)
+        if ticket.done:
+            ended(ticket, NOTHING_TOOK)
+            return
+        self._in_flight += 1
+        ticket.waiter = partial(self._tell_ended, ticket, ended)
 
     async def let_time_pass(self, topic: str) -> None:
         """Before a read reports a floor that time alone has moved, the watermark for it is published (semantics 4).
@@ -192,17 +216,10 @@ class Runtime:
     async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, BatchTiming]:
         tries, created = _ROOM_TRIES, False
         while True:
-            if self.closing:
-                raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
             took, ticket = NOTHING_TOOK, None
             try:
-                try:
-                    ticket = self.engine.propose(command, sync=sync)
-                    ticket.created = ticket.created or created
-                finally:
-                    self._after_call(NOTHING_TOOK)
+                ticket = self._proposed(command, sync=sync, created=created)
                 if not ticket.done:
-                    _let_go(ticket, command)
                     ticket.waiter = partial(self._go_on, trio.lowlevel.current_task())
                     self._in_flight += 1
                     try:
@@ -211,17 +228,31 @@ class Runtime:
                         self._in_flight -= 1
                 return ticket.result(), took
             except Rejected as refused:
-                if refused.code is not Code.DISK_LOW or tries == 0:
-                    raise
-                # Once more where there is none: why there is none was not known before it was tried.
-                tries = tries - 1 if await self._make_room(refused) else 0
+                tries = await self._tries_left(tries, refused)
             created = created or (ticket is not None and ticket.created)
 
-    async def _make_room(self, refused: Rejected) -> bool:
+    def _proposed(self, command: Command, *, sync: bool = False, created: bool = False) -> Ticket:
+        if self.closing:
+            raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
+        ticket: Ticket | None = None
+        try:
+            ticket = self.engine.propose(command, sync=sync)
+            ticket.created = ticket.created or created
+        finally:
+            self._after_call(NOTHING_TOOK)
+        if not ticket.done:
+            _let_go(ticket, command)
+        return ticket
+
+    async def _tries_left(self, tries: int, refused: Rejected) -> int:
+        """Of a command that was refused for want of space: there is room now, or there are none. Else it is raised."""
+        if refused.code is not Code.DISK_LOW or tries == 0:
+            raise refused
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
         assert isinstance(needed, int)
-        return await self.shards[shard].make_room(needed)
+        # Once more where there is none: why there is none was not known before it was tried.
+        return tries - 1 if await self.shards[shard].make_room(needed) else 0
 
     def _after_call(self, took: BatchTiming) -> None:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
@@ -239,6 +270,10 @@ class Runtime:
                 shard.ring()
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()
+
+    def _tell_ended(self, ticket: Ticket, ended: Ended) -> None:
+        self._in_flight -= 1
+        ended(ticket, self._took)
 
     def _go_on(self, task: trio.lowlevel.Task) -> None:
         """Whoever waited for a ticket: it has finished, by a batch that took so long."""

@@ -6,7 +6,8 @@ and sent together, before anything is waited for. What is wrong before a body wa
 knows where the next request begins.
 
 Between requests a connection may go on with another protocol, which gets the edge and every byte that was not served:
-HTTP/2 by its preface, Hypercorn's HTTP/1.1 for a path that has no route.
+HTTP/2 by its preface, Hypercorn's HTTP/1.1 for a path that has no route. A request to upgrade counts where the
+route has an upgrade: the connection goes on as a WebSocket.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from topics.server.wire.head import WireHead, parse_head
 from topics.server.wire.link import LINGER_S, PeerLink
 from topics.server.wire.patience import Phase, WireOptions
 from topics.server.wire.streaming import send_stream
+from topics.server.wire.websocket import WebSocket, accepted
 
 HTTP2_PREFACE_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
 _REMEMBERED_MAX: Final = 4096  # bytes of a head: ten thousand idle connections keep one each
@@ -60,6 +62,7 @@ class WireConnection:
         self._secure = secure
         self._link = PeerLink(edge, site, self.options)
         self._requests = 0
+        self._socket: WebSocket | None = None
         self._writer = AnswerWriter(self.options.now_s)
         self._last: tuple[bytes, WireHead] | None = None  # a head that was served here
         self._body: bytes | None = None  # of the present request, from when it is there until it is served
@@ -70,8 +73,10 @@ class WireConnection:
         return self._link.phase is Phase.IDLE
 
     def end_if_idle(self) -> None:
-        """The server drains: an idle connection ends now, a busy one behind its answer."""
-        if self.is_idle:
+        """The server drains: an idle connection ends now, a busy one behind its answer, a WebSocket says so."""
+        if self._socket is not None:
+            self._socket.go_away()
+        elif self.is_idle:
             self._link.scope.cancel()
 
     async def serve(self) -> None:
@@ -119,12 +124,12 @@ class WireConnection:
                     await self._go_over(elsewhere, text)
                     return
                 self._last = (text, wire) if len(text) <= _REMEMBERED_MAX else None
-            if not await self._serve_request(wire):
+            if not await self._serve_request(wire, text):
                 return
 
     def _elsewhere(self, wire: WireHead) -> _Protocol | None:
         """Who serves this request and all behind it, if that is not us."""
-        if self._hand_over is None or wire.upgrade == b"websocket" or self.site.place(wire.head) is not None:
+        if self._hand_over is None or self.site.place(wire.head) is not None:
             return None
         return partial(self._hand_over, http2=False, secure=self._secure)
 
@@ -133,14 +138,14 @@ class WireConnection:
         await self._link.flush()
         await protocol(self._link.edge, self._link.give_away(text))
 
-    async def _serve_request(self, wire: WireHead) -> bool:
+    async def _serve_request(self, wire: WireHead, text: bytes) -> bool:
         """One request whose head is read. False if the connection ends with it."""
         try:
-            if wire.upgrade == b"websocket":
-                raise Rejected(
-                    Code.NOT_IMPLEMENTED, "upgrade: WebSocket is not served yet; use long polls of diff"
-                )
             admitted = self.site.admit(wire.head)
+            if admitted.route.upgrade == wire.upgrade and wire.head.method == b"GET":
+                self._socket = WebSocket(self._link, self.site, accepted(text, self.site.options.limits))
+                await self._socket.serve()
+                return False
             self._body = await self._read_body(wire, admitted)
         except Rejected as refused:
             self._body = None

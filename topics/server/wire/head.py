@@ -151,7 +151,7 @@ def _checked(method: bytes, old: bool, found: _Fields, *, secure: bool) -> WireH
     length, chunked = _length(headers, old=old)
     tokens = _tokens(headers.get(b"connection"))
     keeps = b"close" not in tokens and (not old or b"keep-alive" in tokens)
-    upgrade = headers.get(b"upgrade", b"").strip().lower() if b"upgrade" in tokens else b""
+    upgrade = b"" if old or b"upgrade" not in tokens else headers.get(b"upgrade", b"").lower()
     if old and b"expect" in headers:
         del headers[b"expect"]  # RFC 9110 10.1.1
     head = Head(method, path, query, headers, length=None if chunked else length, secure=secure)

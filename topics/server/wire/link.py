@@ -76,8 +76,8 @@ class PeerLink:
 
     # Bytes.
 
-    async def flush(self) -> None:
-        """Send what is gathered, as the peer takes it.
+    async def flush(self, *, grace_s: float = 0.0) -> None:
+        """Send what is gathered, as the peer takes it. `grace_s`: a longer one than usual.
 
         Raises:
             BrokenResourceError: the peer has gone, or does not read and there is no memory to keep it for him.
@@ -90,7 +90,7 @@ class PeerLink:
             if not self.room.keep(size):
                 self._site.unsent_dropped += 1
                 raise trio.BrokenResourceError("no memory is left for a peer that does not read")
-            self.enter(Phase.SENDING, self.options.grace_s + size / self.options.byte_rate)
+            self.enter(Phase.SENDING, max(grace_s, self.options.grace_s) + size / self.options.byte_rate)
             await outgoing.send()
         if self.room.size:
             self.room.release()

@@ -11,12 +11,15 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class WireOptions:
-    """Bounds on a peer's slowness. `byte_rate`: bytes a second that a body and the reading of an answer keep up."""
+    """Bounds on a peer's slowness. `byte_rate`: bytes a second that a body and the reading of an answer keep up;
+    `ping_s`: a WebSocket that is silent for so long is asked whether it lives, and has as long to answer.
+    """
 
     head_s: float = 10.0
     idle_s: float = 75.0
     byte_rate: int = 1024
     grace_s: float = 10.0
+    ping_s: float = 20.0
     now_s: Callable[[], float] = time.time
 
 

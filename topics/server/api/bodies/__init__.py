@@ -1,6 +1,7 @@
 """Bodies of requests, as the commands and queries the engine takes (http-api 1, 4).
 
 encoding  gzip of bodies, in a thread: a MiB of it would hold the loop up for 17 ms (performance 4)
+envelope  what is around a command that comes as a message: the fields that any message may have
 fields    objects in bodies, field by field: what is known becomes values, whatever else is in there is walked
           over
 forms     what the body of a write may look like, and its decoders

@@ -59,12 +59,20 @@ def decode_form(decoder: msgspec.json.Decoder[T], text: bytes, *, field: str = "
     except RecursionError:
         raise _too_deep(field) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        check_json(text, field=field)  # is it JSON at all?
-        name, what = what_is_wrong(str(error))
-        raise invalid(_INDEX.sub("", name) or field, _in_words(what)) from None
+        raise refusal_of(error, text, field=field) from None
     if len(text) > FLAT_BYTES and not depth_fits(text, JSON_DEPTH_MAX):
         raise _too_deep(field)
     return form
+
+
+def refusal_of(error: msgspec.DecodeError | UnicodeDecodeError, text: bytes, *, field: str) -> Rejected:
+    """What a decoder had to say of this text, naming the field, or `field` for the whole."""
+    try:
+        check_json(text, field=field)  # is it JSON at all?
+    except Rejected as refused:
+        return refused
+    name, what = what_is_wrong(str(error))
+    return invalid(_INDEX.sub("", name) or field, _in_words(what))
 
 
 def field_names(decoder: msgspec.json.Decoder[Any]) -> tuple[str, ...]:

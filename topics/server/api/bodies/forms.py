@@ -6,9 +6,9 @@ first field it does not know, so that only a body with fields that nobody knows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -16,7 +16,8 @@ from topics.codec.json_text import check_json
 from topics.kernel.errors import invalid
 from topics.kernel.limits import JSON_DEPTH_MAX
 from topics.server.api import schemas as s
-from topics.server.api.bodies.fields import IGNORED_MAX, OpenForm, what_is_wrong
+from topics.server.api.bodies.envelope import enveloped
+from topics.server.api.bodies.fields import IGNORED_MAX, OpenForm, field_names, what_is_wrong
 
 _NO_META: Final = msgspec.Raw(b"")
 NO_CONFIG: Final = msgspec.Raw(b"null")  # `Raw | None` would take nothing but null
@@ -94,44 +95,56 @@ class _AroundIn(_WriteIn, kw_only=True):
 
 
 AnyWriteIn = PlainWriteIn | LabelledWriteIn | WriteIn
-KNOWN_FIELDS: Final = frozenset(WriteIn.__struct_fields__)
 _record_form: Final = OpenForm(RecordIn)
-_write_form: Final = OpenForm(WriteIn, records=list[_record_form.exact])  # type: ignore[name-defined]  # a type made here
-_decoder: Final = msgspec.json.Decoder(WriteIn)
-_around: Final = msgspec.json.Decoder(_AroundIn)
-_around_form: Final = OpenForm(_AroundIn)
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_plain_decoder: Final = msgspec.json.Decoder(PlainWriteIn)
-_labelled_decoder: Final = msgspec.json.Decoder(LabelledWriteIn)
 
 
-def decoded(body: bytes) -> AnyWriteIn:
-    """The narrowest form it has: a narrow decoder gives up at the first field it does not know."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _plain_decoder.decode(body)
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _labelled_decoder.decode(body)
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _write_form.exact_decoder.decode(body)
-    try:
-        return _decoder.decode(body)
-    except RecursionError:
-        raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        check_json(body or b"{}")  # is it JSON at all?
-        field, what = what_is_wrong(str(error))
-        raise invalid(field or "body", what) from None
+class WriteForms:
+    """The decoders of writes. `whole`: what becomes of each form."""
+
+    def __init__(self, whole: Callable[[type[msgspec.Struct]], type[Any]]) -> None:
+        self._type: type[WriteIn] = whole(WriteIn)
+        self._plain: msgspec.json.Decoder[PlainWriteIn] = msgspec.json.Decoder(whole(PlainWriteIn))
+        self._labelled: msgspec.json.Decoder[LabelledWriteIn] = msgspec.json.Decoder(whole(LabelledWriteIn))
+        self._exact = OpenForm(self._type, records=list[_record_form.exact]).exact_decoder  # type: ignore[name-defined]  # a type made here
+        self._any: msgspec.json.Decoder[WriteIn] = msgspec.json.Decoder(self._type)
+        self._around: msgspec.json.Decoder[_AroundIn] = msgspec.json.Decoder(whole(_AroundIn))
+        self._around_form = OpenForm(self._around.type)
+        self.known: Final = frozenset(field_names(self._any))
+
+    def decoded(self, body: bytes) -> AnyWriteIn:
+        """The narrowest form it has: a narrow decoder gives up at the first field it does not know."""
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._plain.decode(body)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._labelled.decode(body)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            exact: WriteIn = self._exact.decode(body)
+            return exact
+        try:
+            return self._any.decode(body)
+        except RecursionError:
+            raise invalid("body", f"nests deeper than {JSON_DEPTH_MAX}", limit=JSON_DEPTH_MAX) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            check_json(body or b"{}")  # is it JSON at all?
+            field, what = what_is_wrong(str(error))
+            raise invalid(field or "body", what) from None
+
+    def ignored(self, body: bytes, write: AnyWriteIn) -> Sequence[str]:
+        """Names that nobody knows, of a write that is well-formed and not too large: its own, then those of its
+        records.
+        """
+        if type(write) is not self._type:
+            return ()
+        texts = self._around.decode(body).records
+        found = list(self._around_form.ignored(body, known_bytes=len(texts)))
+        for i, (text, record) in enumerate(zip(_raws.decode(texts), write.records, strict=True)):
+            if len(found) >= IGNORED_MAX:
+                break
+            names = _record_form.ignored(bytes(text), known_bytes=len(record.data) + len(record.meta))
+            found += [f"records[{i}].{name}" for name in names]
+        return found[:IGNORED_MAX]
 
 
-def ignored_names(body: bytes, write: AnyWriteIn) -> Sequence[str]:
-    """Names that nobody knows, of a write that is well-formed and not too large: its own, then those of its records."""
-    if type(write) is not WriteIn:
-        return ()
-    texts = _around.decode(body).records
-    found = list(_around_form.ignored(body, known_bytes=len(texts)))
-    for i, (text, record) in enumerate(zip(_raws.decode(texts), write.records, strict=True)):
-        if len(found) >= IGNORED_MAX:
-            break
-        names = _record_form.ignored(bytes(text), known_bytes=len(record.data) + len(record.meta))
-        found += [f"records[{i}].{name}" for name in names]
-    return found[:IGNORED_MAX]
+BODY: Final = WriteForms(lambda form: form)
+MESSAGE: Final = WriteForms(enveloped)

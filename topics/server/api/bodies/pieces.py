@@ -26,6 +26,7 @@ FIELD_BYTES_MAX: Final = 64 * KIB  # of a field beside the records: nothing righ
 RUN_BYTES: Final = 128 * KIB
 VALUE_BYTES_MAX: Final = 2 * MIB  # of one value in a large body: it is walked over in one step
 MEMBERS_MAX: Final = 1000  # of a large body
+PIECED_BYTES_MIN: Final = 512 * KIB  # a body above it is decoded in pieces
 _CUT_BYTES: Final = 16  # so near to the end of a window, an error may be the window's
 _value: Final = msgspec.json.Decoder(msgspec.Raw)
 _name: Final = msgspec.json.Decoder(str)
@@ -206,7 +207,7 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
     Raises:
         Rejected: invalid_request.
     """
-    walk = JsonWalk(body, value_bytes_max=max(VALUE_BYTES_MAX, 2 * limits.record_bytes))
+    walk = JsonWalk(body, value_bytes_max=value_bytes_max(limits))
     rest: dict[str, bytes] = {}
     for name in walk.members():
         if name == "records" and name in rest:
@@ -219,6 +220,11 @@ def write_pieces(body: bytes, known: Collection[str], limits: Limits) -> Iterato
         else:
             rest[name] = _member(walk, name, known, JSON_DEPTH_MAX + WRAP)
     yield b"{%b}" % b",".join(rest.values())
+
+
+def value_bytes_max(limits: Limits) -> int:
+    """Of one value in the large body of a write: of a record, too."""
+    return max(VALUE_BYTES_MAX, 2 * limits.record_bytes)
 
 
 def _member(walk: JsonWalk, name: str, known: Collection[str], depth_max: int) -> bytes:

@@ -24,24 +24,22 @@ from topics.kernel.checks import text_bytes
 from topics.kernel.columns import RecordColumns, Texts
 from topics.kernel.config import FIELDS, TopicConfig, parse_config
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.limits import JSON_DEPTH_MAX, KIB, TTL_MS_MAX, U64_MAX, Limits
+from topics.kernel.limits import JSON_DEPTH_MAX, TTL_MS_MAX, U64_MAX, Limits
 from topics.server.api.bodies.fields import IGNORED_MAX, ClosedForm
 from topics.server.api.bodies.forms import (
-    KNOWN_FIELDS,
+    BODY,
     NO_CONFIG,
     AnyWriteIn,
     LabelledWriteIn,
     PlainWriteIn,
     RecordIn,
+    WriteForms,
     WriteIn,
-    decoded,
-    ignored_names,
 )
 from topics.server.api.bodies.known import KnownLabels, KnownTexts
 from topics.server.api.bodies.metas import stored_metas
-from topics.server.api.bodies.pieces import WRAP, write_pieces
+from topics.server.api.bodies.pieces import PIECED_BYTES_MIN, WRAP, write_pieces
 
-PIECED_BYTES_MIN: Final = 512 * KIB  # a body above it is decoded in pieces
 _PRIORITY_MAX: Final = 9
 
 
@@ -68,22 +66,29 @@ _RECORD: Final = re.compile(r"^records\[([0-9]+)\]")
 
 
 def decode_write(
-    topic: str, body: bytes, limits: Limits, *, auto_create: bool, known: KnownLabels | None = None
+    topic: str,
+    body: bytes,
+    limits: Limits,
+    *,
+    auto_create: bool,
+    known: KnownLabels | None = None,
+    forms: WriteForms = BODY,
 ) -> WriteWish:
-    """The command of a write's body. `known`: labels that were found good under the same limits.
+    """The command of a write's body. `known`: labels that were found good under the same limits; `forms`: what the body
+    may look like.
 
     Raises:
         Rejected: naming the field or the limit; nothing was written.
     """
     known = known or KnownLabels()
     if len(body) <= PIECED_BYTES_MIN:
-        write = decoded(body)
+        write = forms.decoded(body)
         if len(write.records) > limits.records_per_write:
             raise _too_many(f"{len(write.records)} records are ", limits)
         data, sizes, optional = _columns(write, body, limits, known)
-        ignored = ignored_names(body, write)
+        ignored = forms.ignored(body, write)
     else:
-        write, (data, sizes, optional), ignored = _in_pieces(body, limits, known)
+        write, (data, sizes, optional), ignored = _in_pieces(body, limits, known, forms)
     if write.node is not None:
         default = text_bytes("node", write.node, bytes_max=limits.node_bytes)
         own = optional.get("node")
@@ -133,23 +138,25 @@ def _too_many(counted: str, limits: Limits) -> Rejected:
     return Rejected(Code.BATCH_TOO_LARGE, message, limit=most)
 
 
-def _in_pieces(body: bytes, limits: Limits, known: KnownLabels) -> tuple[AnyWriteIn, _Columns, Sequence[str]]:
+def _in_pieces(
+    body: bytes, limits: Limits, known: KnownLabels, forms: WriteForms
+) -> tuple[AnyWriteIn, _Columns, Sequence[str]]:
     """A large body as many small ones, whose records are counted before more are decoded; and what is ignored in it."""
-    pieces = write_pieces(body, KNOWN_FIELDS, limits)
+    pieces = write_pieces(body, forms.known, limits)
     parts: list[_Columns] = []
     ignored: list[str] = []
     count = 0
     try:
-        while (write := decoded(piece := next(pieces))).records:
+        while (write := forms.decoded(piece := next(pieces))).records:
             if count + len(write.records) > limits.records_per_write:
                 raise _too_many("", limits)
             parts.append(_columns(write, piece, limits, known))
             if len(ignored) < IGNORED_MAX:
-                ignored += [_moved(name, count) for name in ignored_names(piece, write)]
+                ignored += [_moved(name, count) for name in forms.ignored(piece, write)]
             count += len(write.records)
     except Rejected as refused:
         raise _renumbered(refused, count) from None
-    names = [*ignored_names(piece, write), *ignored][:IGNORED_MAX]
+    names = [*forms.ignored(piece, write), *ignored][:IGNORED_MAX]
     return write, _joined(parts), names
 
 

@@ -3,6 +3,7 @@
 backup   what keeps a store safe: a checkpoint now, a backup of it
 reads    a page of records, waited for if asked
 records  records written and deleted
+sockets  the path of the WebSocket, and what concerns no resource there
 state    a server as its handlers see it: its options, what it counts, and the runtime once the log is recovered
 topics   topics themselves: put, state, list, delete
 """

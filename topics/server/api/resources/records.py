@@ -12,18 +12,21 @@ import msgspec
 
 from topics.calls.intake import key_bytes
 from topics.engine.commands import DeleteRecords
-from topics.engine.replies import Appended, RecordsDeleted
+from topics.engine.replies import Appended, RecordsDeleted, Reply
 from topics.kernel.checks import seq_number
 from topics.kernel.errors import Code
 from topics.kernel.limits import Limits
 from topics.log.reads.match import Match, parse_match
 from topics.server.api import schemas as s
 from topics.server.api.bodies.fields import ABSENT, OpenForm, plain_value
-from topics.server.api.bodies.forms import RecordIn, WriteIn
-from topics.server.api.bodies.writes import decode_write
-from topics.server.api.call import DECODED_INLINE_BYTES_MAX, HandlerCall, text_of
+from topics.server.api.bodies.forms import BODY, MESSAGE, RecordIn, WriteForms, WriteIn
+from topics.server.api.bodies.writes import WriteWish, decode_write
+from topics.server.api.call import HandlerCall, text_of
 from topics.server.api.message import Answer
+from topics.server.api.ops import Op, OpCall
+from topics.server.api.resources.state import ServerState
 from topics.server.api.routes import WRITE_ERRORS, Body, Route
+from topics.store.writer import BatchTiming
 
 _PERFORMANCE: Final = b',"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
 _BOOL: Final = (b"false", b"true")
@@ -33,26 +36,54 @@ async def write_records(call: HandlerCall) -> Answer:
     """Append records, all or nothing."""
     name = call.topic()
     return_seqs = call.flag("return_seqs", default=True)
-    options = call.site.options
-    decode = partial(
-        decode_write, name, call.body, options.limits, auto_create=options.auto_create, known=call.site.labels
-    )
-    wish = decode() if len(call.body) <= DECODED_INLINE_BYTES_MAX else await call.decoded(decode)
+    wish = await decoded_write(call.site, name, call.body, BODY)
     call.body = b""  # it is decoded: nobody holds it while the write waits
-    del decode
     command = wish.command
     header = call.head.headers.get(b"idempotency-key")
     if header is not None and command.idempotency_key is None:
-        key = key_bytes(text_of("idempotency-key", header), options.limits)
+        key = key_bytes(text_of("idempotency-key", header), call.site.options.limits)
         command = msgspec.structs.replace(command, idempotency_key=key)
+    reply, took = await call.runtime.append(command)
+    body = written_json(wish, reply, took, call.started, with_seqs=return_seqs and wish.return_seqs)
+    return Answer(201 if reply.created else 200, body)
+
+
+async def publish(call: OpCall) -> None:
+    """Append records, all or nothing, over a WebSocket."""
+    wish = await decoded_write(call.site, call.topic(), call.text, MESSAGE)
+    call.text = b""  # as above
     runtime = call.runtime
-    reply, (write_ms, sync_ms) = await runtime.append(command)
-    body = appended_json(name, reply, with_seqs=return_seqs and wish.return_seqs)
+
+    def fields(reply: Reply, took: BatchTiming) -> bytes:
+        assert isinstance(reply, Appended)
+        return written_json(wish, reply, took, call.started, with_seqs=wish.return_seqs)
+
+    await call.submit(await runtime.compressed(wish.command), fields)
+
+
+async def decoded_write(site: ServerState, topic: str, text: bytes, forms: WriteForms) -> WriteWish:
+    """A write as it is asked for, decoded in a thread if it is large. Raises `Rejected`."""
+    options = site.options
+    decode = partial(
+        decode_write,
+        topic,
+        text,
+        options.limits,
+        auto_create=options.auto_create,
+        known=site.labels,
+        forms=forms,
+    )
+    return await site.decoded(len(text), decode)
+
+
+def written_json(
+    wish: WriteWish, reply: Appended, took: BatchTiming, started: float, *, with_seqs: bool
+) -> bytes:
+    """The answer to a write. `started`: when it came, by `time.perf_counter`."""
+    fields = appended_json(wish.command.topic, reply, with_seqs=with_seqs)
     if wish.ignored:
-        body += ignored_json(wish.ignored)
-    total_ms = (time.perf_counter() - call.started) * 1000
-    took = _PERFORMANCE % (total_ms, write_ms, sync_ms)
-    return Answer(201 if reply.created else 200, body + took)
+        fields += ignored_json(wish.ignored)
+    return fields + _PERFORMANCE % ((time.perf_counter() - started) * 1000, *took)
 
 
 def appended_json(topic: str, reply: Appended, *, with_seqs: bool) -> bytes:
@@ -171,6 +202,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     ),
 }  # fmt: skip
 
+OPS: Final = (Op(name="publish", answer="ack", scope="write", take=publish),)
 _PATH: Final = "/v0/topics/{topic}"
 ROUTES: Final = (
     Route(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 import trio
 
 from topics.kernel.errors import Code, Rejected
-from topics.kernel.limits import Limits
+from topics.kernel.limits import KIB, Limits
 from topics.server.api.bodies.known import KnownLabels
 from topics.server.api.memory import MemoryAccount
 from topics.server.api.origins import Origins
@@ -19,7 +19,9 @@ from topics.server.runtime.figures import Traffic
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
 from topics.server.runtime.runtime import Runtime
 
+DECODED_INLINE_BYTES_MAX: Final = 512 * KIB
 DECODED_AT_ONCE: Final = 2  # large bodies: threads take turns, and each copies its payloads
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +59,26 @@ class ServerState:
         self._runtime: Runtime | None = None
         self.labels = KnownLabels()
         self.decoding = trio.CapacityLimiter(DECODED_AT_ONCE)
+
+    async def decoded(self, size: int, decode: Callable[[], T]) -> T:
+        """So many bytes decoded by a pure function: in a thread if they are many, so that others are served meanwhile.
+
+        What a large body becomes takes about its size; that is held too while both are there.
+
+        Raises:
+            Rejected: throttled, or what `decode` raises, without the frames that hold what was decoded so far.
+        """
+        if size <= DECODED_INLINE_BYTES_MAX:
+            return decode()
+        async with self.decoding:
+            self.requests.hold(size)
+            try:
+                return await trio.to_thread.run_sync(decode)
+            except Rejected as refused:
+                refused.__context__ = None
+                raise refused.with_traceback(None) from None
+            finally:
+                self.requests.release(size)
 
     # Phases.
 

@@ -1,0 +1,153 @@
+"""What can be asked over a WebSocket: rows of the table of ops, and a message on its way through its op (http-api 10).
+
+A message is a JSON object whose `op` says what is asked; what answers it is one too. An op decodes what is its own, and
+returns when its command has taken effect: the next message of the connection waits for that, and for nothing more. The
+answer is made later, when it is its turn to be sent, so that whoever does not read has nothing encoded for him.
+
+What an op and a handler of HTTP do alike is one function of the resource, which takes and gives typed values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+import attrs
+
+from topics.engine.commands import Command
+from topics.engine.replies import Reply
+from topics.engine.tickets import Ticket
+from topics.kernel.errors import TopicsError
+from topics.kernel.ids import check_topic_name
+from topics.server.api.bodies.envelope import Envelope, name_in
+from topics.server.api.bodies.fields import ABSENT
+from topics.server.api.resources.state import ServerState
+from topics.server.runtime.runtime import Runtime
+from topics.store.writer import BatchTiming
+
+Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError` for a refusal
+
+
+class Session(Protocol):
+    """A connection as its ops know it."""
+
+    def ready(self, call: OpCall) -> None:
+        """The answer can be made. Once a message."""
+        ...
+
+    def start(self, task: Callable[[], Awaitable[object]]) -> None:
+        """A task beside the messages to come. It is cancelled when the connection ends, and should end when the server
+        drains. It raises nothing.
+        """
+        ...
+
+    async def wait_pushable(self) -> None:
+        """Until the peer has taken enough of what was pushed: only then make what is to be pushed next."""
+        ...
+
+    def push(self, message: bytes) -> None:
+        """A message that answers none. Behind `wait_pushable`."""
+        ...
+
+    def at_end(self, give_back: Callable[[], None]) -> None:
+        """Call this when the connection has ended, however it ended. The last that was given comes first."""
+        ...
+
+
+class OpCall:
+    """A message. `size`: its bytes; who has decoded `text` lets go of it. `is_bug`: its answer tells of one."""
+
+    __slots__ = (
+        "_asked",
+        "_topic",
+        "fields",
+        "is_bug",
+        "op",
+        "request_id",
+        "session",
+        "site",
+        "size",
+        "started",
+        "text",
+    )
+
+    fields: Fields
+
+    def __init__(self, site: ServerState, session: Session, text: bytes) -> None:
+        self.site = site
+        self.session = session
+        self.text = text
+        self.size = len(text)
+        self.started = time.perf_counter()
+        self.op: Op | None = None
+        self.request_id: bytes | None = None
+        self.is_bug = False
+        self._asked = self._topic = ABSENT
+
+    @property
+    def where(self) -> str:
+        """What it is counted as."""
+        return "" if self.op is None else self.op.name
+
+    def open(self, envelope: Envelope) -> None:
+        """What is around its command is known from here on."""
+        if envelope.request_id is not ABSENT:
+            self.request_id = bytes(envelope.request_id)
+        self._asked, self._topic = envelope.op, envelope.topic
+
+    def asked(self) -> str:
+        """The name of its op. Raises `Rejected(invalid_request)` if there is none."""
+        return name_in("op", self._asked)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The engine's runtime.
+
+        Raises:
+            Rejected: not_ready while the log is being recovered.
+        """
+        return self.site.ready_runtime()
+
+    def topic(self) -> str:
+        """The topic asked for. Raises `Rejected(invalid_request)` if there is none, or a bad name."""
+        return check_topic_name(name_in("topic", self._topic))
+
+    async def submit(self, command: Command, fields: Callable[[Reply, BatchTiming], bytes]) -> None:
+        """Propose. `fields` makes of its reply, and of what its batch took, those of the answer."""
+        await self.runtime.begin(command, partial(self._ended, fields))
+
+    def answer(self, fields: Fields) -> None:
+        """What the answer is going to say."""
+        self.fields = fields
+        self.session.ready(self)
+
+    def refuse(self, error: TopicsError) -> None:
+        def fields() -> bytes:
+            raise error
+
+        self.answer(fields)
+
+    def _ended(
+        self, fields: Callable[[Reply, BatchTiming], bytes], ticket: Ticket, took: BatchTiming
+    ) -> None:
+        self.answer(lambda: fields(ticket.result(), took))
+
+
+@attrs.frozen(kw_only=True)
+class Op:
+    """A row. `name`, `answer`: the `op` of the message and of the one that answers it; `take`: see above."""
+
+    name: str
+    answer: str
+    scope: str | None
+    take: Callable[[OpCall], Awaitable[None]]
+
+
+def message_of(op: str, request_id: bytes | None, fields: bytes) -> bytes:
+    """A message to the peer. `fields`: a JSON object."""
+    head = b'{"op":"%b"' % op.encode()
+    if request_id is not None:
+        head = b'%b,"request_id":%b' % (head, request_id)
+    return b"%b,%b" % (head, fields[1:]) if len(fields) > 2 else head + b"}"

@@ -1,0 +1,363 @@
+"""A connection that has become a WebSocket: messages in, their commands carried out in order, answers out.
+
+Theory. `websockets` knows the protocol and does no I/O: what comes is fed to it, what it and we have to say is taken
+from it. Two tasks: one reads, and lets each command take effect before it looks at the next; the other sends all
+that is ready in one call. Beside them one asks a silent peer whether it lives.
+
+A command is under way from when it came until its answer is sent. So many, and of so many bytes, may be: then nothing
+more is read, and TCP holds the peer back. An answer is made when it is its turn, so a peer that does not read has
+little kept for it; what is, and what came of messages, is on the accounts of the site.
+
+Whoever closes is not waited for: a peer's writes go on, their answers are let go. When we close, what is under way is
+answered first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from io import BytesIO
+from typing import Final
+
+import trio
+from websockets.exceptions import InvalidHandshake, InvalidHeaderValue
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.limits import KIB, MIB, Limits
+from topics.server.api.bodies.pieces import check_utf8
+from topics.server.api.ops import OpCall
+from topics.server.api.resources.state import DECODED_INLINE_BYTES_MAX
+from topics.server.api.site import Site
+from topics.server.wire.link import PeerLink
+from topics.server.wire.patience import Phase
+
+UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
+UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
+PUSHED_MAX: Final = 4  # messages that answer nothing, not sent yet
+CLOSE_S: Final = 5.0  # for the peer to close too
+STUCK_S: Final = 30.0  # a peer may not read for so long (semantics 11)
+SUBPROTOCOL: Final = Subprotocol("topics.v0")
+_SLICE_MESSAGES: Final = 32  # then others have their turn
+_FED_BYTES: Final = 8 * KIB  # at once: small frames take thirty times their bytes as values
+_GATHERED_BYTES: Final = 256 * KIB  # of answers, made before they are sent
+
+
+def accepted(text: bytes, limits: Limits) -> ServerProtocol:
+    """The protocol behind a good head that asks for a WebSocket, which it has been told; what to send is in it.
+
+    Raises:
+        Rejected: invalid_request, upgrade_required.
+    """
+    protocol = ServerProtocol(select_subprotocol=_chosen, max_size=limits.body_bytes)
+    protocol.receive_data(text)
+    for request in protocol.events_received():
+        assert isinstance(request, Request)
+        response = protocol.accept(request)
+        if response.status_code == 101:
+            protocol.send_response(response)
+            return protocol
+    why = protocol.handshake_exc
+    if isinstance(why, InvalidHeaderValue) and why.name.lower() == "sec-websocket-version":
+        raise Rejected(
+            Code.UPGRADE_REQUIRED, f"sec-websocket-version: 13 is spoken here, not {str(why.value)[:40]!r}"
+        )
+    what = str(why) if isinstance(why, InvalidHandshake) else "its head cannot be read"
+    raise invalid("upgrade", f"this is no request for a WebSocket: {what}")
+
+
+def _chosen(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    return SUBPROTOCOL if SUBPROTOCOL in offered else None
+
+
+class WebSocket:
+    """The connection, from the acceptance on. As `Session` it is what the ops know."""
+
+    def __init__(self, link: PeerLink, site: Site, protocol: ServerProtocol) -> None:
+        self._link = link
+        self._site = site
+        self._protocol = protocol
+        self._tasks: trio.Nursery
+        self._moved = trio.lowlevel.ParkingLot()  # who waits for commands to be answered, or for the end
+        self._reading = trio.CancelScope()
+        self._is_reading = False  # and waits for bytes
+        self._was_held_back = False
+        self._received = self._messages = 0
+        self._fragments: BytesIO | None = None
+        self._is_text = True
+        self._ready: deque[OpCall] = deque()
+        self._pushed: deque[bytes] = deque()
+        self._under_way = self._under_way_bytes = 0
+        self._resting = trio.lowlevel.ParkingLot()  # the task that sends
+        self._ended: tuple[CloseCode, str] | None = None  # what to close with
+        self._said_eof = False
+        self._at_end: list[Callable[[], None]] = []
+
+    # As the ops' Session.
+
+    def ready(self, call: OpCall) -> None:
+        self._ready.append(call)
+        self._resting.unpark_all()
+
+    def start(self, task: Callable[[], Awaitable[object]]) -> None:
+        self._tasks.start_soon(task)
+
+    async def wait_pushable(self) -> None:
+        while len(self._pushed) >= PUSHED_MAX:
+            await self._moved.park()
+
+    def push(self, message: bytes) -> None:
+        self._pushed.append(message)
+        self._resting.unpark_all()
+
+    def at_end(self, give_back: Callable[[], None]) -> None:
+        self._at_end.append(give_back)
+
+    # Its life.
+
+    def go_away(self) -> None:
+        """The server drains: what is under way is answered, then the connection is closed."""
+        self._end(CloseCode.GOING_AWAY, "the server is shutting down")
+
+    async def serve(self) -> None:
+        """Until either side has closed, or is gone. Raises nothing."""
+        self._site.counts["websocket", 101] += 1
+        self._link.enter_unbounded(Phase.BUSY)
+        self._collect()
+        try:
+            async with trio.open_nursery() as self._tasks:
+                self._tasks.start_soon(self._send)
+                self._tasks.start_soon(self._watch_over)
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._receive()
+                    await self._close()
+                self._tasks.cancel_scope.cancel()
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._link.linger()
+        except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
+            self._site.failed(bug, "websocket")
+        finally:
+            for give_back in reversed(self._at_end):
+                give_back()
+
+    async def _receive(self) -> None:
+        """Commands take effect as they come, until somebody closes."""
+        link = self._link
+        data = bytes(link.incoming.buffer)
+        link.incoming.buffer.clear()
+        with self._reading:
+            while True:
+                await self._take(data)
+                while self._goes_on and link.outgoing.size > _GATHERED_BYTES:
+                    await self._held_back()
+                if not self._goes_on:
+                    return
+                if not self._hold():
+                    self._end(CloseCode.TRY_AGAIN_LATER, "no memory is left for messages on their way")
+                    return
+                self._is_reading = True
+                data = await link.edge.receive()
+                self._is_reading = False
+                self._received += len(data)
+                if not data:
+                    self._protocol.receive_eof()
+                    return
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._ended is None and self._protocol.state is State.OPEN
+
+    async def _held_back(self) -> None:
+        """Nothing more is read before the peer has taken something, or this ends."""
+        self._was_held_back = True
+        await self._moved.park()
+
+    async def _close(self) -> None:
+        """Say so, unless the peer or the protocol has, and let the peer have all that there is to send."""
+        self._is_reading = False
+        link, protocol = self._link, self._protocol
+        if protocol.state is State.OPEN and self._ended is not None:
+            while self._under_way:
+                await self._moved.park()
+            protocol.send_close(*self._ended)
+            self._collect()
+            with trio.move_on_after(CLOSE_S):
+                while not self._said_eof and self._hold() and (data := await link.edge.receive()):
+                    protocol.receive_data(data)
+                    protocol.events_received()
+                    self._collect()
+        while link.outgoing.pieces:
+            await self._moved.park()
+
+    def _end(self, code: CloseCode, reason: str) -> None:
+        """Close with this, when what is under way is answered."""
+        if self._ended is None:
+            self._ended = code, reason
+            if self._is_reading:
+                self._reading.cancel()
+            self._moved.unpark_all()
+
+    # What comes.
+
+    async def _take(self, data: bytes) -> None:
+        for at in range(0, len(data), _FED_BYTES):
+            self._protocol.receive_data(data[at : at + _FED_BYTES])
+            for frame in self._protocol.events_received():
+                assert isinstance(frame, Frame)
+                await self._take_frame(frame)
+                if self._ended is not None:
+                    return
+            self._collect()
+            if self._protocol.state is not State.OPEN:
+                return
+
+    async def _take_frame(self, frame: Frame) -> None:
+        """Control frames are the protocol's, which has answered them."""
+        if frame.opcode is Opcode.TEXT or frame.opcode is Opcode.BINARY:
+            self._is_text = frame.opcode is Opcode.TEXT
+            if frame.fin:
+                await self._take_message(bytes(frame.data))
+            else:
+                self._fragments = BytesIO()  # not a list: fragments of a byte would cost fifty each
+                self._fragments.write(frame.data)
+        elif frame.opcode is Opcode.CONT:
+            assert self._fragments is not None
+            self._fragments.write(frame.data)
+            if frame.fin:
+                message, self._fragments = self._fragments.getvalue(), None
+                await self._take_message(message)
+
+    async def _take_message(self, message: bytes) -> None:
+        """Its command has taken effect behind this."""
+        self._messages += 1
+        if self._messages % _SLICE_MESSAGES == 0:
+            await trio.lowlevel.checkpoint()
+        size = len(message)
+        while self._under_way and (
+            self._under_way >= UNDER_WAY_MAX or self._under_way_bytes + size > UNDER_WAY_BYTES_MAX
+        ):
+            if self._ended is not None:
+                return
+            await self._held_back()
+        if self._is_text and not await _is_utf8(message):
+            self._end(CloseCode.INVALID_DATA, "a text message is UTF-8")
+            return
+        self._under_way += 1
+        self._under_way_bytes += size
+        call = OpCall(self._site, self, message)
+        if self._is_text:
+            await self._site.take(call)
+        else:
+            call.refuse(invalid("message", "is binary; a command is JSON in a text message"))
+
+    @property
+    def _is_partial(self) -> bool:
+        """True in the midst of a message."""
+        return self._fragments is not None or bool(self._protocol.reader.buffer)
+
+    def _hold(self) -> bool:
+        """Have what came, and is not answered yet, on the account of requests. False if there is no room for it."""
+        size = self._under_way_bytes + len(self._protocol.reader.buffer)
+        if self._fragments is not None:
+            size += self._fragments.tell()
+        held = self._link.held
+        if size > held.size:
+            try:
+                held.cover(size, most=size)
+            except Rejected:
+                return False
+        elif size < held.size:
+            held.settle(size)
+        return True
+
+    async def _watch_over(self) -> None:
+        """Ends a connection whose peer is silent though asked, or slow in the midst of a message."""
+        every, rate = self._link.options.ping_s, self._link.options.byte_rate
+        is_asked = False
+        while True:
+            received, messages, was_partial = self._received, self._messages, self._is_partial
+            self._was_held_back = False
+            await trio.sleep(every)
+            if self._was_held_back or not self._is_reading:
+                is_asked = False
+                continue
+            came = self._received - received
+            if was_partial and self._is_partial and self._messages == messages and came < rate * every:
+                self._end(CloseCode.POLICY_VIOLATION, f"a message is slower than {rate} bytes a second")
+            elif came:
+                is_asked = False
+            elif not is_asked:
+                is_asked = True
+                self._protocol.send_ping(b"")
+                self._collect()
+            else:
+                self._tasks.cancel_scope.cancel()
+
+    # What goes.
+
+    async def _send(self) -> None:
+        """What is ready, all together, as the peer takes it."""
+        link = self._link
+        try:
+            while True:
+                sent = self._gather()
+                if link.outgoing.pieces:
+                    await link.flush(grace_s=STUCK_S)
+                    link.enter_unbounded(Phase.BUSY)
+                elif not sent:
+                    await self._resting.park()
+                    continue
+                for call in sent:
+                    self._under_way_bytes -= call.size
+                self._under_way -= len(sent)
+                self._moved.unpark_all()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._tasks.cancel_scope.cancel()
+
+    def _gather(self) -> list[OpCall]:
+        """Make some of the messages that are to be sent. Whoever closes is sent none."""
+        protocol = self._protocol
+        sent: list[OpCall] = []
+        size = 0
+        while self._ready and size < _GATHERED_BYTES:
+            call = self._ready.popleft()
+            sent.append(call)
+            if protocol.state is State.OPEN:
+                message = self._site.message(call)
+                protocol.send_text(message)
+                size += len(message)
+                if call.is_bug:
+                    self._end(CloseCode.INTERNAL_ERROR, "an internal error")
+        while self._pushed and size < _GATHERED_BYTES:
+            message = self._pushed.popleft()
+            if protocol.state is State.OPEN:
+                protocol.send_text(message)
+                size += len(message)
+        self._collect()
+        return sent
+
+    def _collect(self) -> None:
+        """What the protocol has to say is what is to be sent."""
+        pieces = self._protocol.data_to_send()
+        if pieces:
+            self._said_eof = self._said_eof or b"" in pieces
+            self._link.outgoing.pieces += filter(None, pieces)
+            self._resting.unpark_all()
+
+
+async def _is_utf8(text: bytes) -> bool:
+    check = partial(check_utf8, text, field="message")
+    try:
+        if len(text) <= DECODED_INLINE_BYTES_MAX:
+            check()
+        else:
+            await trio.to_thread.run_sync(check)
+    except Rejected:
+        return False
+    return True
