@@ -16,7 +16,8 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Fatal
 from topics.kernel.limits import Limits
-from topics.log.reads.diff import DiffPlan, DiffQuery, assemble
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.frames import assemble
 from topics.log.reads.match import parse_match
 from topics.log.regions import WalFileId
 from topics.testing.clock import ManualClock

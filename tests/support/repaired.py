@@ -8,7 +8,7 @@ from topics.codec.log.frame import decode_frame
 from topics.host.segments.reading import Reader
 from topics.kernel.errors import Corrupt
 from topics.log.index import LIVE
-from topics.log.reads.diff import extents_of
+from topics.log.reads.frames import extents_of
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock

@@ -31,7 +31,7 @@ from topics.kernel.errors import invalid
 from topics.kernel.limits import MIB, PIECE_RECORDS_MAX, SEGMENT_BYTES_MAX, SEGMENT_RECORDS_MAX
 from topics.log import fold
 from topics.log.image import take_image
-from topics.log.reads import diff
+from topics.log.reads.frames import Extent, extents_of
 from topics.log.segments import Segment
 from topics.log.slots import Slots, slots_between
 from topics.log.topic import Topic
@@ -72,7 +72,7 @@ class Piece:
     at: int
     mark: CheckpointMark
     slots: Slots | None
-    extents: Sequence[diff.Extent]
+    extents: Sequence[Extent]
 
     @property
     def size(self) -> int:
@@ -207,7 +207,7 @@ class Checkpoints:
             at=at,
             mark=CheckpointMark(segment, first, last, size, sealed),
             slots=slots,
-            extents=diff.extents_of(topic, start, stop),
+            extents=extents_of(topic, start, stop),
         )
 
 

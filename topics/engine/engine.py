@@ -13,6 +13,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import attrs
+
 from topics.codec.log.frame import Run
 from topics.engine import restart, timing, verify
 from topics.engine.apply import Catalog, CatalogView
@@ -28,12 +30,13 @@ from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SYNC
 from topics.kernel.clock import EngineTime
 from topics.kernel.config import TopicConfig
-from topics.kernel.errors import Fatal, Rejected
+from topics.kernel.errors import Code, Fatal, Rejected
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import retention
-from topics.log.reads import diff
+from topics.log.reads import diff, records
+from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import News
 from topics.log.regions import SegmentId
 from topics.log.segments import Segment
@@ -269,6 +272,17 @@ class Engine:
         lane.last_read_ms = now_ms
         return diff.plan(topic, query, now_ms=now_ms, durable_seq=lane.durable_seq)
 
+    def plan_records(self, query: RecordsQuery) -> RecordsPlan:
+        """Plan a read of records by their seqs; touches nothing.
+
+        Raises:
+            Rejected: topic_not_found, if this instance of the topic is gone.
+        """
+        topic = self._state.catalog.topics.get(query.topic_id)
+        if topic is None:
+            raise Rejected(Code.TOPIC_NOT_FOUND, f"the topic with id {query.topic_id} was deleted")
+        return records.plan(topic, query)
+
     def topic_state(self, name: str, *, touch: bool = False) -> TopicState:
         """The state of a topic as published.
 
@@ -278,22 +292,10 @@ class Engine:
         lane, topic = self._state.topic(name)
         if touch:
             lane.last_read_ms = self._state.time.read()
-        return TopicState(
-            topic=name,
-            type=topic.config.type.value,
-            epoch=topic.epoch,
-            head_seq=topic.head_seq,
-            durable_seq=lane.durable_seq,
-            earliest_seq=topic.earliest_seq,
-            evict_floor=topic.evict_floor,
-            next_seq=topic.head_seq + 1,
-            count=topic.index.live_count,
-            bytes=topic.index.live_bytes,
-            config=topic.config,
-            last_write_ts=topic.last_write_ts or None,
-            last_read_ts=lane.last_read_ms or None,
-            queue=queue_state(lane, topic, self._state.time.read()) if lane.queue is not None else None,
-        )
+        state = lane.topic_state()
+        if lane.queue is None:
+            return state
+        return attrs.evolve(state, queue=queue_state(lane, topic, self._state.time.read()))
 
     def topic_config(self, name: str) -> TopicConfig | None:
         """The published config of a topic; None if there is no such topic."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from topics.engine.queue.waiting import QueueLane
+from topics.engine.replies import TopicState
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.kernel.errors import Fatal
@@ -109,6 +110,17 @@ class Lane:
         assert self.idle
         self.ceiling = self.ceiling_asked = self.next_seq - 1
         self.ceiling_step = CEILING_STEP_FIRST
+
+    def topic_state(self) -> TopicState:
+        """What the topic is now, as published."""
+        topic = self.topic
+        assert topic is not None
+        return TopicState(
+            topic=self.name, type=topic.config.type.value, epoch=topic.epoch, head_seq=topic.head_seq,
+            durable_seq=self.durable_seq, earliest_seq=topic.earliest_seq, evict_floor=topic.evict_floor,
+            next_seq=topic.head_seq + 1, count=topic.index.live_count, bytes=topic.index.live_bytes,
+            config=topic.config, last_write_ts=topic.last_write_ts or None, last_read_ts=self.last_read_ms or None,
+        )  # fmt: skip
 
     def reservations(self) -> dict[str, int]:
         """What is reserved, by kind; all zero on an idle lane."""

@@ -25,7 +25,8 @@ from topics.host.directory.layout import path_of
 from topics.host.segments.reading import Reader
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
-from topics.log.reads.diff import DiffPlan, DiffQuery, Extent, assemble
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.frames import Extent, assemble
 from topics.server.api.message import Answer, Peer
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Admitted, Site

@@ -10,7 +10,8 @@ not there either where the next plan has it, which is the same place of the same
 
 Damage ends a page before its first damaged record, so that everything before is served, tombstones too. A page that
 begins with one fails, and says from which seq on a reader can go on: nothing is skipped that the reader did not decide
-to skip. Nothing wrong is served either way, because every frame is verified against checksum, topic and seq.
+to skip. Who reads by seqs has named the records himself: then a page that begins with damage names it, and gives what
+is behind. Nothing wrong is served either way, because every frame is verified against checksum, topic and seq.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import errno
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -30,20 +31,31 @@ from topics.host.system.compress import decompress_fitting
 from topics.host.system.medium import MEDIUM_ERRNOS
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import REPLANS_MAX
-from topics.log.reads.diff import DiffPlan, DiffQuery, Extent, assemble, assemble_texts
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.frames import Extent, FramesPlan, assemble, assemble_texts
+from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.regions import Source
 
+Q = TypeVar("Q", DiffQuery, RecordsQuery)
+P = TypeVar("P", DiffPlan, RecordsPlan)
 Unfold: TypeAlias = Callable[[], Sequence[FrameView]]
-Found: TypeAlias = tuple[DiffPlan, Sequence[FrameView], Sequence[bytes] | None]
-ReadSteps: TypeAlias = Generator[DiffQuery | DiffPlan | Unfold | Found, Any, None]
+Found: TypeAlias = tuple[DiffPlan | RecordsPlan, Sequence[FrameView], Sequence[bytes] | None]
+ReadSteps: TypeAlias = Generator[
+    DiffQuery | RecordsQuery | DiffPlan | RecordsPlan | Unfold | Found, Any, None
+]
 _Located: TypeAlias = tuple[
     int, Source, int, int
 ]  # seq, and where a plan has its record: source, offset, length
 
 
-def page_steps(query: DiffQuery, record: Callable[[FrameView], bytes | None] | None = None) -> ReadSteps:
-    """One page: its plan and its records, decompressed. With `record`, which makes the text of one or None, a page on
-    which it makes all of them is its texts instead.
+def page_steps(
+    query: DiffQuery | RecordsQuery,
+    record: Callable[[FrameView], bytes | None] | None = None,
+    *,
+    unfold: bool = True,
+) -> ReadSteps:
+    """One page: its plan and its records, decompressed if `unfold`. With `record`, which makes the text of one or None,
+    a page on which it makes all of them is its texts instead.
 
     A query is to be planned: answer with the plan. A plan is to be fetched: answer with a buffer an extent. What can
     be called is to be called, where it holds nobody up. The tuple is the page, and the end. Throw in `Corrupt` and
@@ -54,24 +66,21 @@ def page_steps(query: DiffQuery, record: Callable[[FrameView], bytes | None] | N
     """
     bytes_max, suspect, replans = query.bytes_max, None, 0
     while True:
-        plan: DiffPlan = yield query
+        plan: DiffPlan | RecordsPlan = yield query
         try:
             buffers: Sequence[bytes] = yield plan
             if record is not None and (texts := assemble_texts(plan, buffers, record)) is not None:
                 yield plan, (), texts
                 return
             views: Sequence[FrameView] = assemble(plan, buffers)
-            for view in views:
-                if view.compressed:
-                    break
-            else:
+            if not unfold or not any(view.compressed for view in views):
                 yield plan, views, None
                 return
             plain = yield partial(decompress_fitting, views, topic=plan.topic, bytes_max=bytes_max)
         except (Corrupt, Unread) as error:
             found = _locate(plan, _position(plan, error))
             if found == suspect:
-                query = attrs.evolve(query, limit=_count_before(plan, error))
+                query, replans = _past_damage(query, plan, error), 0  # it asks for less each time
             elif replans == REPLANS_MAX:
                 raise _unreadable(plan, "its files change faster than they are read; try again") from error
             else:
@@ -81,23 +90,23 @@ def page_steps(query: DiffQuery, record: Callable[[FrameView], bytes | None] | N
             yield plan, plain, None
             return
         # Unfolded it is over its budget: so many records of it fit.
-        assert 0 < len(plain) < query.limit
+        assert 0 < len(plain) < len(views)
         query = attrs.evolve(query, limit=len(plain))
 
 
 def read_page(
-    query: DiffQuery, plan: Callable[[DiffQuery], DiffPlan], read: Callable[[Extent], bytes]
-) -> tuple[DiffPlan, Sequence[FrameView]]:
+    query: Q, plan: Callable[[Q], P], read: Callable[[Extent], bytes]
+) -> tuple[P, Sequence[FrameView]]:
     """`page_steps` on this thread. Raises Corrupt, and what `plan` and `read` raise other than `Unread`."""
     steps = page_steps(query)
-    step = next(steps)
+    step: Any = next(steps)
     while not isinstance(step, tuple):
         answer: object
         try:
-            if isinstance(step, DiffPlan):
+            if isinstance(step, FramesPlan):
                 answer = [read(extent) for extent in step.extents]
             else:
-                answer = plan(step) if isinstance(step, DiffQuery) else step()
+                answer = step() if callable(step) else plan(step)
         except (Corrupt, Unread) as error:
             step = steps.throw(error)
         else:
@@ -106,21 +115,35 @@ def read_page(
     return found, views
 
 
-def _count_before(plan: DiffPlan, error: Corrupt | Unread) -> int:
-    """How many records to ask for, so that the page ends before the damaged one.
+def _past_damage(
+    query: DiffQuery | RecordsQuery, plan: FramesPlan, error: Corrupt | Unread
+) -> DiffQuery | RecordsQuery:
+    """What to ask for instead: the page ends before the damaged record, or does without those that it begins with.
 
     Raises:
         Corrupt: the page begins with it, or it cannot be read now; the detail says how to go on.
     """
+    count = _count_before(plan, error)
+    is_told_first = isinstance(plan, DiffPlan) and plan.gap is not None  # a loss before the damage
+    if count or is_told_first:
+        return attrs.evolve(query, limit=count)
+    if isinstance(query, RecordsQuery):
+        return query.without(_damaged_seqs(plan, error))
+    raise _damaged(plan, error) from error
+
+
+def _count_before(plan: FramesPlan, error: Corrupt | Unread) -> int:
+    """How many of the records may be readable if the others are left out; 0 for a page that begins with damage.
+
+    Raises:
+        Corrupt: nothing says that one is damaged.
+    """
     at = _position(plan, error) if isinstance(error, Corrupt) else _narrowed(plan, error)
-    # A loss before the damage is told first, on a page without records.
-    if at == 0 and plan.gap is None:
-        raise _damaged(plan, error) from error
     assert at < len(plan.seqs)
     return at
 
 
-def _narrowed(plan: DiffPlan, error: Unread) -> int:
+def _narrowed(plan: FramesPlan, error: Unread) -> int:
     """How many records may be readable if the others are left out; 0 for a page that begins where it fails.
 
     What an extent's medium cannot give is found by halves: nothing tells which of its bytes that is.
@@ -133,7 +156,7 @@ def _narrowed(plan: DiffPlan, error: Unread) -> int:
     return extent.first + extent.count // 2
 
 
-def _position(plan: DiffPlan, error: Corrupt | Unread) -> int:
+def _position(plan: FramesPlan, error: Corrupt | Unread) -> int:
     """Which of the planned records was not there."""
     if isinstance(error, Unread):
         return error.extent.first
@@ -144,11 +167,11 @@ def _position(plan: DiffPlan, error: Corrupt | Unread) -> int:
     return at
 
 
-def _locate(plan: DiffPlan, at: int) -> _Located:
+def _locate(plan: FramesPlan, at: int) -> _Located:
     return plan.seqs[at], _extent_of(plan, at).source, plan.offsets[at], plan.lengths[at]
 
 
-def _extent_of(plan: DiffPlan, at: int) -> Extent:
+def _extent_of(plan: FramesPlan, at: int) -> Extent:
     return plan.extents[bisect_left(plan.extents, at + 1, key=_stop)]
 
 
@@ -156,19 +179,23 @@ def _stop(extent: Extent) -> int:
     return extent.first + extent.count
 
 
-def _damaged(plan: DiffPlan, error: Corrupt | Unread) -> Corrupt:
+def _damaged_seqs(plan: FramesPlan, error: Corrupt | Unread) -> Sequence[int]:
+    """The damaged records that a page begins with."""
+    if isinstance(error, Corrupt):
+        last = error.detail.get("last_seq", plan.seqs[0])
+        assert isinstance(last, int)
+        return [seq for seq in plan.seqs if seq <= last]
+    if error.errno != errno.ENOENT:
+        return plan.seqs[: error.extent.count]
+    gone = [extent for extent in plan.extents if extent.source == plan.extents[0].source]
+    return [seq for extent in gone for seq in plan.seqs[extent.first : _stop(extent)]]
+
+
+def _damaged(plan: FramesPlan, error: Corrupt | Unread) -> Corrupt:
     """What a reader is told of a page that begins with damage: everything that is damaged there, and what is behind."""
-    source = plan.extents[0].source
     files = _files(plan.extents[:1])
-    if isinstance(error, Unread):
-        why, last = str(error.strerror), plan.seqs[error.extent.count - 1]
-        if error.errno == errno.ENOENT:
-            last = max(plan.seqs[_stop(extent) - 1] for extent in plan.extents if extent.source == source)
-    else:
-        why, found = str(error.detail["reason"]), error.detail.get("last_seq", plan.seqs[0])
-        assert isinstance(found, int)
-        last = found
-    seq = plan.seqs[0]
+    why = str(error.strerror) if isinstance(error, Unread) else str(error.detail["reason"])
+    seq, last = plan.seqs[0], _damaged_seqs(plan, error)[-1]
     what = f"seq {seq} is" if seq == last else f"seqs {seq}-{last} are"
     return Corrupt(
         f"topic {plan.topic!r}: {what} damaged in {', '.join(files)} ({why}); "
@@ -181,7 +208,7 @@ def _damaged(plan: DiffPlan, error: Corrupt | Unread) -> Corrupt:
     )
 
 
-def _unreadable(plan: DiffPlan, why: str) -> Corrupt:
+def _unreadable(plan: FramesPlan, why: str) -> Corrupt:
     """Nothing says that a record is damaged, so nothing is said of going on behind it."""
     files = _files(plan.extents)
     return Corrupt(

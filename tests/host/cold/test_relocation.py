@@ -18,7 +18,7 @@ from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.host.directory.layout import segment_path
 from topics.host.segments.segment_seals import seal_of
 from topics.kernel.errors import Code, Corrupt, Rejected
-from topics.log.reads.diff import Extent
+from topics.log.reads.frames import Extent
 from topics.log.regions import SegmentId
 from topics.testing.below import Below
 from topics.testing.faults import FaultKind, SimCrash

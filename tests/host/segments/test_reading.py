@@ -8,7 +8,7 @@ import pytest
 
 import topics
 from topics.engine.checkpoint import SegmentRules
-from topics.log.reads.diff import extents_of
+from topics.log.reads.frames import extents_of
 from topics.log.regions import SegmentId
 from topics.store.opened import StoreOptions
 

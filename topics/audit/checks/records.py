@@ -16,7 +16,8 @@ from topics.host.directory.layout import path_of
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
-from topics.log.reads.diff import DiffPlan, DiffQuery, Extent, plan
+from topics.log.reads.diff import DiffPlan, DiffQuery, plan
+from topics.log.reads.frames import Extent
 from topics.log.regions import SegmentId
 from topics.log.topic import Topic
 from topics.store.reading import read_page

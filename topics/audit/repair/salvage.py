@@ -29,7 +29,7 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.limits import MIB, U32_MAX
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE as IS_LIVE
-from topics.log.reads.diff import Extent, extents_of
+from topics.log.reads.frames import Extent, extents_of
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 

@@ -25,7 +25,7 @@ from topics.host.cold.segment_stores import SegmentStore
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import MIB
 from topics.kernel.ports import Disk
-from topics.log.reads.diff import Extent
+from topics.log.reads.frames import Extent
 from topics.log.regions import SegmentId, Source
 
 COLD_READS_MAX: Final = 4  # at once

@@ -39,7 +39,7 @@ from topics.host.system.medium import Unreadable, reading
 from topics.kernel.errors import Corrupt
 from topics.kernel.ports import Disk
 from topics.log.index import LIVE
-from topics.log.reads.diff import Extent
+from topics.log.reads.frames import Extent
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.segments import Segment
 from topics.log.slots import Slots

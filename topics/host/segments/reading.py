@@ -2,7 +2,7 @@
 
 An extent lies in memory (an ephemeral topic), in a file of the log or in a segment; what was written to the log last is
 in memory, too. `nowait` answers from memory and may be called by an event loop; `read` may wait for a disk. Neither
-checks what it reads: `log.reads.diff.assemble` does.
+checks what it reads: `log.reads.frames.assemble` does.
 
 Files are read, not mapped: a page that is not in memory would stop every thread, and a disk error would be a signal
 (decision 0023).
@@ -18,7 +18,7 @@ from topics.host.cold.cold_tier import ColdTier
 from topics.host.directory.layout import path_of
 from topics.host.wal.tailcache import TailCache
 from topics.kernel.ports import Disk
-from topics.log.reads.diff import Extent
+from topics.log.reads.frames import Extent
 from topics.log.regions import WalFileId
 
 

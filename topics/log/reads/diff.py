@@ -2,7 +2,7 @@
 
 `plan` touches nothing: it decides tombstone, deleted, own TTL, own node and filter from the columns alone, so the
 account is exact before a byte is fetched. The plan lists the records to deliver and the few extents their frames lie
-in; a driver fetches those, and `assemble` checks and cuts the frames out of the buffers.
+in; a driver fetches those, and `frames.assemble` checks and cuts the frames out of the buffers.
 
 Examining goes in slices of 8192 seqs, at most 100 000 a read; a page ends before a lost range.
 """
@@ -10,23 +10,20 @@ Examining goes in slices of 8192 seqs, at most 100 000 a read; a page ends befor
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
-from topics.codec.log.frame import FrameView, decode_payloads, decode_texts
-from topics.kernel.errors import Corrupt
-from topics.kernel.limits import EXTENT_GAP_MAX, SCAN_SEQS_MAX, SCAN_SLICE_SEQS
+from topics.kernel.limits import SCAN_SEQS_MAX, SCAN_SLICE_SEQS
 from topics.log import masks
 from topics.log.floors import Gap
 from topics.log.index import LIVE, TIMED
 from topics.log.masks import Members
 from topics.log.past import DeathCause
 from topics.log.reads import tombstone
+from topics.log.reads.frames import FramesPlan, extents_at
 from topics.log.reads.match import Match
-from topics.log.regions import Source
 from topics.log.topic import Topic
 
 _PLAIN: Final = b"\x01"
@@ -66,23 +63,10 @@ class Account:
         return self.delivered + self.lost + self.deleted + self.expired + self.own_node + self.filtered
 
 
-@attrs.frozen
-class Extent:
-    """Bytes [offset, offset + size) of `source` hold the frames of records [first, first + count) of the plan."""
-
-    source: Source
-    offset: int
-    size: int
-    first: int
-    count: int
-
-
 @attrs.frozen(kw_only=True)
-class DiffPlan:
+class DiffPlan(FramesPlan):
     """Which frames to fetch, and everything a page says beside its records."""
 
-    topic: str
-    topic_id: int
     epoch: int
     from_seq: int
     next_from_seq: int
@@ -91,10 +75,6 @@ class DiffPlan:
     earliest_seq: int
     gap: Gap | None
     account: Account
-    seqs: array[int]
-    offsets: array[int]
-    lengths: array[int]
-    extents: tuple[Extent, ...]
 
     @property
     def caught_up(self) -> bool:
@@ -132,82 +112,8 @@ def plan(topic: Topic, query: DiffQuery, *, now_ms: int, durable_seq: int) -> Di
         seqs=seqs,
         offsets=offsets,
         lengths=lengths,
-        extents=_extents(topic, seqs, offsets, lengths),
+        extents=extents_at(topic, seqs, offsets, lengths),
     )
-
-
-def assemble_texts(
-    plan: DiffPlan, buffers: Sequence[bytes], other: Callable[[FrameView], bytes | None]
-) -> list[bytes] | None:
-    """`assemble` and the JSON of each record in one pass; None if `other` will not make that of one.
-
-    Raises:
-        Corrupt: as `assemble`.
-    """
-    assert len(buffers) == len(plan.extents)
-    texts: list[bytes] = []
-    for extent, buffer in zip(plan.extents, buffers, strict=True):
-        stop = extent.first + extent.count
-        offsets = [offset - extent.offset for offset in plan.offsets[extent.first : stop]]
-        seqs = plan.seqs[extent.first : stop]
-        lengths = plan.lengths[extent.first : stop]
-        try:
-            some = decode_texts(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs, other=other)
-        except Corrupt as damage:
-            raise _whole_run(plan, buffers, damage) from damage
-        if some is None:
-            return None
-        texts += some
-    return texts
-
-
-def assemble(plan: DiffPlan, buffers: Sequence[bytes]) -> list[FrameView]:
-    """The planned records, cut out of one buffer an extent and verified.
-
-    Raises:
-        Corrupt: a frame fails its checksum, or is not the record the index says. Detail: `seq` of the first such,
-            `last_seq` of those right behind it, `reason`.
-    """
-    assert len(buffers) == len(plan.extents)
-    records: list[FrameView] = []
-    for extent, buffer in zip(plan.extents, buffers, strict=True):
-        stop = extent.first + extent.count
-        offsets = [offset - extent.offset for offset in plan.offsets[extent.first : stop]]
-        lengths = plan.lengths[extent.first : stop]
-        seqs = plan.seqs[extent.first : stop]
-        try:
-            records += decode_payloads(buffer, offsets, lengths, topic_id=plan.topic_id, seqs=seqs)
-        except Corrupt as damage:
-            raise _whole_run(plan, buffers, damage) from damage
-    return records
-
-
-def _whole_run(plan: DiffPlan, buffers: Sequence[bytes], damage: Corrupt) -> Corrupt:
-    """The damage of one planned record, with `last_seq` of all that are damaged right behind it."""
-    seq = damage.detail["seq"]
-    assert isinstance(seq, int)
-    at = bisect_left(plan.seqs, seq)
-    assert plan.seqs[at] == seq
-    last = at
-    while last + 1 < len(plan.seqs) and not _is_there(plan, buffers, last + 1):
-        last += 1
-    return Corrupt(damage.message, **damage.detail, last_seq=plan.seqs[last])
-
-
-def _is_there(plan: DiffPlan, buffers: Sequence[bytes], at: int) -> bool:
-    number = bisect_right(plan.extents, at, key=_first) - 1
-    place = [plan.offsets[at] - plan.extents[number].offset]
-    try:
-        decode_payloads(
-            buffers[number], place, [plan.lengths[at]], topic_id=plan.topic_id, seqs=[plan.seqs[at]]
-        )
-    except Corrupt:
-        return False
-    return True
-
-
-def _first(extent: Extent) -> int:
-    return extent.first
 
 
 class _Scan:
@@ -349,35 +255,3 @@ class _Scan:
             if len(self.positions) >= limit:
                 return at + 1 - start, True
         return stop - start, False
-
-
-def extents_of(topic: Topic, start: int, stop: int) -> tuple[Extent, ...]:
-    """The extents of the frames of all slots at positions [start, stop), dead ones too."""
-    index = topic.index
-    return _extents(topic, index.seqs(start, stop), index.offsets[start:stop], index.lengths[start:stop])
-
-
-def _extents(topic: Topic, seqs: array[int], offsets: array[int], lengths: array[int]) -> tuple[Extent, ...]:
-    """The fewest reads that cover the frames: one source each, small gaps read through."""
-    extents: list[Extent] = []
-    i = 0
-    while i < len(seqs):
-        source, elsewhere = topic.regions.source_until(seqs[i])
-        stop = bisect_left(seqs, elsewhere, i) if elsewhere else len(seqs)
-        span = offsets[stop - 1] + lengths[stop - 1] - offsets[i]
-        whole = not topic.index.has_absent  # else what has no bytes has no place either
-        if (
-            whole and 0 <= span - sum(lengths[i:stop]) <= EXTENT_GAP_MAX
-        ):  # a dense page, without a look at each
-            extents.append(Extent(source, offsets[i], span, i, stop - i))
-            i = stop
-            continue
-        first, begin, end = i, offsets[i], offsets[i] + lengths[i]
-        i += 1
-        while i < len(seqs) and (not elsewhere or seqs[i] < elsewhere):
-            if offsets[i] < end or offsets[i] - end > EXTENT_GAP_MAX:
-                break
-            end = offsets[i] + lengths[i]
-            i += 1
-        extents.append(Extent(source, begin, end - begin, first, i - first))
-    return tuple(extents)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -14,9 +14,11 @@ from topics.codec.log.frame import FrameView
 from topics.engine.engine import Engine
 from topics.host.segments.reading import Reader, Unread
 from topics.kernel.errors import Corrupt
-from topics.log.reads.diff import DiffPlan, DiffQuery, Extent
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.frames import Extent, FramesPlan
+from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.server.runtime.thread import Threads
-from topics.store.reading import page_steps
+from topics.store.reading import Found, page_steps
 
 
 @attrs.frozen(kw_only=True)
@@ -81,30 +83,58 @@ class Fetcher:
             room.settle(held + size)
         return plan, records
 
+    async def records(
+        self, engine: Engine, query: RecordsQuery, *, room: AnswerRoom
+    ) -> tuple[RecordsPlan, Sequence[FrameView]]:
+        """One page of records by their seqs, decompressed. What is read takes room while it is read.
+
+        Raises:
+            Rejected: topic_not_found, throttled.
+            Corrupt: they cannot be read now.
+        """
+        held = room.size
+        try:
+            plan, views, _ = await self._found(engine, query, room, None)
+        finally:
+            room.settle(held)
+        assert isinstance(plan, RecordsPlan)
+        return plan, views
+
     async def _page(
         self, engine: Engine, query: DiffQuery, form: Form, room: AnswerRoom
     ) -> tuple[DiffPlan, bytes]:
-        held, steps = room.size, page_steps(query, form.record if form.include_data else None)
+        record = form.record if form.include_data else None
+        plan, views, texts = await self._found(engine, query, room, record, unfolds=form.include_data)
+        assert isinstance(plan, DiffPlan)
+        return plan, form.records(views) if texts is None else b"[%b]" % b",".join(texts)
+
+    async def _found(
+        self, engine: Engine, query: DiffQuery | RecordsQuery, room: AnswerRoom,
+        record: Callable[[FrameView], bytes | None] | None, *, unfolds: bool = True,
+    ) -> Found:  # fmt: skip
+        """The end of `page_steps`."""
+        held, steps = room.size, page_steps(query, record)
         step = next(steps)
         while not isinstance(step, tuple):
             answer: object
             try:
                 if isinstance(step, DiffQuery):
                     answer = engine.plan_diff(step)
-                elif isinstance(step, DiffPlan):
+                elif isinstance(step, RecordsQuery):
+                    answer = engine.plan_records(step)
+                elif isinstance(step, FramesPlan):
                     room.settle(held)
                     room.reserve(sum(extent.size for extent in step.extents))
                     answer = [await self._bytes(extent) for extent in step.extents]
                 else:
-                    if form.include_data:  # what is compressed becomes larger, up to the budget
+                    if unfolds:  # what is compressed becomes larger, up to the budget
                         room.reserve(query.bytes_max)
                     answer = await self._threads.run(step)
             except (Corrupt, Unread) as error:
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
-        plan, views, texts = step
-        return plan, form.records(views) if texts is None else b"[%b]" % b",".join(texts)
+        return step
 
     async def _bytes(self, extent: Extent) -> bytes:
         found = self._reader.nowait(extent)

@@ -1,0 +1,76 @@
+"""A read by seqs: those that are there, in ascending order, whatever lies between them.
+
+What a claim hands out, and what moves to another topic, is named by its seqs. A record that is damaged is named and
+stands in nobody's way: nobody reads on behind it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import attrs
+
+from topics.kernel.limits import U32_MAX
+from topics.log.reads.frames import FramesPlan, extents_at
+from topics.log.topic import Topic
+
+
+@attrs.frozen(kw_only=True)
+class RecordsQuery:
+    """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max`: of one page, which
+    has one record at least. `damaged`: left out, for they were found so.
+    """
+
+    topic_id: int
+    seqs: Sequence[int]
+    limit: int = U32_MAX
+    bytes_max: int = 1 << 20
+    damaged: tuple[int, ...] = ()
+
+    def without(self, damaged: Sequence[int]) -> RecordsQuery:
+        """The same, but for these."""
+        left = set(damaged)
+        kept = [seq for seq in self.seqs if seq not in left]
+        return attrs.evolve(self, seqs=kept, damaged=(*self.damaged, *damaged))
+
+    def after(self, plan: RecordsPlan) -> RecordsQuery | None:
+        """The next page; None if there is none."""
+        return attrs.evolve(self, seqs=plan.left, damaged=()) if plan.left else None
+
+
+@attrs.frozen(kw_only=True)
+class RecordsPlan(FramesPlan):
+    """Which frames to fetch. `gone`: asked for, and not live. `left`: for the next page. `damaged`: as the query has
+    them, which is how a page names those that it found.
+    """
+
+    gone: Sequence[int]
+    left: Sequence[int]
+    damaged: tuple[int, ...]
+
+
+def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
+    """The plan of one page. Own TTL counts when a frame says so, as for whatever names seqs."""
+    index = topic.index
+    seqs, offsets, lengths = array("Q"), array("I"), array("I")
+    gone: list[int] = []
+    room, asked = query.bytes_max, query.seqs
+    for number, seq in enumerate(asked):
+        if not index.is_live(seq):
+            gone.append(seq)
+            continue
+        at = index.position(seq)
+        if seqs and (index.lengths[at] > room or len(seqs) >= query.limit):
+            left = asked[number:]
+            break
+        room -= index.lengths[at]
+        seqs.append(seq)
+        offsets.append(index.offsets[at])
+        lengths.append(index.lengths[at])
+    else:
+        left = ()
+    return RecordsPlan(
+        topic=topic.name, topic_id=topic.topic_id, seqs=seqs, offsets=offsets, lengths=lengths,
+        extents=extents_at(topic, seqs, offsets, lengths), gone=gone, left=left, damaged=query.damaged,
+    )  # fmt: skip
