@@ -13,7 +13,7 @@ from topics.audit.dump import dumping
 from topics.audit.scan.rows import SegmentTask, WalTask
 from topics.audit.scan.segmentscan import scan_segment
 from topics.audit.scan.walscan import look_of, row_of
-from topics.engine.judge import judge
+from topics.engine.recovery.judge import judge
 from topics.host.system.memory import MemoryDisk
 
 TOPIC = 1

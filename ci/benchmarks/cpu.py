@@ -12,8 +12,8 @@ from topics.codec.log.frame import encode_run
 from topics.engine.batch import WalPosition
 from topics.engine.commands import Append, PutTopic
 from topics.engine.engine import Engine
-from topics.engine.judge import judge, look
-from topics.engine.recover import recover
+from topics.engine.recovery.judge import judge, look
+from topics.engine.recovery.recover import recover
 from topics.host.system.clock import SystemClock
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config

@@ -15,7 +15,7 @@ import pytest
 import topics
 from topics.client import Trouble
 from topics.embed.lock import Reentered
-from topics.engine.recover import CutReport, DamageReport
+from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.host.checkpoint.blocked_topics import CheckpointIncomplete
 from topics.host.wal.archive import ArchiveRules
 from topics.kernel.errors import Code, TopicsError, Unusable, WrongState

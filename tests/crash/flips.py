@@ -31,7 +31,7 @@ from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.segments.segidx import ENDS, ENTRY_SIZE, TRAILER_SIZE
 from topics.embed.store import Store
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.recover import CutReport, DamageReport
+from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.engine.verify import digest
 from topics.host.cold.segment_stores import HotRules, LocalSegmentStore
 from topics.host.segments.segment_seals import seal_of

@@ -13,7 +13,7 @@ import pytest
 from tests.support.scene import SMALL, Scene
 from topics.codec.log.control import TYPES, CheckpointMark, Control
 from topics.codec.log.frame import Run
-from topics.engine.judge import look
+from topics.engine.recovery.judge import look
 from topics.engine.verify import check_topic, digest
 from topics.host.directory.layout import find_shards, find_wal_files, wal_path
 from topics.kernel.errors import CannotOpen

@@ -12,7 +12,7 @@ from topics.codec.log.frame import Run
 from topics.codec.log.layout import CHECKSUM_SIZE, EXT_HEAD, FRAME_HEAD, FRAME_LEN_SIZE
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.primitives import U16, U32, U64, checksum
-from topics.engine.judge import LogState, judge, look
+from topics.engine.recovery.judge import LogState, judge, look
 from topics.log.regions import WalFileId
 
 FILE = WalFileId(0, 0, 1)

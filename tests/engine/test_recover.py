@@ -8,8 +8,8 @@ from tests.support.scene import Scene, append, put_topic
 from topics.codec.log.control import Delete, HeadWatermark, TopicCreate, TopicDelete, encode_control
 from topics.codec.log.frame import Run, encode_run
 from topics.codec.log.walheader import WalHeader
-from topics.engine.judge import judge, look
-from topics.engine.recover import recover
+from topics.engine.recovery.judge import judge, look
+from topics.engine.recovery.recover import recover
 from topics.engine.verify import digest
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig

@@ -19,8 +19,8 @@ from topics.codec.log.control import (
 )
 from topics.codec.log.frame import Run, encode_run
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
-from topics.engine.judge import LogState, judge, look
-from topics.engine.recover import recover
+from topics.engine.recovery.judge import LogState, judge, look
+from topics.engine.recovery.recover import recover
 from topics.engine.verify import check_topic
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig

@@ -17,7 +17,7 @@ from topics.codec.log.layout import COVERED_HEAD, pack_exts, pack_frame
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.primitives import U32, U64, checksum
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.judge import look
+from topics.engine.recovery.judge import look
 from topics.host.directory.layout import segment_path
 from topics.kernel.errors import CannotOpen, Rejected, Unusable
 from topics.log.regions import WalFileId

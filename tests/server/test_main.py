@@ -19,7 +19,7 @@ import pytest
 import topics
 from tests.server.process import CERTIFICATES, Process, trusting
 from topics.codec.log.layout import pack_frame
-from topics.engine.judge import look
+from topics.engine.recovery.judge import look
 from topics.host.directory.owner import read_owner
 from topics.kernel.errors import CannotOpen
 from topics.log.regions import WalFileId

@@ -8,7 +8,7 @@ import topics
 from topics.codec.log.control import CommitMark, TopicDelete
 from topics.codec.log.run import Run
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.judge import look
+from topics.engine.recovery.judge import look
 from topics.host.cold.segment_stores import HotRules
 from topics.host.directory.owner import LOCK_NAME, OwnerRecord
 from topics.host.system.boot import machine_boot_id

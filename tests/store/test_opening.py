@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.support.scene import SMALL, Scene, append
-from topics.engine.judge import look
+from topics.engine.recovery.judge import look
 from topics.host.directory.layout import find_shards
 from topics.host.directory.owner import LOCK_NAME
 from topics.kernel.errors import CannotOpen, Unusable

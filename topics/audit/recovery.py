@@ -1,7 +1,7 @@
 """What a start would make of the directory, without a change to it: the state that rows are checked against.
 
-Everything is asked of the code that a start runs (`host.directory.readstate`, `engine.judge`), so that fsck and
-recovery cannot disagree on what is a torn tail, what is damage and what a reader would be shown.
+Everything is asked of the code that a start runs (`host.directory.readstate`, `engine.recovery.judge`), so that fsck
+and recovery cannot disagree on what is a torn tail, what is damage and what a reader would be shown.
 """
 
 from __future__ import annotations

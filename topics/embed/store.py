@@ -30,7 +30,7 @@ from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.readers import wait_for_news
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
-from topics.engine.recover import CutReport, DamageReport
+from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.compaction import Compaction, CompactionResult

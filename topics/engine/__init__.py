@@ -10,14 +10,12 @@ checkpoint  what goes from the WAL into segments, and when the state may be kept
 commands    wishes
 engine      the engine: many topics, many shards, no I/O
 image       the whole state as a value, with one place in the WAL a shard: what a snapshot holds
-judge       torn tail or corruption? The decision of storage 4, pure, for one shard of one generation
 lane        the allocator side of one topic: what propose has promised and apply has not yet done
 propose     which way a command goes: to the topic that stands, behind what it must wait for, or to a name that
             is not there
 queue       jobs handed out and given back: the allocators' side of queues
-recover     recovery: what the files of a directory say, folded by the same `apply` as live writes
+recovery    what the files of a directory say, and what a restart took
 replies     answers, one a command
-restart     what a restart took of topics: a frame says so before one goes on, if anything may be written
 state       everything the engine holds, and the few moves every command is made of: enqueue, park, ride,
             finish, fail
 tickets     a proposed command on its way to its reply

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from topics.codec.log.frame import Run
-from topics.engine import restart, timing, verify
+from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
 from topics.engine.checkpoint import Checkpoints, SegmentRules
@@ -24,6 +24,7 @@ from topics.engine.commands import Command, Retire, Sync
 from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import queue_state
+from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket

@@ -12,7 +12,7 @@ from enum import Enum
 
 import attrs
 
-from topics.engine.recover import Recovered
+from topics.engine.recovery.recover import Recovered
 from topics.host.cold.ownership import settle_place
 from topics.host.cold.segment_stores import LocalSegmentStore, SegmentStore
 from topics.host.directory.layout import Format, read_format

@@ -23,8 +23,8 @@ import pyarrow as pa
 from topics.audit.columnar.frame_heads import Longs
 from topics.codec.log.control import TopicDelete
 from topics.codec.log.run import Run
-from topics.engine.judge import Verdict
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.judge import Verdict
+from topics.engine.recovery.recover import ShardKey
 from topics.host.cold.fsspec_files import FsspecFiles, open_files, without_secrets
 from topics.host.cold.fsspec_store import is_url, open_fsspec
 from topics.host.cold.segment_stores import LocalSegmentStore, SegmentStore

@@ -7,7 +7,7 @@ until a later round has it. Reads of intact records go on; this is for who runs 
 
 from __future__ import annotations
 
-from topics.engine.recover import DamageReport
+from topics.engine.recovery.recover import DamageReport
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.store.opened import Opened
 

@@ -9,7 +9,7 @@ import attrs
 
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.engine import Engine
-from topics.engine.recover import CutReport, DamageReport
+from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.host.cold.cold_tier import ColdTier
 from topics.host.cold.segment_stores import HotRules
 from topics.host.segments.reading import Reader

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from topics.engine.engine import Engine
-from topics.engine.judge import LogState, Verdict
+from topics.engine.recovery.judge import LogState, Verdict
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.snapshots import META_DIR
 from topics.host.cold.cold_disk import ColdBehind

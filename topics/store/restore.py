@@ -24,8 +24,8 @@ from topics.codec.log.control import CheckpointMark, encode_control
 from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.log.writes import whole_writes
 from topics.codec.manifest import FileEntry, Manifest
-from topics.engine.judge import LogState
-from topics.engine.recover import CutReport, DamageReport, cut_report
+from topics.engine.recovery.judge import LogState
+from topics.engine.recovery.recover import CutReport, DamageReport, cut_report
 from topics.host.backup.contents import PIECE_SIZE, copied_bytes, room_behind
 from topics.host.backup.destination import Destination, make_parents, unwritable
 from topics.host.backup.verifying import read_manifest, refuse_links

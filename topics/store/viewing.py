@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from topics.engine.engine import Engine
-from topics.engine.recover import Recovered
+from topics.engine.recovery.recover import Recovered
 from topics.host.cold.cold_tier import ColdTier
 from topics.host.cold.ownership import note_of
 from topics.host.cold.place import open_cold

@@ -8,7 +8,7 @@ from topics.codec.log.control import CommitMark, Control
 from topics.codec.log.frame import encode_run
 from topics.codec.log.walheader import HEADER_SIZE, decode_header
 from topics.engine.batch import WalBatch
-from topics.engine.judge import look
+from topics.engine.recovery.judge import look
 from topics.host.directory.layout import CURRENT_FILE, CURRENT_SIZE, hint, wal_path
 from topics.host.wal.walfile import (
     MARK_SIZE,

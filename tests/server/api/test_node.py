@@ -10,7 +10,7 @@ from tests.server.api.asking import ask, fields_of
 from tests.server.wire.places import alone, begun, new_site, open_site
 from tests.support.scene import Scene
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.judge import look
+from topics.engine.recovery.judge import look
 from topics.host.directory.layout import segment_path
 from topics.kernel.limits import Limits
 from topics.log.regions import WalFileId

@@ -17,7 +17,7 @@ from topics.codec.segments.segidx import ENTRY, ENTRY_SIZE, TRAILER_SIZE, IdxCol
 from topics.codec.snapshot import decode_snapshot, encode_snapshot
 from topics.engine import image
 from topics.engine.image import LogPlace, Snapshot
-from topics.engine.judge import FileLook, look
+from topics.engine.recovery.judge import FileLook, look
 from topics.host.checkpoint.snapshots import find_snapshots, snapshot_path
 from topics.host.directory.layout import find_shards, find_wal_files, read_format, segment_path, wal_path
 from topics.host.directory.readstate import ReadState, read_state

@@ -14,8 +14,8 @@ from typing import Final
 from topics.audit.recovery import RecoveredDirectory
 from topics.audit.scan.rows import Severity, Violation, WalRow, WalTask
 from topics.audit.scan.walscan import look_of
-from topics.engine.judge import Damage, judge
-from topics.engine.judge import LogState as Judged
+from topics.engine.recovery.judge import Damage, judge
+from topics.engine.recovery.judge import LogState as Judged
 from topics.host.directory.layout import find_wal_files_in, shards_in
 from topics.host.wal.archive import ARCHIVE_DIR, archive_path
 from topics.kernel.ports import Disk

@@ -15,7 +15,7 @@ import msgspec
 from topics.audit.recovery import RecoveredDirectory, segment_tasks
 from topics.audit.scan.rows import Severity, Violation
 from topics.codec.manifest import MANIFEST_FILE
-from topics.engine.recover import Recovered
+from topics.engine.recovery.recover import Recovered
 from topics.engine.verify import canonical
 from topics.host.checkpoint.snapshots import KEPT_MAX, META_DIR, find_snapshots, number_of, snapshot_path
 from topics.host.cold.ownership import NOTE_FILE

@@ -15,8 +15,8 @@ from topics.audit.recovery import RecoveredDirectory, current, segment_tasks
 from topics.audit.scan.rows import SegmentRow, Severity, Violation, WalRow, WalSpan
 from topics.audit.scan.walscan import look_of
 from topics.codec.primitives import U64
-from topics.engine.judge import Verdict, judge
-from topics.engine.recover import DamageReport
+from topics.engine.recovery.judge import Verdict, judge
+from topics.engine.recovery.recover import DamageReport
 from topics.host.directory.layout import path_of, topic_dir, wal_path
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.topic import Topic

@@ -27,9 +27,9 @@ from topics.codec.log.frame import Run
 from topics.codec.log.layout import FRAME_LEN_SIZE, FRAME_OVERHEAD
 from topics.codec.log.walheader import FILE_ID_SIZE, HEADER_SIZE, WalHeader, decode_header
 from topics.codec.primitives import U32
-from topics.engine.judge import FileLook, Item, Verdict, look
-from topics.engine.judge import LogState as End
-from topics.engine.recover import DamageReport, ShardKey
+from topics.engine.recovery.judge import FileLook, Item, Verdict, look
+from topics.engine.recovery.judge import LogState as End
+from topics.engine.recovery.recover import DamageReport, ShardKey
 from topics.host.directory.layout import find_shards, read_hint, shard_dir, wal_path
 from topics.host.directory.size_limits import read_log
 from topics.kernel.config import Durability

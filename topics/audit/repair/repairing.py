@@ -36,7 +36,7 @@ from topics.audit.repair.two_tiers import TwoTiers
 from topics.audit.scan.rows import SegmentRow, Severity, Violation, WalRow
 from topics.audit.scan.scan import scan_all
 from topics.engine.image import LogPlace, Snapshot, StateImage, catalog_of
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.recover import ShardKey
 from topics.host.checkpoint.snapshots import META_DIR, find_snapshots, snapshot_path, write_snapshot
 from topics.host.cold.cold_disk import ColdBehind
 from topics.host.cold.cold_messages import told_foreign

@@ -144,7 +144,7 @@ class WalSpan:
 
 @attrs.frozen(kw_only=True)
 class WalRow:
-    """What a WAL file holds: what `engine.judge` needs to know of it, and its records in the order of the log.
+    """What a WAL file holds: what `engine.recovery.judge` needs to know of it, and its records in the order of the log.
 
     `broken`: (offset, size, claimed topic id and seq, 0 and 0 if nothing plausible) of damaged bytes. `unknown`: offset
     and type of frames that this version does not know.

@@ -1,7 +1,7 @@
 """One file of the log to one row: what recovery's own `look` says of it, and the checksum of each record.
 
-The row has what `engine.judge.judge` asks of a file but its items, so rows that were made anywhere are judged by the
-code that a start runs (`look_of`).
+The row has what `engine.recovery.judge.judge` asks of a file but its items, so rows that were made anywhere are judged
+by the code that a start runs (`look_of`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from topics.audit.scan.rows import WalRow, WalSpan, WalTask
 from topics.codec.log.control import CommitMark, Control
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import CHECKSUM_SIZE, FrameType
-from topics.engine.judge import FileLook, look
+from topics.engine.recovery.judge import FileLook, look
 from topics.host.directory.size_limits import read_log
 from topics.kernel.ports import Disk
 from topics.log.regions import WalFileId

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from topics.engine.engine import Engine
-from topics.engine.recover import DamageReport
+from topics.engine.recovery.recover import DamageReport
 from topics.host.directory.layout import path_of
 from topics.kernel.errors import Corrupt
 

@@ -29,7 +29,7 @@ from topics.engine.checkpoint import PLAN_BYTES_MAX, Piece
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.engine import Engine
 from topics.engine.image import LogPlace, Snapshot, StateImage
-from topics.engine.recover import DamageReport, ShardKey
+from topics.engine.recovery.recover import DamageReport, ShardKey
 from topics.host.checkpoint.blocked_topics import BlockedTopics, left_out
 from topics.host.checkpoint.pins import Pins
 from topics.host.checkpoint.reclaim import Reclaimer

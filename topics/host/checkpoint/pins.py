@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from topics.engine.image import Snapshot
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.recover import ShardKey
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import U64_MAX
 from topics.log.regions import SegmentId

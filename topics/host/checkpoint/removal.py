@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from topics.engine.image import LogPlace
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.recover import ShardKey
 from topics.host.checkpoint.pins import Pins
 from topics.host.checkpoint.reclaim import Reclaimer
 from topics.host.checkpoint.snapshots import KEPT_MAX, Kept

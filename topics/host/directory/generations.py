@@ -8,8 +8,8 @@ from typing import Final
 import attrs
 
 from topics.engine.image import LogPlace
-from topics.engine.judge import Verdict
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.judge import Verdict
+from topics.engine.recovery.recover import ShardKey
 from topics.host.directory.layout import (
     Format,
     find_shards,

@@ -13,7 +13,7 @@ from topics.codec.segments.segidx import ENTRY_SIZE
 from topics.codec.segments.segment import END_SIZE, walk
 from topics.engine.apply import Catalog
 from topics.engine.image import LogPlace, Snapshot, catalog_of
-from topics.engine.recover import DamageReport
+from topics.engine.recovery.recover import DamageReport
 from topics.host.checkpoint.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.host.cold.cold_disk import ColdBehind
 from topics.host.directory.layout import segment_path

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topics.engine.image import LogPlace
-from topics.engine.judge import Verdict
-from topics.engine.recover import DamageReport, ShardKey
+from topics.engine.recovery.judge import Verdict
+from topics.engine.recovery.recover import DamageReport, ShardKey
 from topics.host.directory.layout import Format
 from topics.host.directory.owner import OwnerRecord
 from topics.log.regions import WalFileId

@@ -13,8 +13,8 @@ from typing import Final
 import attrs
 
 from topics.engine.image import LogPlace
-from topics.engine.judge import Verdict, judge, look
-from topics.engine.recover import Recovered, ShardKey, recover
+from topics.engine.recovery.judge import Verdict, judge, look
+from topics.engine.recovery.recover import Recovered, ShardKey, recover
 from topics.host.cold.cold_disk import ColdBehind
 from topics.host.cold.segment_stores import SegmentStore
 from topics.host.directory.layout import Format, find_shards, find_wal_files, read_hint, wal_path

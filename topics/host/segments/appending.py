@@ -30,7 +30,7 @@ from topics.codec.segments.segcolumns import encode_block
 from topics.codec.segments.segidx import ENTRY_SIZE, TRAILER_SIZE, encode_entries, encode_trailer
 from topics.codec.segments.segment import append_frames
 from topics.engine.checkpoint import Piece
-from topics.engine.recover import DamageReport
+from topics.engine.recovery.recover import DamageReport
 from topics.host.directory.layout import path_of, segment_path, topic_dir
 from topics.host.directory.size_limits import read_part
 from topics.host.segments.segment_files import ENDS_OF, load_idx

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.recover import ShardKey
 from topics.host.cold.cold_tier import ColdTier
 from topics.host.directory.layout import path_of
 from topics.host.wal.tailcache import TailCache

@@ -26,7 +26,7 @@ import attrs
 from topics.codec.log.control import CheckpointMark, CommitMark, EvictWatermark, HeadWatermark, TopicCreate
 from topics.codec.log.writes import WholeWrite
 from topics.codec.manifest import Manifest
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.recover import ShardKey
 from topics.host.wal.logchain import Broken, Chain, Chains
 from topics.kernel.errors import Corrupt, invalid
 

@@ -23,8 +23,8 @@ from topics.codec.log.walheader import HEADER_SIZE
 from topics.codec.log.writes import WholeWrite, whole_writes
 from topics.codec.manifest import Manifest, Position
 from topics.engine.image import LogPlace
-from topics.engine.judge import Damage, FileLook, LogState, Verdict, judge, look
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.judge import Damage, FileLook, LogState, Verdict, judge, look
+from topics.engine.recovery.recover import ShardKey
 from topics.host.directory.layout import wal_path
 from topics.host.wal.logcopies import Found, Logs, find_logs, newest_named, places_reached, shards_begun
 from topics.kernel.errors import Corrupt

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from topics.engine.image import LogPlace
-from topics.engine.recover import ShardKey
+from topics.engine.recovery.recover import ShardKey
 from topics.host.checkpoint.snapshots import find_snapshots, read_snapshot
 from topics.host.directory.layout import find_wal_files_in, read_hint_in, shards_in, wal_path, wal_path_in
 from topics.host.directory.owner import owner_on

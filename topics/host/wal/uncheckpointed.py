@@ -14,7 +14,7 @@ from typing import Final
 from topics.codec.segments.segment import append_frames
 from topics.engine.apply import Catalog
 from topics.engine.image import LogPlace
-from topics.engine.recover import DamageReport, ShardKey
+from topics.engine.recovery.recover import DamageReport, ShardKey
 from topics.host.directory.layout import wal_path
 from topics.host.directory.size_limits import read_log
 from topics.kernel.errors import Corrupt

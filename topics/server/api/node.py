@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from topics.engine.recover import CutReport, DamageReport
+from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.host.directory.layout import path_of, wal_path
 from topics.kernel.errors import Code, Rejected
 from topics.server.api import schemas as s

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from topics.engine.commands import Command
-from topics.engine.recover import DamageReport
+from topics.engine.recovery.recover import DamageReport
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.reclaim import Reclaimer
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait

@@ -25,7 +25,7 @@ from topics.codec.log.control import (
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import FRAME_OVERHEAD
 from topics.engine.apply import Catalog, apply
-from topics.engine.judge import Item, LogState, Verdict
+from topics.engine.recovery.judge import Item, LogState, Verdict
 from topics.log import fold
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
