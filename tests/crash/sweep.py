@@ -65,8 +65,13 @@ class Watched(Scene):
         while not walk.done:
             walk.advance()
 
-    def _ask(self, command):
-        ticket = self.engine.propose(command)
+    def write(self):
+        busy = True
+        while busy:
+            busy = sum(self.advance(pen, {}) for pen in self.pens) > 0
+
+    def _ask(self, command, *, sync=False):
+        ticket = self.engine.propose(command, sync=sync)
         asked = {id(ticket): (ticket, [])}
         self.answer(asked)
         busy = True
@@ -136,7 +141,7 @@ class Operation:
             yield from itertools.product([call], parts, ENDS)
 
     def strike(self, call, landed, how):
-        """One crash point, from the snapshot to the second recovery."""
+        """One crash point, from the snapshot to the second recovery. Returns the scene behind it."""
         scene = self._begun()
         scene.disk.crash_at(call, landed)
         try:
@@ -155,6 +160,7 @@ class Operation:
             self.prelude(scene)
             self.act(scene)
             scene.read_everything()
+        return scene
 
     def _begun(self):
         scene = self._scene()

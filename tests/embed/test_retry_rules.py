@@ -18,7 +18,7 @@ def test_keys_and_ids_have_their_limits(store: topics.Store) -> None:
     assert topic.put(1, dedup_id="x" * 256).first_seq == 2
     for bad in (
         {"idempotency_key": "x" * 257}, {"idempotency_key": ""}, {"dedup_id": "é" * 129},
-        {"dedup_id": "dl:1"}, {"dedup_id": "sched:1"},
+        {"dedup_id": "dl:1"}, {"dedup_id": "rd:1"}, {"dedup_id": "sched:1"},
     ):  # fmt: skip
         with pytest.raises(topics.Rejected, match=r"idempotency_key|dedup_id") as refused:
             topic.put(1, **bad)

@@ -36,6 +36,7 @@ def knowing():
     topic.segments = Segments([Segment(9, 9, 50, 71, sealed=False)], 9)
     topic.results.add(b"k", Result(90, 123, 2, 8, ((1, 3),)))
     topic.dedup_ids.add(b"d", 9, 91)
+    topic.dedup_ids.add(b"dl:1:1:4", 8, 91)
     return topic
 
 
@@ -73,6 +74,10 @@ def test_topics_that_differ_in_one_row_have_other_digests(row):
     topic, other = knowing(), knowing()
     if row in STANDING:
         row.give(other, row.take(Topic(1, "new", 1, TopicConfig())))
+    elif row.name == "moves":  # of a record that lives
+        for one in (topic, other):
+            one.index.extend(Run(topic_id=7, seq_start=10, ts=99, lengths=[50], sizes=[50]))
+        row.give(other, [(10, "dlq", b"why", 1, 5)])
     else:  # an entry more
         row.give(other, [(key + b"2", *rest) for key, *rest in row.take(other)])
 

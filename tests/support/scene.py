@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
+from topics.engine.moving.moves import begin_move
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.limits import Limits
@@ -12,6 +13,7 @@ from topics.simulation.checkpoint import take_checkpoint
 from topics.simulation.machine import open_simulated, peek, restarted
 from topics.simulation.oracle import facts
 from topics.store.inline import carry_out
+from topics.store.moving import moving
 from topics.store.opened import StoreOptions
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
@@ -125,6 +127,28 @@ class Scene:
 
     def drop(self, topic):
         return self.run(DeleteTopic(topic=topic))
+
+    def begin_moves(self, source, seqs, dest, reason=b"gone wrong"):
+        """Log the intent."""
+        state = self.engine.state
+        begun = begin_move(state, state.lanes_by_name[source], seqs, dest, reason, self.engine.now_ms())
+        self.write()
+        return list(begun)
+
+    def move(self, ms=5):
+        """For a while: what is due, what is written, what is ordered."""
+        for _ in range(ms):
+            self.write()
+            while (order := self.engine.moves.take()) is not None:
+                self.carry(moving(self.engine, self.opened.reader.read, order))
+                self.write()
+            self.clock.advance(1)
+            self.engine.tick()
+        self.write()
+
+    def write(self):
+        """Whatever is to be written is."""
+        self.drain()
 
     # Looking.
 

@@ -24,13 +24,14 @@ from topics.kernel.checks import text_bytes, whole_number
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import JSON_DEPTH_MAX, READ_NODES_MAX, TTL_MS_MAX, Limits
+from topics.log.dedupe import MOVE_PREFIXES
 
 BYTES_CONTENT_TYPE: Final = b"application/octet-stream"
 _FIELDS: Final = frozenset(
     {"data", "tag", "node", "key", "meta", "ttl_ms", "priority", "delay_ms", "dedup_id", "content_type"}
 )
 _RESERVED_META: Final = ("$", "_topics")
-_RESERVED_DEDUP: Final = (b"dl:", b"sched:")
+_RESERVED_DEDUP: Final = (*MOVE_PREFIXES, b"sched:")
 _ONLY_RAW: Final = {msgspec.Raw}
 _ONLY_DICTS: Final = {dict}
 _TEXTS_AND_DATA: Final = frozenset({"data", "tag", "node", "key"})
@@ -264,7 +265,7 @@ def dedup_bytes(field: str, value: object, limits: Limits) -> bytes:
     """A dedup id as bytes."""
     dedup_id = text_bytes(field, value, bytes_max=limits.dedup_id_bytes)
     if dedup_id.startswith(_RESERVED_DEDUP):
-        raise invalid(field, "ids that start with `dl:` or `sched:` are reserved")
+        raise invalid(field, "ids that start with `dl:`, `rd:` or `sched:` are reserved")
     return dedup_id
 
 

@@ -48,6 +48,7 @@ class LocalEngine:
         self._pid = os.getpid()
         self.readers = Readers()
         self.nudge: Callable[[], None] = _nobody  # the housekeeping thread's, if there is one
+        self.order: Callable[[], None] = _nobody  # of whoever carries out orders, if there is anybody
         for writer in writers:
             writer.next_file_settled = self.changed.notify_all
 
@@ -96,7 +97,7 @@ class LocalEngine:
 
     def _do(self, step: Step) -> None:
         if isinstance(step, Propose):
-            self._call(step.command, threading.get_ident(), sync=False)
+            self._call(step.command, threading.get_ident(), sync=step.sync)
         elif isinstance(step, Wait):
             self._wait_for_change()
         elif isinstance(step, Swap):
@@ -297,7 +298,9 @@ class LocalEngine:
             )
 
     def tell(self) -> None:
-        """Wake the callers whose tickets are done, and the readers for whom there is news."""
+        """Wake the callers whose tickets are done, the readers for whom there is news, and who carries out orders."""
+        if self.engine.moves.waiting:
+            self.order()
         if not self.engine.has_effects:
             return
         effects = self.engine.take_effects()
@@ -334,4 +337,4 @@ class LocalEngine:
 
 
 def _nobody() -> None:
-    """No housekeeping thread."""
+    """No such thread."""

@@ -28,6 +28,7 @@ from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
+from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
 from topics.engine.recovery.recover import CutReport, DamageReport
@@ -101,6 +102,7 @@ class Store(TopicStore):
         self._closed = False
         self._local = LocalEngine(opened.engine, opened.writers)
         self._keeper = Housekeeper(self._local)
+        self._mover = MoverThread(self._local, opened.reader.read)
         self._compactor: CompactorThread | None = None
         if opened.checkpointer is not None:
             self._compactor = CompactorThread(self._local, opened.checkpointer)
@@ -187,6 +189,7 @@ class Store(TopicStore):
                     self._compactor.catch_up()
                 self._local.begin_close()
                 self._keeper.join()
+                self._mover.close()
                 if self._compactor is not None:
                     self._compactor.close()
                 self._local.finish()

@@ -11,6 +11,7 @@ commands    wishes
 engine      the engine: many topics, many shards, no I/O
 image       the whole state as a value, with one place in the WAL a shard: what a snapshot holds
 lane        the allocator side of one topic: what propose has promised and apply has not yet done
+moving      records on their way from one topic to another: dead letters, and those that go back
 propose     which way a command goes: to the topic that stands, behind what it must wait for, or to a name that
             is not there
 queue       jobs handed out and given back: the allocators' side of queues

@@ -36,7 +36,8 @@ def check_append(state: EngineState, lane: Lane | None, ticket: Ticket) -> None:
     """What no topic takes, whichever it is and whenever its turn comes."""
     command = ticket.command
     assert isinstance(command, Append)
-    check_limits(command.records, state.limits)
+    if not command.moved:
+        check_limits(command.records, state.limits)
     if command.config is not DEFAULT_CONFIG:
         check_new_config(command.topic, command.config, lane)
 
@@ -52,7 +53,8 @@ def append_absent(state: EngineState, ticket: Ticket, now_ms: int) -> None:
         raise Rejected(
             Code.SEQ_MISMATCH, f"topic {name!r} does not exist, so its head is 0", topic=name, head_seq=0
         )
-    check_creation(command, state.limits)
+    if not command.moved:
+        check_creation(command, state.limits)
     lane = propose_create(state, name, command.config, None, now_ms)
     ticket.created = True
     state.park(lane, ticket)
@@ -69,7 +71,8 @@ def propose_append(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         digest = _digest(command)
         if _answer_by_key(state, lane, topic, ticket, digest, now_ms):
             return
-    check_topic_limits(topic, command.records, state.limits)
+    if not command.moved:
+        check_topic_limits(topic, command.records, state.limits)
     if command.expected_head is not None and not ticket.head_checked:
         if lane.next_seq - 1 != command.expected_head:
             raise Rejected(

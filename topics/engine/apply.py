@@ -24,6 +24,7 @@ from topics.codec.log.control import (
     WriteResult,
 )
 from topics.codec.log.frame import Run
+from topics.codec.log.leases import DeadLettered, Moved
 from topics.kernel.config import stored_config
 from topics.kernel.ids import is_internal
 from topics.kernel.limits import U64_MAX
@@ -143,6 +144,10 @@ def _apply_control(catalog: Catalog, topic: Topic, item: Control) -> int:
             fold.config(topic, stored_config(config), item.ts)
         case LossRange(first=first, last=last, reason=reason):
             fold.loss(topic, LostRange(first, last, reason, item.ts))
+        case DeadLettered() as lettered:
+            fold.begin_moves(topic, lettered, item.ts, kind_of(topic).begin_moves)
+        case Moved() as moved:
+            return fold.end_moves(topic, moved)
         case CheckpointMark() as mark:
             fold.checkpoint(topic, mark, item.ts)
         case TopicDelete():

@@ -61,6 +61,13 @@ class Entry(msgspec.Struct, eq=False, kw_only=True):
             frames=len(chunks), staged=staged, must_sync=must_sync, ticket=ticket, ordered=ordered, memory=memory,
         )  # fmt: skip
 
+    def place(self, offset: int) -> None:
+        """Offsets within the entry become offsets within the file."""
+        if self.memory is None:
+            for item in self.items:
+                if isinstance(item, Run):
+                    item.offset += offset
+
     def release(self) -> None:
         """Give back the reservations, on apply and on failure alike."""
 

@@ -21,7 +21,8 @@ DEFAULT_CONFIG: Final = TopicConfig()
 class Append(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Append records, all or nothing. `config` is used only if this write creates the topic.
 
-    `digest`: of the body before compression, for an idempotent write; None if nothing was compressed.
+    `digest`: of the body before compression, for an idempotent write; None if nothing was compressed. `moved`: records
+    that another topic had, which no limit of a single record keeps out.
     """
 
     topic: str
@@ -31,6 +32,7 @@ class Append(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     expected_head: int | None = None
     create: bool = True
     config: TopicConfig = DEFAULT_CONFIG
+    moved: bool = False
 
 
 class PutMode(Enum):

@@ -15,12 +15,12 @@ from typing import Final
 
 import attrs
 
-from topics.codec.log.frame import Run
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
 from topics.engine.checkpoint import Checkpoints, SegmentRules
 from topics.engine.commands import Command, Retire, Sync
+from topics.engine.moving.moves import Moves, resume_moves
 from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import queue_state
@@ -65,6 +65,7 @@ class Engine:
         self._state = EngineState(catalog, time, shards, limits or Limits(), lease_nonce)
         self._sync_interval_ms = sync_interval_ms
         self._checking = checking
+        self.moves = Moves(self._state, self._settle)
         self.checkpoints = Checkpoints(self._state, rules or SegmentRules())
 
     @property
@@ -79,6 +80,7 @@ class Engine:
     def resume(self, *, machine_restarted: bool) -> None:
         """After recovery: log what the restart took, before anything else is proposed (storage 4)."""
         restart.resume(self._state, machine_restarted=machine_restarted)
+        resume_moves(self._state)
         self._settle()
 
     def make_read_only(self, why: str, *, how: str, durable_known: bool) -> None:
@@ -143,7 +145,7 @@ class Engine:
         shard.written = True
         offset = at.offset
         for entry in batch.entries:
-            _place(entry, offset)
+            entry.place(offset)
             offset += entry.size
         assert offset == at.offset + batch.size
         if batch.size and not shard.unsynced:
@@ -395,11 +397,3 @@ class Engine:
 def _goes_last(woken: tuple[Ticket, Entry | None]) -> bool:
     """Answers are of what has been applied: a deletion that was woken with one waits for the sync it asks for."""
     return woken[1] is None
-
-
-def _place(entry: Entry, offset: int) -> None:
-    """Offsets within the entry become offsets within the file."""
-    if entry.memory is None:
-        for item in entry.items:
-            if isinstance(item, Run):
-                item.offset += offset

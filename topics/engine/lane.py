@@ -30,6 +30,7 @@ class Lane:
         "in_flight",
         "keys",
         "last_read_ms",
+        "moving",
         "name",
         "next_seq",
         "parked",
@@ -55,6 +56,7 @@ class Lane:
         self.in_flight = 0
         self.keys: dict[bytes, Ticket] = {}
         self.dedup_ids: dict[bytes, tuple[int, Ticket]] = {}
+        self.moving: set[int] = set()  # records whose move is promised and not yet in the log
         self.parked: deque[Ticket] = deque()
         self.barrier: Ticket | None = None
         self.read_only: Fatal | None = None
@@ -129,6 +131,7 @@ class Lane:
             "bytes": self.reserved_bytes,
             "keys": len(self.keys),
             "dedup_ids": len(self.dedup_ids),
+            "moving": len(self.moving),
             "parked": len(self.parked),
             "barrier": int(self.barrier is not None),
             "retiring": int(self.retiring is not None),

@@ -5,6 +5,7 @@ No policy of any single command is here (propose has it) and no rule of the log 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
 from topics.engine.commands import Checkpointed, Sync
 from topics.engine.lane import Lane
+from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import OF_TOPICS, REST, RETIRE, SYNC, Timers
@@ -57,8 +59,8 @@ class EngineState:
     """The catalog (the log's side), the lanes and shards (the allocators' side), time, and the outbox."""
 
     __slots__ = (
-        "by_time", "by_timer", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce", "limits", "next_lease",
-        "next_topic_id", "ready", "rides", "shards", "time", "to_serve",
+        "by_time", "by_timer", "catalog", "effects", "lanes", "lanes_by_name", "lease_nonce", "limits", "moves",
+        "next_lease", "next_topic_id", "orders", "ready", "rides", "shards", "time", "to_serve",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +80,8 @@ class EngineState:
         self.effects = Effects()
         self.rides: dict[Ticket, list[Ride]] = {}  # by the ticket that is waited for
         self.ready: list[tuple[Ticket, Entry | None]] = []  # to be proposed again, or answered by the entry
+        self.moves: dict[str, MovesInto] = {}  # by the name of the topic that records go to
+        self.orders: deque[MoveOrder] = deque()  # for a driver to take
         self.to_serve: dict[int, Lane] = {}  # queues of which something has changed
         self.lease_nonce, self.next_lease = lease_nonce, 1
         for topic in catalog.topics.values():

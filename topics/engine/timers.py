@@ -20,6 +20,7 @@ SERVE: Final = (
     3  # a queue: a lease runs out, a rest is over, a cohort has gathered, or the rate lets a job go
 )
 WAITED: Final = 4  # a queue: a claim has waited long enough
+MOVE: Final = 5  # records on their way to another topic
 OF_TOPICS: Final = (RETIRE, REST, SERVE, WAITED)  # these end with their topic
 
 Key = tuple[int, int]

@@ -82,6 +82,13 @@ TTL_MS_MAX: Final = 100 * WINDOW_MS_MAX
 DEDUP_ENTRIES_MAX: Final = 10_000_000
 RESULTS_PER_TOPIC_MAX: Final = 1_000_000
 
+# Records on their way to another topic (queues 3).
+MOVES_INTO_TOPIC_MAX: Final = 1000  # under way
+MOVED_IDS_MAX: Final = 10_000  # that a topic keeps of records that came so
+MOVE_BYTES_MAX: Final = 8 * MIB  # of one append, and a record more
+MOVE_RETRY_MS: Final = 100  # after a refusal; twice as long after each that follows,
+MOVE_RETRY_MAX_MS: Final = 30_000  # up to this
+
 
 @attrs.frozen(kw_only=True)
 class Limits:

@@ -60,6 +60,11 @@ def contradictions(image: TopicImage) -> Iterator[str]:
         yield from _slots(slots)
     yield from _regions(image)
     yield from _results(image)
+    for name, seqs, low in (
+        ("moved_ids", [seq for _, seq in image.moved_ids], 1),
+        ("moves", [move[0] for move in image.moves], base),
+    ):
+        yield from _ranges(name, ((seq, seq) for seq in seqs), low, head)
 
 
 def _ranges(name: str, ranges: Iterable[tuple[int, int]], low: int, high: int) -> Iterator[str]:

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
-from topics.kernel.limits import RESULTS_PER_TOPIC_MAX
+from topics.kernel.limits import MOVED_IDS_MAX, RESULTS_PER_TOPIC_MAX
+
+MOVE_PREFIXES: Final = (
+    b"dl:",
+    b"rd:",
+)  # of the ids of dead letters and of redriven records; clients have none
 
 
 @attrs.frozen
@@ -82,13 +88,17 @@ class Results:
 
 
 class DedupIds:
-    """Record-level dedup id -> (seq, expires_at), at most `entries_max`; the earliest expiry goes first."""
+    """Record-level dedup id -> (seq, expires_at), at most `entries_max`; the earliest expiry goes first.
 
-    __slots__ = ("_by_id", "_expiries")
+    Ids of records that were moved here are kept beside them: the newest `MOVED_IDS_MAX`, whatever the window.
+    """
+
+    __slots__ = ("_by_id", "_expiries", "_moved")
 
     def __init__(self) -> None:
         self._by_id: dict[bytes, tuple[int, int]] = {}
         self._expiries: list[tuple[int, int, bytes]] = []
+        self._moved: dict[bytes, int] = {}  # seqs ascend
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -96,9 +106,14 @@ class DedupIds:
     def find(self, dedup_id: bytes, now_ms: int) -> int | None:
         """The seq this id was first appended with, or None."""
         found = self._by_id.get(dedup_id)
-        return found[0] if found is not None and now_ms <= found[1] else None
+        if found is None:
+            return self._moved.get(dedup_id)
+        return found[0] if now_ms <= found[1] else None
 
     def add(self, dedup_id: bytes, seq: int, expires_at: int) -> None:
+        if dedup_id.startswith(MOVE_PREFIXES):
+            self.add_moved(dedup_id, seq)
+            return
         self._by_id[dedup_id] = (seq, expires_at)
         heapq.heappush(self._expiries, (expires_at, seq, dedup_id))
 
@@ -109,5 +124,17 @@ class DedupIds:
             if self._by_id.get(dedup_id) == (seq, expires_at):
                 del self._by_id[dedup_id]
 
+    def add_moved(self, dedup_id: bytes, seq: int) -> None:
+        """The id of a record that was moved here, behind those that are known."""
+        moved = self._moved
+        moved.pop(dedup_id, None)
+        moved[dedup_id] = seq
+        if len(moved) > MOVED_IDS_MAX:
+            del moved[next(iter(moved))]
+
     def items(self) -> list[tuple[bytes, tuple[int, int]]]:
         return sorted(self._by_id.items())
+
+    def moved(self) -> list[tuple[bytes, int]]:
+        """Those of records that were moved here, by seq."""
+        return list(self._moved.items())

@@ -15,7 +15,7 @@ import msgspec
 
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
-from topics.log.topic import Topic
+from topics.log.topic import Move, Topic
 
 
 class Fact(NamedTuple):
@@ -65,6 +65,23 @@ def _give_dedup_ids(topic: Topic, dedup_ids: list[tuple[bytes, int, int]]) -> No
         topic.dedup_ids.add(dedup_id, seq, expires_at)
 
 
+def _take_moved_ids(topic: Topic) -> list[tuple[bytes, int]]:
+    return topic.dedup_ids.moved()
+
+
+def _give_moved_ids(topic: Topic, moved: list[tuple[bytes, int]]) -> None:
+    for dedup_id, seq in moved:
+        topic.dedup_ids.add_moved(dedup_id, seq)
+
+
+def _take_moves(topic: Topic) -> list[tuple[object, ...]]:
+    return [(seq, *move) for seq, move in sorted(topic.moving().items())]
+
+
+def _give_moves(topic: Topic, moves: list[tuple[int, str, bytes, int, int]]) -> None:
+    topic.moves = {seq: Move(dest, reason, deliveries, ts) for seq, dest, reason, deliveries, ts in moves}
+
+
 # What an image has of every topic.
 STANDING: Final = (
     Fact("name", attrgetter("name")),
@@ -104,6 +121,8 @@ OF_RECORDS: Final = (
         _give_dedup_ids,
         lambda topic: topic.dedup_ids.items(),
     ),
+    Fact("moved_ids", _take_moved_ids, _give_moved_ids),
+    Fact("moves", _take_moves, _give_moves),
 )
 
 

@@ -6,8 +6,12 @@ topic. None of them can fail, none reads a clock: now is the frame's ts.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 from topics.codec.log.control import Carried, CheckpointMark, WriteResult
 from topics.codec.log.frame import Run
+from topics.codec.log.leases import DeadLettered, Moved
 from topics.kernel.config import Durability, TopicConfig
 from topics.log import retention
 from topics.log.dedupe import Result
@@ -17,7 +21,9 @@ from topics.log.past import DeathCause
 from topics.log.reads.match import Match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segments
-from topics.log.topic import Topic
+from topics.log.topic import Move, Topic
+
+DeliveriesOf: TypeAlias = Callable[[Topic, Sequence[int], bytes], Sequence[int]]
 
 
 def run(topic: Topic, appended: Run, source: Source) -> None:
@@ -71,6 +77,30 @@ def delete(topic: Topic, *, before_seq: int | None, match: Match | None, upto: i
         index.pop_dead(topic.floors.evict_floor)
         topic.trim()
     assert topic.evict_floor == floor_before  # I-05: deletion is voluntary
+    return count
+
+
+def begin_moves(
+    topic: Topic,
+    lettered: DeadLettered,
+    ts: int,
+    deliveries_of: DeliveriesOf,
+) -> None:
+    """Records begin to go to another topic. Those that are gone, or on their way already, are passed over."""
+    moves, dest = topic.moving(), lettered.dest.decode()
+    seqs = [seq for seq in lettered.seqs if seq not in moves and topic.index.is_live(seq)]
+    for seq, deliveries in zip(seqs, deliveries_of(topic, seqs, lettered.reason), strict=True):
+        moves[seq] = Move(dest, lettered.reason, deliveries, ts)
+
+
+def end_moves(topic: Topic, moved: Moved) -> int:
+    """They are there: here they are deleted, as by a client. Returns how many were."""
+    count = topic.index.kill_seqs(sorted(set(moved.seqs)), DeathCause.DELETED)
+    for seq in moved.seqs:
+        topic.moves.pop(seq, None)
+    if count:
+        topic.index.pop_dead(topic.floors.evict_floor)
+        topic.trim()
     return count
 
 

@@ -71,6 +71,10 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     # Of `slots`: first seq, then the WAL file from there on.
     regions: list[tuple[Count, Generation, ShardNumber, Count]]
     jobs: JobsImage | None = None
+    # Ids of records that were moved here, by seq; and of those that are on their way to another topic: seq, its name,
+    # why, how often delivered, since when.
+    moved_ids: list[tuple[bytes, Count]] = []
+    moves: list[tuple[Count, str, bytes, Count, Count]] = []
 
 
 def take_image(topic: Topic) -> TopicImage:

@@ -6,7 +6,7 @@ and what must hold of that. A topic's type never changes. What a type must never
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from topics.codec.log.control import Control
@@ -18,7 +18,7 @@ from topics.log.facts import Fact
 from topics.log.jobs.checks import check_jobs
 from topics.log.jobs.jobs import Jobs
 from topics.log.past import DeathCause
-from topics.log.topic import Topic
+from topics.log.topic import REDRIVE, Topic
 
 
 class Kind:
@@ -34,6 +34,10 @@ class Kind:
             if column is not None and any(value is not None for value in column):
                 raise invalid(field, f"topic {topic.name!r} is a log; only a queue takes {field}")
 
+    def begin_moves(self, _topic: Topic, seqs: Sequence[int], _reason: bytes) -> Sequence[int]:
+        """These records begin to go to another topic: how often each was delivered."""
+        return [0] * len(seqs)
+
     def check(self, topic: Topic) -> None:
         """Assert what must hold of the type's own between any two calls (`engine.verify`)."""
 
@@ -48,6 +52,12 @@ class JobQueue(Kind):
     facts = (Fact("jobs", lambda topic: _jobs(topic).image()),)
 
     def check_records(self, topic: Topic, records: RecordColumns) -> None: ...
+
+    def begin_moves(self, topic: Topic, seqs: Sequence[int], reason: bytes) -> Sequence[int]:
+        jobs = _jobs(topic)
+        jobs.moving(seqs)
+        jobs.dead_lettered += 0 if reason == REDRIVE else len(seqs)
+        return [jobs.rows.deliveries[jobs.row(seq)] for seq in seqs]
 
     def check(self, topic: Topic) -> None:
         check_jobs(_jobs(topic), topic.index)

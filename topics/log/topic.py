@@ -7,7 +7,7 @@ What it must never know: other topics, shards, tickets, or what has not been app
 from __future__ import annotations
 
 from array import array
-from typing import Final
+from typing import Final, NamedTuple
 
 from topics.codec.log.frame import Run
 from topics.kernel.config import TopicConfig, TopicType
@@ -23,12 +23,24 @@ from topics.log.segments import Segment, Segments
 _STALE_DEADLINES_MIN: Final = 4096
 
 
+REDRIVE: Final = b"redrive"  # why a dead letter goes back to a queue
+
+
+class Move(NamedTuple):
+    """Where a record is going, and why, since `ts`. `deliveries`: how often it was delivered before."""
+
+    dest: str
+    reason: bytes
+    deliveries: int
+    ts: int
+
+
 class Topic:
     """Records, floors and memory of one instance (epoch) of a name."""
 
     __slots__ = (
         "ceiling", "config", "deadlines", "dedup_ids", "delete_below", "epoch", "floors", "index", "jobs",
-        "last_write_ts", "name", "regions", "results", "retired_ms", "segments",
+        "last_write_ts", "moves", "name", "regions", "results", "retired_ms", "segments",
         "topic_id", "watermark_ms",
     )  # fmt: skip
 
@@ -47,6 +59,7 @@ class Topic:
         self.dedup_ids = DedupIds()
         self.deadlines = Deadlines()
         self.jobs = Jobs(self.index) if config.type is TopicType.QUEUE else None
+        self.moves: dict[int, Move] = {}  # also of records that have died since: ask `moving`
         self.delete_below = 0
         self.ceiling = CEILING_STEP_FIRST
         self.retired_ms = 0
@@ -64,6 +77,13 @@ class Topic:
     @property
     def evict_floor(self) -> int:
         return self.floors.evict_floor
+
+    def moving(self) -> dict[int, Move]:
+        """The records that are on their way to another topic, by seq. A move ends when its record does."""
+        moves, is_live = self.moves, self.index.is_live
+        for seq in [seq for seq in moves if not is_live(seq)]:
+            del moves[seq]
+        return moves
 
     def forget_writes(self) -> None:
         """What is remembered of single records ends: of an ephemeral topic no image keeps it (`facts.OF_RECORDS`)."""

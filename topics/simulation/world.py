@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import attrs
 import xxhash
@@ -23,8 +24,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.errors import Fatal, Rejected
 from topics.kernel.ports import Disk
 from topics.log.reads.diff import DiffQuery
-from topics.simulation.backups import Backups
-from topics.simulation.checkpoint import WorkWalk, begin_walk
+from topics.simulation.checkpoint import Works
 from topics.simulation.drawn_options import FAULTS, draw_end, draw_options, draw_step, draw_time
 from topics.simulation.ledger import Ledger
 from topics.simulation.machine import RunEnd, cold_folder, end_as, may_lose_pages, open_simulated
@@ -77,8 +77,7 @@ class World:
         self.opened: Opened | None = None
         self.pens: list[ShardStepper] = []
         self.asked: dict[int, tuple[Ticket, int, list[int]]] = {}
-        self.walk: WorkWalk | None = None
-        self.backups = Backups()
+        self.works = Works(self._proposed, self.random, self._note, self.counts)
 
     def run(self) -> WorldReport:
         """All rounds. Raises Violation (or the assertion that broke), with the end of the trace in a note."""
@@ -94,7 +93,9 @@ class World:
             error.add_note(f"World(seed={self.seed}, rounds={self._rounds}, steps={self._steps})\n{tail}")
             raise
         return WorldReport(
-            seed=self.seed, trace=self._trace.hexdigest(), counts=dict(self.counts + self.backups.counts)
+            seed=self.seed,
+            trace=self._trace.hexdigest(),
+            counts=dict(self.counts + self.works.backups.counts),
         )
 
     @property
@@ -190,9 +191,8 @@ class World:
         end_as(self.disk, end, shape)
         self.ledger.crashed(at_least, power=end in (RunEnd.POWER, RunEnd.MOUNT))
         self.counts[end.value] += 1
-        self._count_works()
-        self.opened, self.pens, self.walk = None, [], None
-        self.backups.forget()
+        self.works.end(self.opened)
+        self.opened, self.pens = None, []
         self.asked.clear()
 
     def _shut_down(self) -> None:
@@ -247,27 +247,14 @@ class World:
                         self.counts["folds from empty"] += 1
 
     def _checkpoint(self) -> None:
-        """A step of background work, or all of some of it while shards write on. What fails is begun anew later."""
+        """A step of what the store does beside its writes, or much of it while shards write on."""
         haste = self.random.random() < _HASTE
         for _ in range(_HASTE_STEPS if haste else 1):
-            if self.walk is None or self.walk.done:
-                self.walk = begin_walk(self.opened, self._ask, self.random, self.backups)
-                self.counts["works begun"] += 1
-            try:
-                self._note(f"works: {self.walk.advance()}")
-            except (OSError, Rejected, Fatal) as error:
-                self._note(f"work failed: {error}")
-            self.counts["works ended"] += self.walk.done
+            assert self.opened is not None
+            self.works.advance(self.opened)
             self._after_call()
             if haste:
                 self._advance(self.random.choice(self.pens))
-
-    def _count_works(self) -> None:
-        """What became of the store's background work in this round."""
-        if self.opened is not None and self.opened.checkpointer is not None:
-            checkpointer = self.opened.checkpointer
-            self.counts["checkpoints"] += checkpointer.rounds
-            self.counts["rewrites"] += checkpointer.reclaimer.rewrites
 
     def _propose(self) -> None:
         if len(self.asked) >= _CLIENTS_IN_FLIGHT:
@@ -276,17 +263,23 @@ class World:
         self._ask(self.workload.command(heads), sync=self.random.random() < 0.15)
 
     def _ask(self, command: Command, *, sync: bool = False) -> Ticket | None:
+        with suppress(Rejected):
+            return self._proposed(command, sync=sync)
+        return None
+
+    def _proposed(self, command: Command, *, sync: bool = False) -> Ticket:
         self._note(f"propose {type(command).__name__} {getattr(command, 'topic', '')} sync={sync}")
         acked: list[int] = []
         if isinstance(command, DeleteRecords):
             acked = self.ledger.asking(self.engine, command)
         asked_ms = self.engine.now_ms()
-        ticket: Ticket | None = None
         try:
             ticket = self.engine.propose(command, sync=sync)
-            self.asked[id(ticket)] = (ticket, asked_ms, acked)
         except Rejected as refused:
             self._refused(command, refused)
+            self._after_call()
+            raise
+        self.asked[id(ticket)] = (ticket, asked_ms, acked)
         self._after_call()
         return ticket
 
@@ -371,6 +364,8 @@ class World:
     # After every call of the engine.
 
     def _after_call(self) -> None:
+        assert self.opened is not None
+        self.works.take_orders(self.opened)
         self.ledger.looked(self.engine)
         for ticket in self.engine.take_effects().finished:
             asked = self.asked.pop(id(ticket), None)

@@ -6,6 +6,7 @@ command, a wait. Threads (`embed`), Trio tasks (`server`), a simulation and a st
     writer      one shard's log: batches, marks, the next file's reserve, room, the end
     steps       carrying steps out, in threads and in Trio tasks
     background  checkpoints and the work between them: one at a time, failures counted, tried again
+    moving      an order: records of one topic are read and appended to another
     reading     one page: plan, fetch, plan again; and the rule by which bytes that are not there are damage
     opened      how a store runs, and what it is made of
     damages     what is known to be damaged in it

@@ -45,8 +45,8 @@ def carry_out(engine: Engine, steps: Steps, drain: Callable[[], None]) -> None:
         match step:
             case Blocking(call) | Swap(call):
                 call()
-            case Propose(command):
-                ticket = engine.propose(command)
+            case Propose(command, sync):
+                ticket = engine.propose(command, sync=sync)
                 drain()
                 ticket.result()
             case Wait():

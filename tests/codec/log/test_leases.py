@@ -30,6 +30,7 @@ from topics.kernel.limits import U64_MAX
 
 numbers = st.integers(0, U64_MAX)
 names = st.binary(min_size=1, max_size=9)
+texts = st.text(min_size=1, max_size=9).filter(str.isprintable).map(str.encode)
 
 
 def lists(count, size):
@@ -55,7 +56,7 @@ events = st.one_of(
     sized(lambda found: st.builds(lambda n, r, abc: Released(n, r, *abc), names, st.binary(max_size=9), found), 3),
     st.builds(ReleasedAll, names),
     sized(lambda found: st.builds(lambda n, ab: Acked(n, *ab), names, found), 2),
-    sized(lambda found: st.builds(lambda d, r, a: DeadLettered(d, r, *a), names, names, found), 1),
+    sized(lambda found: st.builds(lambda d, r, a: DeadLettered(d, r, *a), texts, names, found), 1),
     sized(lambda found: st.builds(lambda a: Moved(*a), found), 1),
     st.just(Paused()),
     st.just(Resumed()),
@@ -91,6 +92,8 @@ def test_no_event_of_this_version(data: bytes) -> None:
     [
         Moved(array("Q")),
         Acked(b"w", array("Q", [1, 2]), array("Q", [1])),
+        DeadLettered(b"", b"why", array("Q", [1])),
+        DeadLettered(b"\xff", b"why", array("Q", [1])),
         Claimed(1, 1, (), array("Q", [1])),
         Claimed(1, 1, (Grant(b"w", 9, 2),), array("Q", [1])),
         Claimed(1, 1, (Grant(b"", 9, 1),), array("Q", [1])),

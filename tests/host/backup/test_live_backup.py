@@ -133,10 +133,7 @@ def test_every_record_before_the_cut_is_in_it_and_none_behind_at_any_step_of_wri
     backup = Backup(scene.opened.checkpointer)
     written, asked = 0, []
 
-    def propose(command):
-        return scene.propose(command)
-
-    walk = WorkWalk(backup.steps(), propose)
+    walk = WorkWalk(backup.steps(), scene.propose)
     heads = None
     while not walk.done:
         said = walk.advance()

@@ -160,12 +160,21 @@ def _check(event: LeaseEvent) -> None:
     lists = [value for name in event.__struct_fields__ if isinstance(value := getattr(event, name), array)]
     if lists and (len({len(numbers) for numbers in lists}) != 1 or not lists[0]):
         raise _malformed("it names no job, or its lists have different lengths")
+    if isinstance(event, DeadLettered) and not _is_name(event.dest):
+        raise _malformed("it names no topic to go to")
     if isinstance(event, Claimed) and (
         not event.grants
         or sum(grant.jobs for grant in event.grants) != len(event.seqs)
         or not all(grant.jobs and grant.node for grant in event.grants)
     ):
         raise _malformed("its grants are not those of its jobs")
+
+
+def _is_name(text: bytes) -> bool:
+    try:
+        return bool(text.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _take_number(data: bytes, at: int) -> tuple[int, int]:

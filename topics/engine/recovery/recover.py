@@ -20,10 +20,12 @@ from topics.codec.log.control import (
     Control,
     Delete,
     LossRange,
+    Payload,
     TopicCreate,
 )
 from topics.codec.log.frame import Run
-from topics.codec.log.layout import FRAME_OVERHEAD
+from topics.codec.log.layout import FRAME_OVERHEAD, FrameType
+from topics.codec.log.leases import LeaseEvent, Purged
 from topics.engine.apply import Catalog, apply
 from topics.engine.recovery.judge import Item, LogState, Verdict
 from topics.log import fold
@@ -34,6 +36,7 @@ from topics.log.topic import Topic
 
 ShardKey = tuple[int, int]  # generation, shard
 REPORTS: Final = 100  # of progress, in all
+_WORDS: Final = {FrameType.DELETE: "delete", FrameType.LEASE: "lease event"}
 
 
 @attrs.frozen(kw_only=True)
@@ -198,8 +201,8 @@ def _make_fit(topic: Topic, item: Item, file: WalFileId, *, whole: bool) -> Iter
         elif start <= topic.head_seq and whole:
             why = f"seq {start} comes again behind {topic.head_seq}"
             yield _report(topic, start, topic.head_seq, why, item, file)
-    elif isinstance(payload, Delete) and payload.upto > topic.head_seq:
-        yield _lose_before(topic, payload.upto + 1, item, file)
+    elif (last := _last_named(payload)) > topic.head_seq:
+        yield _lose_before(topic, last + 1, item, file)
     elif isinstance(payload, ConfigUpdate) and (carried := payload.carried) is not None:
         if carried.head_seq < topic.head_seq:
             why = f"an update carries head {carried.head_seq}, below what the log holds"
@@ -234,12 +237,20 @@ def _starts(item: Item) -> int | None:
     return None
 
 
+def _last_named(payload: Payload | None) -> int:
+    """The highest seq that was published when this was written; 0 if it names none."""
+    if isinstance(payload, Delete | Purged):
+        return payload.upto
+    seqs = getattr(payload, "seqs", ()) if isinstance(payload, LeaseEvent) else ()
+    return max(seqs, default=0)
+
+
 def _lose_before(topic: Topic, seq: int, item: Item, file: WalFileId) -> DamageReport:
     """What is missing between the head and `seq`, which an intact item presupposes, is lost."""
     first = topic.head_seq + 1
     assert first < seq
     fold.loss(topic, LostRange(first, seq - 1, Reason.CORRUPT.value, item.ts))
-    what = "record" if isinstance(item, Run) else "delete" if isinstance(item.payload, Delete) else "loss"
+    what = "record" if isinstance(item, Run) else _WORDS.get(item.type, "loss")
     return _report(topic, first, seq - 1, f"missing before an intact {what}", item, file)
 
 

@@ -24,9 +24,10 @@ class Blocking(msgspec.Struct, frozen=True):
 
 
 class Propose(msgspec.Struct, frozen=True):
-    """Propose this and wait for its end."""
+    """Propose this and wait for its end. `sync`: which comes behind the fdatasync that covers it."""
 
     command: Command
+    sync: bool = False
 
 
 class Swap(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ figures    what a server has counted, copied on the loop, where alone it holds s
 hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
 log        the server's log: events with fields, one a line on stderr
 metrics    metrics: what the server counts, as Prometheus text or as JSON
+mover      orders of a server carried out: records are read, in a thread, and appended to where they go
 runtime    the engine driven by Trio: the one place of the server that touches it
 shard      one shard on Trio: a task says which batch comes next, a thread does the system calls
 thread     a thread for system calls, one a shard (performance 4): never a pool's, never Python's work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import trio
 
@@ -19,6 +20,12 @@ from topics.store.background import LOOK_S, BackgroundWork
 from topics.store.steps import drive_async
 
 
+class Submit(Protocol):
+    """Propose a command, and wait for its reply."""
+
+    def __call__(self, command: Command, *, sync: bool = False) -> Awaitable[object]: ...
+
+
 class CompactorTask:
     """`submit`: propose and wait. `go_on`: batches are given out again, so shards with work are rung. `damages`: what
     background work has found damaged.
@@ -30,7 +37,7 @@ class CompactorTask:
         self,
         checkpointer: Checkpointer,
         threads: Threads,
-        submit: Callable[[Command], Awaitable[object]],
+        submit: Submit,
         go_on: Callable[[], None],
         damages: Callable[[], Sequence[DamageReport]],
     ) -> None:
@@ -137,8 +144,8 @@ class CompactorTask:
                 await self._threads.run(call)
             case Swap(call):
                 call()
-            case Propose(command):
-                await self._submit(command)
+            case Propose(command, sync):
+                await self._submit(command, sync=sync)
             case Wait():
                 self.ended = trio.Event()
                 await self.ended.wait()

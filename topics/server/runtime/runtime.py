@@ -30,6 +30,7 @@ from topics.server.runtime.compactor import CompactorTask
 from topics.server.runtime.fetch import AnswerRoom, Fetcher, Form
 from topics.server.runtime.hub import Hub, Subscribers
 from topics.server.runtime.log import log
+from topics.server.runtime.mover import MoverTask
 from topics.server.runtime.shard import ShardTask
 from topics.server.runtime.thread import Threads
 from topics.store.damages import found_since
@@ -66,6 +67,8 @@ class Runtime:
             self.compactor = CompactorTask(
                 opened.checkpointer, self._threads, self.submit, self._ring_all, found
             )
+        told = partial(self._after_call, NOTHING_TOOK)
+        self.mover = MoverTask(self.engine, opened.reader.read, self._threads, self.submit, told)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self._threads)
@@ -84,6 +87,7 @@ class Runtime:
                     for shard in self.shards:
                         keepers.start_soon(shard.keep_reserve)
                     keepers.start_soon(self._alarms)
+                    keepers.start_soon(self.mover.run)
                     if self.compactor is not None:
                         keepers.start_soon(self.compactor.run)
                     try:
@@ -265,6 +269,8 @@ class Runtime:
             self.hub.tell(effects.news)
         if engine.deadline_moved:
             self._sooner.set()
+        if engine.moves.waiting:
+            self.mover.ring()
         for shard in self.shards:
             if not shard.rung and engine.wants_write(shard.writer.shard):
                 shard.ring()

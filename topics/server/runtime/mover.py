@@ -1,0 +1,47 @@
+"""Orders of a server carried out: a task reads the records, in a thread, and appends them to where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from topics.engine.engine import Engine
+from topics.host.checkpoint.steps import Blocking, Propose, Step
+from topics.server.runtime.compactor import Submit
+from topics.server.runtime.thread import Threads
+from topics.store.moving import Read, moving
+from topics.store.steps import drive_async
+
+
+class MoverTask:
+    """`ring` whenever there may be an order. `told`: called when the engine was told of the end of one."""
+
+    def __init__(
+        self, engine: Engine, read: Read, threads: Threads, submit: Submit, told: Callable[[], None]
+    ) -> None:
+        self._engine = engine
+        self._read = read
+        self._threads = threads
+        self._submit = submit
+        self._told = told
+        self._bell = trio.Event()
+
+    def ring(self) -> None:
+        self._bell.set()
+
+    async def run(self) -> None:
+        """One order after another, until cancelled; what is left is ordered again at the next start."""
+        while True:
+            while (order := self._engine.moves.take()) is not None:
+                await drive_async(moving(self._engine, self._read, order), self._do)
+                self._told()
+            await self._bell.wait()
+            self._bell = trio.Event()
+
+    async def _do(self, step: Step) -> None:
+        if isinstance(step, Blocking):
+            await self._threads.run(step.call)
+        else:
+            assert isinstance(step, Propose)
+            await self._submit(step.command, sync=step.sync)
