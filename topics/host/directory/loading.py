@@ -156,8 +156,8 @@ def mend(
             held = labelled.get(SegmentId(topic.topic_id, segment.first)) == segment.last
             if not segment.sealed:
                 mend_idx(disk, topic.topic_id, segment)
-            if not held and not segment.cold:
-                mend_columns(disk, topic.topic_id, segment)
+            if not held:
+                mend_columns(disk, topic.topic_id, segment, of_queue=topic.index.of_queue)
     for topic_id, segment in unfit:
         mend_idx(disk, topic_id, segment)
 
@@ -215,7 +215,7 @@ def _stored(
         if segment.last < image.base_seq:
             continue
         named = SegmentId(image.topic_id, segment.first)
-        loaded = load_slots(disk, image.topic_id, segment, image.base_seq)
+        loaded = load_slots(disk, image.topic_id, segment, image.base_seq, of_queue=image.of_queue)
         found.append(loaded)
         if loaded.labelled:
             labelled[named] = segment.last
