@@ -56,6 +56,15 @@ class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     def key_of_each(self) -> list[bytes]:
         return _of_each(self.keys, self.key_numbers)
 
+    def tell_jobs(self, jobs: Sequence[int], keys: Sequence[bytes]) -> None:
+        """Say of each slot of a queue what job it is; 0 and `b""` of those that are dead."""
+        assert len(jobs) == len(keys) == len(self)
+        self.jobs = array("Q", jobs).tobytes() if any(jobs) else b""
+        self.keys = [key for key in dict.fromkeys(keys) if key]
+        number_of = {key: number for number, key in enumerate(self.keys, 1)}
+        self.key_numbers = array("I", [number_of.get(key, 0) for key in keys]).tobytes() if self.keys else b""
+        self.of_queue = True
+
 
 def slots_between(index: Index, start: int, stop: int) -> Slots:
     """The slots at positions [start, stop), whose seqs follow one another."""
