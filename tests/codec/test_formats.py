@@ -110,6 +110,7 @@ def test_a_stranger_reads_a_snapshot_with_the_page_alone():
         ("orders", 66),
         ("news", 4),
         ("capped", 3),
+        ("jobs", 2),
     ]
     slots = dict(zip(fields["Slots"], topics[0]["slots"][0], strict=True))
     assert (slots["tags"], struct.unpack("<2I", slots["tag_numbers"])) == ([b"red"], (0, 1))

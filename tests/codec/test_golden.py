@@ -28,6 +28,7 @@ from topics.codec.log.control import (
 )
 from topics.codec.log.encode import encode_run
 from topics.codec.log.frame import Keyed, decode_frame
+from topics.codec.log.run import pack_job
 from topics.codec.log.scan import Stop, scan
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
 from topics.codec.segments.segcolumns import decode_blocks, encode_block
@@ -138,7 +139,7 @@ def segment_idx():
     return entries + encode_trailer(entries, 0)
 
 
-def segment_columns():
+def segment_columns(**of_jobs):
     size = len(b'{"trace":"t1"}') + len(b'{"n": 1}')
     return encode_block(
         1,
@@ -148,7 +149,11 @@ def segment_columns():
         nodes=[b"", b"", b"", b"node-a"],
         expires=[0, 0, 0, TS + 60_000],
         seed=0,
+        **of_jobs,
     )
+
+
+JOBS, KEYS = [0, 0, 0, pack_job(9, TS + 1_000)], [b"", b"", b"", b"k1"]
 
 
 def written():
@@ -158,6 +163,7 @@ def written():
     files["wal-header"] = HEADER.encode()
     files["segment-data"], files["segment-idx"] = segment_data(), segment_idx()
     files["segment-columns"] = segment_columns()
+    files["segment-columns-queue"] = segment_columns(jobs=JOBS, keys=KEYS, of_queue=True)
     files["segment-del"] = encode_del(ENDED, 0)
     files["snapshot-container"] = encode_snapshot(3, b"the body")
     files["snapshot-body"] = encode_snapshot(4, image.encode(SNAPSHOT))
@@ -222,6 +228,7 @@ def test_the_golden_segment_is_read():
     data = golden("segment-data")
     found = walk(data, 0, len(data), topic_id=7, first_seq=1)
     (block,) = decode_blocks(golden("segment-columns"), 0)
+    (of_queue,) = decode_blocks(golden("segment-columns-queue"), 0)
 
     assert not found.damages
     assert list(found.seqs) == [1, 2, 4]
@@ -231,6 +238,7 @@ def test_the_golden_segment_is_read():
     assert decode_del(golden("segment-del"), 0) == ENDED
     assert (block.first_seq, block.count, block.tags, block.nodes) == (1, 4, [b"blue"], [b"node-a"])
     assert (list(block.tag_numbers), list(block.expires)) == ([0, 0, 0, 1], [0, 0, 0, TS + 60_000])
+    assert (list(of_queue.jobs), of_queue.keys, list(of_queue.key_numbers)) == (JOBS, [b"k1"], [0, 0, 0, 1])
 
 
 @pytest.mark.rule("T0.3", "T1.4")
@@ -246,8 +254,8 @@ def test_the_golden_state_is_read():
     catalog = image.catalog_of(found.state, STORED)
 
     assert (number, found) == (4, SNAPSHOT)
-    assert (catalog.next_topic_id, catalog.high_ts) == (5, TS + 10)
-    assert catalog.epochs == {"capped": 1, "gone": 1, "news": 1, "orders": 1}
+    assert (catalog.next_topic_id, catalog.high_ts) == (6, TS + 10)
+    assert catalog.epochs == {"capped": 1, "gone": 1, "jobs": 1, "news": 1, "orders": 1}
     for kept, topic in zip(found.state.topics, catalog.topics.values(), strict=True):
         again = take_image(topic)
         assert kept.config.items() <= again.config.items()  # a later version may know more fields

@@ -1,11 +1,9 @@
-"""Priority and not-before of a record are known wherever its labels are: `.data` is never the only place."""
+"""Priority, not-before and key of a job are known wherever its labels are: `.data` is never the only place."""
 
-from contextlib import contextmanager
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.queues import create_queue
 from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair.repairing import repair
@@ -14,13 +12,19 @@ from topics.codec.log.frame import decode_frame
 from topics.codec.log.run import pack_job, unpack_job
 from topics.codec.log.scan import scan
 from topics.engine.checkpoint import SegmentRules
+from topics.engine.verify import digest
+from topics.host.directory.layout import segment_of
+from topics.host.segments.segment_seals import seal_of
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import U64_MAX
-from topics.log.kinds import JobQueue, Kind
 
 PRIORITIES = st.none() | st.integers(0, 9)
 DELAYS = st.none() | st.integers(1, 10**10)
-JOBS = st.lists(st.tuples(PRIORITIES, DELAYS, st.sampled_from([b"", b"red"])), min_size=1, max_size=8)
+JOBS = st.lists(
+    st.tuples(PRIORITIES, DELAYS, st.sampled_from([b"", b"red"]), st.sampled_from([b"", b"k", b"j"])),
+    min_size=1,
+    max_size=8,
+)
 
 
 @given(st.none() | st.integers(0, 254), st.none() | st.integers(1, 2**56 - 1))
@@ -40,39 +44,56 @@ def test_a_frame_a_live_run_and_a_recovered_one_say_the_same_job(jobs):
     for length in run.lengths:
         views.append(decode_frame(chunk, at))
         at += length
-    found = [view.job for view in views]
+    found = [(view.job, view.key) for view in views]
 
-    assert found == [pack_job(p, None if delay is None else 10**12 + delay) for p, delay, _ in jobs]
-    assert found == (run.jobs or [0] * len(jobs))
-    again = [job for item in scan(chunk, 0, len(chunk)).items for job in item.jobs or [0] * len(item)]
-    assert found == again
+    assert found == [
+        (pack_job(p, None if delay is None else 10**12 + delay), key) for p, delay, _, key in jobs
+    ]
+    assert found == jobs_in(run)
+    assert found == [job for item in scan(chunk, 0, len(chunk)).items for job in jobs_in(item)]
 
 
-MORE = pack_job(1, None)  # of what is written for the rewrite
+def jobs_in(run):
+    assert run.jobs is None or any(run.jobs)
+    assert run.keys is None or any(run.keys)
+    return list(zip(run.jobs or [0] * len(run), run.keys or [b""] * len(run), strict=True))
+
+
+MORE = (pack_job(1, None), b"more")  # of what is written for the rewrite
 
 
 def columns(jobs):
     return RecordColumns(
         [b'"job"'] * len(jobs),
-        priority=[priority for priority, _, _ in jobs],
-        delay_ms=[delay for _, delay, _ in jobs],
-        tag=[tag for _, _, tag in jobs],
+        priority=[priority for priority, _, _, _ in jobs],
+        delay_ms=[delay for _, delay, _, _ in jobs],
+        tag=[tag for _, _, tag, _ in jobs],
+        key=[key for _, _, _, key in jobs],
     )
 
 
-@contextmanager
-def taken_by_logs():
-    """Only a queue takes records with a job, and there is none yet."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Kind, "check_records", JobQueue.check_records)
-        yield
-
-
 def jobs_of(scene):
-    """{seq: job} of the live records of `t`."""
+    """{seq: (job, key)} of the live records of `t`."""
     index = scene.engine.state.catalog.find("t").index
     live = [at for at in range(index.start, index.stop) if index.is_live(index.seq_at(at))]
-    return {index.seq_at(at): 0 if index.jobs is None else index.jobs[at] for at in live}
+    return {
+        index.seq_at(at): (
+            0 if index.jobs is None else index.jobs[at],
+            b"" if index.key_ids is None else index.keys.name(index.key_ids[at]),
+        )
+        for at in live
+    }
+
+
+def blocks_of(scene):
+    """What all `.col` of `t` say."""
+    paths = [f"topics/0000000000000001/{name}" for name in scene.disk.names("topics/0000000000000001")]
+    named = [(segment_of(path), path) for path in paths if path.endswith(".col")]
+    return [
+        block
+        for segment, path in named
+        for block in seal_of(scene.disk, *segment).blocks(scene.disk.content(path), 1, U64_MAX)[0]
+    ]
 
 
 @settings(max_examples=25)
@@ -81,7 +102,7 @@ def test_jobs_outlive_checkpoints_restarts_rewrites_and_repairs(writes):
     """Log, snapshot, segments, columns made anew, a rewrite, a salvage: the index says the same of every record."""
     scene = Scene(segments=SegmentRules(records_max=6, bytes_max=4000))
     scene.open()
-    scene.create("t", durability="fsync")
+    create_queue(scene, "t", durability="fsync")
     for jobs in writes:
         put(scene, jobs)
     before = jobs_of(scene)
@@ -90,12 +111,43 @@ def test_jobs_outlive_checkpoints_restarts_rewrites_and_repairs(writes):
         found = jobs_of(scene)
         assert found == {seq: before.get(seq, MORE) for seq in found}, step.__name__
         assert not fsck(scene.disk, where="simulated", options=Options(settled=True)).errors
+        assert all(block.of_queue for block in blocks_of(scene)), step.__name__
+
+
+def test_jobs_that_have_gone_leave_no_trace_in_the_state():
+    """A start from the snapshot never knew of them, one from the log did (I-20)."""
+    scene = Scene()
+    scene.open()
+    create_queue(scene, "t", durability="fsync")
+    put(scene, [(5, 1000, b"", b"k"), (None, None, b"", b"")])
+    scene.delete("t", before_seq=2)
+    scene.sync()
+    scene.checkpoint()
+    before = digest(scene.engine.state.catalog)
+    at_once(scene)
+
+    assert digest(scene.engine.state.catalog) == before
+
+
+def test_states_that_differ_in_a_job_or_a_key_have_other_digests():
+    states = set()
+    for job in ((None, None, b"", b""), (0, None, b"", b""), (None, 7, b"", b""), (None, None, b"", b"k")):
+        scene = Scene()
+        scene.open()
+        create_queue(scene, "t")
+        put(scene, [job])
+        index = scene.engine.state.catalog.find("t").index
+        index.lengths[0] = 0  # which differ, too
+        states.add(digest(scene.engine.state.catalog))
+
+    assert len(states) == 4
 
 
 def put(scene, jobs):
     given = columns(jobs)
-    with taken_by_logs():
-        scene.put("t", *given.data, priority=given.priority, delay_ms=given.delay_ms, tag=given.tag)
+    scene.put(
+        "t", *given.data, priority=given.priority, delay_ms=given.delay_ms, tag=given.tag, key=given.key
+    )
 
 
 def at_once(scene):
@@ -119,7 +171,7 @@ def columns_lost(scene):
 def rewritten(scene):
     scene.delete("t", match="red")
     for _ in range(2):
-        put(scene, [(1, None, b"")])
+        put(scene, [(1, None, b"", b"more")])
         scene.sync()
         scene.checkpoint()
     scene.reclaim()

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
@@ -22,8 +22,9 @@ NAMES = [b"", b"a", b"ab", b"b"]
 class Naive:
     """One record: what the columns say of it."""
 
-    def __init__(self, seq, ts, size, tag, node, expires):
+    def __init__(self, seq, ts, size, tag, node, expires, job, key):
         self.seq, self.ts, self.size, self.tag, self.node, self.expires = seq, ts, size, tag, node, expires
+        self.job, self.key = job, key
         self.end = None
 
 
@@ -41,11 +42,15 @@ class Columns(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.index = Index()
+        self.index = Index(of_queue=True)
         self.slots = []  # of every seq that ever had one
         self.lost = set()
         self.floor = 1
         self.offset = 0
+
+    @initialize(of_queue=st.booleans())
+    def begin(self, of_queue):
+        self.index = Index(of_queue=of_queue)
 
     @rule(
         count=st.integers(1, 9),
@@ -54,23 +59,27 @@ class Columns(RuleBasedStateMachine):
         nodes=st.none() | st.lists(st.sampled_from(NAMES), min_size=9, max_size=9),
         expires=st.none() | st.lists(st.sampled_from([0, 5]), min_size=9, max_size=9),
         sizes=st.lists(st.integers(0, 9), min_size=9, max_size=9),
+        jobs=st.none() | st.lists(st.sampled_from([0, 7]), min_size=9, max_size=9),
+        keys=st.none() | st.lists(st.sampled_from(NAMES), min_size=9, max_size=9),
     )
-    def extend(self, count, later, tags, nodes, expires, sizes):
+    def extend(self, count, later, tags, nodes, expires, sizes, jobs, keys):
         ts = (self.slots[-1].ts if self.slots else 0) + later
         first = self.index.head_seq + 1
-        cut = [column and column[:count] for column in (tags, nodes, expires)]
+        cut = [column and column[:count] for column in (tags, nodes, expires, jobs, keys)]
         lengths = array("I", [size + 50 for size in sizes[:count]])
         self.index.extend(
             Run(
                 topic_id=1, seq_start=first, ts=ts, lengths=lengths, sizes=array("I", sizes[:count]),
-                offset=self.offset, tags=cut[0], nodes=cut[1], expires=cut[2], flags=_flags(count, *cut[:2]),
+                offset=self.offset, tags=cut[0], nodes=cut[1], expires=cut[2], jobs=cut[3], keys=cut[4],
+                flags=_flags(count, *cut[:2]),
             )
         )  # fmt: skip
         for i in range(count):
-            tag, node, due = (
-                column[i] if column else empty for column, empty in zip(cut, (b"", b"", 0), strict=True)
-            )
-            self.slots.append(Naive(first + i, ts, sizes[i], tag, node, due))
+            labels = [
+                column[i] if column else empty
+                for column, empty in zip(cut, (b"", b"", 0, 0, b""), strict=True)
+            ]
+            self.slots.append(Naive(first + i, ts, sizes[i], *labels))
         self.offset += sum(lengths)
         self.look()
 
@@ -144,6 +153,7 @@ class Columns(RuleBasedStateMachine):
             assert (slot.ts, slot.size) == (index.ts[at], index.sizes[at])
             assert bool(index.flags[at] & LIVE) is (slot.end is None) is index.is_live(slot.seq)
             assert slot.end is None or index.flags[at] & slot.end
+        self.look_at_jobs(live)
         assert not any(index.is_live(seq) for seq in self.lost)
         for name in NAMES[1:]:
             number = index.tags.labels.number(name)
@@ -173,6 +183,20 @@ class Columns(RuleBasedStateMachine):
             expired = sum(slot.end is DeathCause.EXPIRED for slot in gone if slot.seq >= first)
             assert (deleted, expired) == index.past.counts(first, index.base_seq)
 
+    def look_at_jobs(self, live):
+        """Of a queue the index knows job and key of each live slot; of a log there is not even a column."""
+        index = self.index
+        if not index.of_queue:
+            assert (index.jobs, index.key_ids, len(index.keys)) == (None, None, 0)
+            return
+        for slot in live:
+            at = index.position(slot.seq)
+            assert slot.job == (0 if index.jobs is None else index.jobs[at])
+            assert slot.key == index.keys.name(0 if index.key_ids is None else index.key_ids[at])
+        for name in NAMES[1:]:
+            number, holders = index.keys.number(name), sum(slot.key == name for slot in live)
+            assert holders == (index.keys.holders(number) if number else 0)
+
 
 TestColumns = Columns.TestCase
 TestColumns.settings = settings(stateful_step_count=25)
@@ -188,10 +212,11 @@ class Compacting(Index):
 @pytest.mark.parametrize("seed", range(5))
 def test_compacting_the_front_changes_nothing_that_can_be_seen(seed):
     machine = Columns()
-    machine.index = Compacting()
+    machine.index = Compacting(of_queue=True)
     for step in range(20):
         size = 1 + (step * 7 + seed) % 9
-        machine.extend(size, 1, NAMES[1:] * 3, None if step % 2 else NAMES * 3, None, [step % 5] * 9)
+        machine.extend(size, 1, NAMES[1:] * 3, None if step % 2 else NAMES * 3, None, [step % 5] * 9,
+                       [7] * 9 if step > 5 else None, NAMES * 3 if step % 3 else None)  # fmt: skip
         index = machine.index
         doomed = [slot for slot in machine.present()[: max(1, size - seed % 3)] if not slot.end]
         index.kill_range(index.start, index.position(doomed[-1].seq + 1), DeathCause.DELETED)

@@ -111,7 +111,7 @@ def flat(run: Run) -> list[tuple]:
     dedup = dict(run.dedup or ())
     rows = zip(
         run.lengths, run.sizes, column(run.flags, 0), column(run.tags, b""), column(run.nodes, b""),
-        column(run.expires, 0), column(run.jobs, 0), strict=True,
+        column(run.expires, 0), column(run.jobs, 0), column(run.keys, b""), strict=True,
     )  # fmt: skip
     return [
         (

@@ -3,6 +3,7 @@
 - orders: 1 to 4 in a segment, 2 deleted by its tag; 5 to 64 lost; 65 and 66 in the WAL, with all that a slot can have.
 - news: ephemeral, so only its head and its floor are kept.
 - capped: 1 evicted, 2 deleted by position, 3 in a segment that is sealed.
+- jobs: a queue: one record that waits for its time, behind another of its key.
 - gone: deleted; its name and epoch are not forgotten.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 
+from topics.codec.log.run import pack_job
 from topics.engine.image import LogPlace, Snapshot, StateImage
 from topics.log.image import TopicImage
 from topics.log.segments import Segment
@@ -22,7 +24,8 @@ CONFIG = {
     "dedup_window_ms": 120_000, "dedup_max_entries": 100_000, "dedupe_node": True, "compression": "none",
     "compression_min_bytes": 1024, "max_record_bytes": 1_048_576, "replicated": False, "lease_ms": 30_000,
     "claim_jitter_ms": 0, "max_deliveries": 0, "dead_letter": None, "retry_backoff": None, "leases_durable": False,
-    "starvation_ms": 30_000, "max_in_flight": 0, "require_lease_id": False,
+    "starvation_ms": 30_000, "starvation_share": 10, "max_in_flight": 0, "max_in_flight_per_key": 0,
+    "rate_limit": None, "require_lease_id": False,
 }  # fmt: skip
 
 
@@ -100,16 +103,37 @@ CAPPED = topic_image(
     stored_seq=3,
     segments=[Segment(3, 3, 48, TS + 10, sealed=True)],
 )
+JOBS = topic_image(
+    5,
+    "jobs",
+    {"type": "queue"},
+    head_seq=2,
+    slots=[
+        Slots(
+            first_seq=1,
+            ts=u64(TS, TS),
+            offsets=u32(305, 360),
+            lengths=u32(55, 79),
+            sizes=u32(1, 1),
+            flags=b"\x01\x01",
+            jobs=u64(pack_job(9, None), pack_job(None, TS + 60_000)),
+            keys=[b"k1"],
+            key_numbers=u32(1, 1),
+            of_queue=True,
+        )
+    ],
+    regions=[(1, 1, 0, 1)],
+)
 SNAPSHOT = Snapshot(
     StateImage(
         ts=TS + 10,
         high_ts=TS + 10,
-        next_topic_id=5,
-        epochs=[("capped", 1), ("gone", 1), ("news", 1), ("orders", 1)],
-        topics=[ORDERS, NEWS, CAPPED],
+        next_topic_id=6,
+        epochs=[("capped", 1), ("gone", 1), ("jobs", 1), ("news", 1), ("orders", 1)],
+        topics=[ORDERS, NEWS, CAPPED, JOBS],
     ),
     [
-        LogPlace(generation=1, shard=0, file=1, offset=305, next_frame=5, needed=1),
+        LogPlace(generation=1, shard=0, file=1, offset=439, next_frame=7, needed=1),
         LogPlace(generation=1, shard=1, file=1, offset=422, next_frame=6, needed=1),
         LogPlace(generation=0, shard=0, file=0, offset=0, next_frame=0, needed=2**64 - 1),
     ],
@@ -133,4 +157,5 @@ STORED = [
     ],
     [],
     [Slots(first_seq=3, ts=u64(TS), offsets=u32(0), lengths=u32(47), sizes=u32(1), flags=b"\x01")],
+    [],
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from topics.log.index import LIVE, NODED, TAGGED, TIMED, Index
 from topics.log.kinds import kind_of
 from topics.log.past import DeathCause
 from topics.log.regions import SegmentId, WalFileId
+from topics.log.tags import Labels
 from topics.log.topic import Topic
 
 # A slot that is dead has an end and no more: its bytes and labels go with a rewrite.
@@ -63,13 +65,13 @@ def check_topic(topic: Topic) -> None:
     assert slots == index.head_seq + 1 - index.base_seq - lost_above  # I-02
     for column in (index.ts, index.offsets, index.lengths, index.sizes):
         assert len(column) == index.stop  # I-02
-    for optional in (index.tag_ids, index.node_ids, index.expires, index.jobs):
+    for optional in (index.tag_ids, index.node_ids, index.expires, index.jobs, index.key_ids):
         assert optional is None or len(optional) == index.stop  # I-02
     live = [at for at in range(index.start, index.stop) if index.flags[at] & LIVE]
     assert not slots or index.flags[index.start] & LIVE  # dead slots at the front are popped
     assert index.live_count == len(live)  # I-03
     assert index.live_bytes == sum(index.sizes[at] for at in live)  # I-03
-    _check_tags(topic, live)
+    _check_names(topic, live)
     _check_places(topic)
     kind_of(topic).check(topic)
     for lost in index.lost:
@@ -125,9 +127,9 @@ def _topic(topic: Topic) -> dict[str, object]:
         "sizes": _of_live(index, index.sizes).tobytes(),
         "flags": bytes(index.flags[span]).translate(_FLAGS_OF),
         "tags": [(name, index.tags.seqs(number).tolist()) for name, number in index.tags.labels.items()],
-        "nodes": _nodes(topic),
+        "nodes": _named(index, index.node_ids, index.nodes),
         "expires": [] if index.expires is None else _sparse(_of_live(index, index.expires)),
-        **({} if index.jobs is None else {"jobs": _sparse(_of_live(index, index.jobs))}),
+        **_jobs(index),
         **told(topic, (*OF_RECORDS, *kind_of(topic).facts)),
     }
 
@@ -141,22 +143,31 @@ def _of_live(index: Index, column: array[int]) -> array[int]:
     return values
 
 
-def _nodes(topic: Topic) -> list[tuple[int, bytes]]:
-    index = topic.index
-    if index.node_ids is None:
+def _jobs(index: Index) -> dict[str, object]:
+    """What only a queue knows of its records, where it knows something."""
+    columns = {
+        "job_columns": [] if index.jobs is None else _sparse(_of_live(index, index.jobs)),
+        "key_columns": _named(index, index.key_ids, index.keys),
+    }
+    return {name: column for name, column in columns.items() if column}
+
+
+def _named(index: Index, ids: array[int] | None, labels: Labels) -> list[tuple[int, bytes]]:
+    """The live slots that have such a name, and the name."""
+    if ids is None:
         return []
-    live = (at for at in range(index.start, index.stop) if index.flags[at] & LIVE and index.flags[at] & NODED)
-    return [(at - index.start, index.nodes.name(index.node_ids[at])) for at in live]
+    numbers = _of_live(index, ids)
+    return [(at, labels.name(number)) for at, number in enumerate(numbers) if number]
 
 
 def _sparse(values: array[int]) -> list[tuple[int, int]]:
     return [(i, value) for i, value in enumerate(values) if value]
 
 
-def _check_tags(topic: Topic, live: list[int]) -> None:
+def _check_names(topic: Topic, live: list[int]) -> None:
     index = topic.index
     by_tag: dict[int, list[int]] = {}
-    nodes: dict[int, int] = {}
+    nodes, keys = Counter[int](), Counter[int]()
     for at in live:
         flags = index.flags[at]
         if flags & TAGGED:
@@ -164,13 +175,15 @@ def _check_tags(topic: Topic, live: list[int]) -> None:
             by_tag.setdefault(index.tag_ids[at], []).append(index.seq_at(at))
         if flags & NODED:
             assert index.node_ids is not None
-            nodes[index.node_ids[at]] = nodes.get(index.node_ids[at], 0) + 1
+            nodes[index.node_ids[at]] += 1
+        if index.key_ids is not None and index.key_ids[at]:
+            keys[index.key_ids[at]] += 1
         assert not flags & TIMED or (index.expires is not None and index.expires[at])
     held = {number: index.tags.seqs(number).tolist() for _, number in index.tags.labels.items()}
     assert held == by_tag  # I-04
-    assert {
-        number: index.nodes.holders(number) for _, number in index.nodes.items()
-    } == nodes  # I-03, for nodes
+    for labels, holders in ((index.nodes, nodes), (index.keys, keys)):
+        assert {number: labels.holders(number) for _, number in labels.items()} == holders  # I-03, for names
+    assert index.of_queue or (index.jobs is None and index.key_ids is None)
 
 
 def _check_places(topic: Topic) -> None:

@@ -106,7 +106,12 @@ def _slots(slots: Slots) -> Iterator[str]:
     """Columns of one length, and numbers of names that are there."""
     count = len(slots)
     fixed = ((slots.ts, 8), (slots.offsets, 4), (slots.lengths, 4), (slots.sizes, 4))
-    optional = ((slots.tag_numbers, 4), (slots.node_numbers, 4), (slots.expires, 8), (slots.jobs, 8))
+    names = (
+        (slots.tags, slots.tag_numbers),
+        (slots.nodes, slots.node_numbers),
+        (slots.keys, slots.key_numbers),
+    )
+    optional = (*((numbers, 4) for _, numbers in names), (slots.expires, 8), (slots.jobs, 8))
     if any(len(column) != count * width for column, width in fixed) or any(
         len(column) not in (0, count * width) for column, width in optional
     ):
@@ -114,9 +119,9 @@ def _slots(slots: Slots) -> Iterator[str]:
         return
     if slots.flags.translate(None, _SLOT_FLAGS):
         yield "slots: flags that no slot has"
-    for names, numbers in ((slots.tags, slots.tag_numbers), (slots.nodes, slots.node_numbers)):
-        if max(array("I", numbers), default=0) > len(names):
-            yield f"slots: the number of a name, where there are {len(names)}"
+    for known, numbers in names:
+        if max(array("I", numbers), default=0) > len(known):
+            yield f"slots: the number of a name, where there are {len(known)}"
 
 
 def _regions(image: TopicImage) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from topics.kernel.config import Durability, stored_config
+from topics.kernel.config import Durability, TopicType, stored_config
 from topics.kernel.errors import Corrupt
 from topics.kernel.whole_numbers import Count, Generation, ShardNumber
 from topics.log.facts import OF_RECORDS, STANDING, taken
@@ -75,6 +75,11 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     # why, how often delivered, since when.
     moved_ids: list[tuple[bytes, Count]] = []
     moves: list[tuple[Count, str, bytes, Count, Count]] = []
+
+    @property
+    def of_queue(self) -> bool:
+        """Whether jobs and keys are to be known of its records."""
+        return self.config.get("type") == TopicType.QUEUE.value
 
 
 def take_image(topic: Topic) -> TopicImage:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, compress, groupby
 from operator import add
@@ -32,7 +31,7 @@ TIMED: Final = 32
 _OF_FRAME: Final = bytes(  # the flags of a frame as those of its slot
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
-_NO_COLUMNS: Final = (None, None, None, None)
+_NO_COLUMNS: Final = (None, None, None, None, None, None)
 _DEAD: Final = DeathCause.DELETED | DeathCause.EXPIRED
 _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
@@ -42,16 +41,20 @@ _KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(2
 
 
 class Index:
-    """Columns of the records of one topic. `position` is where a slot is now; it moves when the front is compacted."""
+    """Columns of the records of one topic. `position` is where a slot is now; it moves when the front is compacted.
+
+    `of_queue`: jobs and keys of its records are kept, too. A log pays nothing for what its records say of either.
+    """
 
     COMPACT_MIN = 4096
     __slots__ = (
-        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "job_rows", "jobs", "key_ids", "lengths",
-        "live_bytes", "live_count", "lost", "node_ids", "nodes", "offsets", "on_killed", "past", "sizes", "tag_ids",
-        "tags", "ts",
+        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "job_rows", "jobs", "key_ids", "keys",
+        "lengths", "live_bytes", "live_count", "lost", "node_ids", "nodes", "of_queue", "offsets", "on_killed", "past",
+        "sizes", "tag_ids", "tags", "ts",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_queue: bool = False) -> None:
+        self.of_queue = of_queue
         self.base_seq = 1
         self.head_seq = 0
         self.ts: array[int] = array("Q")
@@ -64,9 +67,8 @@ class Index:
         self.expires: array[int] | None = None
         self.jobs: array[int] | None = None
         self.key_ids: array[int] | None = None
-        self.job_rows: array[int] | None = (
-            None  # of a queue: where `log.jobs` knows more of the record; 0: nowhere
-        )
+        # Of a queue: where `log.jobs` knows more of the record; 0: nowhere.
+        self.job_rows: array[int] | None = array("I") if of_queue else None
         self.on_killed: Callable[[Iterable[int]], None] | None = None  # told the positions, before they die
         self.has_absent = False  # true if the bytes of a live slot may be gone
         self._skip = 0
@@ -76,6 +78,7 @@ class Index:
         self.past = Past()
         self.tags = TagIndex()
         self.nodes = Labels()
+        self.keys = Labels()
 
     # Where things are.
 
@@ -160,55 +163,37 @@ class Index:
             self.ts.extend(array("Q", (run.ts,)) * count)
             self.offsets.extend(accumulate(lengths, initial=run.offset))
             self.offsets.pop()  # where the run ends
-        if run.tags is None and run.nodes is None and run.expires is None and run.jobs is None:
+        of_job = self.of_queue and (run.jobs is not None or run.keys is not None)
+        if run.tags is None and run.nodes is None and run.expires is None and not of_job:
             self.flags += b"\x01" * count
-            optional = (self.tag_ids, self.node_ids, self.expires, self.jobs)
+            optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.key_ids, self.job_rows)
             if optional != _NO_COLUMNS:
                 for column in optional:
                     if column is not None:
                         column.frombytes(bytes(count * column.itemsize))
         else:
             self._extend_labelled(run, count)
-        if self.job_rows is not None:
-            self.job_rows.frombytes(bytes(count * 4))
         self.live_count += count
         self.live_bytes += sum(sizes)
         self.head_seq += count
         assert len(self.flags) == len(self.ts) == len(self.offsets) == len(self.sizes)  # I-02
 
     def _extend_labelled(self, run: Run, count: int) -> None:
-        slots_before = len(self.flags)
+        before = len(self.flags)
         assert run.flags is not None or (run.tags is None and run.nodes is None)
         flags = (bytes(count) if run.flags is None else run.flags).translate(_OF_FRAME)
-        if run.tags is not None:
-            if self.tag_ids is None:
-                self.tag_ids = array("I", bytes(slots_before * 4))
-            self.tag_ids.fromlist(self.tags.extend(run.tags, run.seq_start))
-        elif self.tag_ids is not None:
-            self.tag_ids.frombytes(bytes(count * 4))
-        if run.nodes is not None:
-            if self.node_ids is None:
-                self.node_ids = array("I", bytes(slots_before * 4))
-            self.node_ids.fromlist(self.nodes.hold_all(run.nodes))
-        elif self.node_ids is not None:
-            self.node_ids.frombytes(bytes(count * 4))
+        tags = None if run.tags is None else self.tags.extend(run.tags, run.seq_start)
+        nodes = None if run.nodes is None else self.nodes.hold_all(run.nodes)
+        self.tag_ids = grown(self.tag_ids, "I", before, tags, count)
+        self.node_ids = grown(self.node_ids, "I", before, nodes, count)
+        self.expires = grown(self.expires, "Q", before, run.expires, count)
         if run.expires is not None:
-            if self.expires is None:
-                self.expires = array("Q", bytes(slots_before * 8))
-            self.expires.fromlist(run.expires)
-            timed = bytearray(flags)
-            for i, due_ms in enumerate(run.expires):
-                if due_ms:
-                    timed[i] |= TIMED
-            flags = timed
-        elif self.expires is not None:
-            self.expires.frombytes(bytes(count * 8))
-        if run.jobs is not None:
-            if self.jobs is None:
-                self.jobs = array("Q", bytes(slots_before * 8))
-            self.jobs.fromlist(run.jobs)
-        elif self.jobs is not None:
-            self.jobs.frombytes(bytes(count * 8))
+            flags = bytes(flag | TIMED if due else flag for flag, due in zip(flags, run.expires, strict=True))
+        if self.of_queue:
+            keys = None if run.keys is None else self.keys.hold_all(run.keys)
+            self.jobs = grown(self.jobs, "Q", before, run.jobs, count)
+            self.key_ids = grown(self.key_ids, "I", before, keys, count)
+            self.job_rows = grown(self.job_rows, "I", before, None, count)
         self.flags += flags
 
     def lose(self, last_seq: int) -> None:
@@ -286,9 +271,9 @@ class Index:
             for number in dict.fromkeys(compress(self.tag_ids[start:stop], live)):
                 if number:
                     self.tags.remove_range(number, first, behind)
-        if self.node_ids is not None:
-            for number, holders in Counter(compress(self.node_ids[start:stop], live)).items():
-                self.nodes.release(number, holders)
+        for ids, labels in ((self.node_ids, self.nodes), (self.key_ids, self.keys)):
+            if ids is not None:
+                labels.release_all(compress(ids[start:stop], live))
         self.flags[start:stop] = flags.translate(_KILL[end])
         return count
 
@@ -329,9 +314,9 @@ class Index:
         self.live_bytes -= sum(map(self.sizes.__getitem__, positions))
         assert self.live_count >= 0
         assert self.live_bytes >= 0
-        if self.node_ids is not None:
-            for number, holders in Counter(map(self.node_ids.__getitem__, positions)).items():
-                self.nodes.release(number, holders)
+        for ids, labels in ((self.node_ids, self.nodes), (self.key_ids, self.keys)):
+            if ids is not None:
+                labels.release_all(map(ids.__getitem__, positions))
 
     def _slots_of(self, seqs: list[int]) -> tuple[list[int], list[int]]:
         """Those of these ascending seqs that have a slot, and the position of each: arithmetic between lost ranges."""
@@ -375,7 +360,7 @@ class Index:
             del column[:]
         self._skip = 0
         self.live_count = self.live_bytes = 0
-        self.tags, self.nodes = TagIndex(), Labels()
+        self.tags, self.nodes, self.keys = TagIndex(), Labels(), Labels()
         self.past, self.lost = Past(), LostRanges()
         self.base_seq = next_seq
         self.head_seq = next_seq - 1
@@ -396,5 +381,20 @@ class Index:
 
     def _columns(self) -> list[array[int] | bytearray]:
         columns = (self.ts, self.offsets, self.lengths, self.sizes, self.flags)
-        optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.job_rows)
+        optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.key_ids, self.job_rows)
         return [*columns, *(column for column in optional if column is not None)]
+
+
+def grown(
+    column: array[int] | None, typecode: str, before: int, more: Sequence[int] | None, count: int
+) -> array[int] | None:
+    """An optional column of `before` slots with `count` more; None if neither those nor these need it."""
+    if more is None:
+        if column is not None:
+            column.frombytes(bytes(count * column.itemsize))
+        return column
+    assert len(more) == count
+    if column is None:
+        column = array(typecode, bytes(before * array(typecode).itemsize))
+    column.extend(array(typecode, more))
+    return column

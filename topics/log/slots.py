@@ -13,13 +13,15 @@ from itertools import compress
 import msgspec
 
 from topics.kernel.whole_numbers import Count
-from topics.log.index import IS_LIVE, Index
+from topics.log.index import IS_LIVE, Index, grown
 
 
 class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Consecutive slots [first_seq, first_seq + count) as columns, little-endian.
 
-    `flags` are the index's. `tag_numbers` are 1-based into `tags`, 0 for none; empty if no slot has one; so for nodes.
+    `flags` are the index's. `tag_numbers` are 1-based into `tags`, 0 for none; empty if no slot has one; so for nodes
+    and keys. `of_queue`: jobs and keys are those of the records. Else nothing is said of them: the slots are of a log,
+    or of a build that did not keep them.
     """
 
     first_seq: Count
@@ -34,6 +36,9 @@ class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     node_numbers: bytes = b""
     expires: bytes = b""
     jobs: bytes = b""
+    keys: list[bytes] = []
+    key_numbers: bytes = b""
+    of_queue: bool = False
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -47,6 +52,19 @@ class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     def node_of_each(self) -> list[bytes]:
         return _of_each(self.nodes, self.node_numbers)
 
+    @property
+    def key_of_each(self) -> list[bytes]:
+        return _of_each(self.keys, self.key_numbers)
+
+    def tell_jobs(self, jobs: Sequence[int], keys: Sequence[bytes]) -> None:
+        """Say of each slot of a queue what job it is; 0 and `b""` of those that are dead."""
+        assert len(jobs) == len(keys) == len(self)
+        self.jobs = array("Q", jobs).tobytes() if any(jobs) else b""
+        self.keys = [key for key in dict.fromkeys(keys) if key]
+        number_of = {key: number for number, key in enumerate(self.keys, 1)}
+        self.key_numbers = array("I", [number_of.get(key, 0) for key in keys]).tobytes() if self.keys else b""
+        self.of_queue = True
+
 
 def slots_between(index: Index, start: int, stop: int) -> Slots:
     """The slots at positions [start, stop), whose seqs follow one another."""
@@ -58,6 +76,7 @@ def slots_between(index: Index, start: int, stop: int) -> Slots:
         lengths=index.lengths[span].tobytes(),
         sizes=index.sizes[span].tobytes(),
         flags=bytes(index.flags[span]),
+        of_queue=index.of_queue,
     )
     live = slots.flags.translate(IS_LIVE)
     if index.tag_ids is not None:
@@ -68,6 +87,8 @@ def slots_between(index: Index, start: int, stop: int) -> Slots:
         slots.expires = index.expires[span].tobytes()
     if index.jobs is not None and any(index.jobs[span]):
         slots.jobs = index.jobs[span].tobytes()
+    if index.key_ids is not None:
+        slots.keys, slots.key_numbers = _names(index.key_ids[span], live, index.keys.name)
     return slots
 
 
@@ -80,24 +101,16 @@ def restore(index: Index, slots: Slots) -> None:
     index.lengths.frombytes(slots.lengths)
     index.sizes.frombytes(slots.sizes)
     index.flags += slots.flags
-    if slots.tag_numbers or index.tag_ids is not None:
-        if index.tag_ids is None:
-            index.tag_ids = array("I", bytes(before * 4))
-        tags = slots.tag_of_each
-        index.tag_ids.extend(index.tags.extend(tags, slots.first_seq) if tags else [0] * count)
-    if slots.node_numbers or index.node_ids is not None:
-        if index.node_ids is None:
-            index.node_ids = array("I", bytes(before * 4))
-        nodes = slots.node_of_each
-        index.node_ids.extend(index.nodes.hold_all(nodes) if nodes else [0] * count)
-    if slots.expires or index.expires is not None:
-        if index.expires is None:
-            index.expires = array("Q", bytes(before * 8))
-        index.expires.frombytes(slots.expires or bytes(count * 8))
-    if slots.jobs or index.jobs is not None:
-        if index.jobs is None:
-            index.jobs = array("Q", bytes(before * 8))
-        index.jobs.frombytes(slots.jobs or bytes(count * 8))
+    tags = index.tags.extend(slots.tag_of_each, slots.first_seq) if slots.tag_numbers else None
+    nodes = index.nodes.hold_all(slots.node_of_each) if slots.node_numbers else None
+    index.tag_ids = grown(index.tag_ids, "I", before, tags, count)
+    index.node_ids = grown(index.node_ids, "I", before, nodes, count)
+    index.expires = grown(index.expires, "Q", before, array("Q", slots.expires) or None, count)
+    if index.of_queue:
+        keys = index.keys.hold_all(slots.key_of_each) if slots.key_numbers else None
+        index.jobs = grown(index.jobs, "Q", before, array("Q", slots.jobs) or None, count)
+        index.key_ids = grown(index.key_ids, "I", before, keys, count)
+        index.job_rows = grown(index.job_rows, "I", before, None, count)
     live = slots.flags.translate(IS_LIVE)
     index.live_count += live.count(1)
     index.live_bytes += sum(compress(index.sizes[before:], live))

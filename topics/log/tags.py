@@ -1,4 +1,4 @@
-"""Tags and nodes: names interned to small numbers, and for tags the live seqs of each.
+"""Tags, nodes and keys: names interned to small numbers, and for tags the live seqs of each.
 
 The index keeps a number a record instead of a string. A number is given back when its last live record is gone, so
 the table is as large as the names alive. The tag index holds live seqs only, ascending (I-04), so that a delete by
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -120,6 +121,11 @@ class Labels(Names):
         assert self._counts[number] >= 0
         if self._counts[number] == 0:
             self.free(number)
+
+    def release_all(self, numbers: Iterable[int]) -> None:
+        """A holder fewer of each, as often as it is there."""
+        for number, holders in Counter(numbers).items():
+            self.release(number, holders)
 
     def holders(self, number: int) -> int:
         return self._counts[number]

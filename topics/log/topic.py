@@ -51,7 +51,7 @@ class Topic:
         self.name = name
         self.epoch = epoch
         self.config = config
-        self.index = Index()
+        self.index = Index(of_queue=config.type is TopicType.QUEUE)
         self.floors = Floors()
         self.regions = Regions()
         self.segments = Segments()

@@ -150,19 +150,22 @@ def test_a_malformed_region_is_seen_among_good_ones(what):
 
 NAMES = [b"", b"a", b"b", b"cc", b"dd", b"longer"]
 ROWS = st.tuples(
-    st.sampled_from(NAMES), st.sampled_from(NAMES), st.sampled_from([b"", b"{}"]), st.sampled_from([0, 0, 7, 2**63])
+    st.sampled_from(NAMES), st.sampled_from(NAMES), st.sampled_from([b"", b"{}"]), st.sampled_from([0, 0, 7, 2**63]),
+    st.sampled_from(NAMES),
 )  # fmt: skip
 
 
 def segment(rows, gaps):
-    """Task, data and idx of records of (tag, node, meta, expiry), seqs 1 on without the gaps; and their frames."""
+    """Task, data and idx of records of (tag, node, meta, expiry, key), seqs 1 on without the gaps; and their frames."""
     seqs = [seq for seq in range(1, len(rows) + len(gaps) + 1) if seq not in gaps][: len(rows)]
     frames = [
         pack_frame(
             APPEND, 0, TOPIC, seq, 5, b"data", tag=tag, node=node, meta=meta,
-            exts=pack_exts([(Ext.EXPIRES_AT, expiry.to_bytes(8, "little"))] if expiry else []),
+            exts=pack_exts(
+                ([(Ext.EXPIRES_AT, expiry.to_bytes(8, "little"))] if expiry else []) + ([(Ext.KEY, key)] if key else [])
+            ),
         )
-        for seq, (tag, node, meta, expiry) in zip(seqs, rows, strict=True)
+        for seq, (tag, node, meta, expiry, key) in zip(seqs, rows, strict=True)
     ]  # fmt: skip
     data = b"".join(frame + bytes([LIVE]) for frame in frames)
     task = SegmentTask(topic_id=TOPIC, first=1, last=seqs[-1], size=len(data), sealed=True)
@@ -181,19 +184,21 @@ def cases(draw):
     task, data, idx, found, own = segment(rows, gaps)
     said = dict(zip(found.seqs, rows, strict=True))
     for seq in draw(st.lists(st.sampled_from(list(found.seqs)), max_size=2)):
-        said[seq] = draw(st.one_of(ROWS, st.just((b"", b"", *said[seq][2:]))))
+        said[seq] = draw(st.one_of(ROWS, st.just((b"", b"", *said[seq][2:4], b""))))
     cuts = sorted({1, task.last + 1, *draw(st.lists(st.integers(1, task.last), max_size=2))})
     buffer = b""
     for first, stop in pairwise(cuts):
         if draw(st.sampled_from([True] * 5 + [False])):
-            held = [said.get(seq, (b"", b"", b"", 0)) for seq in range(first, stop)]
+            of_queue = draw(st.sampled_from([True, True, False]))
+            held = [said.get(seq, (b"", b"", b"", 0, b"")) for seq in range(first, stop)]
             lengths = own.lengths[first - 1 : stop - 1]
             sizes = [
-                4 + len(meta) if size else 0 for size, (_, _, meta, _) in zip(lengths, held, strict=True)
+                4 + len(meta) if size else 0 for size, (_, _, meta, _, _) in zip(lengths, held, strict=True)
             ]
             buffer += encode_block(
                 first, lengths, sizes=array("I", sizes), tags=[row[0] for row in held],
-                nodes=[row[1] for row in held], expires=[row[3] for row in held], seed=0,
+                nodes=[row[1] for row in held], expires=[row[3] for row in held],
+                keys=[row[4] for row in held] if of_queue else None, of_queue=of_queue, seed=0,
             )  # fmt: skip
     ended = bytes(draw(st.lists(st.integers(0, 1), min_size=len(found), max_size=len(found))))
     return task, data, idx, found, buffer, ended
@@ -212,27 +217,37 @@ def test_what_a_block_says_wrong_is_found_alike(case):
 
 def test_labels_that_are_right_are_not_looked_at_one_by_one():
     """A thousand records with all that a block can say: none of them is left to be decoded."""
-    rows = [(b"tag-%d" % (i % 7), b"node-%d" % (i % 30), b"{}", 10**12 + i) for i in range(1000)]
+    rows = [
+        (b"tag-%d" % (i % 7), b"node-%d" % (i % 30), b"{}", 10**12 + i, b"key-%d" % (i % 90))
+        for i in range(1000)
+    ]
     task, data, idx, found, own = segment(rows, set())
     labels = walk_by_numpy(task, data, idx)[1]
-    tags, nodes, expires = ([row[at] for row in rows] for at in (0, 1, 3))
-    sizes = array("I", [4 + len(row[2]) for row in rows])
-    block = encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires, seed=0)
+    tags, nodes, expires, keys = ([row[at] for row in rows] for at in (0, 1, 3, 4))
+    said = {
+        "sizes": array("I", [4 + len(row[2]) for row in rows]),
+        "tags": tags,
+        "nodes": nodes,
+        "expires": expires,
+    }
+    said |= {"keys": keys, "of_queue": True, "seed": 0}
+    block = encode_block(1, own.lengths, **said)
     flaws = Flaws()
     check_columns(task, found, data, block, bytes(len(found)), flaws, labels)
 
     assert labels.contradicted(decode_blocks(block, 0), bytes(len(found))) == []
     assert flaws.summed_up() == ()
-    tags[500] = b"tag-x"
-    lie = encode_block(1, own.lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires, seed=0)
-    wrong = decode_blocks(lie, 0)
-    assert labels.contradicted(wrong, bytes(len(found))) == [500]
+    tags[500], keys[600] = b"tag-x", b"key-x"
+    wrong = decode_blocks(encode_block(1, own.lengths, **said), 0)
+    assert labels.contradicted(wrong, bytes(len(found))) == [500, 600]
     assert labels.contradicted([], bytes(len(found))) == list(range(1000))
 
 
+@pytest.mark.parametrize("of_queue", [True, False])
 @pytest.mark.parametrize("job", [(None, None), (7, None), (None, 10**12), (0, 10**12)])
 @pytest.mark.parametrize("said", [0, pack_job(7, None), pack_job(None, 10**12), pack_job(0, 10**12)])
-def test_what_a_block_says_wrong_of_a_job_is_found_alike(job, said):
+def test_what_a_block_says_wrong_of_a_job_is_found_alike(job, said, of_queue):
+    """One that is not of a queue is not asked."""
     priority, due = job
     exts = [(Ext.PRIORITY, bytes([priority]))] if priority is not None else []
     exts += [(Ext.NOT_BEFORE, due.to_bytes(8, "little"))] if due is not None else []
@@ -243,25 +258,29 @@ def test_what_a_block_says_wrong_of_a_job_is_found_alike(job, said):
     own = found.index_columns(1, 2)
     entries = encode_entries(own.offsets, own.lengths, own.ts, own.flags)
     block = encode_block(
-        1, own.lengths, sizes=array("I", [4]), tags=[b"t"], nodes=None, expires=None, jobs=[said], seed=0
-    )
+        1, own.lengths, sizes=array("I", [4]), tags=[b"t"], nodes=None, expires=None,
+        jobs=[said] if of_queue else None, of_queue=of_queue, seed=0,
+    )  # fmt: skip
     whole, labels = walk_by_numpy(task, data, entries + encode_trailer(entries, 0))
     alone, at_once = Flaws(), Flaws()
     check_columns(task, found, data, block, b"\0", alone)
     check_columns(task, whole, data, block, b"\0", at_once, labels)
 
     assert at_once.listed == alone.listed
-    assert bool(alone.listed) == (said != pack_job(*job))
+    assert bool(alone.listed) == (of_queue and said != pack_job(*job))
 
 
-TRUTHS = list(product([b"", b"tag"], [b"", b"node"], [b"", b"{}"], [0, 10**12]))
+TRUTHS = list(product([b"", b"tag"], [b"", b"node"], [b"", b"{}"], [0, 10**12], [b"", b"key"]))
 
 
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("ended", [0, 1])
 def test_every_lie_in_every_column_is_found(alone, ended):
     """Each combination of labels against each that a block may say: in a block of its own, and all in one."""
-    pairs = [*product(TRUTHS, TRUTHS), *(((a, a, b"", 0), (b, b, b"", 0)) for a, b in product(NAMES, NAMES))]
+    pairs = [
+        *product(TRUTHS, TRUTHS),
+        *(((a, a, b"", 0, a), (b, b, b"", 0, b)) for a, b in product(NAMES, NAMES)),
+    ]
     task, data, idx, found, own = segment([truth for truth, _ in pairs], set())
     blocks = [(at, at + 1) for at in range(len(pairs))] if alone else [(0, len(pairs))]
     text = b""
@@ -269,7 +288,8 @@ def test_every_lie_in_every_column_is_found(alone, ended):
         said = [says for _, says in pairs[start:stop]]
         text += encode_block(
             start + 1, own.lengths[start:stop], sizes=array("I", [4 + len(one[2]) for one in said]),
-            tags=[one[0] for one in said], nodes=[one[1] for one in said], expires=[one[3] for one in said], seed=0,
+            tags=[one[0] for one in said], nodes=[one[1] for one in said], expires=[one[3] for one in said],
+            keys=[one[4] for one in said], of_queue=True, seed=0,
         )  # fmt: skip
     whole, labels = walk_by_numpy(task, data, idx)
     by_one, at_once = Flaws(), Flaws()

@@ -28,8 +28,10 @@ NODES = [b"n", b"", b"", b"n"]
 EXPIRES = [0, 2**41, 0, 2**64 - 1]
 
 
-def block(first_seq=10, lengths=LENGTHS, *, sizes=SIZES, tags=None, nodes=None, expires=None):
-    return encode_block(first_seq, lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires, seed=SEED)
+def block(first_seq=10, lengths=LENGTHS, *, sizes=SIZES, tags=None, nodes=None, expires=None, **of_jobs):
+    return encode_block(
+        first_seq, lengths, sizes=sizes, tags=tags, nodes=nodes, expires=expires, seed=SEED, **of_jobs
+    )
 
 
 FULL = block(sizes=OTHER_SIZES, tags=TAGS, nodes=NODES, expires=EXPIRES)
@@ -66,14 +68,17 @@ def records(draw):
         "I", draw(st.lists(st.just(0) | st.integers(46, 2**32 - 1), min_size=count, max_size=count))
     )
     sizes = column(st.integers(0, 2**32 - 1))
+    of_jobs = {"of_queue": draw(st.booleans()), "jobs": None, "keys": None}
+    if of_jobs["of_queue"]:
+        of_jobs["jobs"] = column(st.just(0) | st.integers(0, 2**64 - 1))
+        of_jobs["keys"] = column(st.sampled_from((b"", b"a", b"k" * 256)))
     return {
         "lengths": lengths,
         "sizes": implied_sizes(lengths) if sizes is None else array("I", sizes),
         "tags": column(st.sampled_from((b"", b"a", b"b", b"\xff\x00"))),
         "nodes": column(st.sampled_from((b"", b"a", b"node"))),
         "expires": column(st.just(0) | st.integers(0, 2**64 - 1)),
-        "jobs": column(st.just(0) | st.integers(0, 2**64 - 1)),
-    }
+    } | of_jobs
 
 
 @pytest.mark.rule("T5.20", "T0.2")
@@ -101,8 +106,10 @@ def test_columns_come_back(writes):
             ("nodes", names_of(got.nodes, got.node_numbers)),
             ("expires", got.expires and list(got.expires)),
             ("jobs", got.jobs and list(got.jobs)),
+            ("keys", names_of(got.keys, got.key_numbers)),
         ):
             assert column == (write[name] if write[name] and any(write[name]) else None)
+        assert got.of_queue == write["of_queue"]
 
 
 def test_records_that_are_plain_need_no_block():
@@ -116,10 +123,27 @@ def test_a_block_says_only_what_its_records_need():
     (found,) = decode_blocks(TAGGED, SEED)
 
     assert found == ColumnsBlock(
-        first_seq=14, count=4, sizes=None, tags=[b"red", b"blue"], tag_numbers=array("I", [0, 1, 2, 1]),
-        nodes=[], node_numbers=None, expires=None,
+        version=1, first_seq=14, count=4, sizes=None, tags=[b"red", b"blue"], tag_numbers=array("I", [0, 1, 2, 1]),
+        nodes=[], node_numbers=None, expires=None, jobs=None, keys=[], key_numbers=None,
     )  # fmt: skip
     assert spelled(14, 4, [b"", [b"red", b"blue"], u32(0, 1, 2, 1), [], b"", b""]) == TAGGED
+
+
+def test_a_block_of_a_queue_says_so_whether_its_jobs_have_something_or_not():
+    for of_jobs in ({}, {"jobs": [0] * 4}, {"jobs": [0, 5, 0, 0]}, {"keys": [b"k", b"", b"k", b""]}):
+        (found,) = decode_blocks(block(tags=TAGS, of_queue=True, **of_jobs), SEED)
+        assert (found.of_queue, found.version) == (True, 3)
+        assert found.jobs == (array("Q", of_jobs["jobs"]) if any(of_jobs.get("jobs", ())) else None)
+        assert found.keys == [b"k"] * ("keys" in of_jobs)
+    assert block(of_queue=True, jobs=[0] * 4, keys=[b""] * 4) == b""
+
+
+def test_a_block_of_the_first_builds_of_format_2_is_read_and_says_not_all_of_a_job():
+    fields = [u32(1, 2), [], b"", [], b"", b"", u64(5, 0)]
+    (found,) = decode_blocks(spelled(1, 2, fields, version=2), SEED)
+
+    assert (list(found.jobs), found.keys, found.key_numbers) == ([5, 0], [], None)
+    assert not found.of_queue
 
 
 @pytest.mark.invariant("I-18")
@@ -150,7 +174,16 @@ def test_every_flipped_bit_and_every_cut_is_found_and_placed():
         (bytes(BLOCK_OVERHEAD - 1), "length"),
         (bytes(BLOCK_OVERHEAD), "magic"),
         (BLOCK_HEAD.pack(b"TCOL", 1, 0, 1, 1, 2**32 - 1) + bytes(8), "length"),
-        (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=3), "version"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=4), "version"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=3), "body"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", u64(5), []], version=3), "body"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", u64(5), [], b"", b""], version=3), "body"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", b"", [], b""]), "body"),
+        (spelled(1, 1, [b"", [], b"", [], b"", b"", b"", [], b""], version=3), "body"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", u64(0), [], b""], version=3), "jobs"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", b"", [b"k"], b""], version=3), "keys"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", b"", [b""], u32(1)], version=3), "keys"),
+        (spelled(1, 1, [u32(1), [], b"", [], b"", b"", b"", [b"k"], u32(2)], version=3), "keys"),
         (spelled(1, 1, [u32(1), [], b"", [], b"", b""], version=2), "body"),
         (spelled(1, 1, [u32(1), [], b"", [], b"", b"", b""], version=2), "body"),
         (spelled(1, 1, [u32(1), [], b"", [], b"", b"", u64(5)]), "body"),
@@ -194,7 +227,7 @@ def test_every_flipped_bit_and_every_cut_is_found_and_placed():
         (FULL + FULL, "first_seq"),
         (TAGGED + FULL, "first_seq"),
     ],
-    ids=range(46),
+    ids=range(55),
 )  # fmt: skip
 def test_what_is_wrong_with_a_block_is_named_though_its_checksum_is_right(data, field):
     with pytest.raises(Corrupt, match="columns at offset") as caught:

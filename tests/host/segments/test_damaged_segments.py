@@ -224,6 +224,23 @@ def test_an_idx_or_columns_that_the_medium_does_not_give_are_made_anew_from_the_
     assert scene.disk.content(path(1, part)) == content
 
 
+def test_of_a_damaged_record_a_block_that_is_whole_still_knows_the_labels():
+    """Another block is damaged, so the columns are made anew from the data, which does not have all of them."""
+    scene = filled(scene_with(1), 4)
+    scene.put("t", *[b"behind"] * 4, tag=[b"behind"] * 4)
+    scene.sync()
+    scene.checkpoint()
+    state = digest(scene.engine.state.catalog)
+    scene.process_death()
+    scene.disk.flip(path(1), 100 * 8)  # of the second record
+    scene.disk.truncate(path(1, "col"), scene.disk.size(path(1, "col")) - 1)
+    for _ in range(2):
+        scene.open()
+        assert digest(scene.engine.state.catalog) == state
+        assert walk(scene) == ([1, 3, 4, 5, 6, 7, 8], [2])
+        scene.process_death()
+
+
 def test_data_that_the_medium_does_not_give_is_not_taken_for_missing():
     """Nothing follows from a read that failed: a start that needs the data itself says so, and changes nothing."""
     scene = filled(scene_with(1, port=BadSectors))

@@ -329,6 +329,15 @@ def test_a_start_asks_for_no_data_of_cold_segments_that_are_whole(tiered):
     assert digest(tiered.engine.state.catalog) == tiered.right
 
 
+def test_columns_of_cold_segments_are_made_anew_once(tiered):
+    for named in (T, U):
+        tiered.disk.unlink(segment_path(*named, "col"))
+    tiered.open()
+    tiered.process_death()
+
+    test_a_start_asks_for_no_data_of_cold_segments_that_are_whole(tiered)
+
+
 @pytest.mark.parametrize("kind", ["another's", "gone"])
 def test_entries_and_columns_of_a_cold_segment_are_held_against_each_other(tiered, kind):
     """Where they contradict each other the cold data says what is right; without it, that is told, though the snapshot

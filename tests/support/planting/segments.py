@@ -297,6 +297,7 @@ def _with_other_tags(block: ColumnsBlock, lengths: array[int], seed: int) -> byt
         nodes=[block.nodes[number - 1] if number else b"" for number in nodes],
         expires=block.expires,
         jobs=block.jobs,
+        of_queue=block.of_queue,
         seed=seed,
     )
 

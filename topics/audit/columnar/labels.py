@@ -42,7 +42,7 @@ _NEEDS_BLOCK: Final = np.frombuffer(NEEDS_BLOCK, np.uint8)
 @attrs.frozen(eq=False, kw_only=True)
 class RecordLabels:
     """Of each frame: `sizes`, stored bytes of data and meta; `expires`, its own expiry or 0; `jobs` as
-    `codec.log.run.pack_job`; names by `heads`.
+    `codec.log.run.pack_job`; `key_at`, `key_len`: where its key is, a length of 0 for none; other names by `heads`.
     """
 
     frames: FrameHeads
@@ -50,6 +50,8 @@ class RecordLabels:
     sizes: Longs
     expires: npt.NDArray[np.uint64]
     jobs: npt.NDArray[np.uint64]
+    key_at: Longs
+    key_len: Longs
 
     def contradicted(self, blocks: Sequence[ColumnsBlock], ended: bytes) -> list[int]:
         """The records with more than data of which no block says just that. Of one that ended names may be missing."""
@@ -65,17 +67,25 @@ class RecordLabels:
         slots = self.frames.seqs[some] - block.first_seq
         implied = self.frames.lengths[some] - FRAME_OVERHEAD
         sizes = implied if block.sizes is None else np.frombuffer(block.sizes, np.uint32)[slots]
-        tags, nodes = (_numbers(column, slots) for column in (block.tag_numbers, block.node_numbers))
+        tags, nodes, keys = (
+            _numbers(column, slots) for column in (block.tag_numbers, block.node_numbers, block.key_numbers)
+        )
         same: Flags = sizes == self.sizes[some]
-        for column, own in ((block.expires, self.expires[some]), (block.jobs, self.jobs[some])):
-            same &= own == (0 if column is None else np.frombuffer(column, np.uint64)[slots])
+        same &= self.expires[some] == _u64(block.expires, slots)
         node_at = self.frames.offsets[some] + FRAME_HEAD.size
         node_len, tag_len = (self.heads[name][some].astype(np.int64) for name in ("node_len", "tag_len"))
         named = _are_named(self.frames.buffer, block.nodes, nodes, node_at, node_len)
         named &= _are_named(self.frames.buffer, block.tags, tags, node_at + node_len, tag_len)
-        nameless = (np.frombuffer(ended, np.uint8)[some] != 0) & (tags == 0) & (nodes == 0)
+        if block.of_queue:
+            same &= self.jobs[some] == _u64(block.jobs, slots)
+            named &= _are_named(self.frames.buffer, block.keys, keys, self.key_at[some], self.key_len[some])
+        nameless = (np.frombuffer(ended, np.uint8)[some] != 0) & (tags == 0) & (nodes == 0) & (keys == 0)
         agrees: Flags = same & (named | nameless)
         return agrees
+
+
+def _u64(column: array[int] | None, slots: Longs) -> npt.NDArray[np.uint64]:
+    return np.zeros(len(slots), np.uint64) if column is None else np.frombuffer(column, np.uint64)[slots]
 
 
 def _numbers(column: array[int] | None, slots: Longs) -> Longs:
@@ -115,6 +125,7 @@ def read_labels(frames: FrameHeads, heads: npt.NDArray[np.void]) -> RecordLabels
     """What the frames have, whose heads are sound; None if a region of meta and extensions cannot be read."""
     sizes = heads["data_len"].astype(np.int64)
     expires, jobs = np.zeros(len(frames), np.uint64), np.zeros(len(frames), np.uint64)
+    key_at, key_len = np.zeros(len(frames), np.int64), np.zeros(len(frames), np.int64)
     which = np.flatnonzero(heads["flags"] & (META | EXT))
     if len(which):
         flags = heads["flags"][which]
@@ -126,7 +137,10 @@ def read_labels(frames: FrameHeads, heads: npt.NDArray[np.void]) -> RecordLabels
             return None
         sizes[which] = regions.metas + stops - regions.at
         expires[which], jobs[which] = regions.expires, regions.jobs
-    return RecordLabels(frames=frames, heads=heads, sizes=sizes, expires=expires, jobs=jobs)
+        key_at[which], key_len[which] = regions.key_at, regions.key_len
+    return RecordLabels(
+        frames=frames, heads=heads, sizes=sizes, expires=expires, jobs=jobs, key_at=key_at, key_len=key_len
+    )
 
 
 class _Regions:
@@ -139,6 +153,8 @@ class _Regions:
         self.metas = np.zeros(count, np.int64)
         self.expires = np.zeros(count, np.uint64)
         self.jobs = np.zeros(count, np.uint64)
+        self.key_at = np.zeros(count, np.int64)
+        self.key_len = np.zeros(count, np.int64)
         self.whole = True
 
     def pass_metas(self, which: Longs) -> None:
@@ -155,6 +171,7 @@ class _Regions:
             exts.step()
         self.whole = exts.are_whole()
         self.expires[which], self.jobs[which] = exts.expires, exts.jobs
+        self.key_at[which], self.key_len[which] = exts.key_at, exts.key_len
 
     def _pass(self, which: Longs, kind: np.dtype[Any]) -> Longs:
         """Go past a length and so many bytes, at least one. The lengths, all 0 if one of them is wrong."""
@@ -179,7 +196,9 @@ class _Exts:
         self.sound = np.ones(len(at), np.bool_)
         self.expires = np.zeros(len(at), np.uint64)
         self.jobs = np.zeros(len(at), np.uint64)
-        self.keys = np.zeros(len(at), np.int64)  # extensions that come in pairs, and which are there
+        self.key_at = np.zeros(len(at), np.int64)
+        self.key_len = np.zeros(len(at), np.int64)
+        self.pairs = np.zeros(len(at), np.int64)  # extensions that come in pairs, and which are there
 
     def step(self) -> None:
         """Read the next extension of each that has one."""
@@ -201,9 +220,11 @@ class _Exts:
         for i in np.flatnonzero(sound & (kinds == Ext.NOT_BEFORE)).tolist():
             due = int.from_bytes(self.buffer[at[i] : at[i] + U64.size], "little")
             self.jobs[which[i]] |= np.uint64(pack_job(None, due))
-        self.keys[which] += kinds == Ext.IDEMPOTENCY_KEY
-        self.keys[which] -= kinds == Ext.BODY_DIGEST
+        some = np.flatnonzero(sound & (kinds == Ext.KEY))
+        self.key_at[which[some]], self.key_len[which[some]] = at[some], sizes[some]
+        self.pairs[which] += kinds == Ext.IDEMPOTENCY_KEY
+        self.pairs[which] -= kinds == Ext.BODY_DIGEST
         self.before[which], self.sound[which], self.at[which] = kinds, sound, at + sizes
 
     def are_whole(self) -> bool:
-        return bool((self.sound & (self.keys == 0)).all())
+        return bool((self.sound & (self.pairs == 0)).all())

@@ -109,6 +109,7 @@ def col_items(buffer: bytes, path: Path) -> Iterator[Item]:
             for name, names, numbers in (
                 ("tag", block.tags, block.tag_numbers),
                 ("node", block.nodes, block.node_numbers),
+                ("key", block.keys, block.key_numbers),
             ):
                 if numbers is not None and numbers[at]:
                     item[name] = shown(names[numbers[at] - 1])

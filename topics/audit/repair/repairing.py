@@ -378,7 +378,7 @@ def _check_readable(disk: Disk, snapshot: Snapshot) -> None:
     """A start must be able to take the snapshot and its segments before it counts. Raises `Corrupt`."""
     stored = [
         [
-            load_slots(disk, image.topic_id, segment, image.base_seq).slots
+            load_slots(disk, image.topic_id, segment, image.base_seq, of_queue=image.of_queue).slots
             for segment in image.segments
             if segment.last >= image.base_seq
         ]

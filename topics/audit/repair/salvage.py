@@ -134,7 +134,7 @@ def write_segments(
     def close() -> None:
         nonlocal size
         if run:
-            segments.append(_write(disk, topic.topic_id, run, in_use=in_use.get(run[0].seq), ts=ts))
+            segments.append(_write(disk, topic, run, in_use=in_use.get(run[0].seq), ts=ts))
         run.clear()
         size = 0
 
@@ -153,11 +153,11 @@ def write_segments(
     return Salvaged(segments, lost, dropped)
 
 
-def _write(disk: Disk, topic_id: int, run: Sequence[KeptSlot], *, in_use: int | None, ts: int) -> Segment:
+def _write(disk: Disk, topic: Topic, run: Sequence[KeptSlot], *, in_use: int | None, ts: int) -> Segment:
     """The files of one segment, under temporary names; at once under their own if nobody uses that."""
-    first = run[0].seq
+    topic_id, first = topic.topic_id, run[0].seq
     path = {part: segment_path(topic_id, first, part) for part in ("data", "idx", "col")}
-    data, idx, col = _encode(first, run, seal_of(disk, topic_id, first).seed)
+    data, idx, col = _encode(first, run, seal_of(disk, topic_id, first).seed, of_queue=topic.index.of_queue)
     disk.make_dir(topic_dir(topic_id))
     for parent in (topic_dir(topic_id), "topics", ""):
         disk.sync_dir(parent)
@@ -183,7 +183,7 @@ def put_in_place(disk: Disk, topic_id: int, first: int) -> None:
     disk.sync_dir(topic_dir(topic_id))
 
 
-def _encode(first: int, run: Sequence[KeptSlot], seed: int) -> tuple[bytes, bytes, bytes]:
+def _encode(first: int, run: Sequence[KeptSlot], seed: int, *, of_queue: bool) -> tuple[bytes, bytes, bytes]:
     """(data, idx, col) of slots that follow each other."""
     data: list[bytes] = []
     idx = IdxColumns(array("I"), array("I"), array("Q"), bytearray())
@@ -211,7 +211,9 @@ def _encode(first: int, run: Sequence[KeptSlot], seed: int) -> tuple[bytes, byte
         tags=[b"" if view is None else view.tag for view in views],
         nodes=[b"" if view is None else view.node for view in views],
         expires=expires,
-        jobs=jobs,
+        jobs=jobs if of_queue else None,
+        keys=[b"" if view is None else view.key for view in views] if of_queue else None,
+        of_queue=of_queue,
         seed=seed,
     )
     return b"".join(data), encode_idx(idx, seed), col

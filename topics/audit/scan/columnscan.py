@@ -1,4 +1,8 @@
-"""What the `.col` and `.del` of a segment say, against its records: part of the segment's row (`segmentscan`)."""
+"""What the `.col` and `.del` of a segment say, against its records: part of the segment's row (`segmentscan`).
+
+A block that is not of a queue is not asked for jobs and keys. Where an earlier build wrote it for one, the next start
+takes them from the data.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ from topics.codec.segments.segcolumns import NEEDS_BLOCK, ColumnsBlock, implied_
 from topics.codec.segments.segment import DataColumns
 from topics.kernel.errors import Corrupt
 
-_Labels = tuple[int, bytes, bytes, int, int]  # size, tag, node, expiry, job
+_Labels = tuple[int, bytes, bytes, int, int, bytes]  # size, tag, node, expiry, job, key
+_WHAT: Final = "size, tag, node, expiry, job and key"
 _IS_PLAIN: Final = bytes(0 if needs else 1 for needs in NEEDS_BLOCK)
 
 
@@ -46,29 +51,42 @@ def check_columns(
         says = said.of(found.seqs[at], sizes[at])
         if says is None:
             detail = "no block speaks of it, and it has more than data"
-            if wanted != (sizes[at], b"", b"", 0, 0):
+            if wanted != _plain_of(sizes[at]):
                 flaws.add("segment.col", found.seqs[at], None, detail)
-        elif says != wanted and not (ended[at] and says == (wanted[0], b"", b"", *wanted[3:])):
-            wrong.append(
-                (found.seqs[at], f"size, tag, node, expiry and job are {says}, its frame says {wanted}")
-            )
+            continue
+        if not said.of_queue:
+            wanted = (*wanted[:4], 0, b"")
+        if says != wanted and not (ended[at] and says == _nameless(wanted)):
+            wrong.append((found.seqs[at], f"{_WHAT} are {says}, its frame says {wanted}"))
     for seq, detail in wrong:
         flaws.add("segment.col", seq, None, detail)
     _check_plain(found, said, sizes, flaws)
+
+
+def _plain_of(size: int) -> _Labels:
+    """Of a record that is only data."""
+    return size, b"", b"", 0, 0, b""
+
+
+def _nameless(wanted: _Labels) -> _Labels:
+    size, _, _, expiry, job, _ = wanted
+    return size, b"", b"", expiry, job, b""
 
 
 def _wanted(frame: bytes) -> _Labels:
     """Of a frame that was verified."""
     _, _, flags, _, _, _, node_len, tag_len, data_len = FRAME_HEAD.unpack_from(frame)
     tag_at = FRAME_HEAD.size + node_len
-    at, expiry, job = tag_at + tag_len, b"", 0
+    at, expiry, job, key = tag_at + tag_len, b"", 0, b""
     size = data_len
     if flags & (META | EXT):
         meta, exts, data = checked_region(frame[at : at + data_len], flags)
         size, expiry = len(meta) + len(data), exts.get(Ext.EXPIRES_AT, b"")
         due, priority = exts.get(Ext.NOT_BEFORE, b""), exts.get(Ext.PRIORITY)
         job = pack_job(None if priority is None else priority[0], int.from_bytes(due, "little"))
-    return size, frame[tag_at:at], frame[FRAME_HEAD.size : tag_at], int.from_bytes(expiry, "little"), job
+        key = exts.get(Ext.KEY, b"")
+    names = frame[tag_at:at], frame[FRAME_HEAD.size : tag_at]
+    return size, *names, int.from_bytes(expiry, "little"), job, key
 
 
 def check_blocks(task: SegmentTask, buffer: bytes, flaws: Flaws) -> list[ColumnsBlock]:
@@ -89,10 +107,8 @@ def _check_plain(found: DataColumns, said: _Said, sizes: array[int], flaws: Flaw
     for at in _suspects(found, said.blocks, sizes, plain):
         seq = found.seqs[at]
         says = said.of(seq, sizes[at])
-        if says is not None and says != (sizes[at], b"", b"", 0, 0):
-            flaws.add(
-                "segment.col", seq, None, f"size, tag, node, expiry and job are {says}, and it is only data"
-            )
+        if says is not None and says != _plain_of(sizes[at]):
+            flaws.add("segment.col", seq, None, f"{_WHAT} are {says}, and it is only data")
 
 
 def _suspects(
@@ -108,7 +124,7 @@ def _suspects(
         if block.sizes is not None:
             for at in compress(range(block.count), map(ne, block.sizes, sizes[start:stop])):
                 marked[start + at] = 1
-        for column in (block.tag_numbers, block.node_numbers, block.expires, block.jobs):
+        for column in (block.tag_numbers, block.node_numbers, block.expires, block.jobs, block.key_numbers):
             if column is not None:
                 for at in compress(range(block.count), column):
                     marked[start + at] = 1
@@ -116,13 +132,14 @@ def _suspects(
 
 
 class _Said:
-    """What the blocks of a `.col` say, asked in the order of seqs."""
+    """What the blocks of a `.col` say, asked in the order of seqs. `of_queue`: the last answer was of a queue's."""
 
-    __slots__ = ("at", "blocks")
+    __slots__ = ("at", "blocks", "of_queue")
 
     def __init__(self, blocks: list[ColumnsBlock]) -> None:
         self.blocks = blocks
         self.at = 0
+        self.of_queue = False
 
     def of(self, seq: int, implied: int) -> _Labels | None:
         """What is said of a record; None if no block speaks of it."""
@@ -133,16 +150,20 @@ class _Said:
         if self.at == len(self.blocks) or self.blocks[self.at].first_seq > seq:
             return None
         block = self.blocks[self.at]
+        self.of_queue = block.of_queue
         i = seq - block.first_seq
-        tag = block.tag_numbers[i] if block.tag_numbers is not None else 0
-        node = block.node_numbers[i] if block.node_numbers is not None else 0
         return (
             block.sizes[i] if block.sizes is not None else implied,
-            block.tags[tag - 1] if tag else b"",
-            block.nodes[node - 1] if node else b"",
+            _name(block.tags, block.tag_numbers, i),
+            _name(block.nodes, block.node_numbers, i),
             block.expires[i] if block.expires is not None else 0,
-            block.jobs[i] if block.jobs is not None else 0,
+            block.jobs[i] if block.jobs is not None and block.of_queue else 0,
+            _name(block.keys, block.key_numbers, i),
         )
+
+
+def _name(names: Sequence[bytes], numbers: Sequence[int] | None, i: int) -> bytes:
+    return b"" if numbers is None or not numbers[i] else names[numbers[i] - 1]
 
 
 def check_del(task: SegmentTask, buffer: bytes | None, flaws: Flaws) -> bytes:

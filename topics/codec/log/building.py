@@ -13,9 +13,11 @@ from topics.codec.log.run import Keyed, Run, pack_job
 
 
 class Optional:
-    """The optional columns of a run that is not plain. They grow in two groups, each padded when next touched."""
+    """The optional columns of a run that is not plain. They grow in groups, each padded when next touched: flags, tags
+    and nodes; expiries and jobs; keys.
+    """
 
-    __slots__ = ("dedup", "expires", "flags", "jobs", "nodes", "tags")
+    __slots__ = ("dedup", "expires", "flags", "jobs", "keys", "nodes", "tags")
 
     def __init__(self) -> None:
         self.flags = bytearray()
@@ -23,6 +25,7 @@ class Optional:
         self.nodes: list[bytes] = []
         self.expires: list[int] = []
         self.jobs: list[int] = []
+        self.keys: list[bytes] = []
         self.dedup: list[tuple[int, bytes]] = []
 
     def pad(self, count: int) -> None:
@@ -39,6 +42,9 @@ class Optional:
             self.expires += [0] * missing
             self.jobs += [0] * missing
 
+    def pad_keys(self, count: int) -> None:
+        self.keys += [b""] * (count - len(self.keys))
+
     def add(self, index: int, flags: int, node: bytes, tag: bytes, exts: dict[int, bytes]) -> None:
         """The columns of record `index` of the run."""
         self.pad(index)
@@ -51,6 +57,9 @@ class Optional:
         number = int.from_bytes
         if Ext.DEDUP_ID in exts:
             self.dedup.append((index, exts[Ext.DEDUP_ID]))
+        if Ext.KEY in exts:
+            self.pad_keys(index)
+            self.keys.append(exts[Ext.KEY])
         self.pad_numbers(index)
         self.expires.append(number(exts.get(Ext.EXPIRES_AT, b""), "little"))
         priority = exts[Ext.PRIORITY][0] if Ext.PRIORITY in exts else None
@@ -93,4 +102,7 @@ class OpenRun:
         if mixed.expires:
             mixed.pad_numbers(count)
             run.expires, run.jobs = mixed.expires, mixed.jobs
+        if mixed.keys:
+            mixed.pad_keys(count)
+            run.keys = mixed.keys
         return run.first(count)

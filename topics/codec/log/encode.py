@@ -275,6 +275,8 @@ def _own_exts(run: Run, records: RecordColumns) -> list[bytes]:
     _add_bytes(regions, Ext.KEY, records.key)
     _add_bytes(regions, Ext.DEDUP_ID, records.dedup_id)
     _add_bytes(regions, Ext.CONTENT_TYPE, records.content_type)
+    if records.key is not None and any(records.key):
+        run.keys = list(records.key)
     if records.dedup_id is not None and any(records.dedup_id):
         run.dedup = [(index, dedup_id) for index, dedup_id in enumerate(records.dedup_id) if dedup_id]
     return regions

@@ -50,8 +50,8 @@ class Run(msgspec.Struct, kw_only=True):
     `offset`: of the first frame in its file, 0 until placed. `flags`: one byte a record or None if all are 0; of the
     frame's flags those that speak of the record: TAG NODE META COMPRESSED, and EXT only if an extension is the record's
     own, not its write's. DURABLE is the run's.
-    Absent values: `b""` in `tags` and `nodes`, 0 in `expires` and `jobs` (see `pack_job`). `dedup` holds (index in the
-    run, id) of the records that have one.
+    Absent values: `b""` in `tags`, `nodes` and `keys`, 0 in `expires` and `jobs` (see `pack_job`). `dedup` holds (index
+    in the run, id) of the records that have one.
     """
 
     topic_id: int
@@ -66,6 +66,7 @@ class Run(msgspec.Struct, kw_only=True):
     expires: list[int] | None = None
     dedup: list[tuple[int, bytes]] | None = None
     jobs: list[int] | None = None
+    keys: list[bytes] | None = None
     keyed: Keyed | None = None
     durable: bool = False
 
@@ -93,8 +94,8 @@ class Run(msgspec.Struct, kw_only=True):
             topic_id=self.topic_id, seq_start=self.seq_start, ts=self.ts, lengths=self.lengths[:count],
             sizes=self.sizes[:count], offset=self.offset, flags=flags if flags is not None and any(flags) else None,
             tags=_narrow(self.tags, count, b""), nodes=_narrow(self.nodes, count, b""),
-            expires=_narrow(self.expires, count, 0), jobs=_narrow(self.jobs, count, 0), keyed=self.keyed,
-            durable=self.durable,
+            expires=_narrow(self.expires, count, 0), jobs=_narrow(self.jobs, count, 0),
+            keys=_narrow(self.keys, count, b""), keyed=self.keyed, durable=self.durable,
             dedup=None if self.dedup is None else [entry for entry in self.dedup if entry[0] < count] or None,
         )  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""What the index of a segment needs beside its `.idx`: sizes, tags, nodes and expiries, its `.col` file.
+"""What the index of a segment needs beside its `.idx`: sizes, tags, nodes and expiries, and of a queue's jobs priority,
+not-before and key: its `.col` file.
 
 Only a segment that holds a record which is more than data has one. It is blocks one after another, one for each append
 to the segment that holds such a record; what no block speaks of is plain:
@@ -6,10 +7,10 @@ to the segment that holds such a record; what no block speaks of is plain:
     magic "TCOL" | version u16 | reserved u16 = 0 | first_seq u64 | count u32 | body_len u32 | body | xxh3 u64
 
 The checksum covers everything before it, and begins with a seed that says whose file it is
-(`host.segments.segment_seals`). The body is a msgpack array of seven, of six if there are no jobs, see `ColumnsBody`;
-a column that no record of the block needs is empty. Names are numbered in the order in which they first occur, so a
-block can be written in one way only, and one that is written in another is refused. All of it can be read from `.data`
-again.
+(`host.segments.segment_seals`). The version says whether the block is of a queue, and so how many fields the body has,
+a msgpack array (`ColumnsBody`); a column that no record of the block needs is empty. Names are numbered in the order in
+which they first occur, so a block can be written in one way only, and one that is written in another is refused. All of
+it can be read from `.data` again.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ assert array("I", [1]).tobytes() == U32.pack(1), "segments need a little-endian 
 assert array("Q", [1]).tobytes() == U64.pack(1), "segments need a little-endian machine"
 
 COLUMNS_MAGIC: Final = b"TCOL"
-COLUMNS_VERSION: Final = 2
-COLUMNS_WITHOUT_JOBS: Final = 1  # so a block is written that needs none
+OF_LOG: Final = 1  # versions: says nothing of jobs
+OF_QUEUE: Final = 3  # jobs and keys are those of the records
+JOBS_ALONE: Final = (
+    2  # as the first builds of format 2 wrote it where there were jobs; read, and not written any more
+)
+FIELDS_OF: Final = {OF_LOG: 6, JOBS_ALONE: 7, OF_QUEUE: 9}  # of the body
 BLOCK_HEAD: Final = Struct("<4sHHQII")
 assert BLOCK_HEAD.size == 24
 BLOCK_OVERHEAD: Final = BLOCK_HEAD.size + U64.size
@@ -46,7 +51,8 @@ class ColumnsBody(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
     `sizes`: u32, stored bytes of data and meta; empty if they follow from the lengths, see `implied_sizes`.
     `tag_numbers`, `node_numbers`: u32, 1 for the first name of `tags` or `nodes`, 0 for none.
     `expires`: u64, the record's own expiry in milliseconds, 0 for none.
-    `jobs`: u64, priority and not-before (`run.pack_job`), 0 for none; version 1 has none.
+    `jobs`: u64, priority and not-before (`run.pack_job`), 0 for none.
+    `keys`, `key_numbers`: as of tags. The fields from `jobs` on are there as the version says.
     """
 
     sizes: bytes
@@ -56,8 +62,11 @@ class ColumnsBody(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
     node_numbers: bytes
     expires: bytes
     jobs: bytes = b""
+    keys: list[bytes] = []
+    key_numbers: bytes = b""
 
 
+assert len(ColumnsBody.__struct_fields__) == FIELDS_OF[OF_QUEUE]
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(ColumnsBody).decode
 
@@ -66,9 +75,10 @@ _decode: Final = msgspec.msgpack.Decoder(ColumnsBody).decode
 class ColumnsBlock:
     """What a block says of the records [first_seq, first_seq + count). A column that none of them needs is None.
 
-    `tag_numbers[i]` is 0, or 1 + the index in `tags`; `node_numbers` likewise.
+    `tag_numbers[i]` is 0, or 1 + the index in `tags`; `node_numbers` and `key_numbers` likewise.
     """
 
+    version: int
     first_seq: int
     count: int
     sizes: array[int] | None
@@ -77,7 +87,14 @@ class ColumnsBlock:
     nodes: list[bytes]
     node_numbers: array[int] | None
     expires: array[int] | None
-    jobs: array[int] | None = None
+    jobs: array[int] | None
+    keys: list[bytes]
+    key_numbers: array[int] | None
+
+    @property
+    def of_queue(self) -> bool:
+        """Whether it says of its records what a queue must know. What it does not say they may have all the same."""
+        return self.version == OF_QUEUE
 
     @property
     def seq_stop(self) -> int:
@@ -98,16 +115,22 @@ def encode_block(
     nodes: Sequence[bytes] | None,
     expires: Sequence[int] | None,
     jobs: Sequence[int] | None = None,
+    keys: Sequence[bytes] | None = None,
+    of_queue: bool = False,
     seed: int,
 ) -> bytes:
-    """The block of these records, `b""` if they are all plain. Absent: `b""` in tags and nodes, 0 in the others."""
+    """The block of these records, `b""` if they are all plain. Absent: `b""` in tags, nodes and keys, 0 in the others.
+    `of_queue`: jobs and keys are told; else there are none.
+    """
     count = len(lengths)
     assert 0 < first_seq <= U64_MAX - count
     assert 0 < count <= U32_MAX
     assert len(sizes) == count
-    assert all(column is None or len(column) == count for column in (tags, nodes, expires, jobs))
+    assert all(column is None or len(column) == count for column in (tags, nodes, expires, jobs, keys))
+    assert of_queue or (jobs is None and keys is None)
     tag_names, tag_numbers = _numbered(tags)
     node_names, node_numbers = _numbered(nodes)
+    key_names, key_numbers = _numbered(keys)
     body = ColumnsBody(
         sizes=b"" if sizes == implied_sizes(lengths) else sizes.tobytes(),
         tags=tag_names,
@@ -116,10 +139,12 @@ def encode_block(
         node_numbers=node_numbers,
         expires=array("Q", expires).tobytes() if expires is not None and any(expires) else b"",
         jobs=array("Q", jobs).tobytes() if jobs is not None and any(jobs) else b"",
+        keys=key_names,
+        key_numbers=key_numbers,
     )
     if _says_nothing(body):
         return b""
-    version = COLUMNS_VERSION if body.jobs else COLUMNS_WITHOUT_JOBS
+    version = OF_QUEUE if of_queue else OF_LOG
     encoded = _encoded(body, version)
     assert len(encoded) <= U32_MAX
     head = BLOCK_HEAD.pack(COLUMNS_MAGIC, version, 0, first_seq, count, len(encoded))
@@ -156,7 +181,7 @@ def _numbered(names: Sequence[bytes] | None) -> tuple[list[bytes], bytes]:
 
 
 def _says_nothing(body: ColumnsBody) -> bool:
-    return not (body.sizes or body.tags or body.nodes or body.expires or body.jobs)
+    return not (body.sizes or body.tags or body.nodes or body.expires or body.jobs or body.keys)
 
 
 def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
@@ -172,8 +197,8 @@ def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
     end = at + BLOCK_HEAD.size + body_len
     if checksum(data[at:end], seed) != U64.unpack_from(data, end)[0]:
         raise _corrupt(at, "checksum", "the checksum does not match: damaged, or of another segment")
-    if version not in (COLUMNS_WITHOUT_JOBS, COLUMNS_VERSION):
-        raise _corrupt(at, "version", f"version {version} is not {COLUMNS_VERSION}")
+    if version not in FIELDS_OF:
+        raise _corrupt(at, "version", f"version {version} is not known, the newest is {OF_QUEUE}")
     if reserved != 0:
         raise _corrupt(at, "reserved", "the reserved field is not zero")
     if count == 0:
@@ -182,6 +207,7 @@ def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
         raise _corrupt(at, "first_seq", f"seq {first_seq} is impossible")
     body = _body(data[at + BLOCK_HEAD.size : end], at, version)
     block = ColumnsBlock(
+        version=version,
         first_seq=first_seq,
         count=count,
         sizes=_column("I", body.sizes, count, at, "sizes"),
@@ -191,6 +217,8 @@ def _block_at(data: bytes, at: int, seed: int) -> tuple[ColumnsBlock, int]:
         node_numbers=_numbers(body.nodes, body.node_numbers, count, at, "nodes"),
         expires=_column("Q", body.expires, count, at, "expires"),
         jobs=_column("Q", body.jobs, count, at, "jobs"),
+        keys=body.keys,
+        key_numbers=_numbers(body.keys, body.key_numbers, count, at, "keys"),
     )
     if block.expires is not None and not any(block.expires):
         raise _corrupt(at, "expires", "a column in which nothing expires")
@@ -204,7 +232,7 @@ def _body(encoded: bytes, at: int, version: int) -> ColumnsBody:
         body = _decode(encoded)
     except msgspec.DecodeError as error:
         raise _corrupt(at, "body", f"the body is malformed: {error}") from None
-    if bool(body.jobs) != (version == COLUMNS_VERSION) or _encoded(body, version) != encoded:
+    if (version == JOBS_ALONE and not body.jobs) or _encoded(body, version) != encoded:
         raise _corrupt(at, "body", "the body is not written the one way there is")
     if _says_nothing(body):
         raise _corrupt(at, "body", "the block says nothing of its records")
@@ -212,8 +240,7 @@ def _body(encoded: bytes, at: int, version: int) -> ColumnsBody:
 
 
 def _encoded(body: ColumnsBody, version: int) -> bytes:
-    fields = msgspec.structs.astuple(body)
-    return _encode(fields if version == COLUMNS_VERSION else fields[:-1])
+    return _encode(msgspec.structs.astuple(body)[: FIELDS_OF[version]])
 
 
 def _column(typecode: str, encoded: bytes, count: int, at: int, field: str) -> array[int] | None:

@@ -226,7 +226,8 @@ class Reclaimer:
             del self._candidates[candidate.id]
             return
         assert segment.count == len(candidate.dead)
-        rewrite = Rewrite(self._disk, candidate.id.topic_id, segment, candidate.dead)
+        of_queue = self._engine.catalog.topics[candidate.id.topic_id].index.of_queue
+        rewrite = Rewrite(self._disk, candidate.id.topic_id, segment, candidate.dead, of_queue=of_queue)
         yield Blocking(partial(rewrite.begin, self._min_free_bytes))
         for chunk in rewrite.chunks():
             yield Blocking(partial(rewrite.copy, chunk))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 import attrs
 import msgspec
 
+from topics.codec.log.frame import FrameView, decode_frame
 from topics.codec.log.layout import FRAME_OVERHEAD, Defect
 from topics.codec.segments.segidx import ENTRY_SIZE
 from topics.codec.segments.segment import END_SIZE, walk
@@ -16,7 +19,7 @@ from topics.engine.image import LogPlace, Snapshot, catalog_of
 from topics.engine.recovery.recover import DamageReport
 from topics.host.checkpoint.snapshots import KEPT_MAX, Kept, find_snapshots, read_snapshot, snapshot_path
 from topics.host.cold.cold_disk import ColdBehind
-from topics.host.directory.layout import segment_path
+from topics.host.directory.layout import segment_path, wal_path
 from topics.host.segments.blocks import read_data
 from topics.host.segments.segment_files import (
     LoadedSegment,
@@ -27,11 +30,13 @@ from topics.host.segments.segment_files import (
     mend_idx,
     size_here,
 )
+from topics.host.system.medium import Unreadable, reading
 from topics.kernel.errors import Corrupt
 from topics.kernel.limits import UNSEEN_RECORDS_MAX
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
-from topics.log.regions import SegmentId
+from topics.log.index import LIVE
+from topics.log.regions import SegmentId, WalFileId
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 from topics.log.topic import Topic
@@ -156,8 +161,8 @@ def mend(
             held = labelled.get(SegmentId(topic.topic_id, segment.first)) == segment.last
             if not segment.sealed:
                 mend_idx(disk, topic.topic_id, segment)
-            if not held and not segment.cold:
-                mend_columns(disk, topic.topic_id, segment)
+            if not held:
+                mend_columns(disk, topic.topic_id, segment, of_queue=topic.index.of_queue)
     for topic_id, segment in unfit:
         mend_idx(disk, topic_id, segment)
 
@@ -176,6 +181,9 @@ def _state_of(disk: Disk, snapshot: Snapshot) -> _SnapshotState:
     _check_counts(disk, snapshot)
     unsure, labelled = dict[SegmentId, Sequence[int]](), dict[SegmentId, int]()
     stored = [_stored(disk, image, unsure, labelled) for image in snapshot.state.topics]
+    for image in snapshot.state.topics:
+        if image.of_queue:
+            _tell_jobs(disk, image)
     return _SnapshotState(catalog_of(snapshot.state, stored), unsure, labelled)
 
 
@@ -215,7 +223,7 @@ def _stored(
         if segment.last < image.base_seq:
             continue
         named = SegmentId(image.topic_id, segment.first)
-        loaded = load_slots(disk, image.topic_id, segment, image.base_seq)
+        loaded = load_slots(disk, image.topic_id, segment, image.base_seq, of_queue=image.of_queue)
         found.append(loaded)
         if loaded.labelled:
             labelled[named] = segment.last
@@ -224,6 +232,34 @@ def _stored(
     if any(loaded.undated for loaded in found):
         _date(found, image)
     return [loaded.slots for loaded in found]
+
+
+def _tell_jobs(disk: Disk, image: TopicImage) -> None:
+    """What a snapshot of an earlier build does not say of a queue's jobs, which no segment has: their frames do."""
+    for slots in image.slots:
+        if slots.of_queue:
+            continue
+        jobs, keys = [0] * len(slots), [b""] * len(slots)
+        places = zip(array("I", slots.offsets), array("I", slots.lengths), slots.flags, strict=True)
+        for at, (offset, length, flags) in enumerate(places):
+            view = _frame_in_log(disk, image, slots.first_seq + at, offset, length) if flags & LIVE else None
+            if view is not None:
+                jobs[at], keys[at] = view.job, view.key
+        slots.tell_jobs(jobs, keys)
+
+
+def _frame_in_log(disk: Disk, image: TopicImage, seq: int, offset: int, length: int) -> FrameView | None:
+    """The record, None if it is not to be had: whoever is to read it will say so."""
+    number = bisect_right(image.regions, seq, key=itemgetter(0)) - 1
+    if number < 0:
+        return None
+    path = wal_path(WalFileId(*image.regions[number][1:]))
+    try:
+        with reading():
+            view = decode_frame(disk.read(path, offset, length), 0)
+    except (Corrupt, FileNotFoundError, Unreadable):
+        return None
+    return view if (view.topic_id, view.seq) == (image.topic_id, seq) else None
 
 
 def _date(found: Sequence[LoadedSegment], image: TopicImage) -> None:

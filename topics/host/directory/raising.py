@@ -122,22 +122,17 @@ def _indexed(disk: Disk, segment: SegmentId, seal: Seal, data: bytes | None) -> 
 
 
 def _columns_alone(disk: Disk, segment: SegmentId, seal: Seal, data: bytes | None) -> dict[str, bytes]:
-    """The columns without an idx, unless the data contradicts them. If all of their records are whole in the data it is
-    better asked: it knows of jobs, too.
-    """
+    """The columns without an idx, unless the data contradicts them."""
     topic_id, first = segment
     columns = _read(disk, segment, "col") or b""
     blocks, _ = seal.blocks(columns, first, min(first + SEGMENT_RECORDS_MAX, U64_MAX))
-    anew = None
     if data is not None and blocks:
         stop = blocks[-1].seq_stop
         found = walk(data, 0, len(data), topic_id=topic_id, first_seq=first, seq_stop=stop)
         counted, idx = Segment(first, stop - 1, len(data), 0, sealed=True), found.index_columns(first, stop)
         if not columns_agree(topic_id, counted, idx, data, blocks):
             return {}
-        if all(idx.lengths):
-            anew = columns_of_data(topic_id, counted, idx, data, seal.seed)
-    col = _resealed(columns, seal) if anew is None else anew
+    col = _resealed(columns, seal)
     return {"col": col} if col else {}
 
 

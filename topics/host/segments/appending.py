@@ -110,8 +110,9 @@ def space_of(piece: Piece) -> int:
     slots = piece.slots
     if slots is None:
         return 0
-    columns = (slots.sizes, slots.tag_numbers, slots.node_numbers, slots.expires, slots.jobs)
-    names = sum(len(name) + _NAME_HEAD for name in (*slots.tags, *slots.nodes))
+    numbers = (slots.tag_numbers, slots.node_numbers, slots.key_numbers)
+    columns = (slots.sizes, slots.expires, slots.jobs, *numbers)
+    names = sum(len(name) + _NAME_HEAD for name in (*slots.tags, *slots.nodes, *slots.keys))
     entries = ENTRY_SIZE * len(slots) + TRAILER_SIZE
     return piece.size + entries + sum(map(len, columns)) + names + _COLUMNS_HEAD
 
@@ -297,6 +298,8 @@ def _columns(slots: Slots, seed: int) -> bytes:
         nodes=slots.node_of_each or None,
         expires=array("Q", slots.expires) or None,
         jobs=array("Q", slots.jobs) or None,
+        keys=slots.key_of_each or None,
+        of_queue=slots.of_queue,
         seed=seed,
     )
 

@@ -55,12 +55,12 @@ class Chunk:
 class Rewrite:
     """One rewrite: `begin`, `copy` of each of the `chunks`, `end`, `swap`, and `finish` if it was swapped.
 
-    `dead`: for each slot of the segment, nonzero if its record is dropped. `damaged`: why it was given up, for a record
-    that is to be kept is not there, or the medium does not give it. `postponed`: there is no room for it now. In either
-    case nothing is swapped.
+    `dead`: for each slot of the segment, nonzero if its record is dropped. `of_queue`: its topic is a queue. `damaged`:
+    why it was given up, for a record that is to be kept is not there, or the medium does not give it. `postponed`:
+    there is no room for it now. In either case nothing is swapped.
     """
 
-    def __init__(self, disk: Disk, topic_id: int, segment: Segment, dead: bytes) -> None:
+    def __init__(self, disk: Disk, topic_id: int, segment: Segment, dead: bytes, *, of_queue: bool) -> None:
         assert segment.sealed
         assert len(dead) == segment.count
         self.disk = disk
@@ -71,6 +71,7 @@ class Rewrite:
         self.postponed = False
         self.swapped = False
         self._dead = dead
+        self._of_queue = of_queue
         self._paths = {part: segment_path(topic_id, segment.first, part) for part in ("data", "idx", "col")}
         self._kept: list[int] = []
         self._old: IdxColumns | None = None
@@ -84,7 +85,9 @@ class Rewrite:
         try:
             with reading():
                 idx, _ = load_idx(self.disk, self.topic_id, self.segment)
-                slots, unlabelled = slots_of(self.disk, self.topic_id, self.segment, idx, self.segment.first)
+                slots, unlabelled = slots_of(
+                    self.disk, self.topic_id, self.segment, idx, of_queue=self._of_queue
+                )
             if unlabelled:
                 raise Corrupt("seq {}: {}".format(*unlabelled[0]))
             self._decide(idx, slots)
@@ -214,7 +217,7 @@ class Rewrite:
         expires, jobs = array("Q", slots.expires), array("Q", slots.jobs)
         names = [
             [b"" if gone else name for gone, name in zip(dead, column, strict=True)] if any(column) else None
-            for column in (slots.tag_of_each, slots.node_of_each)
+            for column in (slots.tag_of_each, slots.node_of_each, slots.key_of_each)
         ]
         return encode_block(
             self.segment.first,
@@ -224,6 +227,8 @@ class Rewrite:
             nodes=names[1],
             expires=_kept(expires, dead),
             jobs=_kept(jobs, dead),
+            keys=names[2],
+            of_queue=self._of_queue,
             seed=self._seed(),
         )
 

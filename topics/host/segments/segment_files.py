@@ -12,7 +12,6 @@ it is kept (time, size, labels), so that it ends when it would have ended.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
@@ -64,13 +63,15 @@ class LoadedSegment:
     unlabelled: Unlabelled
 
 
-def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> LoadedSegment:
+def load_slots(
+    disk: Disk, topic_id: int, segment: Segment, base_seq: int, *, of_queue: bool
+) -> LoadedSegment:
     """The slots of a segment from `base_seq` on, all live. A read of one of length 0 fails, with its seq."""
     first = max(segment.first, base_seq)
     assert first <= segment.last
     found = _load_entries(disk, topic_id, segment, away=True)  # a later mark may say where the data is
-    blocks = load_blocks(disk, topic_id, segment, found.idx)
-    slots = _slots_of(segment, found.idx, blocks.blocks, first)
+    blocks = load_blocks(disk, topic_id, segment, found.idx, of_queue=of_queue)
+    slots = _slots_of(segment, found.idx, blocks.blocks, first, of_queue=of_queue)
     # The search for four zero bytes costs a tenth of the one for a zero, and mostly finds none.
     holes = _NO_LENGTH in slots.lengths and 0 in array("I", slots.lengths)
     known = found.known
@@ -87,11 +88,11 @@ def load_slots(disk: Disk, topic_id: int, segment: Segment, base_seq: int) -> Lo
 
 
 def slots_of(
-    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, first: int
+    disk: Disk, topic_id: int, segment: Segment, idx: IdxColumns, *, of_queue: bool
 ) -> tuple[Slots, Unlabelled]:
-    """The slots from `first` on that these entries and the columns say, and of which records they do not say all."""
-    blocks = load_blocks(disk, topic_id, segment, idx)
-    return _slots_of(segment, idx, blocks.blocks, first), blocks.unlabelled
+    """The slots that these entries and the columns say, and of which records they do not say all."""
+    blocks = load_blocks(disk, topic_id, segment, idx, of_queue=of_queue)
+    return _slots_of(segment, idx, blocks.blocks, segment.first, of_queue=of_queue), blocks.unlabelled
 
 
 def load_idx(disk: Disk, topic_id: int, segment: Segment) -> tuple[IdxColumns, bool]:
@@ -143,12 +144,12 @@ def mend_idx(disk: Disk, topic_id: int, segment: Segment) -> bool:
     return True
 
 
-def mend_columns(disk: Disk, topic_id: int, segment: Segment) -> None:
-    """Write the columns anew from the data unless they are whole and the segment's own."""
+def mend_columns(disk: Disk, topic_id: int, segment: Segment, *, of_queue: bool) -> None:
+    """Write the columns anew from the data unless they are whole and the segment's own, and say what they should."""
     path = segment_path(topic_id, segment.first, "col")
     idx, _ = load_idx(disk, topic_id, segment)
-    blocks = load_blocks(disk, topic_id, segment, idx)
-    if blocks.anew is None or blocks.unlabelled:
+    blocks = load_blocks(disk, topic_id, segment, idx, of_queue=of_queue)
+    if blocks.anew is None or blocks.unlabelled or blocks.guessed:
         return
     if blocks.anew:
         write_temporary(disk, path, blocks.anew)
@@ -247,7 +248,9 @@ def _counted(idx: IdxColumns | None, segment: Segment) -> IdxColumns | None:
     return IdxColumns(idx.offsets[:count], idx.lengths[:count], idx.ts[:count], idx.flags[:count])
 
 
-def _slots_of(segment: Segment, idx: IdxColumns, blocks: list[ColumnsBlock], first: int) -> Slots:
+def _slots_of(
+    segment: Segment, idx: IdxColumns, blocks: list[ColumnsBlock], first: int, *, of_queue: bool
+) -> Slots:
     skip = first - segment.first
     slots = Slots(
         first_seq=first,
@@ -256,6 +259,7 @@ def _slots_of(segment: Segment, idx: IdxColumns, blocks: list[ColumnsBlock], fir
         lengths=idx.lengths[skip:].tobytes(),
         sizes=b"",
         flags=bytes(idx.flags[skip:]).translate(_SLOT_FLAGS),
+        of_queue=of_queue,
     )
     _add_columns(slots, segment, idx, blocks, skip)
     return slots
@@ -266,31 +270,26 @@ def _add_columns(
 ) -> None:
     """Put the blocks' columns into the slots, whose first is the segment's `skip`-th."""
     sizes = implied_sizes(idx.lengths)
-    tags, nodes = list(_names(blocks, "tags")), list(_names(blocks, "nodes"))
-    tag_numbers, node_numbers = array("I", bytes(4 * len(idx))), array("I", bytes(4 * len(idx)))
     expires, jobs = array("Q", bytes(8 * len(idx))), array("Q", bytes(8 * len(idx)))
-    tag_at = {name: number for number, name in enumerate(tags, 1)}
-    node_at = {name: number for number, name in enumerate(nodes, 1)}
     for block in blocks:
         start = block.first_seq - segment.first
         span = slice(start, start + block.count)
         if block.sizes is not None:
             sizes[span] = block.sizes
-        if block.tag_numbers is not None:
-            tag_numbers[span] = _renumbered(block.tag_numbers, block.tags, tag_at)
-        if block.node_numbers is not None:
-            node_numbers[span] = _renumbered(block.node_numbers, block.nodes, node_at)
         if block.expires is not None:
             expires[span] = block.expires
         if block.jobs is not None:
             jobs[span] = block.jobs
     slots.sizes = sizes[skip:].tobytes()
-    if tags:
-        slots.tags, slots.tag_numbers = tags, tag_numbers[skip:].tobytes()
-    if nodes:
-        slots.nodes, slots.node_numbers = nodes, node_numbers[skip:].tobytes()
-    if any(jobs[skip:]):
-        slots.jobs = jobs[skip:].tobytes()
+    by_tag = [(block.first_seq, block.tags, block.tag_numbers) for block in blocks]
+    by_node = [(block.first_seq, block.nodes, block.node_numbers) for block in blocks]
+    slots.tags, slots.tag_numbers = _names(segment, by_tag, skip)
+    slots.nodes, slots.node_numbers = _names(segment, by_node, skip)
+    if slots.of_queue:
+        by_key = [(block.first_seq, block.keys, block.key_numbers) for block in blocks]
+        slots.keys, slots.key_numbers = _names(segment, by_key, skip)
+        if any(jobs[skip:]):
+            slots.jobs = jobs[skip:].tobytes()
     if any(expires[skip:]):
         slots.expires = expires[skip:].tobytes()
         slots.flags = bytes(
@@ -310,10 +309,18 @@ def _complete(slots: Slots, sizes_known: array[int] | None) -> None:
     slots.sizes, slots.flags = sizes.tobytes(), bytes(flags)
 
 
-def _names(blocks: list[ColumnsBlock], field: str) -> Iterator[bytes]:
-    return iter(dict.fromkeys(name for block in blocks for name in getattr(block, field)))
-
-
-def _renumbered(numbers: array[int], names: list[bytes], at: dict[bytes, int]) -> array[int]:
-    table = [0, *(at[name] for name in names)]
-    return array("I", [table[number] for number in numbers])
+def _names(
+    segment: Segment, columns: list[tuple[int, list[bytes], array[int] | None]], skip: int
+) -> tuple[list[bytes], bytes]:
+    """One column of all blocks, each from a seq on: the names, and the number of each slot's."""
+    names = list(dict.fromkeys(name for _, own, _ in columns for name in own))
+    if not names:
+        return [], b""
+    at = {name: number for number, name in enumerate(names, 1)}
+    numbers = array("I", bytes(4 * segment.count))
+    for first_seq, own, own_numbers in columns:
+        if own_numbers is not None:
+            table = [0, *(at[name] for name in own)]
+            start = first_seq - segment.first
+            numbers[start : start + len(own_numbers)] = array("I", [table[number] for number in own_numbers])
+    return names, numbers[skip:].tobytes()

@@ -66,7 +66,7 @@ class Jobs:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        index.job_rows = array("I")
+        assert index.of_queue
         index.on_killed = self._gone
         self.rows = Rows()
         self.counts = [0, 0, 0, 0]  # rows by state
