@@ -34,6 +34,7 @@ ROUNDS = {
     "http_chunks": 30_000,
     "write_body": 60_000,
     "diff_body": 60_000,
+    "socket_message": 60_000,
     "segment_data": 40_000,
     "segment_idx": 60_000,
     "segment_del": 60_000,

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from websockets.sync.client import connect
 
 from topics.server.api.errors import STATUS
 from topics.server.api.table import route_table
@@ -84,6 +85,25 @@ def test_every_call_of_the_page_answers_what_it_says(url: str) -> None:
             assert answer.pop(left_out)
 
         assert without_times(answer) == without_times(wanted), command
+
+
+def test_every_message_of_the_page_is_answered_as_it_says(url: str) -> None:
+    (section,) = re.findall(r"^```text\n(→ .*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    lines = section.splitlines()
+    with connect(url.replace("http", "ws", 1) + "/v0/ws") as socket:
+        for asked, expected in zip(lines[::2], lines[1::2], strict=True):
+            socket.send(asked.removeprefix("→ "))
+            answer, wanted = json.loads(socket.recv()), json.loads(expected.removeprefix("← "))
+            for left_out in [key for key, item in wanted.items() if item == "…"]:
+                assert answer.pop(left_out)
+
+            assert without_times(answer) == without_times(wanted), asked
+
+
+def test_the_page_shows_every_op() -> None:
+    assert set(re.findall(r"^\| `([a-z_]+)` \|.*\| `[a-z_]+`[^|]* \|$", PAGE, re.MULTILINE)) == set(
+        route_table().ops
+    )
 
 
 def test_the_page_shows_every_route() -> None:

@@ -318,6 +318,6 @@ async def test_a_damaged_record_ends_a_page_and_is_named_by_both_planes(mock_clo
 async def test_every_code_these_routes_give_has_its_row():
     elsewhere = {  # not in this table: seen above, or on the wire alone
         Code.REQUEST_TIMEOUT, Code.HEADERS_TOO_LARGE, Code.MISDIRECTED_REQUEST, Code.NOT_READY, Code.SHUTTING_DOWN,
-        Code.STORAGE_READ_ONLY, Code.NOT_IMPLEMENTED, Code.WRONG_TYPE,
+        Code.STORAGE_READ_ONLY, Code.NOT_IMPLEMENTED, Code.UPGRADE_REQUIRED, Code.WRONG_TYPE,
     }  # fmt: skip
     assert {row.code for row in ROWS} | elsewhere == STATUS.keys()

@@ -142,6 +142,7 @@ async def test_a_request_without_one_host_ends_its_connection(fields):
         assert (await other.get(b"GET", b"/v0/health")).status == 200
 
 
+@pytest.mark.rule("H10.9")
 async def test_connect_and_websocket_are_not_implemented():
     async with open_site() as site, serving(site) as served:
         peer = await served.h2()
@@ -164,6 +165,8 @@ async def test_connect_and_websocket_are_not_implemented():
             await peer.flush()
             reply = await peer.reply(peer._stream_id)
             assert (reply.status, reply.code) == (501, "not_implemented")
+        reply = await peer.get(b"GET", b"/v0/ws")
+        assert (reply.status, reply.code) == (501, "not_implemented")
         assert (await peer.get(b"GET", b"/v0/health")).status == 200
 
 

@@ -141,12 +141,45 @@ async def test_a_job_off_the_loop_is_waited_for_and_its_errors_are_raised_here()
     thread.close()
 
 
+NARROW = attrs.evolve(Limits(), wal_file_first=64 << 10, wal_file_max=1 << 20, wal_reserve=8 << 10)
+
+
+def narrow_runtime():
+    """The log's next file has no room for a large write."""
+    return Runtime(MemoryDirectory().recover(options=StoreOptions(limits=NARROW, min_free_bytes=0)))
+
+
+def big(count=20):
+    return PutMany("t", [{"data": "x" * 30_000}] * count).command(NARROW)
+
+
 async def test_a_write_that_made_its_topic_and_then_waited_for_room_says_that_it_did():
-    limits = attrs.evolve(Limits(), wal_file_first=64 << 10, wal_file_max=1 << 20, wal_reserve=8 << 10)
-    options = StoreOptions(limits=limits, min_free_bytes=0)
-    big = PutMany("t", [{"data": "x" * 30_000}] * 20).command(limits)
-    runtime = Runtime(MemoryDirectory().recover(options=options))
+    runtime = narrow_runtime()
     async with runtime.running():
-        reply, _ = await runtime.append(big)
+        reply, _ = await runtime.append(big())
 
     assert (reply.created, reply.first_seq, reply.last_seq) == (True, 1, 20)
+
+
+@pytest.mark.rule("H10.1")
+async def test_what_was_begun_takes_effect_in_order_also_where_room_has_to_be_made():
+    ended = []
+    runtime = narrow_runtime()
+    async with runtime.running():
+        for command in (big(), one(), big(10), one(), big()):
+            await runtime.begin(command, lambda ticket, took: ended.append(ticket.result()))
+        while runtime.in_flight:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+
+    assert [(reply.first_seq, reply.last_seq) for reply in ended] == [
+        (1, 20), (21, 21), (22, 31), (32, 32), (33, 52)
+    ]  # fmt: skip
+    assert [reply.created for reply in ended] == [True, False, False, False, False]
+
+
+async def test_what_cannot_be_begun_says_so_at_once_and_not_twice():
+    ended = []
+    async with alone(), begun(new_site()) as runtime:
+        with pytest.raises(Rejected) as refused:
+            await runtime.begin(msgspec.structs.replace(one(), create=False), ended.append)
+        assert (refused.value.code, ended, runtime.in_flight) == (Code.TOPIC_NOT_FOUND, [], 0)

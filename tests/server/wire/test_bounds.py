@@ -720,8 +720,8 @@ async def test_what_is_wrong_or_ours_is_not_handed_over(mock_clock):
             case("two hosts", get(b"Host: x", path=b"/page"), "400", end=CLOSED),
             case("smuggling", get(b"Transfer-Encoding: x", path=b"/page"), "400", end=CLOSED),
             case("wrong method", get(method=b"PUT"), "405", end=KEPT),
-            case("websocket", get(*websocket, path=b"/v0/ws"), "501 not_implemented", end=KEPT),
-            case("websocket, known path", get(*websocket), "501 not_implemented", end=KEPT),
+            case("websocket, and wrong", get(*websocket, path=b"/v0/ws"), "400 invalid_request", end=KEPT),
+            case("websocket, another path", get(*websocket), "200", end=KEPT),
         ):
             await play_every_way(site, kept, hand_over=taker)
         assert taker.seen == []

@@ -149,8 +149,14 @@ async def test_a_request_id_comes_back_as_it_was_given(mock_clock, given):
         assert await peer.message() == {"op": "pong"}
 
 
+SAID = {"upgrade": "websocket"}
 UPGRADES = [
-    case("not asked to", get(path=b"/v0/ws"), answer("426 upgrade_required", upgrade="websocket"), end=KEPT),
+    case("not asked to", get(path=b"/v0/ws"), answer("426 upgrade_required", **SAID, connection="upgrade"), end=KEPT),
+    case(
+        "not asked to, old", get(path=b"/v0/ws", version=b"HTTP/1.0"),
+        answer("426", **SAID, connection="upgrade, close"), end=CLOSED,
+    ),
+    case("1.0", head(line=b"GET /v0/ws HTTP/1.0"), "426", end=CLOSED),
     case("HEAD", get(path=b"/v0/ws", method=b"HEAD"), "HEAD 426", end=KEPT),
     case("HEAD, upgrading", head(line=b"HEAD /v0/ws HTTP/1.1"), "HEAD 426", end=KEPT),
     case("to something else", get(b"Connection: Upgrade", b"Upgrade: h2c", path=b"/v0/ws"), "426", end=KEPT),
@@ -183,12 +189,6 @@ UPGRADES = [
 async def test_who_is_not_accepted_is_answered_as_ever(mock_clock, asked):
     async with open_site() as site:
         await play_every_way(site, asked, splits=False)
-
-
-async def test_http_1_0_is_not_upgraded(mock_clock):
-    async with open_site() as site:
-        old = case("1.0", head(line=b"GET /v0/ws HTTP/1.0"), "426", end=CLOSED)
-        await play_every_way(site, old, splits=False)
 
 
 @pytest.mark.rule("A5.32", "H2.20")

@@ -78,11 +78,7 @@ def error_headers(code: Code, detail: Mapping[str, object]) -> tuple[tuple[bytes
     """`Allow`, `Upgrade` and `Retry-After` where the status asks for them."""
     headers: list[tuple[bytes, bytes]] = []
     if code is Code.UPGRADE_REQUIRED:
-        headers += [
-            (b"connection", b"upgrade"),
-            (b"upgrade", b"websocket"),
-            (b"sec-websocket-version", b"13"),
-        ]
+        headers += [(b"upgrade", b"websocket"), (b"sec-websocket-version", b"13")]
     if code is Code.METHOD_NOT_ALLOWED:
         headers.append((b"allow", str(detail["allow"]).encode()))
     if code in _RETRY_AFTER_S:

@@ -22,7 +22,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
 from topics.kernel.config import Compression
-from topics.kernel.errors import Code, Fatal, Rejected
+from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.limits import DEADLINE_LOOK_MS
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.server.runtime.backup import BackupStream, begin_backup
@@ -130,20 +130,16 @@ class Runtime:
         return await self._threads.run(partial(compress_records, command, config))
 
     async def begin(self, command: Command, ended: Ended) -> None:
-        """Propose, and wait for nothing but room on the disk: commands take effect in the order of these calls.
-        `ended` is called once, with the ticket and what its batch took, when it has ended: perhaps before this returns.
+        """Propose, and wait until it is in frames, as mostly it is at once: commands take effect in the order of these
+        calls. `ended` is called once, with the ticket and what its batch took, when it has ended: perhaps before this
+        returns.
 
         Raises:
             Rejected: refused; nothing was written, and `ended` is not called.
         """
-        tries, ticket = _ROOM_TRIES, None
-        while ticket is None:
-            try:
-                ticket = self._proposed(command)
-            except Rejected as refused:
-                tries = await self._tries_left(tries, refused)
+        ticket, took = await self._proposed(command, until_in_frames=True)
         if ticket.done:
-            ended(ticket, NOTHING_TOOK)
+            ended(ticket, took)
             return
         self._in_flight += 1
         ticket.waiter = partial(self._tell_ended, ticket, ended)
@@ -218,45 +214,55 @@ class Runtime:
         return plan, records, told
 
     async def _submitted(self, command: Command, *, sync: bool = False) -> tuple[Reply, BatchTiming]:
+        ticket, took = await self._proposed(command, sync=sync)
+        return ticket.result(), took
+
+    async def _proposed(
+        self, command: Command, *, sync: bool = False, until_in_frames: bool = False
+    ) -> tuple[Ticket, BatchTiming]:
+        """A ticket that is done, or in frames if that is enough, and what its batch took."""
         tries, created = _ROOM_TRIES, False
         while True:
+            if self.closing:
+                raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
             took, ticket = NOTHING_TOOK, None
             try:
-                ticket = self._proposed(command, sync=sync, created=created)
+                try:
+                    ticket = self.engine.propose(command, sync=sync)
+                    ticket.created = ticket.created or created
+                finally:
+                    self._after_call(NOTHING_TOOK)
                 if not ticket.done:
-                    ticket.waiter = partial(self._go_on, trio.lowlevel.current_task())
-                    self._in_flight += 1
-                    try:
-                        took = await trio.lowlevel.wait_task_rescheduled(partial(self._leave, ticket))
-                    finally:
-                        self._in_flight -= 1
-                return ticket.result(), took
-            except Rejected as refused:
-                tries = await self._tries_left(tries, refused)
+                    _let_go(ticket, command)
+                    if until_in_frames and ticket.stage is Stage.PENDING:
+                        return ticket, took
+                    took = await self._wait(ticket)
+                refused = ticket.error
+                if refused is None or refused.code is not Code.DISK_LOW:
+                    return ticket, took
+            except Rejected as error:
+                refused = error
+            if refused.code is not Code.DISK_LOW or tries == 0:
+                raise refused
+            # Once more where there is none: why there is none was not known before it was tried.
+            tries = tries - 1 if await self._make_room(refused) else 0
             created = created or (ticket is not None and ticket.created)
 
-    def _proposed(self, command: Command, *, sync: bool = False, created: bool = False) -> Ticket:
-        if self.closing:
-            raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
-        ticket: Ticket | None = None
+    async def _wait(self, ticket: Ticket) -> BatchTiming:
+        """Until it is done. Returns what its batch took."""
+        ticket.waiter = partial(self._go_on, trio.lowlevel.current_task())
+        self._in_flight += 1
         try:
-            ticket = self.engine.propose(command, sync=sync)
-            ticket.created = ticket.created or created
+            took: BatchTiming = await trio.lowlevel.wait_task_rescheduled(partial(self._leave, ticket))
+            return took
         finally:
-            self._after_call(NOTHING_TOOK)
-        if not ticket.done:
-            _let_go(ticket, command)
-        return ticket
+            self._in_flight -= 1
 
-    async def _tries_left(self, tries: int, refused: Rejected) -> int:
-        """Of a command that was refused for want of space: there is room now, or there are none. Else it is raised."""
-        if refused.code is not Code.DISK_LOW or tries == 0:
-            raise refused
+    async def _make_room(self, refused: TopicsError) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
         assert isinstance(needed, int)
-        # Once more where there is none: why there is none was not known before it was tried.
-        return tries - 1 if await self.shards[shard].make_room(needed) else 0
+        return await self.shards[shard].make_room(needed)
 
     def _after_call(self, took: BatchTiming) -> None:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""

@@ -11,6 +11,7 @@ from topics.server.api.message import Answer, Sized, Unbounded
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 JOINED_BYTES_MAX: Final = 16 * 1024  # a body that is sent with its head in one call
+_UPGRADE_REQUIRED: Final = 426
 _LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 
 
@@ -35,6 +36,10 @@ class AnswerWriter:
         """
         body = answer.held
         extra = b"connection: close\r\n" if closes else b"connection: keep-alive\r\n" if old else b""
+        if (
+            answer.status == _UPGRADE_REQUIRED
+        ):  # what it is to upgrade to is for this connection alone (RFC 9110 7.8)
+            extra = extra.replace(b": ", b": upgrade, ") or b"connection: upgrade\r\n"
         head = self._head(answer, b"\r\ncontent-length: %d" % len(body), extra)
         if without_body:
             return (head,)

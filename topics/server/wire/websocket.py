@@ -258,7 +258,7 @@ class WebSocket:
 
     @property
     def _is_partial(self) -> bool:
-        """True in the midst of a message."""
+        """True in the midst of a message: something of what it says has come."""
         return self._fragments is not None or bool(self._protocol.reader.buffer)
 
     def _hold(self) -> bool:

@@ -15,8 +15,7 @@ from tests.server.wire.places import open_site
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits
 from topics.server.api.bodies.fields import FIELD_BYTES_MAX, ClosedForm, decode_form
-from topics.server.api.call import DECODED_INLINE_BYTES_MAX
-from topics.server.api.resources.state import DECODED_AT_ONCE
+from topics.server.api.resources.state import DECODED_AT_ONCE, DECODED_INLINE_BYTES_MAX
 
 
 class Known(msgspec.Struct):

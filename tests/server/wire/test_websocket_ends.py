@@ -1,0 +1,268 @@
+"""How a WebSocket lives and ends: silent peers, slow ones, a drain, bugs; tasks beside its commands."""
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.server.wire.places import open_site, serve_connection
+from tests.server.wire.playing import pass_time
+from tests.server.wire.sockets import (
+    CLOSE,
+    PING,
+    PONG,
+    Got,
+    SocketPeer,
+    close,
+    frame,
+    head,
+    publish,
+    socket_of,
+    text,
+)
+from topics.server.api.ops import Op, message_of
+from topics.server.api.routes import RouteTable
+from topics.server.wire.websocket import PUSHED_MAX
+from topics.testing.streams import edge_pair
+
+pytestmark = pytest.mark.trio
+ASK = text(op="ping")
+
+
+@pytest.fixture
+def mock_clock():
+    return MockClock()
+
+
+def with_op(site, take):
+    """Its table has one more op, `planted`."""
+    table = site.table
+    planted = Op(name="planted", answer="done", scope=None, take=take)
+    site.table = RouteTable(table.routes, table.schemas, [*table.ops.values(), planted])
+
+
+# Silence.
+
+
+@pytest.mark.rule("A5.32")
+async def test_a_silent_peer_is_asked_and_then_given_up(mock_clock):
+    async with open_site() as site, socket_of(site) as (peer, _):
+        await pass_time(19)
+        await peer.quiet()
+        await pass_time(2)
+        assert await peer.frame() == Got(PING, b"")
+        await peer.send(frame(b"", PONG))
+        await pass_time(20)  # it has answered, and is asked again
+        await pass_time(20)
+        assert await peer.frame() == Got(PING, b"")
+        await pass_time(19)
+        await peer.quiet()
+        await pass_time(2)
+        assert await peer.frame() is None
+
+
+async def test_whoever_says_something_is_not_asked(mock_clock):
+    async with open_site() as site, socket_of(site) as (peer, _):
+        for _ in range(10):
+            await pass_time(15)
+            assert await peer.ask(op="ping") == {"op": "pong"}
+        await peer.quiet()
+
+
+async def test_a_message_keeps_up_a_pace(mock_clock):
+    """As a body does: 1 KiB a second."""
+    async with open_site() as site:
+        async with socket_of(site) as (peer, _):
+            await peer.send(ASK[:10])
+            for _ in range(4):
+                await pass_time(10)
+                await peer.send(b"\xff")
+            assert (await peer.frame()).close == (1008, "a message is slower than 1024 bytes a second")
+            await pass_time(6)  # the rest of it is not waited for
+            assert await peer.frame() is None
+        async with socket_of(site) as (peer, _):  # one after another is no slow one
+            for _ in range(10):
+                await peer.send(ASK[:5])
+                await pass_time(10)
+                await peer.send(ASK[5:])
+                assert (await peer.message())["op"] == "pong"
+
+
+@pytest.mark.rule("S11.3")
+async def test_whoever_does_not_read_for_long_is_let_go(mock_clock):
+    """What waits for him is 1.3 KB, so he has 30 s and a little; reading anything gives no more time."""
+    async with open_site() as site, socket_of(site, back=100) as (peer, connection):
+        await peer.send(ASK * 100)
+        await pass_time(29)
+        await peer.send(ASK)
+        await wait_all_tasks_blocked()
+        assert not connection._link.edge.closed
+        await pass_time(4)
+        with pytest.raises(trio.BrokenResourceError):
+            await peer.edge.send_all(ASK)
+
+
+async def test_whoever_is_held_back_is_not_taken_for_dead(mock_clock):
+    """He has said much, and we do not read it: a write stands still for longer than he may be silent."""
+    go_on = trio.Event()
+
+    async def stands(call):
+        await go_on.wait()
+        call.answer(lambda: b"{}")
+
+    async with open_site() as site, socket_of(site) as (peer, _):
+        with_op(site, stands)
+        await peer.send(text(op="planted") + ASK)
+        await pass_time(100)
+        await peer.quiet()
+        go_on.set()
+        assert [one["op"] for one in await peer.messages(2)] == ["done", "pong"]
+
+
+# A drain.
+
+
+@pytest.mark.rule("A5.32", "A4.3")
+async def test_a_drain_answers_what_is_under_way_then_closes(mock_clock):
+    later = []
+
+    async def waits(call):
+        later.append(call)
+
+    async with open_site() as site, socket_of(site) as (peer, connection):
+        with_op(site, waits)
+        await peer.send(text(op="planted", request_id=1) + publish(1))
+        assert (await peer.message())["op"] == "ack"
+        site.draining = True
+        connection.end_if_idle()
+        await peer.send(ASK)
+        await peer.quiet()  # nothing more is read
+        later[0].answer(lambda: b'{"x":1}')
+        assert await peer.message() == {"op": "done", "request_id": 1, "x": 1}
+        assert (await peer.frame()).close == (1001, "the server is shutting down")
+        await peer.send(close(1001))
+        assert await peer.frame() is None
+
+
+async def test_a_drain_waits_five_seconds_for_a_close(mock_clock):
+    async with open_site() as site, socket_of(site) as (peer, connection):
+        connection.end_if_idle()
+        assert (await peer.frame()).close[0] == 1001
+        await peer.send(ASK)  # nobody looks at it any more
+        await pass_time(4)
+        await peer.quiet()
+        await pass_time(1.5)
+        assert await peer.frame() is None
+
+
+async def test_nobody_is_accepted_in_a_drain(mock_clock):
+    async with open_site() as site, trio.open_nursery() as nursery:
+        ours, theirs = edge_pair()
+        nursery.start_soon(serve_connection, theirs, site)
+        peer = SocketPeer(ours)
+        await peer.send(head()[:50])
+        await wait_all_tasks_blocked()
+        site.draining = True
+        await peer.send(head()[50:])
+        assert (await peer.client.answer()).code == "shutting_down"
+        await ours.aclose()
+
+
+# Bugs.
+
+
+@pytest.mark.rule("A4.2")
+@pytest.mark.parametrize("where", ["op", "answer"])
+async def test_a_bug_is_answered_and_ends_this_connection(mock_clock, where):
+    async def breaks(call):
+        if where == "op":
+            raise ZeroDivisionError
+        call.answer(lambda: 1 / 0)
+
+    async with open_site() as site, socket_of(site) as (other, _):
+        with_op(site, breaks)
+        async with socket_of(site) as (peer, _):
+            got = await peer.ask(op="planted", request_id=5)
+            assert (got["request_id"], got["code"]) == (5, "internal")
+            assert (await peer.frame()).close == (1011, "an internal error")
+            await peer.send(close(1011))
+            assert await peer.frame() is None
+        assert site.bugs == 1
+        assert await other.ask(op="ping") == {"op": "pong"}
+
+
+async def test_a_bug_in_a_task_ends_this_connection(mock_clock):
+    async def breaks():
+        raise ZeroDivisionError
+
+    async def starts(call):
+        call.session.start(breaks)
+        call.answer(lambda: b"{}")
+
+    async with open_site() as site, socket_of(site) as (peer, _):
+        with_op(site, starts)
+        await peer.send(text(op="planted"))
+        assert [got for got in await peer.rest() if got.opcode == CLOSE] == []
+        assert site.bugs == 1
+
+
+# Tasks, and what they push.
+
+
+@pytest.mark.rule("S11.1")
+async def test_tasks_push_no_more_than_their_peer_takes(mock_clock):
+    pushed = []
+
+    async def pushes(call):
+        async def task():
+            for i in range(100):
+                await call.session.wait_pushable()
+                pushed.append(i)
+                call.session.push(message_of("job", None, b'{"n":%d,"x":"%b"}' % (i, b"x" * 1000)))
+
+        call.session.start(task)
+        call.answer(lambda: b"{}")
+
+    async with open_site() as site, socket_of(site, back=500) as (peer, _):
+        with_op(site, pushes)
+        await peer.send(text(op="planted"))
+        await wait_all_tasks_blocked()
+        assert len(pushed) <= 2 * PUSHED_MAX  # some are being sent, the others wait
+        found = [await peer.message() for _ in range(101)]
+        assert [one["n"] for one in found if one["op"] == "job"] == list(range(100))
+
+
+@pytest.mark.rule("A4.2")
+@pytest.mark.parametrize("how", ["close", "end", "reset", "drain", "bug"])
+async def test_however_it_ends_its_tasks_do_and_what_was_taken_is_given_back(mock_clock, how):
+    told = []
+
+    async def takes(call):
+        async def task():
+            try:
+                await trio.sleep_forever()
+            finally:
+                told.append("task ended")
+
+        call.session.at_end(lambda: told.append("first"))
+        call.session.at_end(lambda: told.append("second"))
+        call.session.start(task)
+        call.answer(lambda: b"{}")
+
+    async with open_site() as site, socket_of(site) as (peer, connection):
+        with_op(site, takes)
+        assert await peer.ask(op="planted") == {"op": "done"}
+        if how == "close":
+            await peer.send(close())
+        elif how == "end":
+            await peer.edge.send_eof()
+        elif how == "reset":
+            peer.edge.reset()
+        elif how == "drain":
+            connection.end_if_idle()
+            await peer.send(close())
+        else:
+            await peer.send(frame(b"", mask=None))
+        await wait_all_tasks_blocked()
+        await pass_time(1.5)
+
+        assert told == ["task ended", "second", "first"]
