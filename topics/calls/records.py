@@ -119,8 +119,11 @@ class Put(_OneRecord, frozen=True, eq=False, kw_only=True):
     delay_ms: int | None = None
 
     def given(self) -> tuple[Iterable[Any], str | None]:
-        optional = {name: value for name in _OF_A_RECORD if (value := getattr(self, name)) is not None}
-        return [{"data": self.data} | optional], None
+        record = {"data": self.data}
+        for name in _OF_A_RECORD:  # a comprehension takes twice as long, which a put of one record feels
+            if (value := getattr(self, name)) is not None:
+                record[name] = value
+        return [record], None
 
 
 class _Records(Write, frozen=True, eq=False):
