@@ -16,6 +16,7 @@ from topics.engine.batch import Entry
 from topics.engine.change import in_lease_class
 from topics.engine.commands import Claim
 from topics.engine.lane import Lane
+from topics.engine.moving.moves import begin_move
 from topics.engine.queue.waiting import Claimer, QueueLane
 from topics.engine.replies import JobsClaimed, LeasedJob
 from topics.engine.state import EngineState
@@ -26,6 +27,7 @@ from topics.log.topic import Topic
 
 _FRAME_ROOM: Final = 256  # of a frame without its seqs and nodes
 PASS_JOBS_MAX: Final = 10_000
+_GIVE_UP_RETRY_MS: Final = 1000
 
 
 def propose_claim(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -69,6 +71,9 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
         return
     queue.jobs.advance(now_ms)
     again_ms = queue.jobs.next_due_ms()
+    if topic.config.max_deliveries and topic.config.dead_letter is not None:
+        retry_ms = _give_up(state, lane, queue, topic, now_ms)
+        again_ms = min(filter(None, (again_ms, retry_ms)), default=None)
     if queue.claimers and not queue.jobs.paused:
         if queue.window_ms is None or queue.window_ms <= now_ms:
             queue.window_ms = None
@@ -81,6 +86,28 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
             state.finish(ticket, _nothing(lane, queue, topic))
     _set(state.by_time, SERVE, lane, again_ms)
     _set(state.by_timer, WAITED, lane, queue.first_end_ms())
+
+
+def _give_up(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms: int) -> int | None:
+    """Jobs that have had all their deliveries go to the dead letters, each with why its last one failed. Returns when to
+    try again, if some must stay for now.
+    """
+    dest, order = topic.config.dead_letter, queue.ready_order(topic)
+    assert dest is not None
+    if not order.exhausted or state.shards[lane.shard].read_only is not None:
+        return None
+    by_reason: dict[bytes, list[int]] = {}
+    for seq in order.exhausted:
+        if topic.index.is_live(seq):
+            by_reason.setdefault(queue.jobs.reason(seq), []).append(seq)
+    begun: set[int] = set()
+    for reason, seqs in by_reason.items():
+        try:
+            begun.update(begin_move(state, lane, seqs, dest, reason, now_ms))
+        except Rejected:  # no space, or too much waits to be written
+            break
+    order.exhausted = [seq for seqs in by_reason.values() for seq in seqs if seq not in begun]
+    return now_ms + _GIVE_UP_RETRY_MS if order.exhausted else None
 
 
 def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms: int) -> int | None:

@@ -1,0 +1,80 @@
+"""A job that fails too often goes to the dead letters, without anybody asking for it (queues 3)."""
+
+import msgspec
+
+from tests.engine.moving.driving import Mover
+from tests.engine.queue.test_claiming import Queue
+
+
+class FailingQueue(Queue, Mover):
+    """Jobs are delivered twice at most."""
+
+    def __init__(self, **fields):
+        super().__init__(max_deliveries=2, dead_letter="dlq", **fields)
+
+    def letters(self):
+        self.move()
+        return [(record.data, msgspec.json.decode(record.meta)) for record in self.read("dlq")[1]]
+
+
+def test_the_last_nack_moves_the_job_with_its_reason():
+    q = FailingQueue()
+    q.jobs(b"1", b"2")
+    q.claim()
+    q.nack(1, delay_ms=0)
+    q.claim()
+    q.nack(1, reason=b"no such file", delay_ms=0)
+    assert q.counts() == (1, 1, 0)  # it moves, which counts as in flight
+    assert q.seqs(5) == [2]
+
+    ((data, meta),) = q.letters()
+    assert data == b"1"
+    assert meta["$dead_letter_reason"] == "no such file"
+    assert meta["$dead_letter_deliveries"] == "2"
+    assert q.counts() == (0, 1, 0)
+    assert q.state("q").queue.dead_lettered == 1
+    q.agrees()
+
+
+def test_a_last_lease_that_runs_out_does_so_too():
+    q = FailingQueue(lease_ms=1000)
+    q.jobs(b"1")
+    q.claim()
+    q.passes(1001)
+    q.claim()
+    q.passes(1001)
+    ((_, meta),) = q.letters()
+    assert meta["$dead_letter_reason"] == "expired"
+    q.agrees()
+
+
+def test_a_last_lease_that_a_restart_ended_does_so_too():
+    q = FailingQueue()
+    q.jobs(b"1", b"2")
+    q.claim()
+    q.nack(1, delay_ms=0)
+    q.claim()
+    q.begin(q.replay())
+    q.engine.resume(machine_restarted=False)
+    q.run()
+    ((data, meta),) = q.letters()
+    assert (data, meta["$dead_letter_reason"]) == (b"1", "restart")
+    assert q.seqs(5) == [2]
+
+
+def test_a_job_without_dead_letters_is_delivered_for_ever():
+    q = Queue(max_deliveries=1)
+    q.jobs(b"1")
+    for deliveries in range(1, 5):
+        (job,) = q.claim()
+        assert job.deliveries == deliveries
+        q.nack(1, delay_ms=0)
+
+
+def test_another_maximum_counts_from_then_on():
+    q = FailingQueue()
+    q.jobs(b"1")
+    q.claim()
+    q.put("q", type="queue", max_deliveries=1, dead_letter="dlq")
+    q.nack(1, delay_ms=0)
+    assert [data for data, _ in q.letters()] == [b"1"]
