@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.queues import create_queue
 from tests.support.scene import Scene
 from topics.audit.fsck import Options, fsck
 from topics.audit.repair.repairing import repair
@@ -102,7 +101,7 @@ def test_jobs_outlive_checkpoints_restarts_rewrites_and_repairs(writes):
     """Log, snapshot, segments, columns made anew, a rewrite, a salvage: the index says the same of every record."""
     scene = Scene(segments=SegmentRules(records_max=6, bytes_max=4000))
     scene.open()
-    create_queue(scene, "t", durability="fsync")
+    scene.create("t", type="queue", durability="fsync")
     for jobs in writes:
         put(scene, jobs)
     before = jobs_of(scene)
@@ -118,7 +117,7 @@ def test_jobs_that_have_gone_leave_no_trace_in_the_state():
     """A start from the snapshot never knew of them, one from the log did (I-20)."""
     scene = Scene()
     scene.open()
-    create_queue(scene, "t", durability="fsync")
+    scene.create("t", type="queue", durability="fsync")
     put(scene, [(5, 1000, b"", b"k"), (None, None, b"", b"")])
     scene.delete("t", before_seq=2)
     scene.sync()
@@ -134,7 +133,7 @@ def test_states_that_differ_in_a_job_or_a_key_have_other_digests():
     for job in ((None, None, b"", b""), (0, None, b"", b""), (None, 7, b"", b""), (None, None, b"", b"k")):
         scene = Scene()
         scene.open()
-        create_queue(scene, "t")
+        scene.create("t", type="queue")
         put(scene, [job])
         index = scene.engine.state.catalog.find("t").index
         index.lengths[0] = 0  # which differ, too
