@@ -25,6 +25,7 @@ from topics.engine.admit import check_new_config
 from topics.engine.batch import Entry
 from topics.engine.commands import DEFAULT_CONFIG, DeleteRecords, DeleteTopic, PutMode, PutTopic, Retire, Sync
 from topics.engine.lane import Lane
+from topics.engine.moving.dead_letter import check_dead_letter, made_with
 from topics.engine.replies import RecordsDeleted, Retired, Synced, TopicDeleted, TopicPut
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
@@ -41,24 +42,30 @@ E = TypeVar("E", bound=Entry)
 def propose_create(
     state: EngineState, name: str, config: TopicConfig, ticket: Ticket | None, now_ms: int
 ) -> Lane:
-    """Create a name: a synced frame on shard 0 before anything else of the topic (storage 3).
+    """Create a name: a synced frame on shard 0 before anything else of the topic (storage 3). Before it goes the topic
+    for its dead letters, if that is missing.
 
     `ticket` is answered when the topic stands; None if the command goes on afterwards (a write that creates).
     """
+    check_dead_letter(state, name, config)
+    letters = made_with(state, config)
+    wanted = [(name, config, ticket)] if letters is None else [(*letters, None), (name, config, ticket)]
     state.check_writable(0)
     limit = state.limits.topics
-    if limit and len(state.lanes) >= limit:
+    if limit and len(state.lanes) + len(wanted) > limit:
         raise Rejected(Code.THROTTLED, f"the store has its {limit} topics", limit="topics", max=limit)
-    topic_id = state.next_topic_id
-    epoch = state.catalog.epochs.get(name, 0) + 1
-    payload = TopicCreate(name, epoch, config.echo(), CEILING_STEP_FIRST)
-    lane = state.new_lane(name, topic_id)
-    entry = _Creation.of(lane, [payload], now_ms, staged=True, must_sync=True, ticket=ticket)
-    state.check_space(0, entry.size, keep_reserve=True)
-    state.next_topic_id += 1
-    state.add_lane(lane)
-    state.enqueue(0, entry)
-    return lane
+    entries = []
+    for topic_id, (each, its_config, its_ticket) in enumerate(wanted, state.next_topic_id):
+        epoch = state.catalog.epochs.get(each, 0) + 1
+        payload = TopicCreate(each, epoch, its_config.echo(), CEILING_STEP_FIRST)
+        lane = state.new_lane(each, topic_id)
+        entries.append(_Creation.of(lane, [payload], now_ms, staged=True, must_sync=True, ticket=its_ticket))
+    state.check_space(0, sum(entry.size for entry in entries), keep_reserve=True)
+    for entry in entries:
+        state.next_topic_id += 1
+        state.add_lane(entry.lane)
+        state.enqueue(0, entry)
+    return entries[-1].lane
 
 
 class _Creation(Entry, eq=False, kw_only=True):
@@ -121,6 +128,9 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
             reason="durability",
         )
     state.check_writable(lane.shard, lane)
+    check_dead_letter(state, topic.name, new)
+    if (letters := made_with(state, new)) is not None:
+        propose_create(state, *letters, None, now_ms)
     carried = _carry(topic) if crosses and old.durability is Durability.EPHEMERAL else None
     payloads: list[Payload] = [] if carried is not None else _time_first(topic, now_ms)
     payloads.append(ConfigUpdate(new.echo(), carried))

@@ -12,7 +12,7 @@ import msgspec
 from topics.codec.log.control import CheckpointMark
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
-from topics.kernel.limits import MIB
+from topics.kernel.limits import MIB, MOVES_INTO_TOPIC_MAX
 from topics.log.reads.match import Match
 
 DEFAULT_CONFIG: Final = TopicConfig()
@@ -168,6 +168,15 @@ class Pause:
     paused: bool
 
 
+class Redrive(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Move records of `topic` to `queue`, where they are fresh jobs: these, or the first ones, at most `count_max`."""
+
+    topic: str
+    queue: str
+    seqs: Sequence[int] | None = None
+    count_max: int = MOVES_INTO_TOPIC_MAX
+
+
 @attrs.frozen(kw_only=True)
 class Purge:
     """Delete every job of a queue that is ready or delayed."""
@@ -177,5 +186,5 @@ class Purge:
 
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
-    | Release | Pause | Purge
+    | Release | Pause | Purge | Redrive
 )  # fmt: skip

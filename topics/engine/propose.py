@@ -35,11 +35,13 @@ from topics.engine.commands import (
     Pause,
     Purge,
     PutTopic,
+    Redrive,
     Release,
     Retire,
     Sync,
 )
 from topics.engine.lane import Lane
+from topics.engine.moving.redrive import check_redrive, propose_redrive
 from topics.engine.queue.claim import propose_claim
 from topics.engine.queue.control import propose_pause, propose_purge
 from topics.engine.queue.settle import propose_ack, propose_extend, propose_nack, propose_release
@@ -73,6 +75,7 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     Release: Handler(propose_release),
     Pause: Handler(propose_pause),
     Purge: Handler(propose_purge),
+    Redrive: Handler(propose_redrive, check=check_redrive),
 }
 _OF_SHARDS: Final[Mapping[type, Callable[[EngineState, Ticket], None]]] = {
     Sync: propose_sync,

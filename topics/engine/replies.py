@@ -145,7 +145,16 @@ class QueuePurged:
     purged: int
 
 
+@attrs.frozen(kw_only=True)
+class Redriven:
+    """These records of `source` are on their way to the queue, and will be there whatever happens."""
+
+    topic: str
+    source: str
+    seqs: Sequence[int]
+
+
 Reply = (
     Appended | TopicPut | TopicDeleted | RecordsDeleted | Retired | Synced | Absorbed | JobsClaimed | JobsSettled
-    | QueuePaused | QueuePurged
+    | QueuePaused | QueuePurged | Redriven
 )  # fmt: skip

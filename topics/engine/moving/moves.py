@@ -22,6 +22,7 @@ from topics.engine.batch import Entry
 from topics.engine.lane import Lane
 from topics.engine.moving.letters import move_id
 from topics.engine.moving.orders import MoveOrder, MovesInto
+from topics.engine.replies import Redriven
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.engine.timers import MOVE
@@ -176,6 +177,11 @@ class _Intent(Entry, eq=False, kw_only=True):
         self.lane.moving.difference_update(self.seqs)
         if self.lane.queue is not None:
             self.lane.queue.busy.difference_update(self.seqs)
+
+    def reply(self) -> Redriven:
+        """Nobody waits for the others."""
+        assert self.into is not None
+        return Redriven(topic=self.into.dest, source=self.lane.name, seqs=self.seqs)
 
     def settle(self) -> None:
         state, into = self.state, self.into
