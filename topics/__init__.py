@@ -22,11 +22,13 @@ TYPE_CHECKING = False  # as `typing` has it, whose import is most of what `impor
 if TYPE_CHECKING:
     from msgspec import Raw
 
+    from topics.calls.awaiting import AsyncTopic
     from topics.calls.blocking import Topic
     from topics.calls.messages import TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
     from topics.calls.trouble import Unreachable
+    from topics.client.async_client import AsyncClient
     from topics.client.client import Client
     from topics.embed.store import Store, open
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _WHERE = {
     "Account": "topics.log.reads.diff",
     "Appended": "topics.engine.replies",
+    "AsyncClient": "topics.client.async_client",
+    "AsyncTopic": "topics.calls.awaiting",
     "CannotOpen": "topics.kernel.errors",
     "Client": "topics.client.client",
     "CompactionResult": "topics.host.checkpoint.compaction",
@@ -66,9 +70,10 @@ _WHERE = {
 }
 
 __all__ = [
-    "Account", "Appended", "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal", "Gap", "Limits", "Page",
-    "Patience", "Raw", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig",
-    "TopicState", "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
+    "Account", "Appended", "AsyncClient", "AsyncTopic", "CannotOpen", "Client", "CompactionResult", "Corrupt",
+    "Fatal", "Gap", "Limits", "Page", "Patience", "Raw", "Record", "RecordsDeleted", "Rejected", "Store",
+    "StoreOptions", "Topic", "TopicConfig", "TopicState", "TopicSummary", "TopicsError", "Unreachable",
+    "__version__", "open",
 ]  # fmt: skip
 
 

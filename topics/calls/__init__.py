@@ -7,6 +7,8 @@ errors are the same at all of them. Nothing here blocks, awaits, or knows a sock
     records     the calls on the records of a topic
     topics      the calls on topics, and on a store as a whole
     blocking    `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods
+    awaiting    `AsyncTopic`, and `AsyncTopicStore`, which `AsyncClient` is: the same, to be awaited
+    methods     what makes methods of calls
     retry       a request repeated as often as that is safe
     patience    when it is repeated, and for how long
     intake      a caller's values as columns of stored bytes
