@@ -39,6 +39,7 @@ async def cancelled_after(steps: int, call: Callable[[], Awaitable[object]]) -> 
             tasks.cancel_scope.cancel()
 
 
+@pytest.mark.rule("O5.3")
 def test_a_call_that_is_cancelled_anywhere_takes_its_connection_along(
     run: Callable[..., Any], server: PrivateServer, name: str
 ) -> None:

@@ -26,7 +26,9 @@ from topics.testing.simdisk import SimDisk
 pytestmark = pytest.mark.rule("O5.9")
 
 # What belongs to a process, or is no object of its own: everything else that is public has an example.
-HANDLES: Final = ("Store", "Client", "Topic", "AsyncClient", "AsyncTopic")
+HANDLES: Final = (
+    "Store", "Client", "Topic", "Producer", "Receipt", "AsyncClient", "AsyncTopic", "AsyncProducer", "AsyncReceipt",
+)  # fmt: skip
 NEITHER: Final = ("open", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),

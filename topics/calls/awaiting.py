@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
+from topics.calls.async_producer import AsyncProducer
+from topics.calls.batches import Rules
 from topics.calls.call import Steps
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page
@@ -63,6 +66,19 @@ def topic_of(call: Callable[P, Steps[str]]) -> Callable[Concatenate[AsyncTopicSt
         return store.topic(await store.do(call(*args, **options)))
 
     return described(method, call, gives="AsyncTopic")
+
+
+def producer_of(
+    rules: Callable[P, Rules],
+) -> Callable[Concatenate[AsyncTopicStore, P], AbstractAsyncContextManager[AsyncProducer]]:
+    """A method of every store that gives a producer."""
+
+    def method(
+        store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs
+    ) -> AbstractAsyncContextManager[AsyncProducer]:
+        return AsyncProducer(store, rules(*args, **options)).running()
+
+    return described(method, rules, gives=AbstractAsyncContextManager[AsyncProducer])
 
 
 @named
@@ -127,6 +143,7 @@ class AsyncTopicStore(Located, ABC):
     list = of_store(of_topics.List)
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
+    producer = producer_of(Rules)
 
     async def __aenter__(self) -> Self:
         return self

@@ -13,8 +13,10 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
+from topics.calls.batches import Rules
 from topics.calls.call import Steps
 from topics.calls.methods import Located, described, named
+from topics.calls.producer import Producer
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
 
@@ -60,6 +62,15 @@ def topic_of(call: Callable[P, Steps[str]]) -> Callable[Concatenate[TopicStore, 
         return store.topic(store.do(call(*args, **options)))
 
     return described(method, call, gives="Topic")
+
+
+def producer_of(rules: Callable[P, Rules]) -> Callable[Concatenate[TopicStore, P], Producer]:
+    """A method of every store that gives a producer."""
+
+    def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Producer:
+        return Producer(store, rules(*args, **options))
+
+    return described(method, rules, gives=Producer)
 
 
 @named
@@ -134,6 +145,7 @@ class TopicStore(Located, ABC):
     list = of_store(of_topics.List)
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
+    producer = producer_of(Rules)
 
     def __enter__(self) -> Self:
         return self

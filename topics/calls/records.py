@@ -33,7 +33,7 @@ from topics.log.reads.match import parse_match, unambiguous
 
 T = TypeVar("T")
 
-_OF_A_RECORD: Final = (
+OF_A_RECORD: Final = (
     "tag", "node", "key", "meta", "ttl_ms", "dedup_id", "content_type", "priority", "delay_ms",
 )  # fmt: skip
 
@@ -119,7 +119,7 @@ class Put(_OneRecord, frozen=True, eq=False, kw_only=True):
     delay_ms: int | None = None
 
     def given(self) -> tuple[Iterable[Any], str | None]:
-        optional = {name: value for name in _OF_A_RECORD if (value := getattr(self, name)) is not None}
+        optional = {name: value for name in OF_A_RECORD if (value := getattr(self, name)) is not None}
         return [{"data": self.data} | optional], None
 
 
