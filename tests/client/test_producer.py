@@ -43,6 +43,21 @@ def test_a_batch_whose_answer_was_lost_is_repeated_under_its_key_before_the_next
     assert bodies[2]["idempotency_key"] != bodies[3]["idempotency_key"]
 
 
+def test_a_batch_that_is_full_lingers_for_nobody() -> None:
+    with (
+        Peer(written(1, 1), written(2, 3)) as peer,
+        topics.Client(peer.url) as client,
+        client.producer("t", batch_records=3, linger_ms=60_000) as producer,
+    ):
+        producer.put(0)
+        producer.flush()
+        first = producer.put(1)
+        with pytest.raises(TimeoutError):  # it lingers
+            first.result(timeout_s=0.05)
+        producer.put(2)
+        assert producer.put(3).result(timeout_s=30) == 4
+
+
 def test_what_waits_behind_a_batch_without_an_answer_is_not_sent_and_can_be_put_again() -> None:
     patience = Patience(attempts_max=1)
     with Peer(None, written(1, 1)) as peer, topics.Client(peer.url, patience=patience) as client:
