@@ -16,6 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.server.wire.places import serve_connection
+from topics.embed.aio.runtime import Runtime
 from topics.engine.replies import RecordsDeleted
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
@@ -25,7 +26,6 @@ from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.listener import Listener, bind, port_of
-from topics.server.runtime.runtime import Runtime
 from topics.server.wire.edges import SocketEdge
 from topics.simulation.http_messages import SimulatedRequest, Speaker
 from topics.store.opened import StoreOptions

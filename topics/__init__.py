@@ -22,11 +22,15 @@ TYPE_CHECKING = False  # as `typing` has it, whose import is most of what `impor
 if TYPE_CHECKING:
     from msgspec import Raw
 
+    from topics.calls.async_producer import AsyncProducer, AsyncReceipt
+    from topics.calls.awaiting import AsyncTopic
     from topics.calls.blocking import Topic
     from topics.calls.messages import TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
+    from topics.calls.producer import Producer, Receipt
     from topics.calls.trouble import Unreachable
+    from topics.client.async_client import AsyncClient
     from topics.client.client import Client
     from topics.embed.store import Store, open
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
@@ -41,6 +45,10 @@ if TYPE_CHECKING:
 _WHERE = {
     "Account": "topics.log.reads.diff",
     "Appended": "topics.engine.replies",
+    "AsyncClient": "topics.client.async_client",
+    "AsyncProducer": "topics.calls.async_producer",
+    "AsyncReceipt": "topics.calls.async_producer",
+    "AsyncTopic": "topics.calls.awaiting",
     "CannotOpen": "topics.kernel.errors",
     "Client": "topics.client.client",
     "CompactionResult": "topics.host.checkpoint.compaction",
@@ -50,7 +58,9 @@ _WHERE = {
     "Limits": "topics.kernel.limits",
     "Page": "topics.calls.page",
     "Patience": "topics.calls.patience",
+    "Producer": "topics.calls.producer",
     "Raw": "msgspec",
+    "Receipt": "topics.calls.producer",
     "Record": "topics.calls.page",
     "RecordsDeleted": "topics.engine.replies",
     "Rejected": "topics.kernel.errors",
@@ -66,9 +76,10 @@ _WHERE = {
 }
 
 __all__ = [
-    "Account", "Appended", "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal", "Gap", "Limits", "Page",
-    "Patience", "Raw", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig",
-    "TopicState", "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
+    "Account", "Appended", "AsyncClient", "AsyncProducer", "AsyncReceipt", "AsyncTopic", "CannotOpen", "Client",
+    "CompactionResult", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Patience", "Producer", "Raw", "Receipt",
+    "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState",
+    "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
 ]  # fmt: skip
 
 

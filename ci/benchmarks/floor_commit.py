@@ -1,6 +1,6 @@
 """Group commit and nothing else: what the floor server and the Quart server put their requests into.
 
-The product's engine, writer and shard task (`topics.server.runtime.shard`) over a directory with one topic. Every check
+The product's engine, writer and shard task (`topics.embed.aio.shard`) over a directory with one topic. Every check
 of the engine, checksums, marks, rotation and reserves are on; what a server adds above it is not there.
 """
 
@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 import trio
 
+from topics.embed.aio.shard import ShardTask
+from topics.embed.aio.thread import Threads
 from topics.engine.commands import Append, PutTopic
 from topics.engine.replies import Appended
 from topics.engine.tickets import Ticket
@@ -28,8 +30,6 @@ from topics.host.system.entropy import SystemEntropy
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Rejected
-from topics.server.runtime.shard import ShardTask
-from topics.server.runtime.thread import Threads
 from topics.store.opened import Opened, StoreOptions
 from topics.store.opening import open_store
 

@@ -12,7 +12,7 @@ import pytest
 
 WRITERS = [
     "topics.embed.store",
-    "topics.server.runtime.runtime",
+    "topics.embed.aio.runtime",
     "topics.host.segments.appending",
     "topics.host.backup.live_backup",
     "topics.host.cold.carrying",

@@ -34,6 +34,8 @@ def shown(value: Any) -> Any:
             return {name: shown(one) for name, one in value.items() if name not in NOT_COMPARED}
         case list() | tuple() | range():
             return [shown(one) for one in value]
+        case topics.AsyncTopic():
+            return "Topic"
     if attrs.has(type(value)):
         return {"type": type(value).__name__} | shown(attrs.asdict(value, recurse=False))
     return value if value is None or isinstance(value, str | int | float | bytes) else type(value).__name__

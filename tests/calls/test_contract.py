@@ -1,4 +1,4 @@
-"""One script of calls over an embedded store, a client, and the places of the command line: the same of each.
+"""One script of calls over an embedded store, clients, and the places of the command line: the same of each.
 
 The script has a row for every method there is: a call that is new, or that one of them lacks, makes it red.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ import pytest
 
 import topics
 from tests.calls.shown import shown
+from tests.support.awaited import Awaited, awaited
+from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.blocking import TopicStore
-from topics.calls.call import Call, OfTopic, Steps, drive
+from topics.calls.call import Call, OfTopic, Steps, drive, drive_async
 from topics.cli.config.settings import load
 from topics.cli.demo.private_server import PrivateServer
 from topics.cli.target.place import DirectoryTarget, ServerTarget
@@ -65,10 +67,12 @@ OF_STORE: dict[str, list[Given]] = {
     "checkpoint": [given()],
     "delete": [given("made"), given("made"), given("a/b"), given("t", if_empty=True), given("t", if_empty=1)],
     "sync": [],  # by itself, below: no server has a route for it
+    "producer": [],  # tests/calls/test_producer.py
     "backup": [],
     "close": [],
     "do": [],
 }  # fmt: skip
+OF_A_WRITE = {"idempotency_key", "require_same_body", "expected_head", "create", "sync"}
 OF_CLIENTS = {"health", "ready", "with_key"}
 
 
@@ -93,17 +97,40 @@ class Handing(TopicStore):
         pass
 
 
+class AsyncHanding(AsyncTopicStore):
+    """The same of an async store."""
+
+    def __init__(self, store: AsyncTopicStore) -> None:
+        self.where, self.limits, self.store = store.where, store.limits, store
+        self.seen: set[type] = set()
+
+    async def do(self, steps: Steps[Any]) -> Any:
+        return await drive_async(iter(steps), self._answer)
+
+    async def _answer(self, call: Call[Any]) -> Any:
+        self.seen.add(type(call))
+        return await self.store.do(call)
+
+    async def backup(self, dest: Any, **options: Any) -> Any:
+        return await self.store.backup(dest, **options)
+
+    async def aclose(self) -> None:
+        pass
+
+
 def outcome(call: Callable[[], Any]) -> Any:
     try:
         found = call()
         if isinstance(found, Iterator):
             found = list(found)
+        if isinstance(found, Awaited):
+            found = found.there
     except topics.Rejected as refused:
         return refused.code.value, refused.message, {**refused.detail}
     return shown(found)
 
 
-def script(store: TopicStore) -> dict[str, Any]:
+def script(store: Any) -> dict[str, Any]:
     """What comes of each row, each of a topic's on a topic of its own."""
     found: dict[str, Any] = {}
     for name, rows in OF_TOPIC.items():
@@ -121,15 +148,24 @@ def script(store: TopicStore) -> dict[str, Any]:
     return found
 
 
-def place(kind: str, server: PrivateServer, home: Path) -> AbstractContextManager[TopicStore]:
+@contextmanager
+def place(kind: str, server: PrivateServer, home: Path) -> Iterator[Any]:
     match kind:
         case "client":
-            return topics.Client(server.url)
+            given: AbstractContextManager[TopicStore] = topics.Client(server.url)
         case "a server of the command line":
-            return ServerTarget(load({}, {}), server.url).writing()
+            given = ServerTarget(load({}, {}), server.url).writing()
         case "a directory of the command line":
-            return DirectoryTarget(load({"data": str(home / "cli")}, {})).writing()
-    return topics.open(home / "store")
+            given = DirectoryTarget(load({"data": str(home / "cli")}, {})).writing()
+        case "store":
+            given = topics.open(home / "store")
+        case _:
+            client = topics.AsyncClient(server.url)
+            with awaited(client, kind.removeprefix("async client on ")) as loop:
+                yield Awaited(loop.portal, AsyncHanding(client))
+            return
+    with given as store:
+        yield Handing(store)
 
 
 @pytest.fixture(scope="module")
@@ -140,13 +176,16 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.rule("O5.3")
 @pytest.mark.parametrize(
-    "kind", ["store", "client", "a directory of the command line", "a server of the command line"]
-)
+    "kind",
+    [
+        "store", "client", "async client on trio", "async client on asyncio", "a directory of the command line",
+        "a server of the command line",
+    ],
+)  # fmt: skip
 def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expected: dict[str, Any]) -> None:
-    with PrivateServer(tmp_path / "served", tmp_path) as server, place(kind, server, tmp_path) as store:
-        handing = Handing(store)
+    with PrivateServer(tmp_path / "served", tmp_path) as server, place(kind, server, tmp_path) as handing:
         found = script(handing)
-        written = store.backup(tmp_path / "backup")
+        written = handing.backup(tmp_path / "backup")
 
     assert {name: found[name] for name in found if found[name] != expected[name]} == {}
     assert found.keys() == expected.keys()
@@ -166,6 +205,27 @@ def test_the_script_has_a_row_for_every_call() -> None:
         )
         assert inspect.getdoc(getattr(topics.Store, name)) == inspect.getdoc(getattr(topics.Client, name))
         assert inspect.getdoc(getattr(TopicStore, name))
+
+
+@pytest.mark.rule("O5.3")
+def test_what_is_awaited_has_the_names_parameters_and_docstrings_of_what_blocks() -> None:
+    assert public(topics.AsyncTopic) == public(topics.Topic)
+    assert public(AsyncTopicStore) == OF_STORE.keys() - {"close"} | {"aclose"}
+    assert public(topics.AsyncClient) == public(AsyncTopicStore) | OF_CLIENTS - {"with_key"}
+    for to_await, blocking in ((topics.AsyncTopic, topics.Topic), (topics.AsyncClient, topics.Client)):
+        for name in public(to_await) - {"name", "store", "aclose"}:
+            assert parameters(to_await, name) == parameters(blocking, name)
+            if name not in ("backup", "do"):
+                assert inspect.getdoc(getattr(to_await, name)) == inspect.getdoc(getattr(blocking, name))
+            if name != "producer":
+                assert returned(to_await, name).replace("Async", "") == returned(blocking, name)
+
+
+def test_a_producer_takes_a_record_as_put_does() -> None:
+    of_put = [one for one in parameters(topics.Topic, "put") if one.split(":")[0] not in OF_A_WRITE]
+    assert parameters(topics.Producer, "put") == parameters(topics.AsyncProducer, "put") == of_put
+    assert public(topics.AsyncProducer) == public(topics.Producer) - {"close"} | {"running"}
+    assert public(topics.AsyncReceipt) == public(topics.Receipt)
 
 
 def test_a_method_is_described_as_its_call(tmp_path: Path) -> None:
@@ -201,6 +261,10 @@ def topics_of(name: str) -> type:
 
 def public(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def returned(kind: type, name: str) -> str:
+    return str(inspect.signature(getattr(kind, name)).return_annotation)
 
 
 def parameters(kind: type, name: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -12,7 +12,7 @@ import trio
 
 from topics import Appended, Patience, Rejected, Unreachable
 from topics.calls import records, topics
-from topics.calls.call import Steps, drive, over_http
+from topics.calls.call import Steps, drive, drive_async, over_http
 from topics.calls.patience import Pace
 from topics.calls.retry import Answer, Line, Request, Send, Sleep
 from topics.calls.trouble import Trouble
@@ -68,30 +68,14 @@ def blocking(steps: Steps[R], peer: Peer) -> R:
 
 
 def awaiting(run: Callable[..., Any], pause: Callable[[float], Awaitable[None]]) -> Callable[..., Any]:
-    """What an async client is: `drive`, with an `await` where the answer comes from."""
+    async def carry_out(steps: Steps[R], peer: Peer) -> R:
+        async def answer(asked: Send | Sleep) -> Answer | None:
+            await pause(0)
+            return peer.answer(asked)
 
-    async def answer(asked: Send | Sleep, peer: Peer) -> Answer | None:
-        await pause(0)
-        return peer.answer(asked)
+        return await drive_async(over_http(iter(steps), line()), answer)
 
-    async def drive_async(talk: Generator[Send | Sleep, Answer | None, R], peer: Peer) -> R:
-        go_on: Callable[[Any], Send | Sleep] = talk.send
-        given: Any = None
-        while True:
-            try:
-                asked = go_on(given)
-            except StopIteration as ended:
-                result: R = ended.value
-                return result
-            try:
-                given, go_on = await answer(asked, peer), talk.send
-            except TopicsError as error:
-                given, go_on = error, talk.throw
-
-    def carry_out(steps: Steps[R], peer: Peer) -> Any:
-        return run(drive_async, over_http(iter(steps), line()), peer)
-
-    return carry_out
+    return lambda steps, peer: run(carry_out, steps, peer)
 
 
 def on_asyncio(function: Callable[..., Any], *arguments: object) -> object:

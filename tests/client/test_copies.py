@@ -26,7 +26,9 @@ from topics.testing.simdisk import SimDisk
 pytestmark = pytest.mark.rule("O5.9")
 
 # What belongs to a process, or is no object of its own: everything else that is public has an example.
-HANDLES: Final = ("Store", "Client", "Topic")
+HANDLES: Final = (
+    "Store", "Client", "Topic", "Producer", "Receipt", "AsyncClient", "AsyncTopic", "AsyncProducer", "AsyncReceipt",
+)  # fmt: skip
 NEITHER: Final = ("open", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),
@@ -138,8 +140,9 @@ def test_every_public_value_comes_back_whole(store: topics.Store, name: str, way
 
 @pytest.mark.parametrize("way", ["pickle", "deepcopy"])
 def test_what_belongs_to_a_process_says_so(store: topics.Store, way: str) -> None:
+    awaited = topics.AsyncClient("http://127.0.0.1:9")
     with topics.Client("http://127.0.0.1:9") as client:
-        for handle in (store, store.topic("t"), client, client.topic("t")):
+        for handle in (store, store.topic("t"), client, client.topic("t"), awaited, awaited.topic("t")):
             with pytest.raises(TypeError, match="belongs to the process that opened it: open another one"):
                 WAYS[way](handle)
 

@@ -9,12 +9,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 import topics
 from tests.client.peer import Peer, Time, answer, error
+from tests.support.awaited import awaited
 from topics.calls.patience import Pace, Patience
 from topics.client import Trouble, Unreachable
 
@@ -25,11 +26,25 @@ WRITTEN = answer(
 GONE = answer(200, b'{"topic":"t","deleted":true}')
 
 
-def client(url: str, time: Time | None = None, **how: Any) -> topics.Client:
-    return topics.Client(url, pace=(time or Time()).pace, **how)
+class Make(Protocol):
+    def __call__(self, url: str, time: Time | None = None, **how: Any) -> Any: ...
 
 
-def test_a_write_whose_answer_was_lost_is_repeated_under_its_key() -> None:
+@pytest.fixture(params=["blocking", "trio", "asyncio"])
+def client(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Makes clients, of each kind, and ends their loops."""
+    with contextlib.ExitStack() as loops:
+
+        def make(url: str, time: Time | None = None, **how: Any) -> Any:
+            how = {"pace": (time or Time()).pace} | how
+            if request.param == "blocking":
+                return topics.Client(url, **how)
+            return loops.enter_context(awaited(topics.AsyncClient(url, **how), request.param))
+
+        yield make
+
+
+def test_a_write_whose_answer_was_lost_is_repeated_under_its_key(client: Make) -> None:
     time = Time()
     with Peer(None, None, WRITTEN) as peer, client(peer.url, time) as store:
         assert store.topic("t").put(1).seqs == [1]
@@ -40,7 +55,7 @@ def test_a_write_whose_answer_was_lost_is_repeated_under_its_key() -> None:
     assert time.slept == [0.025, 0.05]
 
 
-def test_each_write_has_a_key_of_its_own_unless_one_is_given() -> None:
+def test_each_write_has_a_key_of_its_own_unless_one_is_given(client: Make) -> None:
     with Peer(WRITTEN) as peer, client(peer.url) as store:
         store.topic("t").put(1)
         store.topic("t").put(1)
@@ -55,7 +70,7 @@ def test_each_write_has_a_key_of_its_own_unless_one_is_given() -> None:
 @pytest.mark.parametrize(
     "then", [error(503, "not_ready", "retry-after: 20"), answer(503, b"<html>proxy</html>")]
 )
-def test_a_write_that_may_have_arrived_is_unknown_whatever_comes_after(then: bytes) -> None:
+def test_a_write_that_may_have_arrived_is_unknown_whatever_comes_after(client: Make, then: bytes) -> None:
     with Peer(None, then) as peer, client(peer.url) as store, pytest.raises(Unreachable) as lost:
         store.topic("t").put(1)
 
@@ -64,7 +79,7 @@ def test_a_write_that_may_have_arrived_is_unknown_whatever_comes_after(then: byt
     assert len(peer.requests) >= 2
 
 
-def test_a_write_that_was_lost_and_finds_nobody_afterwards_is_unknown_too() -> None:
+def test_a_write_that_was_lost_and_finds_nobody_afterwards_is_unknown_too(client: Make) -> None:
     peer = Peer(None)
     time = Time()
 
@@ -73,14 +88,14 @@ def test_a_write_that_was_lost_and_finds_nobody_afterwards_is_unknown_too() -> N
         if len(time.slept) == 1:
             peer.__exit__(None, None, None)
 
-    store = topics.Client(peer.url, pace=Pace(now_s=lambda: time.now, sleep=wait, chance=lambda: 0.0))
+    store = client(peer.url, pace=Pace(now_s=lambda: time.now, sleep=wait, chance=lambda: 0.0))
     with peer.started(), store, pytest.raises(Unreachable) as lost:
         store.topic("t").put(1)
 
     assert (lost.value.reason, lost.value.sent) == (Trouble.REFUSED, True)
 
 
-def test_a_delete_that_may_have_arrived_is_not_repeated() -> None:
+def test_a_delete_that_may_have_arrived_is_not_repeated(client: Make) -> None:
     with Peer(None, GONE) as peer, client(peer.url) as store:
         with pytest.raises(Unreachable, match="lost before the answer") as lost:
             store.delete("t")
@@ -90,7 +105,7 @@ def test_a_delete_that_may_have_arrived_is_not_repeated() -> None:
     assert len(peer.requests) == 2
 
 
-def test_later_is_waited_for_as_long_as_it_says() -> None:
+def test_later_is_waited_for_as_long_as_it_says(client: Make) -> None:
     time = Time()
     later = error(503, "not_ready", "retry-after: 3"), error(429, "throttled", "retry-after: 2")
     with Peer(*later, GONE) as peer, client(peer.url, time) as store:
@@ -99,7 +114,7 @@ def test_later_is_waited_for_as_long_as_it_says() -> None:
     assert time.slept == [3.0, 2.0]
 
 
-def test_patience_ends() -> None:
+def test_patience_ends(client: Make) -> None:
     time = Time()
     with (
         Peer(error(503, "not_ready", "retry-after: 1")) as peer,
@@ -113,7 +128,7 @@ def test_patience_ends() -> None:
     assert len(peer.requests) == len(time.slept) + 1
 
 
-def test_what_may_have_failed_in_the_middle_is_unknown_and_not_repeated_without_need() -> None:
+def test_what_may_have_failed_in_the_middle_is_unknown_and_not_repeated_without_need(client: Make) -> None:
     script = error(500, "internal"), error(503, "storage_read_only", "retry-after: 31")
     with Peer(*script) as peer, client(peer.url) as store:
         for _ in range(2):
@@ -128,7 +143,7 @@ def test_what_may_have_failed_in_the_middle_is_unknown_and_not_repeated_without_
 
 
 @pytest.mark.rule("T5.11")
-def test_a_damaged_record_is_the_error_that_an_embedded_store_raises() -> None:
+def test_a_damaged_record_is_the_error_that_an_embedded_store_raises(client: Make) -> None:
     body = (
         b'{"error":{"code":"internal","message":"topic \'t\': seq 4 is damaged","detail":'
         b'{"topic":"t","seq":4,"last_seq":5,"files":["wal"],"next_from_seq":5}}}'
@@ -143,7 +158,7 @@ def test_a_damaged_record_is_the_error_that_an_embedded_store_raises() -> None:
     assert len(peer.requests) == 2
 
 
-def test_nobody_listening_is_told_soon_and_named() -> None:
+def test_nobody_listening_is_told_soon_and_named(client: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     time = Time()
@@ -155,7 +170,7 @@ def test_nobody_listening_is_told_soon_and_named() -> None:
     assert 0 < sum(time.slept) <= 2
 
 
-def test_a_server_that_answered_before_is_waited_for_longer() -> None:
+def test_a_server_that_answered_before_is_waited_for_longer(client: Make) -> None:
     time = Time()
     with Peer(GONE) as peer:
         store = client(peer.url, time)
@@ -179,7 +194,7 @@ def test_a_server_that_answered_before_is_waited_for_longer() -> None:
         (answer(200, b"\xff\xfe"), "answered what is not of its form"),
     ],
 )
-def test_what_no_topics_server_says_is_one_line_with_the_url(said: bytes, words: str) -> None:
+def test_what_no_topics_server_says_is_one_line_with_the_url(client: Make, said: bytes, words: str) -> None:
     with (
         Peer(said) as peer,
         client(peer.url, patience=Patience(attempts_max=2)) as store,
@@ -192,7 +207,7 @@ def test_what_no_topics_server_says_is_one_line_with_the_url(said: bytes, words:
     assert "\n" not in str(found.value)
 
 
-def test_codes_that_only_a_newer_server_knows_are_told_by_their_status() -> None:
+def test_codes_that_only_a_newer_server_knows_are_told_by_their_status(client: Make) -> None:
     with (
         Peer(error(401, "unauthorized"), error(409, "moved_on"), error(599, "odd")) as peer,
         client(peer.url) as store,
@@ -207,7 +222,7 @@ def test_codes_that_only_a_newer_server_knows_are_told_by_their_status() -> None
 
 
 @pytest.mark.parametrize("host", ["a" * 300, "x" * 60 + "." + "y" * 70, "nowhere.invalid", "a..b"])
-def test_a_host_that_there_is_not_is_one_line(host: str) -> None:
+def test_a_host_that_there_is_not_is_one_line(client: Make, host: str) -> None:
     with pytest.raises(topics.TopicsError) as found:
         client(f"http://{host}:4000").list()
 
@@ -215,7 +230,7 @@ def test_a_host_that_there_is_not_is_one_line(host: str) -> None:
     assert isinstance(found.value, Unreachable | topics.Rejected)
 
 
-def test_an_answer_without_end_is_cut_off() -> None:
+def test_an_answer_without_end_is_cut_off(client: Make) -> None:
     long = answer(200, b" " * (65 << 20))
     with Peer(long) as peer, client(peer.url) as store, pytest.raises(Unreachable, match="longer than"):
         store.topic("t").state()
@@ -223,7 +238,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
 
 @pytest.mark.rule("O3.2")
 def test_a_key_comes_from_the_environment_or_a_file_and_goes_out_as_a_bearer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    client: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setenv("TOPICS_API_KEY", " s3cret\n")
     (tmp_path / "key").write_text("of-a-file\n")
@@ -241,7 +256,7 @@ def test_a_key_comes_from_the_environment_or_a_file_and_goes_out_as_a_bearer(
 
 @pytest.mark.rule("O3.2")
 def test_a_key_that_is_none_is_refused_and_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    client: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     for key in ("two words", "sch\u00f6n", "x\r\ny"):
         monkeypatch.setenv("TOPICS_API_KEY", key)
@@ -254,7 +269,7 @@ def test_a_key_that_is_none_is_refused_and_not_repeated(
             client("http://127.0.0.1:1", api_key_file=tmp_path / file)
 
 
-def test_a_closed_client_says_so() -> None:
+def test_a_closed_client_says_so(client: Make) -> None:
     store = client("http://127.0.0.1:1")
     store.close()
     store.close()
@@ -294,7 +309,7 @@ def tls() -> Iterator[Callable[[bytes], str]]:
     listener.close()
 
 
-def test_a_certificate_is_checked(tls: Callable[[bytes], str]) -> None:
+def test_a_certificate_is_checked(client: Make, tls: Callable[[bytes], str]) -> None:
     with client(tls(GONE)) as store, pytest.raises(Unreachable) as found:
         store.delete("t")
     assert found.value.reason is Trouble.TLS
@@ -305,7 +320,7 @@ def test_a_certificate_is_checked(tls: Callable[[bytes], str]) -> None:
         assert store.delete("t") is True
 
 
-def test_tls_where_there_is_none_and_files_that_hold_no_certificate(tmp_path: Any) -> None:
+def test_tls_where_there_is_none_and_files_that_hold_no_certificate(client: Make, tmp_path: Any) -> None:
     with Peer(GONE) as peer, client(peer.url.replace("http:", "https:")) as store:
         with pytest.raises(Unreachable) as found:
             store.delete("t")

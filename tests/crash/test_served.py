@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.killed import Without
+from topics.embed.aio.runtime import Runtime
 from topics.engine.replies import Appended
-from topics.server.runtime.runtime import Runtime
 from topics.simulation.served import ServedWorld
 from topics.store.writer import NOTHING_TOOK
 

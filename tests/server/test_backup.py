@@ -21,6 +21,7 @@ from topics.host.checkpoint.pins import PINS_MAX
 from topics.host.directory.layout import read_format
 from topics.host.directory.readstate import read_state
 from topics.kernel.limits import Limits
+from topics.server.runtime.backup import begin_backup
 from topics.testing.clock import ManualClock
 from topics.testing.faults import FaultKind
 from topics.testing.simdisk import SimDisk
@@ -113,7 +114,7 @@ async def test_no_more_of_the_archive_is_in_memory_than_a_piece_however_slowly_i
     site = new_site(limits=Limits())
     async with alone(), begun(site) as runtime:
         await fill(site, records=900)
-        stream = await runtime.backup(bytes_per_s=1)
+        stream = await begin_backup(runtime, with_cold=False, bytes_per_s=1)
         sizes = []
         while piece := await stream.piece():
             sizes.append(len(piece))
@@ -187,7 +188,7 @@ async def test_what_cannot_be_read_ends_the_archive_before_its_length():
     async with alone(), begun(site, disk=disk) as runtime, plane_of("wire", site) as plane:
         await fill(site)
         await ask(site, "POST", "/v0/admin/checkpoint")
-        stream = await runtime.backup(bytes_per_s=1)
+        stream = await begin_backup(runtime, with_cold=False, bytes_per_s=1)
         stream.close()
         disk.inject("read", FaultKind.EIO, at=disk.counts["read"] + 3, times=None)
         with pytest.raises(AssertionError, match="cut short"):
@@ -204,7 +205,7 @@ async def test_backups_at_once_are_bounded():
     site = new_site(limits=Limits())
     async with alone(), begun(site) as runtime:
         await fill(site, records=2)
-        streams = [await runtime.backup(bytes_per_s=1) for _ in range(PINS_MAX)]
+        streams = [await begin_backup(runtime, with_cold=False, bytes_per_s=1) for _ in range(PINS_MAX)]
         refused = await ask(site, "POST", PATH)
         streams.pop().close()
         again = await ask(site, "POST", PATH)

@@ -12,7 +12,7 @@ from tests.spark.stores import START_MS, opened
 from topics.audit.columnar.arrow_batches import full_schema
 from topics.audit.repair.offline import repair_directory
 from topics.cli.demo.private_server import PrivateServer
-from topics.client.client import KEY_VARIABLE
+from topics.client.key import KEY_VARIABLE
 from topics.codec.log.layout import CHECKSUM_SIZE
 from topics.host.segments.segment_seals import seal_of
 from topics.host.system.readonly import ReadOnlyDisk

@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from tests.support.scene import SMALL, Scene, append
+from topics.embed.aio.shard import ShardTask
+from topics.embed.aio.thread import Threads
 from topics.embed.driver import LocalEngine
-from topics.server.runtime.shard import ShardTask
-from topics.server.runtime.thread import Threads
 from topics.simulation.shard_stepper import BatchStage, ShardStepper
 from topics.testing.faults import FaultKind
 

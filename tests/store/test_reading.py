@@ -13,10 +13,10 @@ from tests.embed.test_damaged_reads import COUNT, Failing, damage, filled, place
 from tests.embed.test_read_races import OPTIONS, half_dead, rewrite
 from tests.support.embedded import Sly, simulated
 from topics.audit.checks.records import read_intact
+from topics.embed.aio.fetch import Fetcher, Form
+from topics.embed.aio.thread import Threads
 from topics.kernel.errors import Corrupt, Rejected
 from topics.log.reads.diff import DiffQuery
-from topics.server.runtime.fetch import Fetcher, Form
-from topics.server.runtime.thread import Threads
 from topics.store.reading import page_steps, read_page
 from topics.testing.simdisk import SimDisk
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.embed.test_damaged_reads import COUNT, Failing, damage, filled, place_of
 from tests.store.test_reading import Room
 from topics.codec.json_text import record_with
+from topics.embed.aio.fetch import Fetcher
+from topics.embed.aio.thread import Threads
 from topics.kernel.errors import Code, Corrupt, Rejected
 from topics.log.reads.records import RecordsQuery
-from topics.server.runtime.fetch import Fetcher
-from topics.server.runtime.thread import Threads
 from topics.store.reading import read_page
 from topics.testing.simdisk import SimDisk
 

@@ -1,16 +1,21 @@
 """Every call once: its signature, the engine's command it is, its HTTP messages, and when they are repeated.
 
 The embedded store, the clients and the command line are made from it, so names, parameters, docstrings, values and
-errors are the same at all of them. Nothing here blocks, awaits, or knows a socket or a disk.
+errors are the same at all of them. Nothing here knows a socket or a disk, and only producers wait for anything.
 
-    call        what a call is; how one, or several in turn, are carried out in a process and over HTTP
-    records     the calls on the records of a topic
-    topics      the calls on topics, and on a store as a whole
-    blocking    `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods
-    retry       a request repeated as often as that is safe
-    patience    when it is repeated, and for how long
-    intake      a caller's values as columns of stored bytes
-    page        what a read gives
-    messages    values as bodies of requests, answers as values
-    trouble     what goes wrong on the way
+    call            what a call is; how one, or several in turn, are carried out in a process and over HTTP
+    records         the calls on the records of a topic
+    topics          the calls on topics, and on a store as a whole
+    blocking        `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods
+    awaiting        `AsyncTopic`, and `AsyncTopicStore`, which `AsyncClient` is: the same, to be awaited
+    methods         what makes methods of calls
+    batches         records become batches, and batches writes
+    producer        `Producer`: batches by a thread
+    async_producer  `AsyncProducer`: batches by a task
+    retry           a request repeated as often as that is safe
+    patience        when it is repeated, and for how long
+    intake          a caller's values as columns of stored bytes
+    page            what a read gives
+    messages        values as bodies of requests, answers as values
+    trouble         what goes wrong on the way
 """

@@ -8,22 +8,20 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import update_wrapper
-from inspect import Parameter, signature
-from types import FunctionType, GenericAlias, NoneType, TracebackType
-from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, get_args
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
+from topics.calls.batches import Rules
 from topics.calls.call import Steps
+from topics.calls.methods import Located, described, named
+from topics.calls.producer import Producer
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import Limits
 
 P = ParamSpec("P")
 R = TypeVar("R")
-C = TypeVar("C", bound=type[Any])
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def of_topic(call: Callable[Concatenate[str, P], Steps[R]]) -> Callable[Concatenate[Topic, P], R]:
@@ -32,7 +30,7 @@ def of_topic(call: Callable[Concatenate[str, P], Steps[R]]) -> Callable[Concaten
     def method(topic: Topic, /, *args: P.args, **options: P.kwargs) -> R:
         return topic.store.do(call(topic.name, *args, **options))
 
-    return _described(method, call, is_of_topic=True)
+    return described(method, call, is_of_topic=True)
 
 
 def stream_of(
@@ -45,7 +43,7 @@ def stream_of(
         stream.page_wait_ms()  # what is wrong is refused here and not by the first `next`
         return _items(topic.store, stream)
 
-    return _described(method, call, is_of_topic=True, is_stream=True)
+    return described(method, call, is_of_topic=True, stream=Iterator)
 
 
 def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[TopicStore, P], R]:
@@ -54,7 +52,7 @@ def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[TopicStore, P]
     def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> R:
         return store.do(call(*args, **options))
 
-    return _described(method, call)
+    return described(method, call)
 
 
 def topic_of(call: Callable[P, Steps[str]]) -> Callable[Concatenate[TopicStore, P], Topic]:
@@ -63,42 +61,16 @@ def topic_of(call: Callable[P, Steps[str]]) -> Callable[Concatenate[TopicStore, 
     def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Topic:
         return store.topic(store.do(call(*args, **options)))
 
-    return _described(method, call, gives="Topic")
+    return described(method, call, gives="Topic")
 
 
-def _described(
-    method: F,
-    call: Callable[..., Any],
-    *,
-    is_of_topic: bool = False,
-    is_stream: bool = False,
-    gives: object = None,
-) -> F:
-    """With the docstring and the parameters of the call, and what it answers."""
-    shape = signature(call)
-    parameters = list(shape.parameters.values())[1 if is_of_topic else 0 :]
-    if gives is None:
-        kinds = [one for base in getattr(call, "__orig_bases__", ()) for one in get_args(base)]
-        # of a function it is text: "Generator[Call[Any], Any, TopicConfig]"
-        gives = kinds[0] if kinds else str(shape.return_annotation).partition(", Any, ")[2].removesuffix("]")
-    update_wrapper(method, call, updated=())
-    vars(method)["__signature__"] = shape.replace(
-        parameters=[Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters],
-        return_annotation=None
-        if gives is NoneType
-        else GenericAlias(Iterator, (gives,))
-        if is_stream
-        else gives,
-    )
-    return method
+def producer_of(rules: Callable[P, Rules]) -> Callable[Concatenate[TopicStore, P], Producer]:
+    """A method of every store that gives a producer."""
 
+    def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Producer:
+        return Producer(store, rules(*args, **options))
 
-def named(owner: C) -> C:
-    """A class whose methods are called what they are called there."""
-    for name, found in vars(owner).items():
-        if isinstance(found, FunctionType):
-            found.__name__, found.__qualname__ = name, f"{owner.__name__}.{name}"
-    return owner
+    return described(method, rules, gives=Producer)
 
 
 @named
@@ -129,14 +101,8 @@ class Topic:
 
 
 @named
-class TopicStore(ABC):
-    """Topics, wherever they are: `where` is a directory or a URL. A context manager; or call `close`.
-
-    `limits`: of an embedded store what it takes; of a client what its server is taken to allow in a page or a batch.
-    """
-
-    where: str
-    limits: Limits
+class TopicStore(Located, ABC):
+    """Topics, wherever they are. A context manager; or call `close`."""
 
     @abstractmethod
     def do(self, steps: Steps[R]) -> R:
@@ -179,6 +145,7 @@ class TopicStore(ABC):
     list = of_store(of_topics.List)
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
+    producer = producer_of(Rules)
 
     def __enter__(self) -> Self:
         return self
@@ -187,15 +154,6 @@ class TopicStore(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:  # fmt: skip
         self.close()
-
-    def __reduce__(self) -> NoReturn:
-        """No copies, and no way into another process."""
-        raise TypeError(
-            f"{self!r} belongs to the process that opened it: open another one where it is needed"
-        )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.where!r})"
 
 
 def _items(store: TopicStore, stream: of_records.Stream[R]) -> Iterator[R]:

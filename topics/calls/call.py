@@ -9,7 +9,7 @@ async methods come of one class.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -78,6 +78,31 @@ def drive(steps: Generator[T, Any, R], answer: Callable[[T], Any]) -> R:
             return result
         try:
             given, go_on = answer(asked), steps.send
+        except TopicsError as refused:
+            given, go_on = refused, steps.throw
+
+
+async def carry_out_async(steps: Steps[R], answer: Callable[[Call[Any]], Awaitable[Any]]) -> R:
+    """As `carry_out`, where answers are awaited."""
+    if isinstance(steps, Call):
+        steps.check()
+        result: R = steps.settle(await answer(steps))
+        return result
+    return await drive_async(iter(steps), answer)
+
+
+async def drive_async(steps: Generator[T, Any, R], answer: Callable[[T], Awaitable[Any]]) -> R:
+    """As `drive`, where answers are awaited."""
+    go_on: Callable[[Any], T] = steps.send
+    given: Any = None
+    while True:
+        try:
+            asked = go_on(given)
+        except StopIteration as ended:
+            result: R = ended.value
+            return result
+        try:
+            given, go_on = await answer(asked), steps.send
         except TopicsError as refused:
             given, go_on = refused, steps.throw
 

@@ -28,7 +28,7 @@ from topics.log.floors import Gap
 from topics.log.reads.diff import Account
 
 # Lower than any of these is a limit of the server, and its answer names it.
-_FORMAT_LIMITS: Final = Limits(
+FORMAT_LIMITS: Final = Limits(
     records_per_write=BATCH_FRAMES_MAX, record_bytes=DECOMPRESSED_MAX, meta_bytes=DECOMPRESSED_MAX,
     meta_keys=U16_MAX, tag_bytes=U16_MAX, node_bytes=U16_MAX, key_bytes=U16_MAX, dedup_id_bytes=U16_MAX,
     content_type_bytes=U16_MAX, page_bytes=U32_MAX,
@@ -68,7 +68,7 @@ def write_body(records: Iterable[Any], *, node: str | None, fields: Mapping[str,
     Raises:
         Rejected: invalid_request, naming `records[i].field`.
     """
-    columns = take_records(records, node=node, limits=_FORMAT_LIMITS)
+    columns = take_records(records, node=node, limits=FORMAT_LIMITS)
     if columns.content_type is not None:
         i = next(i for i, kind in enumerate(columns.content_type) if kind)
         raise invalid(

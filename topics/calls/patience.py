@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import attrs
@@ -44,10 +44,10 @@ class Patience:
 
 @attrs.frozen(kw_only=True)
 class Pace:
-    """Time and chance, as the operating system has them."""
+    """Time and chance, as the operating system has them. `sleep` blocks, or gives what is to be awaited."""
 
     now_s: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], Awaitable[None] | None] = time.sleep
     chance: Callable[[], float] = random.random
 
 

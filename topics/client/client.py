@@ -1,7 +1,6 @@
 """`Client`: a server's topics, under the names the embedded store has for its own. Usable by many threads.
 
-A call is repeated where that is safe, and ends in bounded time: see `calls.retry`. The key that a server
-may ask for comes from `TOPICS_API_KEY` or from a file, never from an argument, and is in no message.
+A call is repeated where that is safe, and ends in bounded time: see `calls.retry`.
 """
 
 from __future__ import annotations
@@ -9,26 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from topics.calls import topics
-from topics.calls.blocking import TopicStore, named, of_store
+from topics.calls.blocking import TopicStore, of_store
 from topics.calls.call import Steps, drive, over_http
+from topics.calls.methods import named
 from topics.calls.patience import Pace, Patience
 from topics.calls.retry import Answer, Line, Request, Send, Sleep
 from topics.client.address import parse_address
+from topics.client.key import check_key, read_api_key
 from topics.client.transport import Transport
 from topics.codec.manifest import Written
 from topics.host.backup.unpacking import receive_backup
 from topics.kernel.checks import flag
-from topics.kernel.errors import invalid
 from topics.kernel.limits import Limits
 
 R = TypeVar("R")
 
-KEY_VARIABLE: Final = "TOPICS_API_KEY"
-KEY_CHARS_MAX: Final = 4096
 BACKUP_WAIT_MS: Final = 600_000  # for a checkpoint that is under way
 
 
@@ -71,7 +68,7 @@ class Client(TopicStore):
             Rejected: what cannot stand in a header.
         """
         client = cls.__new__(cls)
-        client._begin(url, _checked(key, "the token"), cafile=cafile, patience=patience)  # noqa: SLF001 -- its own class
+        client._begin(url, check_key(key, "the token"), cafile=cafile, patience=patience)  # noqa: SLF001 -- its own class
         return client
 
     def _begin(
@@ -111,9 +108,8 @@ class Client(TopicStore):
                 pieces, dest, lambda done: None if tell is None else tell(done, size or done)
             )
 
-        query = {"with_cold": "true"} if flag("with_cold", with_cold) else {}
-        request = Request("POST", "/v0/admin/backup", query, wait_ms=BACKUP_WAIT_MS)
-        written: Written = drive(self._line.retry(request), partial(self._answer, take=take))
+        asking = self._line.retry(backup_request(with_cold=with_cold))
+        written: Written = drive(asking, partial(self._answer, take=take))
         return written
 
     def _answer(
@@ -126,29 +122,6 @@ class Client(TopicStore):
         return None
 
 
-def read_api_key(file: str | os.PathLike[str] | None) -> str | None:
-    """The key, of the file if one is named. No message holds any part of it.
-
-    Raises:
-        Rejected: an unreadable file, or what cannot stand in a header.
-    """
-    if file is not None:
-        source, text = os.fspath(file), ""
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise invalid("api_key_file", f"{source} cannot be read ({type(error).__name__})") from None
-        if not text.strip():
-            raise invalid("api_key_file", f"{source} is empty; it holds the key on one line")
-    else:
-        source, text = KEY_VARIABLE, os.environ.get(KEY_VARIABLE, "")
-        if not text.strip():
-            return None
-    return _checked(text, source)
-
-
-def _checked(text: str, source: str) -> str:
-    key = text.strip()
-    if not key or len(key) > KEY_CHARS_MAX or not all("!" <= sign <= "~" for sign in key):
-        raise invalid("api_key", f"what {source} holds is no key: one word of visible ASCII characters")
-    return key
+def backup_request(*, with_cold: bool) -> Request:
+    query = {"with_cold": "true"} if flag("with_cold", with_cold) else {}
+    return Request("POST", "/v0/admin/backup", query, wait_ms=BACKUP_WAIT_MS)

@@ -1,4 +1,4 @@
-"""HTTP by httpx: connections that are kept, time bounds, and what a failure of theirs means.
+"""HTTP by httpx, blocking: connections that are kept, time bounds, and what a failure of theirs means.
 
 Redirects are not followed, certificates are verified, and nothing is taken from the environment (proxies, .netrc): a
 request goes to the URL that was given and nowhere else. What is repeated, and when, is in `calls.retry`.
@@ -10,6 +10,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -35,22 +36,8 @@ class Transport:
 
     def __init__(self, address: Address, *, api_key: str | None, cafile: str | None) -> None:
         self.url = address.url
-        headers = {"user-agent": f"topics/{__version__}", "accept": "application/json"}
-        headers["accept-encoding"] = "identity"
-        if api_key is not None:
-            headers["authorization"] = f"Bearer {api_key}"
         self._connect = partial(
-            httpx.Client,
-            headers=headers,
-            verify=_trust(cafile) if address.secure else False,
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
-            limits=httpx.Limits(
-                max_connections=CONNECTIONS_MAX,
-                max_keepalive_connections=CONNECTIONS_MAX,
-                keepalive_expiry=IDLE_S,
-            ),
-            follow_redirects=False,
-            trust_env=False,
+            httpx.Client, **settings(address, api_key=api_key, cafile=cafile, connections_max=CONNECTIONS_MAX)
         )
         self._pool = (os.getpid(), self._connect())
 
@@ -77,48 +64,115 @@ class Transport:
             Unreachable: no answer, or one that cannot be read, or that was broken off.
             Rejected: the client is closed.
         """
-        headers = {} if request.body is None else {"content-type": "application/json"}
         http = self._http()
-        built = http.build_request(
-            request.method,
-            self.url + request.path,
-            params=request.query or None,
-            content=request.body,
-            headers=headers,
-            timeout=httpx.Timeout(ANSWER_S + request.wait_ms / 1000, connect=CONNECT_S),
-        )
-        try:
-            found = http.send(built, stream=True)
+        with failures_told(self.url, lambda: http.is_closed):
+            found = http.send(build(http, self.url, request), stream=True)
             try:
-                body = self._body(found) if take is None or not found.is_success else take(*_stream(found))
+                check_encoding(found, self.url)
+                if take is None or not found.is_success:
+                    body: Any = self._body(found)
+                else:
+                    body = take(found.iter_raw(), size_told(found))
             finally:
                 found.close()
-        except httpx.TransportError as error:
-            raise unreachable(error, self.url) from error
-        except httpx.RequestError as error:
-            raise not_topics(self.url, f"its answer cannot be read ({error})") from error
-        except UnicodeError as error:  # of a host name, on its way to the resolver
-            raise Unreachable(Trouble.NAME, self.url, f"is no host name ({error})", sent=False) from error
-        except RuntimeError as error:
-            if not http.is_closed:
-                raise
-            raise Rejected(Code.SHUTTING_DOWN, "the client is closed; make another one") from error
         return Answer(found.status_code, body, found.headers.get("retry-after"))
 
     def _body(self, answer: httpx.Response) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
-        for piece in answer.iter_bytes():
-            pieces.append(piece)
-            size += len(piece)
-            if size > ANSWER_BYTES_MAX:
-                raise not_topics(self.url, f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
-        return b"".join(pieces)
+        body = Body(self.url)
+        for piece in answer.iter_raw():
+            body.add(piece)
+        return body.whole
 
 
-def _stream(found: httpx.Response) -> tuple[Iterator[bytes], int | None]:
+# What both transports have in common.
+
+
+def settings(
+    address: Address, *, api_key: str | None, cafile: str | None, connections_max: int
+) -> dict[str, Any]:
+    """Of an httpx client, blocking or not."""
+    headers = {"user-agent": f"topics/{__version__}", "accept": "application/json"}
+    headers["accept-encoding"] = "identity"
+    if api_key is not None:
+        headers["authorization"] = f"Bearer {api_key}"
+    return {
+        "headers": headers,
+        "verify": _trust(cafile) if address.secure else False,
+        "timeout": httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+        "limits": httpx.Limits(
+            max_connections=connections_max,
+            max_keepalive_connections=connections_max,
+            keepalive_expiry=IDLE_S,
+        ),
+        "follow_redirects": False,
+        "trust_env": False,
+    }
+
+
+def build(http: httpx.Client | httpx.AsyncClient, url: str, request: Request) -> httpx.Request:
+    return http.build_request(
+        request.method,
+        url + request.path,
+        params=request.query or None,
+        content=request.body,
+        headers={} if request.body is None else {"content-type": "application/json"},
+        timeout=httpx.Timeout(ANSWER_S + request.wait_ms / 1000, connect=CONNECT_S),
+    )
+
+
+def check_encoding(found: httpx.Response, url: str) -> None:
+    """Bodies are read as they come, for that was asked for."""
+    encoding = found.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise not_topics(
+            url, f"its answer cannot be read (content-encoding {encoding}, which nobody asked for)"
+        )
+
+
+def size_told(found: httpx.Response) -> int | None:
+    """How long the body is, if the server has said so."""
     length = found.headers.get("content-length", "")
-    return found.iter_bytes(), int(length) if length.isdigit() else None
+    return int(length) if length.isdigit() else None
+
+
+class Body:
+    """Of an answer, piece by piece."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > ANSWER_BYTES_MAX:
+            raise not_topics(self._url, f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
+
+    @property
+    def whole(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+@contextmanager
+def failures_told(url: str, is_closed: Callable[[], bool]) -> Iterator[None]:
+    """What httpx raises, as `Unreachable`; as `Rejected` where it is because the client was closed."""
+    try:
+        yield
+    except httpx.TransportError as error:
+        raise unreachable(error, url) from error
+    except httpx.RequestError as error:
+        raise not_topics(url, f"its answer cannot be read ({error})") from error
+    except UnicodeError as error:  # of a host name, on its way to the resolver
+        raise Unreachable(Trouble.NAME, url, f"is no host name ({error})", sent=False) from error
+    except RuntimeError as error:
+        if not is_closed():
+            raise
+        raise closed() from error
+
+
+def closed() -> Rejected:
+    return Rejected(Code.SHUTTING_DOWN, "the client is closed; make another one")
 
 
 def unreachable(error: httpx.TransportError, url: str) -> Unreachable:
@@ -147,18 +201,24 @@ def unreachable(error: httpx.TransportError, url: str) -> Unreachable:
     return Unreachable(reason, url, words, sent=sent)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    unseen: list[BaseException | None] = [error]
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
+    while unseen:
+        cause = unseen.pop()
+        if cause is None or id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        unseen += [cause.__context__, cause.__cause__]
+        if isinstance(cause, BaseExceptionGroup):  # of an attempt to connect: one an address of the host
+            unseen += cause.exceptions
 
 
-def _trust(cafile: str | None) -> ssl.SSLContext | bool:
+def _trust(cafile: str | None) -> ssl.SSLContext:
     """Whose certificates are trusted: those of the file, or the usual ones."""
     if cafile is None:
-        return True
+        return httpx.create_ssl_context(trust_env=False)
     if not Path(cafile).is_file():
         raise invalid("cafile", f"{cafile} does not exist; name a file of PEM certificates")
     try:

@@ -3,6 +3,7 @@
 `store.open` gives a `Store`; `Store.topic` a `Topic`. The names are those of the HTTP client, so that code moves
 between the two by changing one line (operations 5). Nothing is imported here: a client uses pages without a store.
 
+    aio           the engine driven by Trio: for tasks, and for the server
     backup        a backup of an embedded store, taken by the thread that asks for it, while others read and write
     compaction    checkpoints and other background work of an embedded store, in a thread of its own: it holds up no
                   writer

@@ -29,6 +29,9 @@ import attrs
 import trio
 
 import topics
+from topics.embed.aio.compactor import CompactorTask
+from topics.embed.aio.runtime import Runtime
+from topics.embed.aio.thread import Threads
 from topics.kernel.errors import Rejected
 from topics.kernel.ports import Disk
 from topics.server.api.origins import Origins
@@ -37,10 +40,7 @@ from topics.server.api.site import Site
 from topics.server.api.table import route_table
 from topics.server.app.handover import Http2HandOver
 from topics.server.listener import REFUSALS_MAX, Listener, ListenerOptions, bind, port_of
-from topics.server.runtime.compactor import CompactorTask
 from topics.server.runtime.log import log, take_over_libraries
-from topics.server.runtime.runtime import Runtime
-from topics.server.runtime.thread import Threads
 from topics.server.settings import ServerSettings
 from topics.server.signals import Stopping, watch_signals
 from topics.server.tls import server_context
@@ -251,7 +251,8 @@ class ServerRun:
         """Storage: from here until the edge is gone."""
         threads = Threads(inline_bytes_max=self.settings.inline_write_bytes)
         observe_sync = self.site.metrics.observe_sync
-        runtime = Runtime(opened, observe_sync=observe_sync, threads=threads)
+        ended = "the server is shutting down; retry elsewhere or later"
+        runtime = Runtime(opened, observe_sync=observe_sync, threads=threads, log=log, ended=ended)
         async with runtime.running():
             task_status.started(runtime)
             await self._closing.wait()

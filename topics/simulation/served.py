@@ -18,6 +18,7 @@ from typing import Final, cast
 import attrs
 import trio
 
+from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Append
 from topics.engine.tickets import Ticket
 from topics.host.cold.cold_tier import ColdTier
@@ -31,7 +32,6 @@ from topics.server.api.message import Answer, Peer
 from topics.server.api.resources.state import SiteOptions
 from topics.server.api.site import Admitted, Site
 from topics.server.api.table import route_table
-from topics.server.runtime.runtime import Runtime
 from topics.server.wire.connection import WireConnection
 from topics.server.wire.patience import WireOptions
 from topics.simulation.checkpoint import choose_work

@@ -17,6 +17,7 @@ import attrs
 import msgspec
 import trio
 
+from topics.embed.aio.thread import Threads
 from topics.engine.commands import Append, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
@@ -24,7 +25,6 @@ from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.server.runtime.thread import Threads
 from topics.simulation.ledger import Ledger
 from topics.simulation.shard_stepper import WatchedWriter
 from topics.store.opened import Opened

@@ -12,6 +12,7 @@ import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
 from tests.support.faulty_store import FaultyStore
+from topics.embed.aio.fetch import Form
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Append, Sync
 from topics.host.cold.cold_tier import COLD_READS_MAX, COLD_WAITING_MAX
@@ -20,7 +21,6 @@ from topics.host.system.memory import MemoryDisk
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.reads.diff import DiffQuery
-from topics.server.runtime.fetch import Form
 from topics.server.runtime.log import LEVEL_DEFAULT, log
 from topics.testing.clock import ManualClock
 

@@ -9,12 +9,12 @@ import trio.testing
 
 from tests.server.api.asking import Here, ask, fields_of
 from tests.server.wire.places import open_site
+from topics.embed.aio.hub import Hub, Subscribers
 from topics.engine.commands import Append
 from topics.kernel.columns import RecordColumns
 from topics.kernel.errors import Code, Rejected
 from topics.log.reads.waiting import News
 from topics.server.api.message import Head
-from topics.server.runtime.hub import Hub, Subscribers
 
 pytestmark = pytest.mark.trio
 

@@ -12,6 +12,8 @@ import trio.testing
 
 from tests.server.wire.places import alone, begun, new_site
 from topics.calls.records import PutMany
+from topics.embed.aio.runtime import LET_GO_BYTES, Runtime
+from topics.embed.aio.thread import SystemThread
 from topics.engine.commands import Append, PutTopic, Retire
 from topics.engine.tickets import Stage
 from topics.host.system.memory import MemoryDisk
@@ -19,8 +21,6 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import parse_config
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits
-from topics.server.runtime.runtime import LET_GO_BYTES, Runtime
-from topics.server.runtime.thread import SystemThread
 from topics.simulation.scheduling import LoopClock
 from topics.store.directory import MemoryDirectory
 from topics.store.opened import StoreOptions

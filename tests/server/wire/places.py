@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from topics.embed.aio.runtime import Runtime
+from topics.embed.aio.thread import Threads
 from topics.host.cold.segment_stores import SegmentStore
 from topics.host.system.memory import MemoryDisk
 from topics.kernel.limits import KIB, Limits
@@ -13,8 +15,7 @@ from topics.server.api.resources.state import SiteOptions
 from topics.server.api.routes import Route, RouteTable
 from topics.server.api.site import Site
 from topics.server.api.table import route_table
-from topics.server.runtime.runtime import Runtime
-from topics.server.runtime.thread import Threads
+from topics.server.runtime.log import log
 from topics.server.wire.connection import WireConnection
 from topics.store.opened import StoreOptions
 from topics.store.opening import open_store
@@ -65,7 +66,7 @@ async def begun(
         ),
         cold=cold,
     )
-    runtime = Runtime(opened, threads=threads)
+    runtime = Runtime(opened, threads=threads, log=log)
     async with runtime.running():
         site.begin(runtime)
         yield runtime

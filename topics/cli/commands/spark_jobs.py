@@ -261,7 +261,7 @@ def source_options(invocation: Invocation, topics: Sequence[str]) -> dict[str, s
 
 def _credentials(settings: Settings) -> dict[str, str]:
     """The key and the certificates by which to reach a server, as options of a read."""
-    from topics.client.client import read_api_key
+    from topics.client.key import read_api_key
 
     key_file, cafile = (settings.values[name].value for name in ("api_key_file", "cafile"))
     given = {"token": read_api_key(key_file), "caFile": cafile}

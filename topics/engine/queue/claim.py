@@ -89,8 +89,9 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
 
 
 def _give_up(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms: int) -> int | None:
-    """Jobs that have had all their deliveries go to the dead letters, each with why its last one failed. Returns when to
-    try again, if some must stay for now.
+    """Jobs that have had all their deliveries go to the dead letters, each with why its last one failed.
+
+    Returns when to try again, if some have to stay.
     """
     dest, order = topic.config.dead_letter, queue.ready_order(topic)
     assert dest is not None

@@ -9,11 +9,11 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from topics.embed.aio.runtime import Runtime
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
 from topics.server.api.message import Answer, Head, Peer
 from topics.server.api.resources.state import ServerState
-from topics.server.runtime.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import attrs
 
+from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Command
 from topics.engine.replies import Reply
 from topics.engine.tickets import Ticket
@@ -24,7 +25,6 @@ from topics.kernel.ids import check_topic_name
 from topics.server.api.bodies.envelope import Envelope, name_in
 from topics.server.api.bodies.fields import ABSENT
 from topics.server.api.resources.state import ServerState
-from topics.server.runtime.runtime import Runtime
 from topics.store.writer import BatchTiming
 
 Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError` for a refusal

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from topics.embed.aio.runtime import Runtime
+from topics.embed.aio.thread import Threads
 from topics.host.backup.live_backup import Backup
 from topics.host.backup.tarstream import tar_pieces, tar_size
-from topics.host.checkpoint.checkpointer import Checkpointer
-from topics.host.cold.segment_stores import SegmentStore
 from topics.kernel.errors import TopicsError
-from topics.server.runtime.compactor import CompactorTask
 from topics.server.runtime.log import log
-from topics.server.runtime.thread import Threads
 
 
 class StreamBroken(Exception):
@@ -67,30 +65,25 @@ class BackupStream:
         )
 
 
-async def begin_backup(
-    checkpointer: Checkpointer,
-    compactor: CompactorTask,
-    threads: Threads,
-    *,
-    cold: SegmentStore | None,
-    bytes_per_s: int,
-) -> BackupStream:
-    """Cut, and say how long the archive will be. `cold`: copy what is there too.
+async def begin_backup(runtime: Runtime, *, with_cold: bool, bytes_per_s: int) -> BackupStream:
+    """A backup of the store as it is now, to be read: cut, and how long the archive will be. `with_cold`: with what is
+    in the cold tier.
 
     Raises:
-        Rejected: a shard has failed, or too many backups are being taken.
+        Rejected: a shard has failed, nothing is written, or too many backups are being taken.
         Corrupt: the store is damaged, or cannot be read.
     """
-    backup = Backup(checkpointer, cold=cold)
+    compactor, checkpointer = runtime.writable_compactor()
+    backup = Backup(checkpointer, cold=runtime.opened.cold.store if with_cold else None)
     try:
         await compactor.carry_out(backup.steps)
-        contents = await threads.run(backup.contents)
+        contents = await runtime.threads.run(backup.contents)
         return BackupStream(
             backup,
             ts=contents.manifest.ts,
             size=tar_size(contents),
             pieces=tar_pieces(contents),
-            threads=threads,
+            threads=runtime.threads,
             bytes_per_s=bytes_per_s,
         )
     except BaseException:

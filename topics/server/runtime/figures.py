@@ -17,7 +17,7 @@ from topics.store.damages import known_damages
 from topics.store.writer import WalMeter
 
 if TYPE_CHECKING:
-    from topics.server.runtime.runtime import Runtime
+    from topics.embed.aio.runtime import Runtime
     from topics.store.opened import Opened
 
 SLICE: Final = 500  # topics and segments looked at between two checkpoints: well below a millisecond

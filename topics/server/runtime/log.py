@@ -21,9 +21,11 @@ import sys
 import traceback
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any, Final, Protocol, TextIO
+from typing import Any, Final, TextIO
 
 import structlog
+
+from topics.embed.aio.events import Say
 
 LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
@@ -49,12 +51,6 @@ FORBIDDEN_FIELDS: Final = frozenset(
         "token",
     }
 )
-
-
-class Say(Protocol):
-    """One level of the log."""
-
-    def __call__(self, event: str, /, **fields: Any) -> None: ...
 
 
 class Log:

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from topics.server.runtime.figures import MetricsSnapshot, PortCounts, Traffic, take_figures
 
 if TYPE_CHECKING:
-    from topics.server.runtime.runtime import Runtime
+    from topics.embed.aio.runtime import Runtime
 
 METRIC_TOPICS_MAX: Final = 1000
 TEXT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()

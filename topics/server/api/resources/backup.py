@@ -10,6 +10,7 @@ from topics.server.api import schemas as s
 from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer, Sized
 from topics.server.api.routes import WRITE_ERRORS, Route
+from topics.server.runtime.backup import begin_backup
 
 _TAR: Final = "application/x-tar"
 
@@ -24,7 +25,8 @@ async def checkpoint(call: HandlerCall) -> Answer:
 async def backup(call: HandlerCall) -> Answer:
     """A backup of the store as it is now, as a tar archive (storage 7)."""
     with_cold = call.flag("with_cold", default=False)
-    stream = await call.runtime.backup(with_cold=with_cold, bytes_per_s=call.site.options.backup_bytes_per_s)
+    bytes_per_s = call.site.options.backup_bytes_per_s
+    stream = await begin_backup(call.runtime, with_cold=with_cold, bytes_per_s=bytes_per_s)
     taken = datetime.fromtimestamp(stream.ts / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     name = (b"content-disposition", f'attachment; filename="topics-{taken}.tar"'.encode())
     headers = (name, (b"cache-control", b"no-store"))

@@ -15,6 +15,8 @@ import trio
 from topics.calls.intake import take_nodes
 from topics.calls.page import tombstone_fields
 from topics.codec.json_text import spliced_page
+from topics.embed.aio.fetch import Form
+from topics.embed.aio.hub import Subscribers
 from topics.kernel.checks import clamped, seq_number, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import READ_LIMIT_DEFAULT, WAIT_MS_MAX, Limits
@@ -27,8 +29,6 @@ from topics.server.api.call import HandlerCall
 from topics.server.api.message import Answer
 from topics.server.api.resources.records import ignored_json, match_of
 from topics.server.api.routes import Body, Route
-from topics.server.runtime.fetch import Form
-from topics.server.runtime.hub import Subscribers
 
 
 class DiffIn(msgspec.Struct, gc=False):

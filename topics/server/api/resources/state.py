@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import attrs
 import trio
 
+from topics.embed.aio.runtime import Runtime
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import KIB, Limits
 from topics.server.api.bodies.known import KnownLabels
@@ -17,7 +18,6 @@ from topics.server.api.memory import MemoryAccount
 from topics.server.api.origins import Origins
 from topics.server.runtime.figures import Traffic
 from topics.server.runtime.metrics import METRIC_TOPICS_MAX, Metrics
-from topics.server.runtime.runtime import Runtime
 
 DECODED_INLINE_BYTES_MAX: Final = 512 * KIB
 DECODED_AT_ONCE: Final = 2  # large bodies: threads take turns, and each copies its payloads

@@ -1,4 +1,4 @@
-"""Checkpoints and other background work of a server: a task carries out the steps, the blocking ones in a thread."""
+"""Checkpoints and other background work: a task carries out the steps, the blocking ones in a thread."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 
 import trio
 
+from topics.embed.aio.events import EventLog
+from topics.embed.aio.thread import Threads
 from topics.engine.commands import Command
 from topics.engine.recovery.recover import DamageReport
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.reclaim import Reclaimer
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Steps, Swap, Wait
 from topics.kernel.errors import Fatal, Rejected
-from topics.server.runtime.log import log
-from topics.server.runtime.thread import Threads
 from topics.store.background import LOOK_S, BackgroundWork
 from topics.store.steps import drive_async
 
@@ -40,6 +40,7 @@ class CompactorTask:
         submit: Submit,
         go_on: Callable[[], None],
         damages: Callable[[], Sequence[DamageReport]],
+        log: EventLog,
     ) -> None:
         self.ended: trio.Event | None = None
         self._checkpointer = checkpointer
@@ -48,6 +49,7 @@ class CompactorTask:
         self._submit = submit
         self._go_on = go_on
         self._damages = damages
+        self._log = log
         self._told: set[object] = set()
         self._turn = trio.Lock()
         self._cold_failure: str | None = None
@@ -83,7 +85,7 @@ class CompactorTask:
         before = self.number
         await self.attempt(self._checkpointer.closing)
         if self.number != before:
-            log.info("snapshot.kept", number=self.number)
+            self._log.info("snapshot.kept", number=self.number)
 
     async def attempt(self, choose: Callable[[], Steps | None]) -> float:
         """As `carry_out`; what goes wrong is logged. Returns for how many seconds the next had better wait."""
@@ -92,10 +94,10 @@ class CompactorTask:
             await self.carry_out(choose)
         except Rejected as refused:
             rest_s = self._work.rest_after(refused)
-            log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
+            self._log.warning("checkpoint.refused", code=refused.code.value, message=refused.message)
         except Fatal as error:
             rest_s = self._work.rest_after(error)
-            log.error("checkpoint.failed", error=error.message, again_s=rest_s)
+            self._log.error("checkpoint.failed", error=error.message, again_s=rest_s)
         self._tell_of_cold()
         self._tell_of_damage()
         return rest_s
@@ -105,7 +107,7 @@ class CompactorTask:
         found = {(damage.file, damage.offset): damage for damage in self._damages()}
         for place, damage in found.items():
             if place not in self._told:
-                log.error("log.damaged" if damage.in_log else "segment.damaged", damage=str(damage))
+                self._log.error("log.damaged" if damage.in_log else "segment.damaged", damage=str(damage))
         self._told = set(found)
 
     def _tell_of_cold(self) -> None:
@@ -116,9 +118,9 @@ class CompactorTask:
             return
         self._cold_failure = why
         if why is None:
-            log.info("cold.works")
+            self._log.info("cold.works")
         else:
-            log.warning("cold.failing", why=why)
+            self._log.warning("cold.failing", why=why)
 
     async def checkpoint(self) -> None:
         """One whole round, as `carry_out`."""
@@ -135,7 +137,7 @@ class CompactorTask:
                 self._go_on()  # batches are given out again, whatever happened
             if self.rounds != rounds:
                 took_s = time.monotonic() - started
-                log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
+                self._log.info("checkpoint.taken", took_ms=round(took_s * 1000), number=self.number)
             return has_worked
 
     async def _do(self, step: Step) -> None:

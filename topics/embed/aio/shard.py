@@ -12,11 +12,11 @@ from typing import Final
 
 import trio
 
+from topics.embed.aio.events import NOBODY, EventLog
+from topics.embed.aio.thread import Threads
 from topics.engine.engine import Engine
 from topics.host.checkpoint.steps import Blocking, Step, Tell
 from topics.kernel.limits import SHARD_IDLE_MARK_MS
-from topics.server.runtime.log import log
-from topics.server.runtime.thread import Threads
 from topics.store.steps import drive_async
 from topics.store.writer import BatchTiming, ShardWriter, WalMeter
 
@@ -37,6 +37,7 @@ class ShardTask:
         told: Callable[[BatchTiming], None],
         observe_sync: Callable[[float], None],
         threads: Threads,
+        log: EventLog = NOBODY,
     ) -> None:
         self.engine = engine
         self.writer = writer
@@ -45,6 +46,7 @@ class ShardTask:
         self._told = told
         self._observe_sync = observe_sync
         self._threads = threads
+        self._log = log
         self._do_beside: Do = partial(self._do, threads.run)
         self._syncs = 0
         self._slow_until = 0.0
@@ -154,7 +156,7 @@ class ShardTask:
 
     def _tell(self) -> None:
         if (failed := self.writer.failed) is not None:
-            log.error("wal.failed", shard=self.writer.shard, error=str(failed.__cause__))
+            self._log.error("wal.failed", shard=self.writer.shard, error=str(failed.__cause__))
         meter = self.meter
         if meter.syncs != self._syncs:
             self._syncs = meter.syncs

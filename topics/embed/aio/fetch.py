@@ -11,13 +11,13 @@ import trio
 
 from topics.codec.json_text import records_json
 from topics.codec.log.frame import FrameView
+from topics.embed.aio.thread import Threads
 from topics.engine.engine import Engine
 from topics.host.segments.reading import Reader, Unread
 from topics.kernel.errors import Corrupt
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.log.reads.frames import Extent, FramesPlan
 from topics.log.reads.records import RecordsPlan, RecordsQuery
-from topics.server.runtime.thread import Threads
 from topics.store.reading import Found, page_steps
 
 

@@ -1,4 +1,4 @@
-"""The engine driven by Trio: the one place of the server that touches it (architecture 3 and 4).
+"""The engine driven by Trio: the one place that touches it, in a server as in `open_trio` (architecture 3 and 4).
 
 Everything runs on the loop's thread, so no lock is needed: `submit` proposes and waits for its ticket, a shard's task
 writes, `_after_call` empties the engine's outbox behind every call that may have filled it. Only system calls leave the
@@ -16,6 +16,13 @@ from typing import Final
 import outcome
 import trio
 
+from topics.embed.aio.compactor import CompactorTask
+from topics.embed.aio.events import NOBODY, EventLog
+from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
+from topics.embed.aio.hub import Hub, Subscribers
+from topics.embed.aio.mover import MoverTask
+from topics.embed.aio.shard import ShardTask
+from topics.embed.aio.thread import Threads
 from topics.engine.commands import Append, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
@@ -25,14 +32,6 @@ from topics.kernel.config import Compression
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.limits import DEADLINE_LOOK_MS
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.server.runtime.backup import BackupStream, begin_backup
-from topics.server.runtime.compactor import CompactorTask
-from topics.server.runtime.fetch import AnswerRoom, Fetcher, Form
-from topics.server.runtime.hub import Hub, Subscribers
-from topics.server.runtime.log import log
-from topics.server.runtime.mover import MoverTask
-from topics.server.runtime.shard import ShardTask
-from topics.server.runtime.thread import Threads
 from topics.store.damages import found_since
 from topics.store.opened import Opened
 from topics.store.writer import NOTHING_TOOK, BatchTiming
@@ -44,7 +43,9 @@ _ALARM_MIN_S: Final = 0.005
 
 
 class Runtime:
-    """A recovered store being served. `observe_sync`: of each fdatasync, in seconds."""
+    """A recovered store in use. `observe_sync`: of each fdatasync, in seconds. `log`: where it tells what happens.
+    `ended`: what is said to who comes when it is closing.
+    """
 
     def __init__(
         self,
@@ -52,26 +53,30 @@ class Runtime:
         *,
         observe_sync: Callable[[float], None] | None = None,
         threads: Threads | None = None,
+        log: EventLog = NOBODY,
+        ended: str = "the store is closed; open it again",
     ) -> None:
-        self._threads = threads or Threads()
+        self.threads = threads or Threads()
+        self._log = log
+        self._ended = ended
         self.opened = opened
         self.engine = opened.engine
         self.hub = Hub()
         self.shards = [
-            ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody, self._threads)
+            ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody, self.threads, log)
             for writer in opened.writers
         ]
         self.compactor: CompactorTask | None = None
         if opened.checkpointer is not None:
             found = partial(found_since, opened)
             self.compactor = CompactorTask(
-                opened.checkpointer, self._threads, self.submit, self._ring_all, found
+                opened.checkpointer, self.threads, self.submit, self._ring_all, found, log
             )
         told = partial(self._after_call, NOTHING_TOOK)
-        self.mover = MoverTask(self.engine, opened.reader.read, self._threads, self.submit, told)
+        self.mover = MoverTask(self.engine, opened.reader.read, self.threads, self.submit, told)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
-        self._fetcher = Fetcher(opened.reader, self._threads)
+        self._fetcher = Fetcher(opened.reader, self.threads)
         self._in_flight = 0
         self._took = NOTHING_TOOK
         self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
@@ -101,7 +106,7 @@ class Runtime:
                 for shard in self.shards:
                     shard.close()
                 self.opened.cold.close()
-        log.info(
+        self._log.info(
             "storage.closed", failed=[shard.writer.shard for shard in self.shards if shard.writer.failed]
         )
 
@@ -127,7 +132,7 @@ class Runtime:
         config = self.engine.topic_config(command.topic) or command.config
         if config.compression is Compression.NONE:
             return command
-        return await self._threads.run(partial(compress_records, command, config))
+        return await self.threads.run(partial(compress_records, command, config))
 
     async def begin(self, command: Command, ended: Ended) -> None:
         """Propose, and wait until it is in frames, as mostly it is at once: commands take effect in the order of these
@@ -185,17 +190,6 @@ class Runtime:
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
         return plan, records, told
 
-    async def backup(self, *, with_cold: bool = False, bytes_per_s: int) -> BackupStream:
-        """A backup of the store as it is now, to be read. `with_cold`: and of what is in the cold tier.
-
-        Raises:
-            Rejected: a shard has failed, nothing is written, or too many backups are being taken.
-            Corrupt: the store is damaged, or cannot be read.
-        """
-        compactor, checkpointer = self.writable_compactor()
-        cold = self.opened.cold.store if with_cold else None
-        return await begin_backup(checkpointer, compactor, self._threads, cold=cold, bytes_per_s=bytes_per_s)
-
     def writable_compactor(self) -> tuple[CompactorTask, Checkpointer]:
         """Who takes checkpoints, and what of. Raises `Rejected` if nothing is written: with why, and what to do."""
         checkpointer = self.opened.checkpointer
@@ -224,7 +218,7 @@ class Runtime:
         tries, created = _ROOM_TRIES, False
         while True:
             if self.closing:
-                raise Rejected(Code.SHUTTING_DOWN, "the server is shutting down; retry elsewhere or later")
+                raise Rejected(Code.SHUTTING_DOWN, self._ended)
             took, ticket = NOTHING_TOOK, None
             try:
                 try:

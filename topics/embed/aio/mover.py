@@ -1,4 +1,4 @@
-"""Orders of a server carried out: a task reads the records, in a thread, and appends them to where they go."""
+"""Orders of the engine carried out: a task reads the records, in a thread, and appends them to where they go."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import trio
 
+from topics.embed.aio.compactor import Submit
+from topics.embed.aio.thread import Threads
 from topics.engine.engine import Engine
 from topics.host.checkpoint.steps import Blocking, Propose, Step
-from topics.server.runtime.compactor import Submit
-from topics.server.runtime.thread import Threads
 from topics.store.moving import Read, moving
 from topics.store.steps import drive_async
 

@@ -1,0 +1,190 @@
+"""`AsyncTopic` and `AsyncTopicStore`: the calls as methods to be awaited, on Trio and on asyncio.
+
+The tables are those of `blocking`, line by line; a test holds one against the other. Nothing here knows a loop: how a
+call is carried out, and so what it waits for, is the store's.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar
+
+from topics.calls import records as of_records
+from topics.calls import topics as of_topics
+from topics.calls.async_producer import AsyncProducer
+from topics.calls.batches import Rules
+from topics.calls.call import Steps
+from topics.calls.methods import Located, described, named
+from topics.calls.page import Page
+from topics.codec.manifest import Written
+from topics.kernel.ids import check_topic_name
+
+P = ParamSpec("P")
+R = TypeVar("R")
+To: TypeAlias = Coroutine[Any, Any, R]  # of `async def`
+
+
+def of_topic(call: Callable[Concatenate[str, P], Steps[R]]) -> Callable[Concatenate[AsyncTopic, P], To[R]]:
+    """A method of `AsyncTopic`."""
+
+    async def method(topic: AsyncTopic, /, *args: P.args, **options: P.kwargs) -> R:
+        return await topic.store.do(call(topic.name, *args, **options))
+
+    return described(method, call, is_of_topic=True)
+
+
+def stream_of(
+    call: Callable[Concatenate[str, P], of_records.Stream[R]],
+) -> Callable[Concatenate[AsyncTopic, P], AsyncIterator[R]]:
+    """A method of `AsyncTopic` that reads a page whenever the next one is needed."""
+
+    def method(topic: AsyncTopic, /, *args: P.args, **options: P.kwargs) -> AsyncIterator[R]:
+        stream = call(topic.name, *args, **options)
+        stream.page_wait_ms()  # what is wrong is refused here and not by the first item
+        return _Items(topic.store, stream)
+
+    return described(method, call, is_of_topic=True, stream=AsyncIterator)
+
+
+def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[AsyncTopicStore, P], To[R]]:
+    """A method of every store."""
+
+    async def method(store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs) -> R:
+        return await store.do(call(*args, **options))
+
+    return described(method, call)
+
+
+def topic_of(call: Callable[P, Steps[str]]) -> Callable[Concatenate[AsyncTopicStore, P], To[AsyncTopic]]:
+    """A method of every store that gives the topic whose name comes of the call."""
+
+    async def method(store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs) -> AsyncTopic:
+        return store.topic(await store.do(call(*args, **options)))
+
+    return described(method, call, gives="AsyncTopic")
+
+
+def producer_of(
+    rules: Callable[P, Rules],
+) -> Callable[Concatenate[AsyncTopicStore, P], AbstractAsyncContextManager[AsyncProducer]]:
+    """A method of every store that gives a producer."""
+
+    def method(
+        store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs
+    ) -> AbstractAsyncContextManager[AsyncProducer]:
+        return AsyncProducer(store, rules(*args, **options)).running()
+
+    return described(method, rules, gives=AbstractAsyncContextManager[AsyncProducer])
+
+
+@named
+class AsyncTopic:
+    """A handle of one topic, by name, as `Topic` is: its methods are awaited, and its streams are async iterators.
+
+    An item that is waited for may be cancelled, as by a time limit; the next one goes on where the last one was.
+    """
+
+    __slots__ = ("name", "store")
+
+    def __init__(self, store: AsyncTopicStore, name: str) -> None:
+        self.store = store
+        self.name = name
+
+    put = of_topic(of_records.Put)
+    put_many = of_topic(of_records.PutMany)
+    read = of_topic(of_records.Read)
+    pages = stream_of(of_records.Pages)
+    records = stream_of(of_records.Records)
+    follow = stream_of(of_records.Follow)
+    delete = of_topic(of_records.Delete)
+    configure = of_topic(of_topics.configure)
+    state = of_topic(of_topics.State)
+
+    def __repr__(self) -> str:
+        return f"AsyncTopic({self.name!r} at {self.store.where!r})"
+
+
+@named
+class AsyncTopicStore(Located, ABC):
+    """Topics, wherever they are, for tasks of one run of Trio or asyncio. An async context manager; or call `aclose`.
+
+    A call that is cancelled may have been carried out, as one whose answer was lost.
+    """
+
+    @abstractmethod
+    async def do(self, steps: Steps[R]) -> R:
+        """Carry out a call."""
+
+    @abstractmethod
+    async def backup(
+        self,
+        dest: str | os.PathLike[str],
+        *,
+        with_cold: bool = False,
+        tell: Callable[[int, int], None] | None = None,
+    ) -> Written:
+        """As `TopicStore.backup`. Cancelled, nothing is left of it."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """As `TopicStore.close`."""
+
+    def topic(self, name: str) -> AsyncTopic:
+        """A handle. The topic need not exist: a write creates it, a read says that it is not there."""
+        return AsyncTopic(self, check_topic_name(name))
+
+    create = topic_of(of_topics.create)
+    config = of_store(of_topics.config)
+    delete = of_store(of_topics.Delete)
+    list = of_store(of_topics.List)
+    sync = of_store(of_topics.Sync)
+    checkpoint = of_store(of_topics.Checkpoint)
+    producer = producer_of(Rules)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Items(AsyncIterator[R], Generic[R]):
+    """An async generator would end when an item that it waits for is cancelled, and warn when a loop breaks off."""
+
+    def __init__(self, store: AsyncTopicStore, stream: of_records.Stream[R]) -> None:
+        self._store = store
+        self._stream = stream
+        self._reads = stream.reads()
+        self._read: of_records.Read | None = next(self._reads)
+        self._here: Iterator[R] = iter(())
+        self._is_reading = False
+
+    async def __anext__(self) -> R:
+        while True:
+            for item in self._here:
+                return item
+            if self._read is None:
+                raise StopAsyncIteration
+            page = await self._page(self._read)
+            self._here = iter(self._stream.items(page))
+            try:
+                self._read = self._reads.send(page)
+            except StopIteration:
+                self._read = None
+
+    async def _page(self, read: of_records.Read) -> Page:
+        if self._is_reading:
+            raise RuntimeError(
+                "another task waits for the next item of this iterator: give each task its own"
+            )
+        self._is_reading = True
+        try:
+            return await self._store.do(read)
+        finally:
+            self._is_reading = False

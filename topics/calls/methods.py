@@ -1,0 +1,68 @@
+"""What makes methods of calls, and what blocking and awaiting stores have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from inspect import Parameter, signature
+from types import FunctionType, GenericAlias, NoneType
+from typing import Any, NoReturn, TypeVar, get_args
+
+from topics.kernel.limits import Limits
+
+C = TypeVar("C", bound=type[Any])
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Located:
+    """`where`: a directory or a URL.
+
+    `limits`: of an embedded store what it takes; of a client what its server is taken to allow in a page or a batch.
+    """
+
+    where: str
+    limits: Limits
+
+    def __reduce__(self) -> NoReturn:
+        """No copies, and no way into another process."""
+        raise TypeError(
+            f"{self!r} belongs to the process that opened it: open another one where it is needed"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.where!r})"
+
+
+def described(
+    method: F,
+    call: Callable[..., Any],
+    *,
+    is_of_topic: bool = False,
+    stream: type | None = None,
+    gives: object = None,
+) -> F:
+    """With the docstring and the parameters of the call, and what it answers; of a `stream`, what each item is."""
+    shape = signature(call)
+    parameters = list(shape.parameters.values())[1 if is_of_topic else 0 :]
+    if gives is None:
+        kinds = [one for base in getattr(call, "__orig_bases__", ()) for one in get_args(base)]
+        # of a function it is text: "Generator[Call[Any], Any, TopicConfig]"
+        gives = kinds[0] if kinds else str(shape.return_annotation).partition(", Any, ")[2].removesuffix("]")
+    update_wrapper(method, call, updated=())
+    vars(method)["__signature__"] = shape.replace(
+        parameters=[Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters],
+        return_annotation=None
+        if gives is NoneType
+        else gives
+        if stream is None
+        else GenericAlias(stream, (gives,)),
+    )
+    return method
+
+
+def named(owner: C) -> C:
+    """A class whose methods are called what they are called there."""
+    for name, found in vars(owner).items():
+        if isinstance(found, FunctionType):
+            found.__name__, found.__qualname__ = name, f"{owner.__name__}.{name}"
+    return owner

@@ -1,0 +1,105 @@
+"""HTTP by httpx, awaited: on Trio and on asyncio, by anyio.
+
+Connections are kept here and not in httpcore's pool: a call that is cancelled at the wrong moment leaves a connection
+there that is neither open nor counted as closed, until none is left (decision 52). So each httpx client here has one
+connection, does one exchange at a time, and is thrown away with it unless the exchange came to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import anyio
+import httpx
+
+from topics.calls.retry import Answer, Request
+from topics.client.address import Address
+from topics.client.transport import Body, build, check_encoding, closed, failures_told, settings, size_told
+
+CONNECTIONS_MAX: Final = 512  # each reader that waits has one
+
+Take: TypeAlias = Callable[[AsyncIterator[bytes], int | None], Awaitable[Any]]
+
+
+class AsyncTransport:
+    """Connections to one server, for tasks of one run. Whoever finds all of them in use waits for his turn."""
+
+    def __init__(
+        self, address: Address, *, api_key: str | None, cafile: str | None, connections_max: int
+    ) -> None:
+        self.url = address.url
+        self._connect = partial(
+            httpx.AsyncClient, **settings(address, api_key=api_key, cafile=cafile, connections_max=1)
+        )
+        self._room = anyio.Semaphore(connections_max)
+        self._idle: list[httpx.AsyncClient] = []
+        self._busy: set[httpx.AsyncClient] = set()
+        self._closed = False
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await _close(*self._idle, *self._busy)
+
+    async def send(self, request: Request, take: Take | None = None) -> Answer:
+        """As `Transport.send`. Cancelled, it takes its connection along."""
+        async with self._room:
+            if self._closed:
+                raise closed()
+            http = self._idle.pop() if self._idle else self._connect()
+            self._busy.add(http)
+            try:
+                with failures_told(self.url, lambda: self._closed):
+                    answer = await self._exchange(http, request, take)
+            except BaseException:
+                self._busy.discard(http)
+                await _close(http)
+                raise
+            self._busy.discard(http)
+            if not self._closed:
+                self._idle.append(http)
+            return answer
+
+    async def _exchange(self, http: httpx.AsyncClient, request: Request, take: Take | None) -> Answer:
+        built = build(http, self.url, request)
+        built.stream = _Whole(request.body or b"")
+        found = await http.send(built, stream=True)
+        pieces = found.aiter_raw()
+        try:
+            check_encoding(found, self.url)
+            if take is None or not found.is_success:
+                body = Body(self.url)
+                async for piece in pieces:
+                    body.add(piece)
+                taken: Any = body.whole
+            else:
+                taken = await take(pieces, size_told(found))
+        finally:
+            await found.aclose()
+            with suppress(httpx.HTTPError, httpx.StreamError):
+                async for _ in pieces:  # it is over now; whom nobody had ask to its end, Trio would warn of
+                    pass
+        return Answer(found.status_code, taken, found.headers.get("retry-after"))
+
+
+class _Whole(httpx.AsyncByteStream):
+    """A body in one piece. httpx has a generator for it, and Trio warns of one that is cancelled while it is sent."""
+
+    def __init__(self, body: bytes) -> None:
+        self._rest = [body] if body else []
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._rest:
+            raise StopAsyncIteration
+        return self._rest.pop()
+
+
+async def _close(*connections: httpx.AsyncClient) -> None:
+    with anyio.CancelScope(shield=True):
+        for connection in connections:
+            await connection.aclose()

@@ -1,0 +1,11 @@
+"""The engine driven by Trio: in a program of one's own by `open_trio`, and in the server (architecture 3 and 4).
+
+runtime    the engine driven by Trio: the one place that touches it
+shard      one shard on Trio: a task says which batch comes next, a thread does the system calls
+thread     a thread for system calls, one a shard (performance 4): never a pool's, never Python's work
+compactor  checkpoints and other background work: a task carries out the steps, the blocking ones in a thread
+fetch      fetching what a plan asks for: from the page cache on the loop, from the disk in a thread
+hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
+mover      orders of the engine carried out: records are read, in a thread, and appended to where they go
+events     what a runtime has to say of itself, to a log if there is one
+"""
