@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -16,7 +16,7 @@ from topics.engine.engine import Engine
 from topics.host.segments.reading import Reader, Unread
 from topics.kernel.errors import Corrupt
 from topics.log.reads.diff import DiffPlan, DiffQuery, Extent
-from topics.store.reading import page_steps
+from topics.store.reading import Found, page_steps
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +57,17 @@ class AnswerRoom(Protocol):
         ...
 
 
+class _NoBound:
+    size = 0
+
+    def reserve(self, size: int) -> None: ...
+
+    def settle(self, size: int) -> None: ...
+
+
+NO_BOUND: Final[AnswerRoom] = _NoBound()
+
+
 class Fetcher:
     """Reads of one data directory."""
 
@@ -81,10 +92,29 @@ class Fetcher:
             room.settle(held + size)
         return plan, records
 
+    async def views(self, engine: Engine, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
+        """One page, its records decompressed, for a reader whose memory nobody bounds.
+
+        Raises:
+            Rejected: topic_not_found.
+            Corrupt: as `page`.
+        """
+        plan, views, _ = await self._found(engine, query, NO_BOUND, None)
+        return plan, views
+
     async def _page(
         self, engine: Engine, query: DiffQuery, form: Form, room: AnswerRoom
     ) -> tuple[DiffPlan, bytes]:
-        held, steps = room.size, page_steps(query, form.record if form.include_data else None)
+        record = form.record if form.include_data else None
+        plan, views, texts = await self._found(engine, query, room, record, unfolds=form.include_data)
+        return plan, form.records(views) if texts is None else b"[%b]" % b",".join(texts)
+
+    async def _found(
+        self, engine: Engine, query: DiffQuery, room: AnswerRoom,
+        record: Callable[[FrameView], bytes | None] | None, *, unfolds: bool = True,
+    ) -> Found:  # fmt: skip
+        """The end of `page_steps`."""
+        held, steps = room.size, page_steps(query, record)
         step = next(steps)
         while not isinstance(step, tuple):
             answer: object
@@ -96,15 +126,14 @@ class Fetcher:
                     room.reserve(sum(extent.size for extent in step.extents))
                     answer = [await self._bytes(extent) for extent in step.extents]
                 else:
-                    if form.include_data:  # what is compressed becomes larger, up to the budget
+                    if unfolds:  # what is compressed becomes larger, up to the budget
                         room.reserve(query.bytes_max)
                     answer = await self._threads.run(step)
             except (Corrupt, Unread) as error:
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
-        plan, views, texts = step
-        return plan, form.records(views) if texts is None else b"[%b]" % b",".join(texts)
+        return step
 
     async def _bytes(self, extent: Extent) -> bytes:
         found = self._reader.nowait(extent)
