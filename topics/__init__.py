@@ -7,7 +7,8 @@
         for item in store.topic("quakes").records():
             print(item)
 
-The same against a server: `topics.Client("http://127.0.0.1:4000")` in the place of `topics.open(…)`.
+The same against a server: `topics.Client("http://127.0.0.1:4000")` in the place of `topics.open(…)`. For tasks:
+`topics.open_trio(…)` and `topics.AsyncClient(…)`.
 
 Public names are imported when first used, so that `import topics` costs next to nothing.
 """
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from topics.calls.trouble import Unreachable
     from topics.client.async_client import AsyncClient
     from topics.client.client import Client
+    from topics.embed.aio.store import AsyncStore, open_trio
     from topics.embed.store import Store, open
     from topics.engine.replies import Appended, RecordsDeleted, TopicState
     from topics.host.checkpoint.compaction import CompactionResult
@@ -48,6 +50,7 @@ _WHERE = {
     "AsyncClient": "topics.client.async_client",
     "AsyncProducer": "topics.calls.async_producer",
     "AsyncReceipt": "topics.calls.async_producer",
+    "AsyncStore": "topics.embed.aio.store",
     "AsyncTopic": "topics.calls.awaiting",
     "CannotOpen": "topics.kernel.errors",
     "Client": "topics.client.client",
@@ -73,13 +76,15 @@ _WHERE = {
     "TopicsError": "topics.kernel.errors",
     "Unreachable": "topics.calls.trouble",
     "open": "topics.embed.store",
+    "open_trio": "topics.embed.aio.store",
 }
 
 __all__ = [
-    "Account", "Appended", "AsyncClient", "AsyncProducer", "AsyncReceipt", "AsyncTopic", "CannotOpen", "Client",
-    "CompactionResult", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Patience", "Producer", "Raw", "Receipt",
-    "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState",
-    "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
+    "Account", "Appended", "AsyncClient", "AsyncProducer", "AsyncReceipt", "AsyncStore", "AsyncTopic",
+    "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Patience",
+    "Producer", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic",
+    "TopicConfig", "TopicState", "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
+    "open_trio",
 ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from topics.calls.call import Call, OfTopic, Steps, drive, drive_async
 from topics.cli.config.settings import load
 from topics.cli.demo.private_server import PrivateServer
 from topics.cli.target.place import DirectoryTarget, ServerTarget
+from topics.embed.findings import Findings
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -73,6 +74,7 @@ OF_STORE: dict[str, list[Given]] = {
     "do": [],
 }  # fmt: skip
 OF_A_WRITE = {"idempotency_key", "require_same_body", "expected_head", "create", "sync"}
+OF_JOURNALS = {"append", "call", "read"}
 OF_CLIENTS = {"health", "ready", "with_key"}
 
 
@@ -159,6 +161,10 @@ def place(kind: str, server: PrivateServer, home: Path) -> Iterator[Any]:
             given = DirectoryTarget(load({"data": str(home / "cli")}, {})).writing()
         case "store":
             given = topics.open(home / "store")
+        case "store on trio":
+            with awaited(topics.open_trio(home / "store"), "trio") as loop:
+                yield Awaited(loop.portal, AsyncHanding(loop.there))
+            return
         case _:
             client = topics.AsyncClient(server.url)
             with awaited(client, kind.removeprefix("async client on ")) as loop:
@@ -178,8 +184,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "kind",
     [
-        "store", "client", "async client on trio", "async client on asyncio", "a directory of the command line",
-        "a server of the command line",
+        "store", "store on trio", "client", "async client on trio", "async client on asyncio",
+        "a directory of the command line", "a server of the command line",
     ],
 )  # fmt: skip
 def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expected: dict[str, Any]) -> None:
@@ -212,10 +218,14 @@ def test_what_is_awaited_has_the_names_parameters_and_docstrings_of_what_blocks(
     assert public(topics.AsyncTopic) == public(topics.Topic)
     assert public(AsyncTopicStore) == OF_STORE.keys() - {"close"} | {"aclose"}
     assert public(topics.AsyncClient) == public(AsyncTopicStore) | OF_CLIENTS - {"with_key"}
-    for to_await, blocking in ((topics.AsyncTopic, topics.Topic), (topics.AsyncClient, topics.Client)):
-        for name in public(to_await) - {"name", "store", "aclose"}:
+    assert public(topics.AsyncStore) == public(topics.Store) - OF_JOURNALS - {"close"} | {"aclose"}
+    pairs = (
+        (topics.AsyncTopic, topics.Topic), (topics.AsyncClient, topics.Client), (topics.AsyncStore, topics.Store),
+    )  # fmt: skip
+    for to_await, blocking in pairs:
+        for name in public(to_await) - public(Findings) - {"name", "store", "aclose"}:
             assert parameters(to_await, name) == parameters(blocking, name)
-            if name not in ("backup", "do"):
+            if name not in ("backup", "compact", "do"):
                 assert inspect.getdoc(getattr(to_await, name)) == inspect.getdoc(getattr(blocking, name))
             if name != "producer":
                 assert returned(to_await, name).replace("Async", "") == returned(blocking, name)

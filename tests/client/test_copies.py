@@ -28,8 +28,9 @@ pytestmark = pytest.mark.rule("O5.9")
 # What belongs to a process, or is no object of its own: everything else that is public has an example.
 HANDLES: Final = (
     "Store", "Client", "Topic", "Producer", "Receipt", "AsyncClient", "AsyncTopic", "AsyncProducer", "AsyncReceipt",
+    "AsyncStore",
 )  # fmt: skip
-NEITHER: Final = ("open", "__version__")
+NEITHER: Final = ("open", "open_trio", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),
     "copy": copy.copy,

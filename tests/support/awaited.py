@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -41,7 +41,7 @@ class Awaited:
 
 
 @contextmanager
-def awaited(store: AsyncTopicStore, backend: str) -> Iterator[Awaited]:
+def awaited(store: AbstractAsyncContextManager[AsyncTopicStore], backend: str) -> Iterator[Awaited]:
     """The store until it is closed, in a loop of its own: "trio" or "asyncio"."""
-    with start_blocking_portal(backend) as portal, portal.wrap_async_context_manager(store):
-        yield Awaited(portal, store)
+    with start_blocking_portal(backend) as portal, portal.wrap_async_context_manager(store) as opened:
+        yield Awaited(portal, opened)

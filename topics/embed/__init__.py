@@ -4,12 +4,13 @@
 between the two by changing one line (operations 5). Nothing is imported here: a client uses pages without a store.
 
     aio           the engine driven by Trio: for tasks, and for the server
-    backup        a backup of an embedded store, taken by the thread that asks for it, while others read and write
+    backup        a backup of a store in this process, taken by a thread, while others read and write
     compaction    checkpoints and other background work of an embedded store, in a thread of its own: it holds up no
                   writer
     concurrent    many threads offering to one replicated topic
     database      databases in an embedded store: each keeps its journal in an internal topic of its own
     driver        driving the engine from many threads, blocking: group commit by leader and followers
+    findings      what an open store has found out about itself, for whoever runs it
     housekeeping  the housekeeping thread of an embedded store: what time asks for, while nobody calls
     journal       `TopicJournal`: the Journal port bound to an internal topic of the store
     lock          the one lock of a store: who holds it, and taking it back after a system call

@@ -1,4 +1,4 @@
-"""A backup of an embedded store, taken by the thread that asks for it, while others read and write (storage 7)."""
+"""A backup of a store in this process, taken by a thread, while others read and write (storage 7)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from topics.codec.manifest import Written
-from topics.embed.compaction import CompactorThread
-from topics.embed.driver import LocalEngine
 from topics.host.backup.contents import Contents
 from topics.host.backup.destination import Destination, unwritable
-from topics.host.backup.live_backup import Backup, Link, write_backup
+from topics.host.backup.live_backup import Backup, write_backup
 from topics.host.checkpoint.checkpointer import Checkpointer
-from topics.host.cold.segment_stores import SegmentStore
+from topics.host.cold.cold_tier import ColdTier
+from topics.host.cold.fsspec_store import is_url
 from topics.host.system.disk import OsDisk
 from topics.kernel.errors import Corrupt
 
@@ -22,17 +21,17 @@ Tell = Callable[[int, int], None]
 
 
 def back_up(
-    local: LocalEngine,
-    compactor: CompactorThread,
     checkpointer: Checkpointer,
+    tier: ColdTier,
     dest: str | os.PathLike[str],
     *,
-    cold: SegmentStore | None,
-    cold_place: Path | None,
+    with_cold: bool,
+    cut: Callable[[Backup], object],
+    check: Callable[[], None],
     tell: Tell | None,
 ) -> Written:
-    """Cut, write, rename. If it fails, nothing is left of it. `cold`: copy what is there too. `cold_place`: the
-    folder of the cold tier.
+    """Cut, write, rename. If it fails, nothing is left of it. Blocks. `cut`: carry out the steps of the backup. `check`
+    raises what ends it.
 
     Raises:
         Rejected: something is at `dest`, a shard has failed, or the store was closed meanwhile.
@@ -41,42 +40,33 @@ def back_up(
     """
     disk = checkpointer.disk
     root = disk.root if isinstance(disk, OsDisk) else None
+    cold_place = None if tier.store is None or is_url(tier.where) else Path(tier.where)
     target = Destination.claim(dest, source=root, cold=cold_place)
     try:
-        with Backup(checkpointer, cold=cold) as backup:
-            compactor.carry_out(backup.steps)
+        with Backup(checkpointer, cold=tier.store if with_cold else None) as backup:
+            cut(backup)
             contents = backup.contents()
             total = contents.size
             link = None if root is None else partial(target.link_from, root)
             _check_room(target, contents, root)
 
             def told(done: int) -> None:
-                local.check_open()
+                check()
                 if tell is not None:
                     tell(done, total)
 
-            written = _written(local, target, contents, link, told)
+            try:
+                written = write_backup(contents, target.disk, link=link, tell=told)
+            except OSError as error:
+                raise unwritable(target.path, error) from error
+            except Corrupt:
+                check()  # of a store that was closed meanwhile nothing can be read
+                raise
         target.finish()
     except BaseException:
         target.discard()
         raise
     return written
-
-
-def _written(
-    local: LocalEngine,
-    target: Destination,
-    contents: Contents,
-    link: Link | None,
-    told: Callable[[int], None],
-) -> Written:
-    try:
-        return write_backup(contents, target.disk, link=link, tell=told)
-    except OSError as error:
-        raise unwritable(target.path, error) from error
-    except Corrupt:
-        local.check_open()  # of a store that was closed meanwhile nothing can be read
-        raise
 
 
 def _check_room(target: Destination, contents: Contents, root: Path | None) -> None:

@@ -11,10 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
-
-import attrs
 
 from topics.calls import records, topics
 from topics.calls.blocking import TopicStore
@@ -26,26 +23,24 @@ from topics.codec.manifest import Written
 from topics.embed.backup import back_up
 from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
+from topics.embed.findings import Findings
 from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
 from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
-from topics.engine.recovery.recover import CutReport, DamageReport
 from topics.engine.replies import Appended, Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
-from topics.host.cold.fsspec_store import is_url
 from topics.host.directory.lock import DirectoryLock
 from topics.host.system.compress import compress_records
 from topics.host.system.disk import OsDisk
 from topics.kernel.checks import flag
-from topics.kernel.errors import Corrupt, Fatal
+from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.log.reads.waiting import passed_since, start_of, waits_on
-from topics.store.damages import known_damages
+from topics.log.reads.waiting import Waited, waits_on
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
 from topics.store.reading import read_page
@@ -81,7 +76,7 @@ def open(  # noqa: A001 -- `topics.open` is the product's name for it, as in `gz
     return Store(opened, directory.disk, lock=directory.lock, where=str(directory.root))
 
 
-class Store(TopicStore):
+class Store(Findings, TopicStore):
     """An open data directory. Use it as a context manager, or call `close`."""
 
     def __init__(
@@ -111,35 +106,6 @@ class Store(TopicStore):
             if self._compactor is not None:
                 self._compactor.start()
 
-    @property
-    def read_only(self) -> bool:
-        """True if writes are refused: the log was found damaged, or a write failed (see `damages`, `failures`)."""
-        return self._opened.read_only or bool(self.failures)
-
-    @property
-    def failures(self) -> Sequence[Fatal]:
-        """One a shard whose write or sync failed since the store was opened; reopening recovers it."""
-        return [writer.failed for writer in self._opened.writers if writer.failed is not None]
-
-    @property
-    def damages(self) -> Sequence[DamageReport]:
-        """Acknowledged data found damaged when the store was opened, or since by a checkpoint, by compaction or by a
-        move to the cold tier: file, offset, topic and seqs.
-        """
-        return known_damages(self._opened)
-
-    @property
-    def cuts(self) -> Sequence[CutReport]:
-        """Un-synced tails cut when the store was opened: how many bytes, which topics and seqs were in them."""
-        return self._opened.cuts
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What whoever runs the store should know of its opening and is no damage: a snapshot that another one stood in
-        for, cold segments without a cold directory, a checkpoint that there was no room for.
-        """
-        return self._opened.warnings
-
     def compact(self) -> CompactionResult:
         """Give back now what deleted, expired and evicted records hold in segments; says how much that was.
 
@@ -165,14 +131,13 @@ class Store(TopicStore):
         tell: Callable[[int, int], None] | None = None,
     ) -> Written:
         compactor, checkpointer = self._writable_compactor()
-        tier = self._opened.cold
         return back_up(
-            self._local,
-            compactor,
             checkpointer,
+            self._opened.cold,
             dest,
-            cold=tier.store if with_cold else None,
-            cold_place=None if tier.store is None or is_url(tier.where) else Path(tier.where),
+            with_cold=with_cold,
+            cut=lambda backup: compactor.carry_out(backup.steps),
+            check=self._local.check_open,
             tell=tell,
         )
 
@@ -274,19 +239,14 @@ class Store(TopicStore):
         return make_page(plan, views, account=account)
 
     def _page_to_come(self, query: DiffQuery, plan: DiffPlan, until_s: float) -> tuple[DiffPlan, Views]:
-        """As soon as there is something to say, or when the time is over. Seqs passed meanwhile stay in the account."""
-        first, passed, in_time = plan, plan.account, True
+        """As soon as there is something to say, or when the time is over."""
+        waited, in_time = Waited(query, plan), True
         views: Views = ()
-        while in_time and waits_on(plan):
+        while in_time and waited.goes_on:
             in_time = wait_for_news(self._local, plan, until_s)
-            if query.from_ts is None:
-                query = attrs.evolve(query, from_seq=plan.next_from_seq, epoch=plan.epoch)
-                plan, views = self._page(query)
-                passed = passed_since(passed, first, plan)
-            else:  # which seq a time stands for may still change
-                plan, views = self._page(query)
-                first, passed = plan, plan.account
-        return attrs.evolve(plan, from_seq=start_of(first, plan), account=passed), views
+            plan, views = self._page(waited.next_query())
+            waited.add(plan)
+        return waited.whole(), views
 
     def _page(self, query: DiffQuery) -> tuple[DiffPlan, Views]:
         self._local.check_open()

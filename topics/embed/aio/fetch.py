@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -59,6 +59,17 @@ class AnswerRoom(Protocol):
         ...
 
 
+class _NoBound:
+    size = 0
+
+    def reserve(self, size: int) -> None: ...
+
+    def settle(self, size: int) -> None: ...
+
+
+NO_BOUND: Final[AnswerRoom] = _NoBound()
+
+
 class Fetcher:
     """Reads of one data directory."""
 
@@ -98,6 +109,17 @@ class Fetcher:
         finally:
             room.settle(held)
         assert isinstance(plan, RecordsPlan)
+        return plan, views
+
+    async def views(self, engine: Engine, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
+        """One page, its records decompressed, for a reader whose memory nobody bounds.
+
+        Raises:
+            Rejected: topic_not_found.
+            Corrupt: as `page`.
+        """
+        plan, views, _ = await self._found(engine, query, NO_BOUND, None)
+        assert isinstance(plan, DiffPlan)
         return plan, views
 
     async def _page(

@@ -8,7 +8,7 @@ thread. A caller who is cancelled loses his answer, never his write.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import outcome
 import trio
 
+from topics.codec.log.frame import FrameView
 from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
@@ -98,8 +99,7 @@ class Runtime:
                     try:
                         yield
                     finally:
-                        self.closing = True
-                        self.hub.tell_all()
+                        self.refuse()
                         keepers.cancel_scope.cancel()
                 self.engine.log_exact_heads()
             finally:  # writers are shielded: whatever went wrong, they are told, or nobody would ever end
@@ -109,6 +109,15 @@ class Runtime:
         self._log.info(
             "storage.closed", failed=[shard.writer.shard for shard in self.shards if shard.writer.failed]
         )
+
+    def refuse(self) -> None:
+        """Nothing new is accepted from here on, and nobody waits for news."""
+        self.closing = True
+        self.hub.tell_all()
+
+    def check_open(self) -> None:
+        if self.closing:
+            raise Rejected(Code.SHUTTING_DOWN, self._ended)
 
     # Writing.
 
@@ -121,9 +130,9 @@ class Runtime:
         """
         return (await self._submitted(command, sync=sync))[0]
 
-    async def append(self, command: Append) -> tuple[Appended, BatchTiming]:
+    async def append(self, command: Append, *, sync: bool = False) -> tuple[Appended, BatchTiming]:
         """Compress as the topic says, then append. Returns what the disk took for it, too."""
-        reply, took = await self._submitted(await self.compressed(command))
+        reply, took = await self._submitted(await self.compressed(command), sync=sync)
         assert isinstance(reply, Appended)
         return reply, took
 
@@ -190,6 +199,11 @@ class Runtime:
             self.tombstones[reason] = self.tombstones.get(reason, 0) + 1
         return plan, records, told
 
+    async def views(self, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
+        """As `read`: the records as they are stored, decompressed, and held by nobody else."""
+        await self.let_time_pass(query.topic)
+        return await self._fetcher.views(self.engine, query)
+
     def writable_compactor(self) -> tuple[CompactorTask, Checkpointer]:
         """Who takes checkpoints, and what of. Raises `Rejected` if nothing is written: with why, and what to do."""
         checkpointer = self.opened.checkpointer
@@ -217,8 +231,7 @@ class Runtime:
         """A ticket that is done, or in frames if that is enough, and what its batch took."""
         tries, created = _ROOM_TRIES, False
         while True:
-            if self.closing:
-                raise Rejected(Code.SHUTTING_DOWN, self._ended)
+            self.check_open()
             took, ticket = NOTHING_TOOK, None
             try:
                 try:

@@ -50,6 +50,38 @@ def start_of(first: DiffPlan, plan: DiffPlan) -> int:
     return first.from_seq if plan.epoch == first.epoch else plan.from_seq
 
 
+class Waited:
+    """A read that waits: page after page, which become one. Seqs passed meanwhile stay in the account."""
+
+    __slots__ = ("_first", "_passed", "_plan", "_query")
+
+    def __init__(self, query: DiffQuery, plan: DiffPlan) -> None:
+        self._query = query
+        self._first = self._plan = plan
+        self._passed = plan.account
+
+    @property
+    def goes_on(self) -> bool:
+        return waits_on(self._plan)
+
+    def next_query(self) -> DiffQuery:
+        """What to plan when there is news. Which seq a time stands for may still change, so that is asked again."""
+        if self._query.from_ts is not None:
+            return self._query
+        return attrs.evolve(self._query, from_seq=self._plan.next_from_seq, epoch=self._plan.epoch)
+
+    def add(self, plan: DiffPlan) -> None:
+        if self._query.from_ts is None:
+            self._passed = passed_since(self._passed, self._first, plan)
+        else:
+            self._first, self._passed = plan, plan.account
+        self._plan = plan
+
+    def whole(self) -> DiffPlan:
+        """What the caller gets."""
+        return attrs.evolve(self._plan, from_seq=start_of(self._first, self._plan), account=self._passed)
+
+
 def plus(one: Account, other: Account) -> Account:
     """The account of two stretches that adjoin."""
     return Account(*(a + b for a, b in zip(attrs.astuple(one), attrs.astuple(other), strict=True)))

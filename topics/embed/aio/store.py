@@ -1,0 +1,242 @@
+"""`open_trio` and `AsyncStore`: a data directory in a program on Trio, by tasks and without a lock.
+
+    async with topics.open_trio("./data") as store:
+        await store.topic("quakes").put({"mag": 4.2})
+
+Its calls are those of `topics.open`, awaited. A caller who is cancelled loses his answer, never his write. Opening,
+system calls and what is long go to threads; checking and encoding what is put is done on the loop, so who puts a
+hundred megabytes at once holds up his own tasks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from topics.calls import records, topics
+from topics.calls.awaiting import AsyncTopicStore
+from topics.calls.call import Call, Steps, carry_out_async
+from topics.calls.messages import TopicSummary, summary_of
+from topics.calls.page import Page, make_page
+from topics.codec.log.frame import FrameView
+from topics.codec.manifest import Written
+from topics.embed.aio.runtime import Runtime
+from topics.embed.backup import back_up
+from topics.embed.findings import Findings
+from topics.engine.commands import Sync
+from topics.engine.replies import TopicDeleted, TopicPut, TopicState
+from topics.host.backup.live_backup import Backup
+from topics.host.checkpoint.compaction import Compaction, CompactionResult
+from topics.kernel.checks import flag
+from topics.kernel.errors import Corrupt, TopicsError
+from topics.kernel.ports import Clock
+from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.waiting import Waited, waits_on
+from topics.store.directory import ClaimedDirectory
+from topics.store.opened import Opened, StoreOptions
+from topics.store.viewing import view
+
+R = TypeVar("R")
+
+
+@asynccontextmanager
+async def open_trio(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    clock: Clock | None = None,
+    options: StoreOptions | None = None,
+) -> AsyncIterator[AsyncStore]:
+    """As `open`, for the tasks of a program on Trio: the store until the block ends. Then everything is written and
+    synced, and the directory is free. What the block raises is raised as it is, and not in a group.
+
+    Raises:
+        CannotOpen: in use, foreign, newer, unwritable, missing; the message says what to do.
+    """
+    if flag("read_only", read_only):
+        opened, _ = await trio.to_thread.run_sync(partial(view, path, clock=clock, options=options))
+        async with _running(opened, where=str(path)) as store:
+            yield store
+        return
+    directory = await trio.to_thread.run_sync(partial(ClaimedDirectory.claim, path, create=create))
+    try:
+        opened = await trio.to_thread.run_sync(partial(directory.recover, clock=clock, options=options))
+        async with _running(opened, where=str(directory.root)) as store:
+            yield store
+    finally:
+        directory.release()
+
+
+@asynccontextmanager
+async def _running(opened: Opened, *, where: str) -> AsyncIterator[AsyncStore]:
+    raised: Exception | None = None
+    runtime = Runtime(opened)
+    async with runtime.running():
+        try:
+            yield AsyncStore(runtime, where=where)
+        except Exception as error:  # noqa: BLE001 -- raised below
+            raised = error
+        await _catch_up(runtime)
+    if raised is not None:
+        raise raised
+
+
+async def _catch_up(runtime: Runtime) -> None:
+    """A round if one is due by what was written: a store that is open for a moment has no other time for it."""
+    compactor, checkpointer = runtime.compactor, runtime.opened.checkpointer
+    if (
+        compactor is not None
+        and checkpointer is not None
+        and not compactor.failures
+        and checkpointer.is_full()
+    ):
+        with suppress(TopicsError):  # the log has it all; the next one tries again
+            await compactor.checkpoint()
+
+
+class AsyncStore(Findings, AsyncTopicStore):
+    """An open data directory, for the tasks of one run of Trio."""
+
+    def __init__(self, runtime: Runtime, *, where: str) -> None:
+        self.where = where
+        self.limits = runtime.engine.limits
+        self._runtime = runtime
+        self._opened = runtime.opened
+
+    async def do(self, steps: Steps[R]) -> R:
+        return await carry_out_async(steps, self._answer)
+
+    async def aclose(self) -> None:
+        """Take nothing more: every call is refused from here on. The directory is free when the block has ended."""
+        self._runtime.refuse()
+        await trio.lowlevel.checkpoint()
+
+    async def compact(self) -> CompactionResult:
+        """As `Store.compact`."""
+        compactor, checkpointer = self._runtime.writable_compactor()
+        compaction = Compaction(checkpointer)
+        await compactor.carry_out(compaction.steps)
+        assert compaction.result is not None
+        return compaction.result
+
+    async def backup(
+        self,
+        dest: str | os.PathLike[str],
+        *,
+        with_cold: bool = False,
+        tell: Callable[[int, int], None] | None = None,
+    ) -> Written:
+        compactor, checkpointer = self._runtime.writable_compactor()
+
+        def cut(backup: Backup) -> None:
+            trio.from_thread.run(compactor.carry_out, backup.steps)
+
+        def check() -> None:
+            trio.from_thread.check_cancelled()
+            self._runtime.check_open()
+
+        def told(done: int, total: int) -> None:
+            if tell is not None:
+                trio.from_thread.run_sync(tell, done, total)
+
+        take = partial(
+            back_up,
+            checkpointer,
+            self._opened.cold,
+            dest,
+            with_cold=with_cold,
+            cut=cut,
+            check=check,
+            tell=told,
+        )
+        return await trio.to_thread.run_sync(take)
+
+    async def _answer(self, call: Call[Any]) -> object:
+        """What the engine makes of it."""
+        runtime = self._runtime
+        match call:
+            case records.Write():
+                return (await runtime.append(call.command(self.limits), sync=call.sync))[0]
+            case records.Read():
+                return await self._read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
+            case records.Delete() | topics.Put():
+                command = call.command(self.limits)
+                await runtime.let_time_pass(command.topic)
+                reply = await runtime.submit(command)
+                return reply.config if isinstance(reply, TopicPut) else reply
+            case topics.Delete():
+                gone = await runtime.submit(call.command())
+                assert isinstance(gone, TopicDeleted)
+                return gone.deleted
+            case topics.State():
+                return await self._state(call.topic, touch=flag("touch", call.touch))
+            case topics.List():
+                return await self._list(call.prefix)
+            case topics.Sync():
+                await self._sync()
+            case topics.Checkpoint():
+                await runtime.writable_compactor()[0].checkpoint()
+            case _:
+                raise AssertionError(call)
+        return None
+
+    async def _state(self, name: str, *, touch: bool) -> TopicState:
+        self._runtime.check_open()
+        await trio.lowlevel.checkpoint()
+        await self._runtime.let_time_pass(name)
+        return self._runtime.engine.topic_state(name, touch=touch)
+
+    async def _list(self, prefix: str) -> Sequence[TopicSummary]:
+        self._runtime.check_open()
+        await trio.lowlevel.checkpoint()
+        engine = self._runtime.engine
+        return [summary_of(engine.topic_state(name)) for name in engine.names(prefix)]
+
+    async def _sync(self) -> None:
+        """One failed shard does not stop the rest; its failure is raised."""
+        self._runtime.check_open()
+        failure: TopicsError | None = None
+        for shard in self._runtime.shards:
+            try:
+                await self._runtime.submit(Sync(shard=shard.writer.shard))
+            except TopicsError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def _read(self, query: DiffQuery, *, account: bool, wait_ms: int) -> Page:
+        await trio.lowlevel.checkpoint()
+        plan, views = await self._page(query)
+        if wait_ms and waits_on(plan):
+            plan, views = await self._page_to_come(query, plan, trio.current_time() + wait_ms / 1000)
+        return make_page(plan, views, account=account)
+
+    async def _page_to_come(
+        self, query: DiffQuery, plan: DiffPlan, until_s: float
+    ) -> tuple[DiffPlan, Sequence[FrameView]]:
+        """As soon as there is something to say, or when the time is over."""
+        waited, in_time = Waited(query, plan), True
+        views: Sequence[FrameView] = ()
+        while in_time and waited.goes_on:
+            self._runtime.check_open()
+            # A page without records has nothing to fetch, so since it was planned nobody else has had his turn.
+            with trio.move_on_at(until_s) as scope:
+                await self._runtime.hub.wait(query.topic)
+            in_time = not scope.cancelled_caught
+            plan, views = await self._page(waited.next_query())
+            waited.add(plan)
+        return waited.whole(), views
+
+    async def _page(self, query: DiffQuery) -> tuple[DiffPlan, Sequence[FrameView]]:
+        self._runtime.check_open()
+        try:
+            return await self._runtime.views(query)
+        except Corrupt:
+            self._runtime.check_open()  # its end takes the files away
+            raise
