@@ -9,6 +9,8 @@ coldtier      cold segments under a check: which of them nobody could look at, a
 endings       what reclaiming owes: a flag for each record that was deleted or has expired, and nothing wholly
               below the floor
 journals      journals of databases and Weavers: what their records say of each other
+leases        who had which job when, by the frames of the log alone: the leases of each queue follow from
+              each other
 metafiles     the files of a data directory that hold no records: what of them is damaged, and which nobody
               needs
 records       the live records of a topic, as a reader would get them: for checks that must see data, not only

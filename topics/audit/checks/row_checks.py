@@ -49,6 +49,10 @@ CHECKS: Final[Mapping[str, str]] = {
     "segment.overlap": "no segment begins inside another one",
     "tombstones": "the floors, lost ranges and caps of a topic fit each other and the records it has",
     "acknowledged": "nothing that was acknowledged is missing or has changed",
+    "queue.leases": "a job is leased to one at a time, settled by that lease only, and never leased once it is done",
+    "queue.deliveries": "a job is not delivered more often than its queue says",
+    "queue.order": "jobs of a key are leased in order, and no more of them at a time than the queue says",
+    "queue.dead_letters": "what was deleted as moved is where it was sent",
     "kv.journal": "the journal of a database can be folded, and its joins give one state in any order",
     "weaver.journal": "hashes, links and signatures of a Weaver's log hold, and any order of arrival gives one state",
 }
