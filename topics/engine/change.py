@@ -128,7 +128,8 @@ def propose_put(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> 
             reason="durability",
         )
     state.check_writable(lane.shard, lane)
-    check_dead_letter(state, topic.name, new)
+    if (new.dead_letter, new.durability) != (old.dead_letter, old.durability):
+        check_dead_letter(state, topic.name, new)
     if (letters := made_with(state, new)) is not None:
         propose_create(state, *letters, None, now_ms)
     carried = _carry(topic) if crosses and old.durability is Durability.EPHEMERAL else None

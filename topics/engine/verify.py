@@ -42,6 +42,7 @@ def check_state(state: EngineState) -> None:
         check_topic(topic)
     for lane in state.lanes.values():
         check_lane(lane)
+    check_moves(state)
     on_their_way = [
         entry
         for shard in state.shards
@@ -54,6 +55,17 @@ def check_state(state: EngineState) -> None:
             for lane in state.lanes.values():
                 if lane.shard == shard.number and lane.topic is not None and id(lane) not in waiting:
                     _check_nothing_reserved(lane)
+
+
+def check_moves(state: EngineState) -> None:
+    """Whatever is on its way to another topic will be ordered, unless nothing is written any more."""
+    for topic in state.catalog.topics.values():
+        if topic.moves and state.shards[state.lanes[topic.topic_id].shard].read_only is None:
+            for move in topic.moving().values():
+                assert topic.topic_id in state.moves[move.dest].sources
+    for into in state.moves.values():
+        assert into.reserved >= 0
+        assert into.order is not None or not (into.is_appended or into.is_ending)
 
 
 def check_topic(topic: Topic) -> None:

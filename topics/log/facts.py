@@ -121,8 +121,8 @@ OF_RECORDS: Final = (
         _give_dedup_ids,
         lambda topic: topic.dedup_ids.items(),
     ),
-    Fact("moved_ids", _take_moved_ids, _give_moved_ids),
-    Fact("moves", _take_moves, _give_moves),
+    Fact("moved_ids", _take_moved_ids, _give_moved_ids, lambda topic: _take_moved_ids(topic) or None),
+    Fact("moves", _take_moves, _give_moves, lambda topic: _take_moves(topic) or None),
 )
 
 
@@ -132,5 +132,6 @@ def taken(topic: Topic, facts: Iterable[Fact]) -> dict[str, Any]:
 
 
 def told(topic: Topic, facts: Iterable[Fact]) -> dict[str, Any]:
-    """As the digest has them: equal for equal states, and only for those."""
-    return {fact.name: (fact.tell or fact.take)(topic) for fact in facts}
+    """As the digest has them: equal for equal states, and only for those. What is told as None is left out."""
+    values = ((fact.name, (fact.tell or fact.take)(topic)) for fact in facts)
+    return {name: value for name, value in values if value is not None}

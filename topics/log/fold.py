@@ -87,8 +87,8 @@ def begin_moves(
     deliveries_of: DeliveriesOf,
 ) -> None:
     """Records begin to go to another topic. Those that are gone, or on their way already, are passed over."""
-    moves, dest = topic.moving(), lettered.dest.decode()
-    seqs = [seq for seq in lettered.seqs if seq not in moves and topic.index.is_live(seq)]
+    moves, dest = topic.moves, lettered.dest.decode()
+    seqs = [seq for seq in dict.fromkeys(lettered.seqs) if seq not in moves and topic.index.is_live(seq)]
     for seq, deliveries in zip(seqs, deliveries_of(topic, seqs, lettered.reason), strict=True):
         moves[seq] = Move(dest, lettered.reason, deliveries, ts)
 

@@ -17,6 +17,7 @@ from topics.kernel.errors import invalid
 from topics.log.facts import Fact
 from topics.log.jobs.checks import check_jobs
 from topics.log.jobs.jobs import Jobs
+from topics.log.jobs.rows import JobState
 from topics.log.past import DeathCause
 from topics.log.topic import REDRIVE, Topic
 
@@ -60,7 +61,10 @@ class JobQueue(Kind):
         return [jobs.rows.deliveries[jobs.row(seq)] for seq in seqs]
 
     def check(self, topic: Topic) -> None:
+        rows = _jobs(topic).rows
         check_jobs(_jobs(topic), topic.index)
+        moving = [rows.seqs[row] for row in rows.held() if rows.state[row] == JobState.MOVING]
+        assert moving == sorted(topic.moving())
 
     def fold(self, topic: Topic, item: Control) -> None:
         jobs = _jobs(topic)

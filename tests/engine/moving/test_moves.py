@@ -285,6 +285,28 @@ def test_an_order_that_is_given_up_is_given_again():
     assert mover.datas("dlq") == [b"1"]
 
 
+def test_whoever_gives_up_an_order_that_has_ended_comes_too_late():
+    mover = begun(1, 2)
+    mover.begin_moves("t", [1], "dlq")
+    mover.run()
+    mover.clock.advance(1)
+    mover.engine.tick()
+    first = mover.engine.moves.take()
+    mover.carry_out(first)
+    mover.begin_moves("t", [2], "dlq")
+    for _ in range(3):  # the end of the first, then the next
+        mover.run()
+        mover.clock.advance(1)
+        mover.engine.tick()
+    second = mover.engine.moves.take()
+    mover.engine.moves.failed(first, None)
+
+    assert mover.engine.state.moves["dlq"].order is second
+    mover.carry_out(second)
+    mover.move()
+    assert mover.datas("dlq") == [b"1", b"2"]
+
+
 def test_the_source_may_be_deleted_or_changed_meanwhile():
     mover = begun(1, shards=3)
     mover.begin_moves("t", [1], "dlq")

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tests.engine.driving import config
 from tests.engine.moving.driving import Mover
 from tests.engine.queue.test_claiming import Queue
 
@@ -69,6 +70,18 @@ def test_a_job_without_dead_letters_is_delivered_for_ever():
         (job,) = q.claim()
         assert job.deliveries == deliveries
         q.nack(1, delay_ms=0)
+
+
+def test_a_queue_that_names_itself_as_an_earlier_build_let_it_delivers_for_ever():
+    q = Queue()
+    q.topic("q").config = config(type="queue", max_deliveries=1, dead_letter="q")
+    q.jobs(b"1")
+    for deliveries in range(1, 5):
+        (job,) = q.claim()
+        assert job.deliveries == deliveries
+        q.nack(1, delay_ms=0)
+    q.put("q", type="queue", max_deliveries=1, dead_letter="q", ttl_ms=10)
+    assert q.state("q").config.ttl_ms == 10
 
 
 def test_another_maximum_counts_from_then_on():

@@ -56,8 +56,7 @@ def begin_move(
     assert dest != lane.name
     if lane.barrier is not None:
         return ()
-    room = MOVES_INTO_TOPIC_MAX - under_way(state, dest)
-    begun = _movable(lane, topic, seqs, room)
+    begun = _movable(lane, topic, seqs, _room(state, dest))
     if not begun:
         return ()
     state.check_writable(lane.shard, lane)
@@ -209,12 +208,22 @@ class _End(Entry, eq=False, kw_only=True):
         return News.FLOORS
 
 
+def _room(state: EngineState, dest: str) -> int:
+    """So many records more may begin to go there. Those that have died are told apart only where there is no room."""
+    into, topics = state.moves.get(dest), state.catalog.topics
+    if into is None:
+        return MOVES_INTO_TOPIC_MAX
+    known = [topics[topic_id].moves for topic_id in into.sources if topic_id in topics]
+    at_most = into.reserved + sum(map(len, known))
+    return MOVES_INTO_TOPIC_MAX - (at_most if at_most < MOVES_INTO_TOPIC_MAX else under_way(state, dest))
+
+
 def _movable(lane: Lane, topic: Topic, seqs: Iterable[int], room: int) -> list[int]:
-    moving, begun = topic.moving(), dict[int, None]()
+    begun = dict[int, None]()
     for seq in seqs:
         if len(begun) >= room:
             break
-        if seq not in lane.moving and seq not in moving and topic.index.is_live(seq):
+        if seq not in lane.moving and seq not in topic.moves and topic.index.is_live(seq):
             begun[seq] = None
     return list(begun)
 

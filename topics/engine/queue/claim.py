@@ -104,8 +104,11 @@ def _give_up(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now
     begun: set[int] = set()
     for reason, seqs in by_reason.items():
         try:
-            begun.update(begin_move(state, lane, seqs, dest, reason, now_ms))
+            some = begin_move(state, lane, seqs, dest, reason, now_ms)
         except Rejected:  # no space, or too much waits to be written
+            break
+        begun.update(some)
+        if len(some) < len(seqs):  # as many are under way as may be
             break
     order.exhausted = [seq for seqs in by_reason.values() for seq in seqs if seq not in begun]
     return now_ms + _GIVE_UP_RETRY_MS if order.exhausted else None

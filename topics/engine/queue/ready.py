@@ -72,7 +72,8 @@ class ReadyOrder:
         self._offered_keys: dict[int, int] = {}  # and the other way round
         self._promised: dict[int, int] = {}  # of each key how many are busy
         self._promised_keys: dict[int, int] = {}  # the key of each of these
-        self.deliveries_max = config.max_deliveries if config.dead_letter is not None else 0
+        has_letters = config.dead_letter not in (None, topic.name)  # an earlier build took its own name
+        self.deliveries_max = config.max_deliveries if has_letters else 0
         self.exhausted: list[int] = []  # they have had that many
         self._jobs.freed = []
         self._jobs.returned = [

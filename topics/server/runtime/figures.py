@@ -121,6 +121,7 @@ class MetricsSnapshot:
     port: PortCounts
     in_flight: int = 0
     waiting_readers: int = 0
+    dead_letter_blocked: int = 0
     tombstones: Mapping[str, int] = attrs.field(factory=dict)
     shards: Sequence[ShardFigures] = ()
     checkpoints: int = 0
@@ -146,6 +147,7 @@ async def take_figures(
         shown,
         in_flight=runtime.in_flight,
         waiting_readers=runtime.hub.readers,
+        dead_letter_blocked=runtime.engine.moves.blocked,
         tombstones=dict(runtime.tombstones),
         shards=_shard_figures(runtime),
         tiers=TierFigures.of(runtime.opened),

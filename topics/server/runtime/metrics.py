@@ -47,6 +47,8 @@ _GAUGES: Final = (
     ("connections", "Open connections", "port.open"),
     ("commands_in_flight", "Commands proposed and not yet answered", "in_flight"),
     ("waiting_readers", "Long polls that wait for news", "waiting_readers"),
+    ("dead_letter_blocked", "Records that could not go to another topic yet: it is full, or the disk is",
+     "dead_letter_blocked"),
     ("checkpoints_failed", "1 if the last one failed: see the log", "checkpoints_failed"),
     ("damages", "Damages found by the start and since: see ready", "damages"),
     ("cold_store_failing",
