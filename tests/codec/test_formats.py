@@ -71,7 +71,10 @@ KINDS = {"int": int, "str": str, "bin": bytes, "bool": bool, "any": object, "map
 
 def check_form(structs, form, value):
     """`value` is what the page says of `form`; tuples of the page are taken one level deep."""
-    if form.startswith("array of ["):
+    if form.startswith("nil or "):
+        if value is not None:
+            check_form(structs, form.removeprefix("nil or "), value)
+    elif form.startswith("array of ["):
         forms = (
             form.removeprefix("array of [").removesuffix("]").split(", ", len(value[0]) - 1 if value else 0)
         )

@@ -3,7 +3,7 @@
 - orders: 1 to 4 in a segment, 2 deleted by its tag; 5 to 64 lost; 65 and 66 in the WAL, with all that a slot can have.
 - news: ephemeral, so only its head and its floor are kept.
 - capped: 1 evicted, 2 deleted by position, 3 in a segment that is sealed.
-- jobs: a queue: one record that waits for its time, behind another of its key.
+- jobs: a queue, paused: one record that is leased, and one of the same key that waits for its time.
 - gone: deleted; its name and epoch are not forgotten.
 """
 
@@ -14,6 +14,7 @@ from array import array
 from topics.codec.log.run import pack_job
 from topics.engine.image import LogPlace, Snapshot, StateImage
 from topics.log.image import TopicImage
+from topics.log.jobs.jobs import JobImage, JobsImage
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 
@@ -123,6 +124,26 @@ JOBS = topic_image(
         )
     ],
     regions=[(1, 1, 0, 1)],
+    jobs=JobsImage(
+        paused=True,
+        dead_lettered=1,
+        tokens=0,
+        tokens_ms=0,
+        rows=[
+            JobImage(
+                seq=1,
+                moving=False,
+                leased=True,
+                deliveries=1,
+                until=TS + 30_000,
+                backoff=500,
+                nonce=b"12345678",
+                counter=7,
+                node=b"w1",
+                reason=b"",
+            )
+        ],
+    ),
 )
 SNAPSHOT = Snapshot(
     StateImage(

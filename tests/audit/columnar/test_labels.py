@@ -268,6 +268,7 @@ def test_what_a_block_says_wrong_of_a_job_is_found_alike(job, said, of_queue):
 
     assert at_once.listed == alone.listed
     assert bool(alone.listed) == (of_queue and said != pack_job(*job))
+    assert bool(labels.contradicted(decode_blocks(block, 0), b"\0")) == bool(alone.listed)
 
 
 TRUTHS = list(product([b"", b"tag"], [b"", b"node"], [b"", b"{}"], [0, 10**12], [b"", b"key"]))

@@ -161,7 +161,7 @@ def test_the_flags_are_those_of_the_page():
     ("changes", "defect"),
     [
         ({"kind": 0}, Defect.UNKNOWN),
-        ({"kind": 10}, Defect.UNKNOWN),
+        ({"kind": FrameType.INTENTION}, Defect.UNKNOWN),
         ({"kind": 19}, Defect.UNKNOWN),
         ({"kind": 255, "seq": 0, "topic_id": 0}, Defect.UNKNOWN),
         ({"kind": 19, "data_len": 2}, Defect.LENGTHS),

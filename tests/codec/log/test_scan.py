@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.frames import TS, Log, columns, flat, flat_items, logs
 from topics.codec.log.control import CommitMark, HeadWatermark, TopicDelete, encode_control
 from topics.codec.log.frame import Keyed, check_frame, encode_run
-from topics.codec.log.layout import Defect, Ext, pack_exts, pack_frame
+from topics.codec.log.layout import Defect, Ext, FrameType, pack_exts, pack_frame
 from topics.codec.log.resync import find_frames
 from topics.codec.log.run import Run
 from topics.codec.log.scan import Stop, scan, scan_frame
@@ -198,7 +198,12 @@ def test_a_frame_count_beyond_the_log_allocates_nothing():
 
 def test_a_control_frame_that_is_not_understood_ends_the_scan():
     good = encode_control(TopicDelete(), topic_id=1, ts=TS)
-    for kind, data, why in ((10, b"", "does not know"), (2, b"{}", "payload"), (11, b"1234567", "payload")):
+    reserved = FrameType.INTENTION
+    for kind, data, why in (
+        (reserved, b"", "does not know"),
+        (2, b"{}", "payload"),
+        (11, b"1234567", "payload"),
+    ):
         body = good + pack_frame(kind, 0, 1, 0, TS, data) + good
         found = scan(body, 0, len(body))
 
