@@ -28,8 +28,8 @@ from topics.codec.manifest import Written
 from topics.embed.aio.runtime import Runtime
 from topics.embed.backup import back_up
 from topics.embed.findings import Findings
-from topics.engine.commands import Sync
-from topics.engine.replies import TopicDeleted, TopicPut, TopicState
+from topics.engine.commands import DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.replies import Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.backup.live_backup import Backup
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.kernel.checks import flag
@@ -166,12 +166,10 @@ class AsyncStore(Findings, AsyncTopicStore):
             case records.Read():
                 return await self._read(call.query(self.limits), account=call.account, wait_ms=call.waits_ms)
             case records.Delete() | topics.Put():
-                command = call.command(self.limits)
-                await runtime.let_time_pass(command.topic)
-                reply = await runtime.submit(command)
+                reply = await self._submit(call.command(self.limits))
                 return reply.config if isinstance(reply, TopicPut) else reply
             case topics.Delete():
-                gone = await runtime.submit(call.command())
+                gone = await self._submit(call.command())
                 assert isinstance(gone, TopicDeleted)
                 return gone.deleted
             case topics.State():
@@ -185,6 +183,12 @@ class AsyncStore(Findings, AsyncTopicStore):
             case _:
                 raise AssertionError(call)
         return None
+
+    async def _submit(self, command: PutTopic | DeleteRecords | DeleteTopic) -> Reply:
+        await self._runtime.let_time_pass(
+            command.topic
+        )  # what has expired makes nobody wait for an empty topic
+        return await self._runtime.submit(command)
 
     async def _state(self, name: str, *, touch: bool) -> TopicState:
         self._runtime.check_open()
