@@ -13,6 +13,7 @@ from topics.engine.checkpoint import SegmentRules
 from topics.host.backup.verifying import verify_backup
 from topics.host.system.disk import OsDisk
 from topics.kernel.errors import Code, Unusable
+from topics.testing.clock import ManualClock
 
 pytestmark = pytest.mark.trio
 
@@ -211,3 +212,12 @@ async def test_topics_whose_records_are_compressed_come_back_whole(tmp_path: Pat
         await topic.put_many([{"data": ["text"] * 500}] * 20)
         page = await topic.read(limit=5)
         assert [record.data for record in page.records] == [["text"] * 500] * 5
+
+
+async def test_a_topic_whose_records_have_expired_is_empty_to_who_deletes_it(tmp_path: Path) -> None:
+    clock = ManualClock(1_700_000_000_000)
+    async with topics.open_trio(tmp_path, clock=clock) as store:
+        topic = await store.create("t", ttl_ms=1000)
+        await topic.put(1)
+        clock.advance(5000)
+        assert await store.delete("t", if_empty=True) is True

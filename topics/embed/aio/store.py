@@ -185,9 +185,8 @@ class AsyncStore(Findings, AsyncTopicStore):
         return None
 
     async def _submit(self, command: PutTopic | DeleteRecords | DeleteTopic) -> Reply:
-        await self._runtime.let_time_pass(
-            command.topic
-        )  # what has expired makes nobody wait for an empty topic
+        """What has expired by now makes nobody wait for an empty topic."""
+        await self._runtime.let_time_pass(command.topic)
         return await self._runtime.submit(command)
 
     async def _state(self, name: str, *, touch: bool) -> TopicState:
