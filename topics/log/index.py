@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, compress, groupby
 from operator import add
-from typing import Final
+from typing import Final, TypeAlias
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
@@ -31,6 +31,7 @@ TIMED: Final = 32
 _OF_FRAME: Final = bytes(  # the flags of a frame as those of its slot
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
+_Column: TypeAlias = "array[int] | None"
 _NO_COLUMNS: Final = (None, None, None, None, None, None)
 _DEAD: Final = DeathCause.DELETED | DeathCause.EXPIRED
 _LIVE_BYTE: Final = re.compile(
@@ -43,7 +44,7 @@ _KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(2
 class Index:
     """Columns of the records of one topic. `position` is where a slot is now; it moves when the front is compacted.
 
-    `of_queue`: jobs and keys of its records are kept, too. A log pays nothing for what its records say of either.
+    `of_queue`: jobs and keys are kept, too, and in `job_rows` where `log.jobs` knows more of a record; 0: nowhere.
     """
 
     COMPACT_MIN = 4096
@@ -67,7 +68,6 @@ class Index:
         self.expires: array[int] | None = None
         self.jobs: array[int] | None = None
         self.key_ids: array[int] | None = None
-        # Of a queue: where `log.jobs` knows more of the record; 0: nowhere.
         self.job_rows: array[int] | None = array("I") if of_queue else None
         self.on_killed: Callable[[Iterable[int]], None] | None = None  # told the positions, before they die
         self.has_absent = False  # true if the bytes of a live slot may be gone
@@ -182,13 +182,18 @@ class Index:
         before = len(self.flags)
         assert run.flags is not None or (run.tags is None and run.nodes is None)
         flags = (bytes(count) if run.flags is None else run.flags).translate(_OF_FRAME)
-        tags = None if run.tags is None else self.tags.extend(run.tags, run.seq_start)
-        nodes = None if run.nodes is None else self.nodes.hold_all(run.nodes)
-        self.tag_ids = grown(self.tag_ids, "I", before, tags, count)
-        self.node_ids = grown(self.node_ids, "I", before, nodes, count)
-        self.expires = grown(self.expires, "Q", before, run.expires, count)
+        if run.tags is not None or self.tag_ids is not None:
+            tags = None if run.tags is None else self.tags.extend(run.tags, run.seq_start)
+            self.tag_ids = grown(self.tag_ids, "I", before, tags, count)
+        if run.nodes is not None or self.node_ids is not None:
+            nodes = None if run.nodes is None else self.nodes.hold_all(run.nodes)
+            self.node_ids = grown(self.node_ids, "I", before, nodes, count)
+        if run.expires is not None or self.expires is not None:
+            self.expires = grown(self.expires, "Q", before, run.expires, count)
         if run.expires is not None:
-            flags = bytes(flag | TIMED if due else flag for flag, due in zip(flags, run.expires, strict=True))
+            flags = bytearray(flags)
+            for i, due_ms in enumerate(run.expires):
+                flags[i] |= TIMED if due_ms else 0
         if self.of_queue:
             keys = None if run.keys is None else self.keys.hold_all(run.keys)
             self.jobs = grown(self.jobs, "Q", before, run.jobs, count)
@@ -385,16 +390,11 @@ class Index:
         return [*columns, *(column for column in optional if column is not None)]
 
 
-def grown(
-    column: array[int] | None, typecode: str, before: int, more: Sequence[int] | None, count: int
-) -> array[int] | None:
+def grown(column: _Column, typecode: str, before: int, more: list[int] | None, count: int) -> _Column:
     """An optional column of `before` slots with `count` more; None if neither those nor these need it."""
-    if more is None:
-        if column is not None:
-            column.frombytes(bytes(count * column.itemsize))
-        return column
-    assert len(more) == count
     if column is None:
+        if more is None:
+            return None
         column = array(typecode, bytes(before * array(typecode).itemsize))
-    column.extend(array(typecode, more))
+    column.fromlist([0] * count if more is None else more)
     return column

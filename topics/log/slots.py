@@ -105,10 +105,10 @@ def restore(index: Index, slots: Slots) -> None:
     nodes = index.nodes.hold_all(slots.node_of_each) if slots.node_numbers else None
     index.tag_ids = grown(index.tag_ids, "I", before, tags, count)
     index.node_ids = grown(index.node_ids, "I", before, nodes, count)
-    index.expires = grown(index.expires, "Q", before, array("Q", slots.expires) or None, count)
+    index.expires = grown(index.expires, "Q", before, array("Q", slots.expires).tolist() or None, count)
     if index.of_queue:
         keys = index.keys.hold_all(slots.key_of_each) if slots.key_numbers else None
-        index.jobs = grown(index.jobs, "Q", before, array("Q", slots.jobs) or None, count)
+        index.jobs = grown(index.jobs, "Q", before, array("Q", slots.jobs).tolist() or None, count)
         index.key_ids = grown(index.key_ids, "I", before, keys, count)
         index.job_rows = grown(index.job_rows, "I", before, None, count)
     live = slots.flags.translate(IS_LIVE)

@@ -11,6 +11,10 @@ from array import array
 from topics.codec.log.layout import Ext
 from topics.codec.log.run import Keyed, Run, pack_job
 
+# A member of an enum takes as long to find as all else that is done here for an extension.
+_DEDUP_ID, _KEY, _EXPIRES_AT = int(Ext.DEDUP_ID), int(Ext.KEY), int(Ext.EXPIRES_AT)
+_PRIORITY, _NOT_BEFORE = int(Ext.PRIORITY), int(Ext.NOT_BEFORE)
+
 
 class Optional:
     """The optional columns of a run that is not plain. They grow in groups, each padded when next touched: flags, tags
@@ -55,15 +59,17 @@ class Optional:
         if not exts:
             return
         number = int.from_bytes
-        if Ext.DEDUP_ID in exts:
-            self.dedup.append((index, exts[Ext.DEDUP_ID]))
-        if Ext.KEY in exts:
-            self.pad_keys(index)
-            self.keys.append(exts[Ext.KEY])
+        if _DEDUP_ID in exts:
+            self.dedup.append((index, exts[_DEDUP_ID]))
+        key = exts.get(_KEY)
+        if key is not None:
+            if len(self.keys) != index:
+                self.pad_keys(index)
+            self.keys.append(key)
         self.pad_numbers(index)
-        self.expires.append(number(exts.get(Ext.EXPIRES_AT, b""), "little"))
-        priority = exts[Ext.PRIORITY][0] if Ext.PRIORITY in exts else None
-        self.jobs.append(pack_job(priority, number(exts.get(Ext.NOT_BEFORE, b""), "little")))
+        self.expires.append(number(exts.get(_EXPIRES_AT, b""), "little"))
+        priority = exts[_PRIORITY][0] if _PRIORITY in exts else None
+        self.jobs.append(pack_job(priority, number(exts.get(_NOT_BEFORE, b""), "little")))
 
 
 class OpenRun:
