@@ -154,10 +154,11 @@ _PLACES = frozenset(("segments", "stored_seq"))  # a start that finds another sh
 def difference(want: Facts, topic: Facts, besides: frozenset[str] = frozenset()) -> str:
     """The fields in which two topics differ, in words, some fields aside; empty if none."""
     ephemeral = want["config"]["durability"] == "ephemeral"
-    compared = [name for name in (_LOGGED if ephemeral else want) if name not in besides]
-    fields = [name for name in compared if want[name] != topic[name]]
+    compared = [name for name in (_LOGGED if ephemeral else {**want, **topic}) if name not in besides]
+    fields = [name for name in compared if want.get(name) != topic.get(name)]
     return "; ".join(
-        f"topic {want['name']!r} {name}: {want[name]!r:.120} != {topic[name]!r:.120}" for name in fields
+        f"topic {want['name']!r} {name}: {want.get(name)!r:.120} != {topic.get(name)!r:.120}"
+        for name in fields
     )
 
 
@@ -166,7 +167,7 @@ _LOSS_FIELDS = frozenset(("head_seq", "base_seq", "lost", "evict_floor", "lost_t
 
 def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str:
     """What a restart must have logged of a topic, and nothing else (semantics 2.6). Empty if it is so."""
-    changed = {name for name in before if before[name] != after[name]} - _PLACES
+    changed = {name for name in {**before, **after} if before.get(name) != after.get(name)} - _PLACES
     if changed - _LOSS_FIELDS:
         return f"recovery changed {sorted(changed - _LOSS_FIELDS)}: {difference(before, after)}"
     head, ceiling = before["head_seq"], before["ceiling"]
