@@ -13,6 +13,7 @@ import pytest
 from tests.support.scene import SMALL, Scene
 from topics.codec.log.control import TYPES, CheckpointMark, Control
 from topics.codec.log.frame import Run
+from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge
 from topics.engine.recovery.judge import look
 from topics.engine.verify import check_topic, digest
 from topics.host.directory.layout import find_shards, find_wal_files, wal_path
@@ -35,6 +36,7 @@ def written_everywhere(closed):
     scene.create("b", durability="disk", ttl_ms=50)
     scene.create("c", durability="memory", cap_records=4)
     scene.create("d", durability="fsync")
+    scene.create("q", type="queue", durability="fsync")
     for _ in range(4):
         put("a", 2, tag=[b"x", b"y"], node=[b"n", b""], key=[b"k", b""])
         put("b")
@@ -62,11 +64,28 @@ def written_everywhere(closed):
     scene.create("c", durability="fsync")
     put("c", 2)
     scene.create("e", durability="ephemeral")
+    put("q", 6, key=[b"k"] * 6, priority=[5] * 6)
+    work_on_a_queue(scene)
+    written["a", 1][scene.state("a").head_seq] = written["q", 1][4]  # it was moved there
     scene.process_death().open()
     scene.create("e", durability="disk")
     put("e", 2)
     scene.disk.sync_data(scene.files()[-1])
     return scene.shut_down() if closed else scene.process_death(), written
+
+
+def work_on_a_queue(scene):
+    """Every event of its leases but the end of all by the restart, which comes behind. One is left on lease."""
+    of_w = {"topic": "q", "node": b"w"}
+    scene.run(Claim(**of_w, count_max=4))
+    scene.run(Extend(**of_w, seqs=[1], lease_ms=50_000))
+    scene.run(Nack(**of_w, seqs=[2], delay_ms=0, reason=b"no"))
+    scene.run(Ack(**of_w, seqs=[3]))
+    for paused in (True, False):
+        scene.run(Pause(topic="q", paused=paused))
+    scene.begin_moves("q", [4], "a")
+    scene.move()
+    scene.run(Purge(topic="q"))
 
 
 def log_files(scene):
