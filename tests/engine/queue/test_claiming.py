@@ -197,6 +197,17 @@ def test_a_cohort_is_dealt_one_a_round():
     q.agrees()
 
 
+def test_a_claim_that_has_its_jobs_is_not_withdrawn():
+    q = Queue(claim_jitter_ms=10)
+    q.jobs(*[b"j"] * 2)
+    tickets = [q.propose(q.claiming(node=node)) for node in (b"a", b"b")]
+    q.clock.advance(10)
+    q.engine.tick()
+    assert [q.engine.withdraw(ticket) for ticket in tickets] == [False, False]
+    q.run()
+    assert [[job.seq for job in t.result().jobs] for t in tickets] == [[1], [2]]
+
+
 def test_max_in_flight_bounds_the_queue():
     q = Queue(max_in_flight=2)
     q.jobs(*[b"j"] * 4)

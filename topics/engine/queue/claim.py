@@ -249,7 +249,7 @@ class _Answer(Entry, eq=False, kw_only=True):
                     )
                 )
         return JobsClaimed(
-            topic=lane.name, epoch=lane.topic.epoch, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
+            topic=lane.name, topic_id=lane.topic_id, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
         )
 
 
@@ -267,7 +267,7 @@ class _Pass(_Answer, eq=False, kw_only=True):
 
 
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:
-    return JobsClaimed(topic=lane.name, epoch=topic.epoch, jobs=(), ready=queue.counts(topic)[0])
+    return JobsClaimed(topic=lane.name, topic_id=lane.topic_id, jobs=(), ready=queue.counts(topic)[0])
 
 
 def _of(claimer: Claimer) -> Claim:
