@@ -13,8 +13,6 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import attrs
-
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
@@ -110,8 +108,7 @@ class Engine:
     def withdraw(self, ticket: Ticket) -> bool:
         """Whoever proposed it has gone: if it still waits it never happens. False if it goes on or has ended.
 
-        A write for which its topic is being made goes on, and so does a claim that has its jobs and
-        waits for their frame.
+        A write for which its topic is being made goes on, and so does a claim that has jobs by now.
         """
         if ticket.stage is not Stage.WAITING or ticket.created or self._state.has_jobs(ticket):
             return False
@@ -296,10 +293,8 @@ class Engine:
         lane, topic = self._state.topic(name)
         if touch:
             lane.last_read_ms = self._state.time.read()
-        state = lane.topic_state()
-        if lane.queue is None:
-            return state
-        return attrs.evolve(state, queue=queue_state(lane, topic, self._state.time.read()))
+        queue = None if lane.queue is None else queue_state(lane, topic, self._state.time.read())
+        return lane.topic_state(queue)
 
     def peek(self, name: str, state: JobState, limit: int) -> Sequence[JobView]:
         """The jobs of a queue in a state (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""

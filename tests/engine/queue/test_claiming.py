@@ -135,6 +135,18 @@ def test_a_job_given_back_rests_as_the_worker_or_the_queue_says():
     q.agrees()
 
 
+def test_the_counts_of_a_settlement_are_as_of_now():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    q.clock.advance(5)
+    told = q.nack(1)
+    assert (told.ready, told.in_flight) == (1, 1)
+    q.clock.advance(1000)
+    told = q.ack(2)
+    assert (told.ready, told.in_flight, told.skipped) == (2, 0, [2])
+
+
 def test_order_is_priority_then_reclaimed_then_seq():
     q = Queue(starvation_share=1)
     q.jobs(b"1", b"2", b"3", b"4", priority=[None, 5, 5, 0])
