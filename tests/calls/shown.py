@@ -15,14 +15,17 @@ NOT_COMPARED = {
     "last_read_ts",
     "expires_at",
     "durable_seq",
+    "deadline",
 }  # of the clock, or of the moment
+OF_JOBS = ("deliveries", "priority", "state", "reason", "worker")
 
 
 def shown(value: Any) -> Any:
     """A result as plain values, without what time decides."""
     match value:
         case topics.Record():
-            return {
+            job = {name: getattr(value, name) for name in OF_JOBS if hasattr(value, name)}
+            return job | {
                 "seq": value.seq, "raw": value.raw, "tag": value.tag, "node": value.node, "key": value.key,
                 "meta": value.meta, "content_type": value.content_type,
             }  # fmt: skip

@@ -23,10 +23,10 @@ from topics.engine.state import EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SERVE, WAITED, Timers
 from topics.kernel.errors import Code, Rejected
+from topics.kernel.limits import PASS_JOBS_MAX
 from topics.log.topic import Topic
 
 _FRAME_ROOM: Final = 256  # of a frame without its seqs and nodes
-PASS_JOBS_MAX: Final = 10_000
 _GIVE_UP_RETRY_MS: Final = 1000
 
 
