@@ -38,7 +38,7 @@ def shown(value: Any) -> Any:
         case list() | tuple() | range():
             return [shown(one) for one in value]
         case topics.AsyncTopic():
-            return "Topic"
+            return type(value).__name__.removeprefix("Async")
     if attrs.has(type(value)):
         return {"type": type(value).__name__} | shown(attrs.asdict(value, recurse=False))
     return value if value is None or isinstance(value, str | int | float | bytes) else type(value).__name__

@@ -170,7 +170,7 @@ class AsyncJob(LeasedRecord):
 
 @named
 class AsyncQueue(AsyncTopic):
-    """A handle of one queue, by name, as `Queue` is: its methods are awaited, and it is an async iterator of jobs."""
+    """A handle of one queue, by name, as `Queue` is: its methods are awaited, and it is async iterable."""
 
     __slots__ = ("node",)
     job_type: ClassVar[type[LeasedRecord]] = AsyncJob
@@ -192,12 +192,8 @@ class AsyncQueue(AsyncTopic):
     resume = of_topic(of_jobs.resume)
     purge = of_topic(of_jobs.Purge)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> AsyncJob:
-        (job,) = await self.get_many(1)
-        return job
+    def __aiter__(self) -> AsyncIterator[AsyncJob]:
+        return _Jobs(self)
 
     def __repr__(self) -> str:
         return f"AsyncQueue({self.name!r} at {self.store.where!r}, node={self.node!r})"
@@ -251,6 +247,17 @@ class AsyncTopicStore(Located, ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+class _Jobs(AsyncIterator["AsyncJob"]):
+    """One job after another, each as soon as there is one."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+
+    async def __anext__(self) -> AsyncJob:
+        (job,) = await self._queue.get_many(1)
+        return job
 
 
 class _Items(AsyncIterator[R], Generic[R]):
