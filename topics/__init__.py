@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from topics.calls.async_producer import AsyncProducer, AsyncReceipt
-    from topics.calls.awaiting import AsyncTopic
-    from topics.calls.blocking import Topic
+    from topics.calls.awaiting import AsyncJob, AsyncQueue, AsyncTopic
+    from topics.calls.blocking import Job, Queue, Topic
+    from topics.calls.job_values import PeekedJob
     from topics.calls.messages import TopicSummary
     from topics.calls.page import Page, Record
     from topics.calls.patience import Patience
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from topics.client.client import Client
     from topics.embed.aio.store import AsyncStore, open_trio
     from topics.embed.store import Store, open
-    from topics.engine.replies import Appended, RecordsDeleted, TopicState
+    from topics.engine.replies import Appended, JobsSettled, QueueState, RecordsDeleted, TopicState
     from topics.host.checkpoint.compaction import CompactionResult
     from topics.kernel.config import TopicConfig
     from topics.kernel.errors import CannotOpen, Corrupt, Fatal, Rejected, TopicsError
@@ -48,7 +49,9 @@ _WHERE = {
     "Account": "topics.log.reads.diff",
     "Appended": "topics.engine.replies",
     "AsyncClient": "topics.client.async_client",
+    "AsyncJob": "topics.calls.awaiting",
     "AsyncProducer": "topics.calls.async_producer",
+    "AsyncQueue": "topics.calls.awaiting",
     "AsyncReceipt": "topics.calls.async_producer",
     "AsyncStore": "topics.embed.aio.store",
     "AsyncTopic": "topics.calls.awaiting",
@@ -58,10 +61,15 @@ _WHERE = {
     "Corrupt": "topics.kernel.errors",
     "Fatal": "topics.kernel.errors",
     "Gap": "topics.log.floors",
+    "Job": "topics.calls.blocking",
+    "JobsSettled": "topics.engine.replies",
     "Limits": "topics.kernel.limits",
     "Page": "topics.calls.page",
     "Patience": "topics.calls.patience",
+    "PeekedJob": "topics.calls.job_values",
     "Producer": "topics.calls.producer",
+    "Queue": "topics.calls.blocking",
+    "QueueState": "topics.engine.replies",
     "Raw": "msgspec",
     "Receipt": "topics.calls.producer",
     "Record": "topics.calls.page",
@@ -80,11 +88,11 @@ _WHERE = {
 }
 
 __all__ = [
-    "Account", "Appended", "AsyncClient", "AsyncProducer", "AsyncReceipt", "AsyncStore", "AsyncTopic",
-    "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal", "Gap", "Limits", "Page", "Patience",
-    "Producer", "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic",
-    "TopicConfig", "TopicState", "TopicSummary", "TopicsError", "Unreachable", "__version__", "open",
-    "open_trio",
+    "Account", "Appended", "AsyncClient", "AsyncJob", "AsyncProducer", "AsyncQueue", "AsyncReceipt", "AsyncStore",
+    "AsyncTopic", "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal", "Gap", "Job", "JobsSettled",
+    "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState", "Raw", "Receipt", "Record",
+    "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState", "TopicSummary",
+    "TopicsError", "Unreachable", "__version__", "open", "open_trio",
 ]  # fmt: skip
 
 

@@ -15,14 +15,17 @@ NOT_COMPARED = {
     "last_read_ts",
     "expires_at",
     "durable_seq",
+    "deadline",
 }  # of the clock, or of the moment
+OF_JOBS = ("deliveries", "priority", "state", "reason", "worker")
 
 
 def shown(value: Any) -> Any:
     """A result as plain values, without what time decides."""
     match value:
         case topics.Record():
-            return {
+            job = {name: getattr(value, name) for name in OF_JOBS if hasattr(value, name)}
+            return job | {
                 "seq": value.seq, "raw": value.raw, "tag": value.tag, "node": value.node, "key": value.key,
                 "meta": value.meta, "content_type": value.content_type,
             }  # fmt: skip
@@ -35,7 +38,7 @@ def shown(value: Any) -> Any:
         case list() | tuple() | range():
             return [shown(one) for one in value]
         case topics.AsyncTopic():
-            return "Topic"
+            return type(value).__name__.removeprefix("Async")
     if attrs.has(type(value)):
         return {"type": type(value).__name__} | shown(attrs.asdict(value, recurse=False))
     return value if value is None or isinstance(value, str | int | float | bytes) else type(value).__name__

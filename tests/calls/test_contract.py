@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,39 @@ OF_TOPIC: dict[str, list[Given]] = {
     ],
     "state": [given(), given(touch=False), given(touch="no")],
 }  # fmt: skip
+JOBS = [{"data": i, "tag": "t", "key": "k", "meta": {"m": "v"}, "priority": i} for i in range(4)]
+OF_QUEUE: dict[str, list[Given]] = {
+    "put": [given(1, priority=5, delay_ms=9), given(1, create=True)],
+    "put_many": [given(JOBS), given([{"data": 1, "delay_ms": -1}])],
+    "claim": [
+        given(), given(2, lease_ms=1), given(0), given(9), given(9), given(wait_ms=1), given(-1), given("1"),
+        given(lease_ms=True), given(wait_ms=1.5), given(max_bytes=-1), given(max_bytes=10**9),
+    ],
+    "get": [
+        given(timeout=0), given(timeout=0.001, ack="on_get"), given(ack="x"), given(timeout="1"), given(timeout=-1),
+    ],
+    "get_many": [given(2), given(9, ack="on_get"), given(9, timeout=0), given(None)],
+    "ack": [
+        given([1]), given([1, 2, 2, 10**30]), given([]), given(range(1001)), given("12"), given(3), given([1, -2]),
+        given([3], lease_ids=["lease_1"]), given([3], lease_ids=[]), given([3], lease_ids=[""]),
+        given([4], lease_ids="x"),
+    ],
+    "nack": [
+        given([4], reason="no"), given([3], delay_ms=10**9), given([2], reason="r" * 1025), given([2], delay_ms="1"),
+        given([2], reason=7), given([1.0]),
+    ],
+    "extend": [given([1, 9], 5000), given([2], 1), given([2], -1), given([2], None), given(["1"], 5000)],
+    "peek": [
+        given(), given("ready", limit=1), given("in_flight"), given("delayed"), given("gone"), given(limit=-1),
+        given(limit=10**9),
+    ],
+    "pause": [given(), given()],
+    "resume": [given(), given()],
+    "purge": [given(), given()],
+}  # fmt: skip
 OF_STORE: dict[str, list[Given]] = {
     "topic": [given("x"), given("$x"), given(7)],
+    "queue": [given("x", node="w"), given("$x"), given("x", node=""), given("x", node=7), given("x", node="n" * 129)],
     "create": [
         given("made", cap_records=3), given("made", cap_records=4), given("made", exist_ok=True, cap_records=4),
         given("a/b"), given("made", exist_ok=1), given("made", type="queue"), given("other", store=1),
@@ -125,11 +157,16 @@ def outcome(call: Callable[[], Any]) -> Any:
         found = call()
         if isinstance(found, Iterator):
             found = list(found)
-        if isinstance(found, Awaited):
-            found = found.there
+        found = plain(found)
     except topics.Rejected as refused:
         return refused.code.value, refused.message, {**refused.detail}
     return shown(found)
+
+
+def plain(found: Any) -> Any:
+    if isinstance(found, list):
+        return [plain(one) for one in found]
+    return found.there if isinstance(found, Awaited) else found
 
 
 def script(store: Any) -> dict[str, Any]:
@@ -143,11 +180,40 @@ def script(store: Any) -> dict[str, Any]:
     missing = store.topic("missing")
     for name in ("read", "pages", "records", "follow", "delete", "state", "configure"):
         found[f"missing.{name}"] = outcome(getattr(missing, name))
+    found |= of_queues(store)
     store.topic("t").put(1)
     for name, rows in OF_STORE.items():
         for i, (arguments, options) in enumerate(rows):
             found[f"store.{name}[{i}]"] = outcome(lambda: getattr(store, name)(*arguments, **options))  # noqa: B023 -- called at once
     return found
+
+
+def of_queues(store: Any) -> dict[str, Any]:
+    """What comes of the calls on jobs: each on a queue with jobs, most of them leased; on a log; on nothing."""
+    found: dict[str, Any] = {}
+    for name, rows in OF_QUEUE.items():
+        queue = store.queue(store.create(f"queue-{name}", type="queue").name, node="w")
+        queue.put_many(JOBS)
+        if name in ("ack", "nack", "extend", "peek", "purge"):
+            queue.claim(3)
+        for i, (arguments, options) in enumerate(rows):
+            found[f"queue.{name}[{i}]"] = outcome(partial(getattr(queue, name), *arguments, **options))
+        for place_ in ("missing", "topic-put"):
+            arguments, options = rows[0]
+            if place_ == "missing" or not name.startswith("put"):
+                found[f"{place_}.{name}"] = outcome(
+                    partial(getattr(store.queue(place_), name), *arguments, **options)
+                )
+    queue = store.queue("queue-pause", node="w")
+    queue.resume()
+    first, second, third = queue.claim(3)
+    of_jobs = [
+        partial(first.nack, reason="no"), first.ack, partial(second.extend, 5000), second.ack,
+        partial(second.extend, 1), partial(third.nack, delay_ms="x"), queue.peek,
+        partial(queue.ack, [first, second, third]),
+        lambda: queue.state().queue, lambda: [plain(queue) is plain(first).queue, third],
+    ]  # fmt: skip
+    return found | {f"job[{i}]": outcome(call) for i, call in enumerate(of_jobs)}
 
 
 @contextmanager
@@ -196,12 +262,14 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
     assert {name: found[name] for name in found if found[name] != expected[name]} == {}
     assert found.keys() == expected.keys()
     assert handing.seen == concrete(Call) - {topics_of("Sync"), topics_of("Health"), topics_of("Ready")}
-    assert {entry.name for entry in written.manifest.topics} == {"t", *(f"topic-{name}" for name in OF_TOPIC)}
+    made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
+    assert {entry.name for entry in written.manifest.topics} == {"t", *made}
 
 
 @pytest.mark.rule("O5.2")
 def test_the_script_has_a_row_for_every_call() -> None:
     assert public(topics.Topic) == OF_TOPIC.keys() | {"name", "store"}
+    assert public(topics.Queue) == public(topics.Topic) | OF_QUEUE.keys() | {"node", "job_type"}
     assert public(TopicStore) == OF_STORE.keys()
     assert public(topics.Client) == OF_STORE.keys() | OF_CLIENTS
     assert public(topics.Store) >= OF_STORE.keys()
@@ -216,14 +284,17 @@ def test_the_script_has_a_row_for_every_call() -> None:
 @pytest.mark.rule("O5.3")
 def test_what_is_awaited_has_the_names_parameters_and_docstrings_of_what_blocks() -> None:
     assert public(topics.AsyncTopic) == public(topics.Topic)
+    assert public(topics.AsyncQueue) == public(topics.Queue)
+    assert public(topics.AsyncJob) == public(topics.Job)
     assert public(AsyncTopicStore) == OF_STORE.keys() - {"close"} | {"aclose"}
     assert public(topics.AsyncClient) == public(AsyncTopicStore) | OF_CLIENTS - {"with_key"}
     assert public(topics.AsyncStore) == public(topics.Store) - OF_JOURNALS - {"close"} | {"aclose"}
     pairs = (
-        (topics.AsyncTopic, topics.Topic), (topics.AsyncClient, topics.Client), (topics.AsyncStore, topics.Store),
+        (topics.AsyncTopic, topics.Topic), (topics.AsyncQueue, topics.Queue),
+        (topics.AsyncClient, topics.Client), (topics.AsyncStore, topics.Store),
     )  # fmt: skip
     for to_await, blocking in pairs:
-        for name in public(to_await) - public(Findings) - {"name", "store", "aclose"}:
+        for name in public(to_await) - public(Findings) - {"name", "store", "aclose", "node", "job_type"}:
             assert parameters(to_await, name) == parameters(blocking, name)
             if name not in ("backup", "compact", "do"):
                 assert inspect.getdoc(getattr(to_await, name)) == inspect.getdoc(getattr(blocking, name))

@@ -1,4 +1,4 @@
-"""Queues and replicated topics are not built yet: refused by name where they are asked for, read where they stand."""
+"""Replicated topics are not built yet: refused by name where they are asked for, read where they stand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
 NOT_BUILT = [
-    ({"type": "queue"}, r"config\.type: job queues are not built yet"),
     ({"replicated": True}, r"config\.replicated: replicated topics are not built yet"),
     ({"dead_letter": "t"}, r"config\.dead_letter: must name another topic"),
     ({"dead_letter": ""}, r"config\.dead_letter: '' is no topic name"),

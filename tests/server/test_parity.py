@@ -211,6 +211,43 @@ OTHERS = [
     (b"POST", DIFF, b"{}", JSON, (b"x-empty", b"")),
 ]
 
+Q = b"/v0/topics/q"
+
+
+def of_jobs(call: bytes, body: bytes = b'{"node":"w"}') -> tuple:
+    return (b"POST", Q + b"/" + call, body, JSON)
+
+
+JOBS = [
+    of_jobs(b"claim"),
+    put(b'{"type":"queue","lease_ms":100}', path=Q),
+    of_jobs(b"claim"),
+    write(
+        b'{"data":%b,"tag":"t","priority":3}' % ODD_JSON, b'{"data":2,"delay_ms":99}', b'{"data":3}', path=Q
+    ),
+    of_jobs(b"peek", b""),
+    of_jobs(b"claim", b'{"node":"w","max":1,"mix":2}'),
+    of_jobs(b"claim", b'{"node":"v","wait_ms":9}'),
+    of_jobs(b"claim", b'{"node":""}'),
+    of_jobs(b"claim", b"{}"),
+    of_jobs(b"claim", b'{"node":"w","max":"1"}'),
+    get(Q),
+    of_jobs(b"peek", b'{"state":"in_flight","limit":1}'),
+    of_jobs(b"extend", b'{"node":"w","seqs":[1,3],"lease_ms":500}'),
+    of_jobs(b"nack", b'{"node":"w","seqs":[1,2],"reason":"no"}'),
+    of_jobs(b"nack", b'{"node":"w","seqs":[1],"lease_ids":["lease_x"]}'),
+    of_jobs(b"ack", b'{"node":"v","seqs":[3,3,4]}'),
+    of_jobs(b"ack", b'{"node":"v","seqs":[]}'),
+    of_jobs(b"ack", b"[1]"),
+    (b"POST", Q + b"/pause", None),
+    (b"GET", Q + b"/pause", None),
+    of_jobs(b"claim"),
+    (b"POST", Q + b"/resume", b"ignored"),
+    (b"POST", Q + b"/purge", None),
+    (b"POST", T + b"/purge", None),
+    get(Q),
+]
+
 NOWHERE = [
     get(b"/v0/nothing"),
     get(b"/v0/topics/t/nothing?a=b"),
@@ -224,7 +261,9 @@ NOWHERE = [
 
 @pytest.mark.rule("A5.1", "A5.31", "H1.7", "H1.10", "H1.15")
 @pytest.mark.parametrize("declared", [False, True], ids=["length not declared", "length declared"])
-@pytest.mark.parametrize("requests", [TOPICS, RECORDS, OTHERS], ids=["topics", "records", "others"])
+@pytest.mark.parametrize(
+    "requests", [TOPICS, RECORDS, JOBS, OTHERS], ids=["topics", "records", "jobs", "others"]
+)
 async def test_every_request_has_the_same_answer_through_both_planes(mock_clock, requests, declared):
     answers = []
     for kind in ("wire", "http2"):

@@ -102,6 +102,14 @@ ROWS = [
     ),
     Row(code=Code.TOPIC_NOT_FOUND, name="patch", request=asked(b"PATCH", T, b"{}"), detail={"topic": "t"}),
     Row(
+        code=Code.NOT_A_QUEUE, before=(PUT,), request=asked(b"POST", T + b"/claim", b'{"node":"w"}'),
+        detail={"topic": "t"},
+    ),
+    Row(
+        code=Code.BATCH_TOO_LARGE, name="acks", request=asked(b"POST", T + b"/ack", b'{"node":"w","seqs":[1,2,3]}'),
+        site={"limits": Limits(claim_limit=2)}, detail={"limit": 2},
+    ),
+    Row(
         code=Code.TOPIC_NOT_EMPTY, before=(PUT, PUT_ONE), request=asked(b"DELETE", T + b"?if_empty=true"),
         detail={"topic": "t", "count": 1},
     ),

@@ -9,14 +9,14 @@ from typing import Any, Self
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from topics import AsyncTopic
+from topics import AsyncJob, AsyncTopic
 from topics.calls.awaiting import AsyncTopicStore
 
 
 class Awaited:
-    """An async store or a topic of it, with the methods of a blocking one; a stream is read to its end."""
+    """An async store, a topic of it or a job, with the methods of a blocking one; a stream is read to its end."""
 
-    def __init__(self, portal: BlockingPortal, there: AsyncTopicStore | AsyncTopic) -> None:
+    def __init__(self, portal: BlockingPortal, there: AsyncTopicStore | AsyncTopic | AsyncJob) -> None:
         self.portal, self.there = portal, there
 
     def __getattr__(self, name: str) -> Any:
@@ -24,20 +24,32 @@ class Awaited:
         return partial(self._call, found) if callable(found) else found
 
     def _call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        plain = [_plain(one) for one in arguments]
+
         async def call() -> Any:
-            given = method(*arguments, **options)
+            given = method(*plain, **options)
             if isinstance(given, AsyncIterator):
                 return [item async for item in given]
             return await given if isinstance(given, Awaitable) else given
 
-        found = self.portal.call(call)
-        return Awaited(self.portal, found) if isinstance(found, AsyncTopic) else found
+        return self._wrapped(self.portal.call(call))
+
+    def _wrapped(self, found: Any) -> Any:
+        if isinstance(found, list):
+            return [self._wrapped(one) for one in found]
+        return Awaited(self.portal, found) if isinstance(found, AsyncTopic | AsyncJob) else found
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close()
+
+
+def _plain(given: Any) -> Any:
+    if isinstance(given, list):
+        return [_plain(one) for one in given]
+    return given.there if isinstance(given, Awaited) else given
 
 
 @contextmanager

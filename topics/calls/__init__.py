@@ -5,6 +5,9 @@ errors are the same at all of them. Nothing here knows a socket or a disk, and o
 
     call            what a call is; how one, or several in turn, are carried out in a process and over HTTP
     records         the calls on the records of a topic
+    jobs            the calls on the jobs of a queue
+    job_checks      what a caller says of jobs, as the commands the engine takes
+    job_values      jobs as values: leased, peeked at, answered by a server
     topics          the calls on topics, and on a store as a whole
     blocking        `Topic`, and `TopicStore`, which `Store` and `Client` are: the calls as methods
     awaiting        `AsyncTopic`, and `AsyncTopicStore`, which `AsyncClient` is: the same, to be awaited

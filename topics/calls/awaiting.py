@@ -11,13 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
+from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
 from topics.calls.async_producer import AsyncProducer
 from topics.calls.batches import Rules
 from topics.calls.call import Steps
+from topics.calls.job_values import LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page
 from topics.codec.manifest import Written
@@ -28,13 +30,60 @@ R = TypeVar("R")
 To: TypeAlias = Coroutine[Any, Any, R]  # of `async def`
 
 
-def of_topic(call: Callable[Concatenate[str, P], Steps[R]]) -> Callable[Concatenate[AsyncTopic, P], To[R]]:
-    """A method of `AsyncTopic`."""
+def of_topic(
+    call: Callable[Concatenate[str, P], Steps[R]], **defaults: Any
+) -> Callable[Concatenate[AsyncTopic, P], To[R]]:
+    """A method of `AsyncTopic`. `defaults`: other ones than the call has."""
 
     async def method(topic: AsyncTopic, /, *args: P.args, **options: P.kwargs) -> R:
-        return await topic.store.do(call(topic.name, *args, **options))
+        return await topic.store.do(call(topic.name, *args, **{**defaults, **options}))
 
-    return described(method, call, is_of_topic=True)
+    return described(method, call, is_of_handle=True, defaults=defaults)
+
+
+def of_queue(
+    call: Callable[Concatenate[AsyncQueue, P], Steps[R]],
+) -> Callable[Concatenate[AsyncQueue, P], To[R]]:
+    """A method of `AsyncQueue`."""
+
+    async def method(queue: AsyncQueue, /, *args: P.args, **options: P.kwargs) -> R:
+        return await queue.store.do(call(queue, *args, **options))
+
+    return described(method, call, is_of_handle=True)
+
+
+def jobs_of(
+    call: Callable[Concatenate[AsyncQueue, P], Steps[list[LeasedRecord]]],
+) -> Callable[Concatenate[AsyncQueue, P], To[list[AsyncJob]]]:
+    """A method of `AsyncQueue` that gives jobs."""
+
+    async def method(queue: AsyncQueue, /, *args: P.args, **options: P.kwargs) -> list[AsyncJob]:
+        return cast("list[AsyncJob]", await queue.store.do(call(queue, *args, **options)))  # its `job_type`
+
+    return described(method, call, is_of_handle=True, gives="list[AsyncJob]")
+
+
+def job_of(
+    call: Callable[Concatenate[AsyncQueue, P], Steps[LeasedRecord | None]],
+) -> Callable[Concatenate[AsyncQueue, P], To[AsyncJob | None]]:
+    """A method of `AsyncQueue` that gives a job, if there is one."""
+
+    async def method(queue: AsyncQueue, /, *args: P.args, **options: P.kwargs) -> AsyncJob | None:
+        return cast("AsyncJob | None", await queue.store.do(call(queue, *args, **options)))
+
+    return described(method, call, is_of_handle=True, gives="AsyncJob | None")
+
+
+def of_job(
+    call: Callable[Concatenate[LeasedRecord, P], Steps[R]],
+) -> Callable[Concatenate[AsyncJob, P], To[R]]:
+    """A method of `AsyncJob`."""
+
+    async def method(job: AsyncJob, /, *args: P.args, **options: P.kwargs) -> R:
+        store: AsyncTopicStore = job.queue.store
+        return await store.do(call(job, *args, **options))
+
+    return described(method, call, is_of_handle=True)
 
 
 def stream_of(
@@ -47,7 +96,7 @@ def stream_of(
         stream.page_wait_ms()  # what is wrong is refused here and not by the first item
         return _Items(topic.store, stream)
 
-    return described(method, call, is_of_topic=True, stream=AsyncIterator)
+    return described(method, call, is_of_handle=True, stream=AsyncIterator)
 
 
 def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[AsyncTopicStore, P], To[R]]:
@@ -109,6 +158,48 @@ class AsyncTopic:
 
 
 @named
+class AsyncJob(LeasedRecord):
+    """A job that is leased to `queue.node`, as `Job` is: its methods are awaited."""
+
+    __slots__ = ()
+
+    ack = of_job(of_jobs.ack_one)
+    nack = of_job(of_jobs.nack_one)
+    extend = of_job(of_jobs.extend_one)
+
+
+@named
+class AsyncQueue(AsyncTopic):
+    """A handle of one queue, by name, as `Queue` is: its methods are awaited, and it is async iterable."""
+
+    __slots__ = ("node",)
+    job_type: ClassVar[type[LeasedRecord]] = AsyncJob
+
+    def __init__(self, store: AsyncTopicStore, name: str, node: str) -> None:
+        super().__init__(store, name)
+        self.node = node
+
+    put = of_topic(of_records.Put, create=False)  # what a write creates is a log
+    put_many = of_topic(of_records.PutMany, create=False)
+    claim = jobs_of(of_jobs.Claim)
+    get = job_of(of_jobs.get)
+    get_many = jobs_of(of_jobs.get_many)
+    ack = of_queue(of_jobs.Ack)
+    nack = of_queue(of_jobs.Nack)
+    extend = of_queue(of_jobs.Extend)
+    peek = of_topic(of_jobs.Peek)
+    pause = of_topic(of_jobs.pause)
+    resume = of_topic(of_jobs.resume)
+    purge = of_topic(of_jobs.Purge)
+
+    def __aiter__(self) -> AsyncIterator[AsyncJob]:
+        return _Jobs(self)
+
+    def __repr__(self) -> str:
+        return f"AsyncQueue({self.name!r} at {self.store.where!r}, node={self.node!r})"
+
+
+@named
 class AsyncTopicStore(Located, ABC):
     """Topics, wherever they are, for tasks of one run of Trio or asyncio. An async context manager; or call `aclose`.
 
@@ -137,6 +228,10 @@ class AsyncTopicStore(Located, ABC):
         """A handle. The topic need not exist: a write creates it, a read says that it is not there."""
         return AsyncTopic(self, check_topic_name(name))
 
+    def queue(self, name: str, *, node: str | None = None) -> AsyncQueue:
+        """A handle of a queue. `node`: who claims its jobs, at most 128 bytes; without it a name of its own."""
+        return AsyncQueue(self, check_topic_name(name), worker_name(node, self.limits))
+
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)
     delete = of_store(of_topics.Delete)
@@ -152,6 +247,17 @@ class AsyncTopicStore(Located, ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+class _Jobs(AsyncIterator["AsyncJob"]):
+    """One job after another, each as soon as there is one."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+
+    async def __anext__(self) -> AsyncJob:
+        (job,) = await self._queue.get_many(1)
+        return job
 
 
 class _Items(AsyncIterator[R], Generic[R]):

@@ -9,12 +9,14 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
 from topics.calls.batches import Rules
 from topics.calls.call import Steps
+from topics.calls.job_values import LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.producer import Producer
 from topics.codec.manifest import Written
@@ -24,13 +26,56 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def of_topic(call: Callable[Concatenate[str, P], Steps[R]]) -> Callable[Concatenate[Topic, P], R]:
-    """A method of `Topic`."""
+def of_topic(
+    call: Callable[Concatenate[str, P], Steps[R]], **defaults: Any
+) -> Callable[Concatenate[Topic, P], R]:
+    """A method of `Topic`. `defaults`: other ones than the call has."""
 
     def method(topic: Topic, /, *args: P.args, **options: P.kwargs) -> R:
-        return topic.store.do(call(topic.name, *args, **options))
+        return topic.store.do(call(topic.name, *args, **{**defaults, **options}))
 
-    return described(method, call, is_of_topic=True)
+    return described(method, call, is_of_handle=True, defaults=defaults)
+
+
+def of_queue(call: Callable[Concatenate[Queue, P], Steps[R]]) -> Callable[Concatenate[Queue, P], R]:
+    """A method of `Queue`."""
+
+    def method(queue: Queue, /, *args: P.args, **options: P.kwargs) -> R:
+        return queue.store.do(call(queue, *args, **options))
+
+    return described(method, call, is_of_handle=True)
+
+
+def jobs_of(
+    call: Callable[Concatenate[Queue, P], Steps[list[LeasedRecord]]],
+) -> Callable[Concatenate[Queue, P], list[Job]]:
+    """A method of `Queue` that gives jobs."""
+
+    def method(queue: Queue, /, *args: P.args, **options: P.kwargs) -> list[Job]:
+        return cast("list[Job]", queue.store.do(call(queue, *args, **options)))  # its `job_type`
+
+    return described(method, call, is_of_handle=True, gives="list[Job]")
+
+
+def job_of(
+    call: Callable[Concatenate[Queue, P], Steps[LeasedRecord | None]],
+) -> Callable[Concatenate[Queue, P], Job | None]:
+    """A method of `Queue` that gives a job, if there is one."""
+
+    def method(queue: Queue, /, *args: P.args, **options: P.kwargs) -> Job | None:
+        return cast("Job | None", queue.store.do(call(queue, *args, **options)))
+
+    return described(method, call, is_of_handle=True, gives="Job | None")
+
+
+def of_job(call: Callable[Concatenate[LeasedRecord, P], Steps[R]]) -> Callable[Concatenate[Job, P], R]:
+    """A method of `Job`."""
+
+    def method(job: Job, /, *args: P.args, **options: P.kwargs) -> R:
+        store: TopicStore = job.queue.store
+        return store.do(call(job, *args, **options))
+
+    return described(method, call, is_of_handle=True)
 
 
 def stream_of(
@@ -43,7 +88,7 @@ def stream_of(
         stream.page_wait_ms()  # what is wrong is refused here and not by the first `next`
         return _items(topic.store, stream)
 
-    return described(method, call, is_of_topic=True, stream=Iterator)
+    return described(method, call, is_of_handle=True, stream=Iterator)
 
 
 def of_store(call: Callable[P, Steps[R]]) -> Callable[Concatenate[TopicStore, P], R]:
@@ -101,6 +146,53 @@ class Topic:
 
 
 @named
+class Job(LeasedRecord):
+    """A job that is leased to `queue.node`: do it, and say what became of it before `deadline`."""
+
+    __slots__ = ()
+
+    ack = of_job(of_jobs.ack_one)
+    nack = of_job(of_jobs.nack_one)
+    extend = of_job(of_jobs.extend_one)
+
+
+@named
+class Queue(Topic):
+    """A handle of one queue, by name: a topic that hands out its records as jobs (`store.create(name, type="queue")`).
+
+    `node`: who works here; jobs are leased to it. Iterating gives one job after another, each as soon as there is one,
+    for ever.
+    """
+
+    __slots__ = ("node",)
+    job_type: ClassVar[type[LeasedRecord]] = Job
+
+    def __init__(self, store: TopicStore, name: str, node: str) -> None:
+        super().__init__(store, name)
+        self.node = node
+
+    put = of_topic(of_records.Put, create=False)  # what a write creates is a log
+    put_many = of_topic(of_records.PutMany, create=False)
+    claim = jobs_of(of_jobs.Claim)
+    get = job_of(of_jobs.get)
+    get_many = jobs_of(of_jobs.get_many)
+    ack = of_queue(of_jobs.Ack)
+    nack = of_queue(of_jobs.Nack)
+    extend = of_queue(of_jobs.Extend)
+    peek = of_topic(of_jobs.Peek)
+    pause = of_topic(of_jobs.pause)
+    resume = of_topic(of_jobs.resume)
+    purge = of_topic(of_jobs.Purge)
+
+    def __iter__(self) -> Iterator[Job]:
+        while True:
+            yield from self.get_many(1)
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r} at {self.store.where!r}, node={self.node!r})"
+
+
+@named
 class TopicStore(Located, ABC):
     """Topics, wherever they are. A context manager; or call `close`."""
 
@@ -138,6 +230,10 @@ class TopicStore(Located, ABC):
     def topic(self, name: str) -> Topic:
         """A handle. The topic need not exist: a write creates it, a read says that it is not there."""
         return Topic(self, check_topic_name(name))
+
+    def queue(self, name: str, *, node: str | None = None) -> Queue:
+        """A handle of a queue. `node`: who claims its jobs, at most 128 bytes; without it a name of its own."""
+        return Queue(self, check_topic_name(name), worker_name(node, self.limits))
 
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)

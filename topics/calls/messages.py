@@ -19,11 +19,11 @@ from topics.calls.intake import encode_json, take_records
 from topics.calls.page import Page, Record
 from topics.codec.log.frame import FrameView
 from topics.codec.log.layout import EXT, META, NODE, TAG, Ext
-from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicState
+from topics.engine.replies import Appended, QueueState, RecordsDeleted, TopicDeleted, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, parse_config
 from topics.kernel.errors import Rejected, invalid
-from topics.kernel.limits import BATCH_FRAMES_MAX, DECOMPRESSED_MAX, U16_MAX, U32_MAX, Limits
+from topics.kernel.limits import BATCH_FRAMES_MAX, DECOMPRESSED_MAX, PASS_JOBS_MAX, U16_MAX, U32_MAX, Limits
 from topics.log.floors import Gap
 from topics.log.reads.diff import Account
 
@@ -31,7 +31,7 @@ from topics.log.reads.diff import Account
 FORMAT_LIMITS: Final = Limits(
     records_per_write=BATCH_FRAMES_MAX, record_bytes=DECOMPRESSED_MAX, meta_bytes=DECOMPRESSED_MAX,
     meta_keys=U16_MAX, tag_bytes=U16_MAX, node_bytes=U16_MAX, key_bytes=U16_MAX, dedup_id_bytes=U16_MAX,
-    content_type_bytes=U16_MAX, page_bytes=U32_MAX,
+    content_type_bytes=U16_MAX, page_bytes=U32_MAX, claim_limit=PASS_JOBS_MAX,
 )  # fmt: skip
 _CONFIG_FIELDS: Final = frozenset(field.name for field in attrs.fields(TopicConfig)) | {"durable"}
 _encode: Final = msgspec.json.Encoder().encode
@@ -106,7 +106,9 @@ def fields_body(fields: Mapping[str, object], **optional: object) -> bytes:
 # Answers.
 
 
-class _Sent(msgspec.Struct, gc=False):
+class Sent(msgspec.Struct, gc=False):
+    """A record as the wire has it."""
+
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
     node: str = msgspec.field(name="$node", default="")
@@ -125,7 +127,7 @@ class _Page(msgspec.Struct):
     topic: str
     epoch: int
     from_seq: int
-    records: list[_Sent]
+    records: list[Sent]
     next_from_seq: int
     head_seq: int
     durable_seq: int
@@ -148,6 +150,7 @@ class _State(msgspec.Struct):
     config: dict[str, Any]
     last_write_ts: int | None = None
     last_read_ts: int | None = None
+    queue: QueueState | None = None
 
 
 class _List(msgspec.Struct):
@@ -175,10 +178,10 @@ _bytes: Final = msgspec.json.Decoder(_Bytes).decode
 def read_page(body: bytes) -> Page:
     found = _page(body)
     fields = msgspec.structs.asdict(found)
-    return Page(**fields | {"records": [Record(_view(sent)) for sent in found.records]})
+    return Page(**fields | {"records": [Record(view_of(sent)) for sent in found.records]})
 
 
-def _view(sent: _Sent) -> FrameView:
+def view_of(sent: Sent) -> FrameView:
     """The record as the store itself has it, as far as the wire carries it: own expiry and ids stay behind."""
     exts: dict[int, bytes] = {}
     if sent.key:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from inspect import Parameter, signature
 from types import FunctionType, GenericAlias, NoneType
@@ -37,13 +37,19 @@ def described(
     method: F,
     call: Callable[..., Any],
     *,
-    is_of_topic: bool = False,
+    is_of_handle: bool = False,
     stream: type | None = None,
     gives: object = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> F:
-    """With the docstring and the parameters of the call, and what it answers; of a `stream`, what each item is."""
+    """With the docstring and the parameters of the call, and what it answers; of a `stream`, what each item is.
+    `is_of_handle`: its first parameter is the object. `defaults`: other ones than the call has.
+    """
     shape = signature(call)
-    parameters = list(shape.parameters.values())[1 if is_of_topic else 0 :]
+    parameters = [
+        one.replace(default=defaults[one.name]) if defaults and one.name in defaults else one
+        for one in list(shape.parameters.values())[1 if is_of_handle else 0 :]
+    ]
     if gives is None:
         kinds = [one for base in getattr(call, "__orig_bases__", ()) for one in get_args(base)]
         # of a function it is text: "Generator[Call[Any], Any, TopicConfig]"

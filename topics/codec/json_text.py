@@ -172,6 +172,11 @@ def record_with(view: FrameView, members: bytes) -> bytes:
     return _record_json(view, include_tags=True, include_meta=True, include_data=True, members=members)
 
 
+def with_members(record: bytes, members: bytes) -> bytes:
+    """A record's object with `members` more, as `"a":1,"b":2`: what is said of the job that it is."""
+    return b"{%b,%b" % (members, record[1:])
+
+
 def page_json(
     views: Iterable[FrameView],
     *,

@@ -19,10 +19,10 @@ from typing import Final, TypeVar
 
 from topics.embed.lock import Reentered, is_held, retake
 from topics.embed.readers import Readers
-from topics.engine.commands import Command, Sync
+from topics.engine.commands import Claim, Command, Sync
 from topics.engine.engine import Engine
 from topics.engine.replies import Reply
-from topics.engine.tickets import Ticket
+from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.steps import Blocking, Propose, Step, Swap, Tell, Wait
 from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.store.writer import ShardWriter
@@ -64,7 +64,31 @@ class LocalEngine:
         if me in self._inside or is_held(self.lock):
             raise Reentered
         with self.lock:
-            return self._call(command, me, sync=sync)
+            return self._call(command, me, sync=sync).result()
+
+    def begin(self, command: Claim, called: threading.Event, begun: Ticket | None = None) -> Ticket:
+        """As `call`, or go on with what was begun. A ticket that is not done waits for jobs, and nothing is under way:
+        wait until `called` is set, and call this again, or `leave`.
+        """
+        self.check_open()
+        me = threading.get_ident()
+        if me in self._inside or is_held(self.lock):
+            raise Reentered
+        with self.lock:
+            ticket = self._call(command, me, sync=False, begun=begun)
+            if ticket.done:
+                self._waiting.discard(called)
+            else:
+                called.clear()
+                ticket.waiter = called.set
+                self._waiting.add(called)
+            return ticket
+
+    def leave(self, ticket: Ticket, called: threading.Event) -> bool:
+        """Nobody waits for it any more. True if it never happens, false if it is done or has jobs."""
+        with self.lock:
+            self._waiting.discard(called)
+            return self._broken is None and not ticket.done and self.engine.withdraw(ticket)
 
     def carry_out(self, steps: Generator[Step, None, T]) -> T:
         """As `store.steps.drive`, under the lock, which is let go of in what blocks. One call less a step is felt where
@@ -105,10 +129,10 @@ class LocalEngine:
         else:
             self.appoint()
 
-    def _call(self, command: Command, me: int, *, sync: bool) -> Reply:
+    def _call(self, command: Command, me: int, *, sync: bool, begun: Ticket | None = None) -> Ticket:
         self._inside.add(me)
         try:
-            return self._answer(command, sync=sync)
+            return self._carried(command, sync=sync, begun=begun)
         except Reentered as unplanned:
             self.break_off(unplanned)
             raise
@@ -180,26 +204,33 @@ class LocalEngine:
             self.tell()
 
     def begin_close(self) -> None:
-        """Nothing new is accepted from here on; the housekeeping thread ends."""
+        """Nothing new is accepted from here on; the housekeeping thread ends, and nobody waits for jobs or news."""
         with self.lock:
             self.closing = True
+            for event in self._waiting:
+                event.set()
             self.readers.tell_all()
             self.changed.notify_all()
 
     # Proposing.
 
-    def _answer(self, command: Command, *, sync: bool) -> Reply:
-        """Its reply. A write that finds no room, at once or when its turn comes, is given room."""
+    def _carried(self, command: Command, *, sync: bool, begun: Ticket | None) -> Ticket:
+        """Its ticket, which has ended well or waits for jobs. What finds no room, at once or when its turn comes, is
+        given room.
+        """
         tries, created = _ROOM_TRIES, False
         while True:
             self._check_here()  # `close` may have been faster
-            ticket: Ticket | None = None
+            ticket, begun = begun, None
             try:
-                ticket = self.engine.propose(command, sync=sync)
-                ticket.created = ticket.created or created
-                self.tell()
+                if ticket is None:
+                    ticket = self.engine.propose(command, sync=sync)
+                    ticket.created = ticket.created or created
+                    self.tell()
                 self._await(ticket)
-                return ticket.result()
+                if ticket.error is not None:
+                    raise ticket.error
+                return ticket
             except Rejected as refused:
                 if refused.code is not Code.DISK_LOW or tries == 0:
                     raise
@@ -208,12 +239,15 @@ class LocalEngine:
             created = created or (ticket is not None and ticket.created)
 
     def _await(self, ticket: Ticket) -> None:
+        """Until it is done, or waits for jobs and nobody needs this thread."""
         called: threading.Event | None = None
         while not ticket.done:
             shard = self.leaderless()
             if shard is not None:
                 self.lead(shard, until=ticket)
                 continue
+            if ticket.stage is Stage.WAITING and isinstance(ticket.command, Claim):
+                return
             if called is None:
                 called = threading.Event()
                 ticket.waiter = called.set

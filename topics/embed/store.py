@@ -8,19 +8,25 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from topics.calls import records, topics
+import attrs
+
+from topics.calls import jobs, records, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out
+from topics.calls.job_checks import peeked
+from topics.calls.job_values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
 from topics.codec.log.frame import FrameView
 from topics.codec.manifest import Written
 from topics.embed.backup import back_up
+from topics.embed.claims import claim, give_back
 from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
 from topics.embed.findings import Findings
@@ -28,8 +34,8 @@ from topics.embed.housekeeping import Housekeeper
 from topics.embed.lock import Reentered
 from topics.embed.moving import MoverThread
 from topics.embed.readers import wait_for_news
-from topics.engine.commands import Append, DeleteRecords, DeleteTopic, PutTopic
-from topics.engine.replies import Appended, Reply, TopicDeleted, TopicPut, TopicState
+from topics.engine.commands import Append, DeleteRecords, DeleteTopic, Pause, Purge, PutTopic
+from topics.engine.replies import Appended, QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.host.directory.lock import DirectoryLock
@@ -40,6 +46,7 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.limits import Limits
 from topics.kernel.ports import Clock, Disk
 from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import Waited, waits_on
 from topics.store.directory import ClaimedDirectory
 from topics.store.opened import Opened, StoreOptions
@@ -188,6 +195,18 @@ class Store(Findings, TopicStore):
             case records.Delete() | topics.Put():
                 reply = self.call(call.command(self.limits))
                 return reply.config if isinstance(reply, TopicPut) else reply
+            case jobs.Claim():
+                return self._claim(call)
+            case jobs.Settle():
+                return self._local.call(call.command(self.limits))
+            case jobs.Peek():
+                return self._peek(call)
+            case jobs.SetPaused():
+                self._local.call(Pause(topic=call.topic, paused=call.paused))
+            case jobs.Purge():
+                purged = self._local.call(Purge(topic=call.topic))
+                assert isinstance(purged, QueuePurged)
+                return purged.purged
             case topics.Delete():
                 gone = self.call(call.command())
                 assert isinstance(gone, TopicDeleted)
@@ -215,6 +234,48 @@ class Store(Findings, TopicStore):
         with self._local.lock:
             engine = self._opened.engine
             return [summary_of(engine.topic_state(name)) for name in engine.names(prefix)]
+
+    def _claim(self, call: jobs.Claim) -> list[LeasedRecord]:
+        """Records whose bytes are damaged are left out, and what has ended since."""
+        claimed = claim(self._local, call.command(self.limits))
+        if not claimed.jobs:
+            return []
+        try:
+            views = self._records(claimed.topic_id, [job.seq for job in claimed.jobs])
+        except BaseException:
+            give_back(self._local, claimed)
+            raise
+        return leased_of(call.queue, [(views[job.seq], job) for job in claimed.jobs if job.seq in views])
+
+    def _peek(self, call: jobs.Peek) -> list[PeekedJob]:
+        self._local.check_open()
+        state, limit = peeked(call.state, call.limit, self.limits)
+        with self._local.lock:
+            found = self._opened.engine.peek(call.topic, state, limit)
+            topic = self._opened.engine.catalog.find(call.topic)
+        assert topic is not None
+        views = self._records(
+            topic.topic_id, [job.seq for job in found], bytes_max=self.limits.page_bytes_default
+        )
+        return peeked_of((views[job.seq], job) for job in found if job.seq in views)
+
+    def _records(
+        self, topic_id: int, seqs: Sequence[int], *, bytes_max: int = sys.maxsize
+    ) -> dict[int, FrameView]:
+        """These records by seq, without those that are gone or damaged, nor those behind so many bytes."""
+        found: dict[int, FrameView] = {}
+        query: RecordsQuery | None = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs))
+        while query is not None and bytes_max > 0:
+            query = attrs.evolve(query, bytes_max=min(bytes_max, self.limits.page_bytes))
+            plan, views = read_page(query, self._plan_records, self._opened.reader.read)
+            found.update((view.seq, view) for view in views)
+            bytes_max -= sum(len(view.data) + len(view.meta) for view in views)
+            query = query.after(plan)
+        return found
+
+    def _plan_records(self, query: RecordsQuery) -> RecordsPlan:
+        with self._local.lock:
+            return self._opened.engine.plan_records(query)
 
     # Also for the journals, whose topics have names that nobody else may use.
 

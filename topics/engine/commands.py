@@ -12,6 +12,7 @@ import msgspec
 from topics.codec.log.control import CheckpointMark
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import TopicConfig, given_fields, parse_config
+from topics.kernel.ids import Lease
 from topics.kernel.limits import MIB, MOVES_INTO_TOPIC_MAX
 from topics.log.reads.match import Match
 
@@ -107,9 +108,6 @@ class Checkpointed:
 
     topic_id: int
     mark: CheckpointMark
-
-
-Lease = tuple[int, int]  # the nonce of the start that gave it, and its number since
 
 
 class Claim(msgspec.Struct, frozen=True, eq=False, kw_only=True):

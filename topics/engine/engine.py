@@ -13,8 +13,6 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import attrs
-
 from topics.engine import timing, verify
 from topics.engine.apply import Catalog, CatalogView
 from topics.engine.batch import Entry, Shard, Shortage, WalBatch, WalPosition
@@ -23,7 +21,7 @@ from topics.engine.commands import Command, Retire, Sync
 from topics.engine.moving.moves import Moves, resume_moves
 from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
-from topics.engine.queue.control import queue_state
+from topics.engine.queue.control import JobView, peek, queue_state
 from topics.engine.recovery import restart
 from topics.engine.replies import TopicState
 from topics.engine.state import Effects, EngineState
@@ -36,6 +34,7 @@ from topics.kernel.ids import shard_of
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import retention
+from topics.log.jobs.rows import JobState
 from topics.log.reads import diff, records
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import News
@@ -84,9 +83,8 @@ class Engine:
         self._settle()
 
     def make_read_only(self, why: str, *, how: str, durable_known: bool) -> None:
-        """Refuse every write on every shard. `why`: the log is damaged and not repaired (storage 4), or nobody asked to
-        write; `how`: what to do to write again. `durable_known`: false if nothing was written and synced again, and
-        what is missing was durable too, so no seq is said to be.
+        """Refuse every write. `why`: the log is damaged (storage 4), or nobody asked to write; `how` to write again.
+        `durable_known`: false if nothing was synced again, and what is missing was durable too: no seq is said to be.
         """
         restart.refuse_writes(self._state, Fatal(why, how=how), durable_known=durable_known)
 
@@ -110,9 +108,9 @@ class Engine:
     def withdraw(self, ticket: Ticket) -> bool:
         """Whoever proposed it has gone: if it still waits it never happens. False if it goes on or has ended.
 
-        A write for which its topic is being made goes on.
+        A write for which its topic is being made goes on, and so does a claim that has jobs by now.
         """
-        if ticket.stage is not Stage.WAITING or ticket.created:
+        if ticket.stage is not Stage.WAITING or ticket.created or self._state.has_jobs(ticket):
             return False
         self._state.withdraw(ticket)
         self._settle()
@@ -295,10 +293,13 @@ class Engine:
         lane, topic = self._state.topic(name)
         if touch:
             lane.last_read_ms = self._state.time.read()
-        state = lane.topic_state()
-        if lane.queue is None:
-            return state
-        return attrs.evolve(state, queue=queue_state(lane, topic, self._state.time.read()))
+        queue = None if lane.queue is None else queue_state(lane, topic, self._state.time.read())
+        return lane.topic_state(queue)
+
+    def peek(self, name: str, state: JobState, limit: int) -> Sequence[JobView]:
+        """The jobs of a queue in a state (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""
+        lane, _ = self._state.topic(name)
+        return peek(lane, state, limit, self._state.time.read())
 
     def topic_config(self, name: str) -> TopicConfig | None:
         """The published config of a topic; None if there is no such topic."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from topics.engine.queue.waiting import QueueLane
-from topics.engine.replies import TopicState
+from topics.engine.replies import QueueState, TopicState
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.kernel.errors import Fatal
@@ -113,8 +113,8 @@ class Lane:
         self.ceiling = self.ceiling_asked = self.next_seq - 1
         self.ceiling_step = CEILING_STEP_FIRST
 
-    def topic_state(self) -> TopicState:
-        """What the topic is now, as published."""
+    def topic_state(self, queue: QueueState | None) -> TopicState:
+        """What the topic is now, as published. `queue`: of a queue, how its jobs stand."""
         topic = self.topic
         assert topic is not None
         return TopicState(
@@ -122,6 +122,7 @@ class Lane:
             durable_seq=self.durable_seq, earliest_seq=topic.earliest_seq, evict_floor=topic.evict_floor,
             next_seq=topic.head_seq + 1, count=topic.index.live_count, bytes=topic.index.live_bytes,
             config=topic.config, last_write_ts=topic.last_write_ts or None, last_read_ts=self.last_read_ms or None,
+            queue=queue,
         )  # fmt: skip
 
     def reservations(self) -> dict[str, int]:

@@ -117,7 +117,7 @@ class JobsClaimed(msgspec.Struct, frozen=True, kw_only=True):
     """Leased jobs in the order in which they were handed out; their records are read behind that."""
 
     topic: str
-    epoch: int
+    topic_id: int
     jobs: Sequence[LeasedJob]
     ready: int
 

@@ -12,7 +12,7 @@ import msgspec
 
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
-from topics.engine.commands import Checkpointed, Sync
+from topics.engine.commands import Checkpointed, Claim, Sync
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
@@ -216,6 +216,14 @@ class EngineState:
             lane.parked.remove(ticket)
         elif lane is not None and lane.queue is not None:
             lane.queue.claimers.pop(ticket, None)
+
+    def has_jobs(self, ticket: Ticket) -> bool:
+        """True of a claim that waits for nothing but the frame that says so."""
+        command = ticket.command
+        if not isinstance(command, Claim):
+            return False
+        lane = self.lanes_by_name[command.topic]
+        return ticket not in lane.parked and (lane.queue is None or ticket not in lane.queue.claimers)
 
     def finish(self, ticket: Ticket, reply: Reply) -> None:
         ticket.move(Stage.DONE)

@@ -18,7 +18,16 @@ import msgspec
 from topics.kernel.checks import clamped, flag, whole_number
 from topics.kernel.errors import Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.kernel.limits import DEDUP_ENTRIES_MAX, MIB, TTL_MS_MAX, U32_MAX, U64_MAX, WINDOW_MS_MAX
+from topics.kernel.limits import (
+    DEDUP_ENTRIES_MAX,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    MIB,
+    TTL_MS_MAX,
+    U32_MAX,
+    U64_MAX,
+    WINDOW_MS_MAX,
+)
 
 CAP_MAX: Final = 2**63 - 1
 CONFIGS_KEPT: Final = 1024  # parsed, of those that a log or a snapshot has
@@ -233,7 +242,7 @@ _PARSERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "compression_min_bytes": _number(0, CAP_MAX),
     "max_record_bytes": _number(1, CAP_MAX),
     "replicated": flag,
-    "lease_ms": _number(100, 86_400_000),
+    "lease_ms": _number(LEASE_MS_MIN, LEASE_MS_MAX),
     "claim_jitter_ms": _number(0, 5000),
     "max_deliveries": _number(0, U32_MAX),
     "dead_letter": _topic_or_null,

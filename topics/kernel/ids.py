@@ -1,4 +1,4 @@
-"""Identities: topic names, numeric topic ids, and the shard a topic lives on (storage 3)."""
+"""Identities: topic names, numeric topic ids, the shard a topic lives on (storage 3), leases (queues 2, 4)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from topics.kernel.errors import invalid
 from topics.kernel.limits import WAL_SHARDS_MAX
 
 INTERNAL: Final = "$"
+Lease = tuple[int, int]  # the nonce of the start that gave it, and its number since
+_LEASE: Final = re.compile(r"lease_([0-9a-f]{16})([1-9a-f][0-9a-f]{0,15})", re.ASCII)
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 
@@ -43,3 +45,18 @@ def shard_of(topic_id: int, shards: int) -> int:
     assert topic_id > 0
     assert 1 <= shards <= WAL_SHARDS_MAX
     return xxhash.xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % shards
+
+
+def lease_id(nonce: int, counter: int) -> str:
+    """A lease as its holder knows it: `lease_`, the nonce in 16 hex digits, the counter in as many as it takes."""
+    return f"lease_{nonce:016x}{counter:x}"
+
+
+def parse_lease(field: str, text: object) -> Lease:
+    """The lease of an id. Raises `Rejected(invalid_request)` for what no server has given out."""
+    found = _LEASE.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise invalid(
+            field, f"{text!r:.64} is no lease id: give it as the claim did, or an empty string for any lease"
+        )
+    return int(found[1], 16), int(found[2], 16)

@@ -270,7 +270,7 @@ class ServerRun:
         await self.listener.refuse_more()
         log.info("drain.begun", connections=self.listener.connections, bound_ms=self.settings.drain_ms)
         if self._runtime is not None:
-            self._runtime.hub.tell_all()  # long polls answer now
+            self._runtime.end_waits()
         bound = trio.CancelScope(deadline=trio.current_time() + bound_s)
         async with self._hurried(bound):
             await self._hand_over.drain()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from topics.engine.engine import Engine
 from topics.engine.recovery.judge import LogState, Verdict
@@ -45,6 +46,8 @@ from topics.store.inline import checkpoint_alone
 from topics.store.opened import Opened, StoreOptions
 from topics.store.viewing import engine_of, tier_of, unwritable
 from topics.store.writer import ShardWriter
+
+_NONCE_BYTES: Final = 8
 
 
 def open_store(
@@ -130,7 +133,8 @@ def _open_with(
     wals = [
         go_on(disk, entropy, form.generation, shard, verdicts, options.limits) for shard in range(form.shards)
     ]
-    engine = engine_of(clock, form, recovered, options)
+    lease_nonce = int.from_bytes(entropy.token(_NONCE_BYTES), "big")  # no lease is issued twice (queues 2)
+    engine = engine_of(clock, form, recovered, options, lease_nonce=lease_nonce)
     writers = [_writer(engine, wal, disk, options, form.shards, where, forget_boot) for wal in wals]
     _resume_writing(engine, writers, machine_restarted=machine_restarted)
     confirm(begun_logs(disk, form, restored.places))

@@ -108,7 +108,9 @@ def unwritable(
     )
 
 
-def engine_of(clock: Clock, form: Format, recovered: Recovered, options: StoreOptions) -> Engine:
+def engine_of(
+    clock: Clock, form: Format, recovered: Recovered, options: StoreOptions, *, lease_nonce: int = 0
+) -> Engine:
     return Engine(
         clock,
         shards=form.shards,
@@ -117,6 +119,7 @@ def engine_of(clock: Clock, form: Format, recovered: Recovered, options: StoreOp
         sync_interval_ms=options.sync_interval_ms,
         checking=options.checking,
         rules=options.segments,
+        lease_nonce=lease_nonce,
     )
 
 

@@ -110,8 +110,8 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
         (("create", "u", "discard"), 2, "FIELD=VALUE"),
         (("create", "u v"), 2, "is no topic name"),
         (("configure", "t"), 2, "say what to change"),
-        (("configure", "t", "type=queue"), 2, "config.type: job queues are not built yet"),
-        (("create", "u", "type=queue"), 2, "config.type: job queues are not built yet"),
+        (("configure", "t", "type=queue"), 1, "never changes"),
+        (("create", "u", "type=heap"), 2, "config.type: must be one of 'log', 'queue'"),
         (
             ("create", "u", "dead_letter=u"),
             2,

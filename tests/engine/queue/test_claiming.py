@@ -135,6 +135,18 @@ def test_a_job_given_back_rests_as_the_worker_or_the_queue_says():
     q.agrees()
 
 
+def test_the_counts_of_a_settlement_are_as_of_now():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    q.clock.advance(5)
+    told = q.nack(1)
+    assert (told.ready, told.in_flight) == (1, 1)
+    q.clock.advance(1000)
+    told = q.ack(2)
+    assert (told.ready, told.in_flight, told.skipped) == (2, 0, [2])
+
+
 def test_order_is_priority_then_reclaimed_then_seq():
     q = Queue(starvation_share=1)
     q.jobs(b"1", b"2", b"3", b"4", priority=[None, 5, 5, 0])
@@ -195,6 +207,17 @@ def test_a_cohort_is_dealt_one_a_round():
     assert [[job.seq for job in t.result().jobs] for t in tickets] == [[1, 3, 5], [2, 4]]
     assert len(list(q.events())) == 1  # one frame a pass
     q.agrees()
+
+
+def test_a_claim_that_has_its_jobs_is_not_withdrawn():
+    q = Queue(claim_jitter_ms=10)
+    q.jobs(*[b"j"] * 2)
+    tickets = [q.propose(q.claiming(node=node)) for node in (b"a", b"b")]
+    q.clock.advance(10)
+    q.engine.tick()
+    assert [q.engine.withdraw(ticket) for ticket in tickets] == [False, False]
+    q.run()
+    assert [[job.seq for job in t.result().jobs] for t in tickets] == [[1], [2]]
 
 
 def test_max_in_flight_bounds_the_queue():

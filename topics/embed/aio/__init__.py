@@ -6,6 +6,7 @@ shard      one shard on Trio: a task says which batch comes next, a thread does 
 thread     a thread for system calls, one a shard (performance 4): never a pool's, never Python's work
 compactor  checkpoints and other background work: a task carries out the steps, the blocking ones in a thread
 fetch      fetching what a plan asks for: from the page cache on the loop, from the disk in a thread
+jobs       jobs handed out: leased, fetched, and given back where nobody takes them
 hub        readers who wait for news of a topic: woken together, and what several of them ask for is read once
 mover      orders of the engine carried out: records are read, in a thread, and appended to where they go
 events     what a runtime has to say of itself, to a log if there is one

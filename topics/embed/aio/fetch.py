@@ -122,6 +122,26 @@ class Fetcher:
         assert isinstance(plan, DiffPlan)
         return plan, views
 
+    async def texts(
+        self, engine: Engine, query: RecordsQuery, *, form: Form, room: AnswerRoom
+    ) -> tuple[RecordsPlan, Sequence[bytes]]:
+        """One page of records by their seqs, each a JSON object, which `room` holds from then on.
+
+        Raises:
+            Rejected: topic_not_found, throttled.
+            Corrupt: they cannot be read now.
+        """
+        held, size = room.size, 0
+        try:
+            plan, views, texts = await self._found(engine, query, room, form.record)
+            assert isinstance(plan, RecordsPlan)
+            if texts is None:
+                texts = [form.records((view,))[1:-1] for view in views]
+            size = sum(map(len, texts))
+        finally:
+            room.settle(held + size)
+        return plan, texts
+
     async def _page(
         self, engine: Engine, query: DiffQuery, form: Form, room: AnswerRoom
     ) -> tuple[DiffPlan, bytes]:

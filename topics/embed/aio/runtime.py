@@ -21,10 +21,11 @@ from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
 from topics.embed.aio.hub import Hub, Subscribers
+from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
-from topics.engine.commands import Append, Command, Retire
+from topics.engine.commands import Append, Claim, Command, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
@@ -78,6 +79,7 @@ class Runtime:
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self.threads)
+        self.jobs = JobDesk(self.engine, self._fetcher, self.submit, self._give, log)
         self._in_flight = 0
         self._took = NOTHING_TOOK
         self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
@@ -111,9 +113,9 @@ class Runtime:
         )
 
     def refuse(self) -> None:
-        """Nothing new is accepted from here on, and nobody waits for news."""
+        """Nothing new is accepted from here on, and nobody waits."""
         self.closing = True
-        self.hub.tell_all()
+        self.end_waits()
 
     def check_open(self) -> None:
         if self.closing:
@@ -157,6 +159,11 @@ class Runtime:
             return
         self._in_flight += 1
         ticket.waiter = partial(self._tell_ended, ticket, ended)
+
+    def end_waits(self) -> None:
+        """The server drains: whoever waits for news or for jobs is answered now."""
+        self.hub.tell_all()
+        self.jobs.end_waits()
 
     async def let_time_pass(self, topic: str) -> None:
         """Before a read reports a floor that time alone has moved, the watermark for it is published (semantics 4).
@@ -299,11 +306,23 @@ class Runtime:
         trio.lowlevel.reschedule(task, outcome.Value(self._took))
 
     def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
-        """The caller has gone. A write goes on; that time passes was asked for by his read alone."""
+        """The caller has gone. A write goes on; that time passes was asked for by his read alone. A claim was his, too;
+        one that has jobs comes to its end, for him to give back.
+        """
+        if isinstance(ticket.command, (Retire, Claim)):
+            withdrawn = self.engine.withdraw(ticket)
+            if not withdrawn and isinstance(ticket.command, Claim):
+                return trio.lowlevel.Abort.FAILED
         ticket.waiter = None
-        if isinstance(ticket.command, Retire):
-            self.engine.withdraw(ticket)
         return trio.lowlevel.Abort.SUCCEEDED
+
+    def _give(self, command: Command) -> None:
+        """Have it carried out, if it can be; nobody waits for it."""
+        with suppress(Rejected):
+            try:
+                self.engine.propose(command)
+            finally:
+                self._after_call(NOTHING_TOOK)
 
     def _ring_all(self) -> None:
         for shard in self.shards:

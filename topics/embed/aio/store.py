@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 
 import trio
 
-from topics.calls import records, topics
+from topics.calls import jobs, records, topics
 from topics.calls.awaiting import AsyncTopicStore
 from topics.calls.call import Call, Steps, carry_out_async
+from topics.calls.job_checks import peeked
+from topics.calls.job_values import LeasedRecord, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
 from topics.calls.page import Page, make_page
 from topics.codec.log.frame import FrameView
@@ -28,8 +30,8 @@ from topics.codec.manifest import Written
 from topics.embed.aio.runtime import Runtime
 from topics.embed.backup import back_up
 from topics.embed.findings import Findings
-from topics.engine.commands import DeleteRecords, DeleteTopic, PutTopic, Sync
-from topics.engine.replies import Reply, TopicDeleted, TopicPut, TopicState
+from topics.engine.commands import DeleteRecords, DeleteTopic, Pause, Purge, PutTopic, Sync
+from topics.engine.replies import QueuePurged, Reply, TopicDeleted, TopicPut, TopicState
 from topics.host.backup.live_backup import Backup
 from topics.host.checkpoint.compaction import Compaction, CompactionResult
 from topics.kernel.checks import flag
@@ -168,6 +170,22 @@ class AsyncStore(Findings, AsyncTopicStore):
             case records.Delete() | topics.Put():
                 reply = await self._submit(call.command(self.limits))
                 return reply.config if isinstance(reply, TopicPut) else reply
+            case jobs.Claim():
+                return await self._claim(call)
+            case jobs.Settle():
+                return await runtime.jobs.settle(call.command(self.limits))
+            case jobs.Peek():
+                state, limit = peeked(call.state, call.limit, self.limits)
+                shown = await runtime.jobs.peek_records(
+                    call.topic, state, limit, bytes_max=self.limits.page_bytes_default
+                )
+                return peeked_of(shown)
+            case jobs.SetPaused():
+                await runtime.submit(Pause(topic=call.topic, paused=call.paused))
+            case jobs.Purge():
+                purged = await runtime.submit(Purge(topic=call.topic))
+                assert isinstance(purged, QueuePurged)
+                return purged.purged
             case topics.Delete():
                 gone = await self._submit(call.command())
                 assert isinstance(gone, TopicDeleted)
@@ -188,6 +206,12 @@ class AsyncStore(Findings, AsyncTopicStore):
         """What has expired by now makes nobody wait for an empty topic."""
         await self._runtime.let_time_pass(command.topic)
         return await self._runtime.submit(command)
+
+    async def _claim(self, call: jobs.Claim) -> Sequence[LeasedRecord]:
+        found = await self._runtime.jobs.claim_records(call.command(self.limits))
+        if found is None:
+            self._runtime.check_open()
+        return leased_of(call.queue, found or ())
 
     async def _state(self, name: str, *, touch: bool) -> TopicState:
         self._runtime.check_open()

@@ -23,10 +23,10 @@ from topics.engine.state import EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SERVE, WAITED, Timers
 from topics.kernel.errors import Code, Rejected
+from topics.kernel.limits import PASS_JOBS_MAX
 from topics.log.topic import Topic
 
 _FRAME_ROOM: Final = 256  # of a frame without its seqs and nodes
-PASS_JOBS_MAX: Final = 10_000
 _GIVE_UP_RETRY_MS: Final = 1000
 
 
@@ -249,7 +249,7 @@ class _Answer(Entry, eq=False, kw_only=True):
                     )
                 )
         return JobsClaimed(
-            topic=lane.name, epoch=lane.topic.epoch, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
+            topic=lane.name, topic_id=lane.topic_id, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
         )
 
 
@@ -267,7 +267,7 @@ class _Pass(_Answer, eq=False, kw_only=True):
 
 
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:
-    return JobsClaimed(topic=lane.name, epoch=topic.epoch, jobs=(), ready=queue.counts(topic)[0])
+    return JobsClaimed(topic=lane.name, topic_id=lane.topic_id, jobs=(), ready=queue.counts(topic)[0])
 
 
 def _of(claimer: Claimer) -> Claim:

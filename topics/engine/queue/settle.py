@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from topics.codec.log.leases import Acked, Extended, Released
 from topics.engine.batch import Entry
 from topics.engine.change import in_class, in_lease_class
-from topics.engine.commands import Ack, Extend, Lease, Nack, Release, Settle
+from topics.engine.commands import Ack, Extend, Nack, Release, Settle
 from topics.engine.lane import Lane
 from topics.engine.queue.claim import queue_of
 from topics.engine.queue.waiting import QueueLane
 from topics.engine.replies import JobsSettled
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.kernel.ids import Lease
 from topics.log.jobs.backoff import backoff_ms
 from topics.log.reads.waiting import News
 
@@ -74,6 +75,7 @@ def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
     assert isinstance(command, Release)
     queue, _ = queue_of(lane)
     state.check_writable(lane.shard, lane)
+    queue.jobs.advance(now_ms)
     seqs, counters, skipped = _leased(queue, None, command.seqs, command.leases, now_ms)
     if not seqs:
         state.finish(ticket, _told(lane, queue, (), skipped))
@@ -117,6 +119,7 @@ def _settled(
     """(the queue, seqs that count, the number of the lease of each, seqs that do not)."""
     queue, topic = queue_of(lane)
     state.check_writable(lane.shard, lane)
+    queue.jobs.advance(now_ms)  # the counts of the answer are as of now
     node = queue.jobs.rows.worker_names.number(command.node)
     if not node:  # it has no lease
         return queue, [], [], list(command.seqs)

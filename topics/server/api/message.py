@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
@@ -141,7 +141,8 @@ class Head:
 class Answer(msgspec.Struct, eq=False):
     """Status, body and what goes with it. `Content-Length`, `Date` and `Connection` are the plane's.
 
-    `closes`: the connection is not to be used again (the plane may have other reasons of its own).
+    `closes`: the connection is not to be used again (the plane may have other reasons of its own). `unsent`: called if
+    it is known that the peer was not sent all of it.
     """
 
     status: int
@@ -149,6 +150,7 @@ class Answer(msgspec.Struct, eq=False):
     content_type: bytes = JSON_TYPE
     headers: tuple[tuple[bytes, bytes], ...] = ()
     closes: bool = False
+    unsent: Callable[[], None] | None = None
 
     @property
     def held(self) -> bytes:

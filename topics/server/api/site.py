@@ -127,7 +127,12 @@ class Site(ServerState):
                 unfolded.release()
         self.counts[route.name, answer.status] += 1
         if isinstance(answer.body, bytes) and len(answer.body) >= encoding.ENCODE_BYTES_MIN:
-            answer = await encoding.encoded(head, answer)
+            try:
+                answer = await encoding.encoded(head, answer)
+            except BaseException:
+                if answer.unsent is not None:
+                    answer.unsent()
+                raise
         return answer
 
     def refuse(self, error: Rejected) -> Answer:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from topics.server.api import node, schemas
-from topics.server.api.resources import backup, reads, records, sockets, topics
+from topics.server.api.resources import backup, jobs, reads, records, sockets, topics
 from topics.server.api.routes import RouteTable
 
-_RESOURCES: Final = (topics, records, reads, sockets, node, backup)
+_RESOURCES: Final = (topics, records, reads, jobs, sockets, node, backup)
 
 
 def route_table() -> RouteTable:

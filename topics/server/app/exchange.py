@@ -12,7 +12,7 @@ looks for the disconnect and drops what else comes.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any, Final
@@ -56,6 +56,7 @@ class Http2Exchange:
         self._refusal = refusal
         self._held = Share(site.requests)
         self.room = Share(site.answers)
+        self._unsent: Callable[[], None] | None = None
         self._gone = False
         self._listening = False
         self._waits: set[trio.CancelScope] = set()
@@ -70,6 +71,8 @@ class Http2Exchange:
             finally:
                 self._held.release()
                 self.room.release()
+                if self._unsent is not None:
+                    self._unsent()
             self._nursery.cancel_scope.cancel()
 
     @asynccontextmanager
@@ -155,11 +158,12 @@ class Http2Exchange:
             headers.insert(1, (b"content-length", b"%d" % size))
         start: Any = {"type": "http.response.start", "status": answer.status, "headers": headers}
         if isinstance(body, bytes):
-            await self._send_held(start, body)
+            await self._send_held(start, body, answer.unsent)
         else:
             await self._send_stream(start, body)
 
-    async def _send_held(self, start: Any, body: bytes) -> None:
+    async def _send_held(self, start: Any, body: bytes, unsent: Callable[[], None] | None) -> None:
+        self._unsent = unsent
         patience_s = ANSWER_GRACE_S + len(body) / self._site.options.bytes_per_s
         kept = self.room.keep(len(body))
         self._site.unsent_dropped += not kept
@@ -169,6 +173,7 @@ class Http2Exchange:
                 if kept:  # else its stream is reset
                     await self._send_piece(body)
                     await self._send(_END)
+                    self._unsent = None
 
     async def _send_stream(self, start: Any, body: Sized | Unbounded) -> None:
         """A piece when the last one was taken. If it does not come to its end, its stream is reset."""

@@ -266,6 +266,8 @@ class WireConnection:
         self._link.outgoing.pieces += self._writer.pieces(
             answer, without_body=without_body, closes=closes, old=wire.old
         )
+        if answer.unsent is not None:
+            self._link.outgoing.unsent.append(answer.unsent)
         return closes
 
     async def _go_on(self, closes: bool) -> bool:  # noqa: FBT001 -- what `_gather` says

@@ -94,6 +94,7 @@ class PeerLink:
             await outgoing.send()
         if self.room.size:
             self.room.release()
+        outgoing.unsent.clear()
 
     async def linger(self) -> None:
         """Half-close and drain (RFC 9112 9.6): a close with bytes unread would take the answer back."""
@@ -110,6 +111,7 @@ class PeerLink:
 
     async def close(self) -> None:
         """Hold nothing, and close the edge."""
+        self.outgoing.drop()
         self.incoming.let_go()
         self.held.release()
         self.room.release()

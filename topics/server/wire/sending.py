@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from topics.server.api.edge import Edge
@@ -12,13 +13,16 @@ _GATHERED_BYTES_MAX: Final = 256 * 1024
 
 
 class Outgoing:
-    """`pieces`: what is not sent yet. To add to them is all that may be done to them from outside."""
+    """`pieces`: what is not sent yet. To add to them is all that may be done to them from outside. `unsent`: whom to
+    call if they never are.
+    """
 
-    __slots__ = ("_edge", "_sent", "pieces")
+    __slots__ = ("_edge", "_sent", "pieces", "unsent")
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
         self.pieces: list[bytes] = []
+        self.unsent: list[Callable[[], None]] = []
         self._sent = 0  # of the first piece
 
     @property
@@ -32,8 +36,12 @@ class Outgoing:
         return len(self.pieces) >= GATHERED_MAX or self.size >= _GATHERED_BYTES_MAX
 
     def drop(self) -> None:
+        """Nothing of it is sent any more."""
         self.pieces.clear()
         self._sent = 0
+        for tell in self.unsent:
+            tell()
+        self.unsent.clear()
 
     def send_nowait(self) -> bool:
         """Send what goes at once. True if that was all."""

@@ -89,7 +89,12 @@ async def encoded(head: Head, answer: Answer) -> Answer:
         body = await trio.to_thread.run_sync(partial(gzip.compress, body, _LEVEL, mtime=0))
         headers = (*headers, (b"content-encoding", b"gzip"))
     return Answer(
-        answer.status, body, content_type=answer.content_type, headers=headers, closes=answer.closes
+        answer.status,
+        body,
+        content_type=answer.content_type,
+        headers=headers,
+        closes=answer.closes,
+        unsent=answer.unsent,
     )
 
 

@@ -1,6 +1,7 @@
 """The handlers, a module a resource (http-api 3 to 11).
 
 backup   what keeps a store safe: a checkpoint now, a backup of it
+jobs     the jobs of a queue: claim, ack, nack, extend, peek, pause, resume, purge
 reads    a page of records, waited for if asked
 records  records written and deleted
 sockets  the path of the WebSocket, and what concerns no resource there

@@ -58,6 +58,10 @@ def state_fields(state: TopicState) -> dict[str, object]:
     """A topic's state as JSON values."""
     fields: dict[str, object] = attrs.asdict(state, recurse=False)
     fields["config"] = state.config.echo()
+    if state.queue is None:
+        del fields["queue"]
+    else:
+        fields["queue"] = attrs.asdict(state.queue)
     return fields
 
 
@@ -132,7 +136,7 @@ def decode_cursor(cursor: bytes | None) -> str:
 # How it is described.
 
 _CONFIG: Final[Mapping[str, s.Schema]] = {  # of a topic
-    "type": s.choice("`queue` only where an earlier build let it in", "log", "queue", default="log"),
+    "type": s.choice("`queue`: its records are jobs. Never changes", "log", "queue", default="log"),
     "ttl_ms": s.count("Records older than this are expired; 0: never", default=0),
     "cap_records": s.count("Bound on the live records; 0: none", default=0),
     "cap_bytes": s.count("Bound on their stored bytes; 0: none", default=0),
@@ -169,7 +173,6 @@ _CONFIG: Final[Mapping[str, s.Schema]] = {  # of a topic
 }  # fmt: skip
 _ASKED: Final[Mapping[str, s.Schema]] = {  # of a config that is given
     **_CONFIG,
-    "type": s.choice("`queue` is refused: job queues are not built yet", "log", default="log"),
     "replicated": {
         **s.flag("True is refused: replicated topics are not built yet", default=False),
         "const": False,
@@ -206,12 +209,19 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "FullConfig": s.object_of("A topic's config, every field", "*", **_CONFIG),
     "TopicPut": s.answer_of("", topic=s.TOPIC, created=s.flag("False: it was there"), config=s.ref("FullConfig")),
     "TopicState": s.answer_of(
-        "A topic as published",
+        "A topic as published", "queue",
         topic=s.TOPIC, type=s.text("`log` or `queue`"), epoch=s.EPOCH, head_seq=s.HEAD, durable_seq=s.DURABLE,
         earliest_seq=s.EARLIEST,
         evict_floor=s.count("1 + the highest seq lost to a cap or the topic's TTL", minimum=1),
         next_seq=s.count("`head_seq` + 1", minimum=1), count=s.LIVE, bytes=s.BYTES, config=s.ref("FullConfig"),
         last_write_ts=s.or_null(s.TS), last_read_ts=s.or_null(s.TS),
+        queue=s.ref("QueueState"),
+    ),
+    "QueueState": s.object_of(
+        "Jobs of a queue, as of now", "*",
+        ready=s.count("May be claimed"), in_flight=s.count("Are leased"), delayed=s.count("Wait for their time"),
+        dead_lettered=s.count("Moved to the dead letters since the queue was made"),
+        paused=s.flag("Nothing is leased"),
     ),
     "ListedTopic": s.object_of(
         "A topic in a list", "*",

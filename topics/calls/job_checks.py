@@ -1,0 +1,118 @@
+"""What a caller says of jobs, as the commands the engine takes (queues 4): one place for every way in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from topics.engine.commands import Ack, Claim, Extend, Nack
+from topics.kernel.checks import clamped, seq_number, text_bytes, whole_number
+from topics.kernel.errors import Code, Rejected, invalid
+from topics.kernel.ids import Lease, parse_lease
+from topics.kernel.limits import (
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    READ_LIMIT_DEFAULT,
+    REASON_BYTES_MAX,
+    TTL_MS_MAX,
+    U64_MAX,
+    WAIT_MS_MAX,
+    Limits,
+)
+from topics.log.jobs.rows import JobState
+
+PEEKED: Final = {"ready": JobState.READY, "in_flight": JobState.IN_FLIGHT, "delayed": JobState.DELAYED}
+_ONLY_NUMBERS: Final = {int}
+
+
+def claim_command(
+    topic: str, node: object, limits: Limits, *, most: object = 1, lease_ms: object = None, wait_ms: object = 0,
+    bytes_max: object = 0,
+) -> Claim:  # fmt: skip
+    """Raises `Rejected(invalid_request)`, naming the field as the wire does; numbers out of range are clamped."""
+    wanted = whole_number("max_batch_bytes", bytes_max) or limits.page_bytes_default
+    return Claim(
+        topic=topic,
+        node=text_bytes("node", node, bytes_max=limits.node_bytes),
+        count_max=clamped("max", most, low=1, high=limits.claim_limit),
+        bytes_max=min(wanted, limits.page_bytes),
+        lease_ms=None if lease_ms is None else _lease_ms(lease_ms),
+        wait_ms=clamped("wait_ms", wait_ms, low=0, high=WAIT_MS_MAX),
+    )
+
+
+def ack_command(topic: str, node: object, seqs: object, lease_ids: object, limits: Limits) -> Ack:
+    """Raises `Rejected`: invalid_request, batch_too_large."""
+    holder, numbers, leases = _held(node, seqs, lease_ids, limits)
+    return Ack(topic=topic, node=holder, seqs=numbers, leases=leases)
+
+
+def nack_command(
+    topic: str, node: object, seqs: object, lease_ids: object, limits: Limits, *, delay_ms: object = None,
+    reason: object = None,
+) -> Nack:  # fmt: skip
+    """Raises `Rejected`: invalid_request, batch_too_large."""
+    holder, numbers, leases = _held(node, seqs, lease_ids, limits)
+    return Nack(
+        topic=topic,
+        node=holder,
+        seqs=numbers,
+        leases=leases,
+        delay_ms=None if delay_ms is None else clamped("delay_ms", delay_ms, low=0, high=TTL_MS_MAX),
+        reason=b"" if reason in (None, "") else text_bytes("reason", reason, bytes_max=REASON_BYTES_MAX),
+    )
+
+
+def extend_command(
+    topic: str, node: object, seqs: object, lease_ids: object, limits: Limits, *, lease_ms: object
+) -> Extend:
+    """Raises `Rejected`: invalid_request, batch_too_large."""
+    holder, numbers, leases = _held(node, seqs, lease_ids, limits)
+    return Extend(topic=topic, node=holder, seqs=numbers, leases=leases, lease_ms=_lease_ms(lease_ms))
+
+
+def peeked(state: object, limit: object, limits: Limits) -> tuple[JobState, int]:
+    """Which jobs to show, and how many. Raises `Rejected(invalid_request)`."""
+    if not isinstance(state, str) or state not in PEEKED:
+        raise invalid("state", f"must be one of {', '.join(PEEKED)}, not {state!r:.40}")
+    return PEEKED[state], min(whole_number("limit", limit) or READ_LIMIT_DEFAULT, limits.claim_limit)
+
+
+def _lease_ms(value: object) -> int:
+    return clamped("lease_ms", value, low=LEASE_MS_MIN, high=LEASE_MS_MAX)
+
+
+def _held(
+    node: object, seqs: object, lease_ids: object, limits: Limits
+) -> tuple[bytes, Sequence[int], Sequence[Lease | None] | None]:
+    """(whose they are, seqs, the lease that is meant of each)."""
+    holder, most = text_bytes("node", node, bytes_max=limits.node_bytes), limits.claim_limit
+    numbers = _listed("seqs", seqs, most)
+    if len(numbers) > most:
+        raise Rejected(Code.BATCH_TOO_LARGE, f"seqs: more than the limit of {most} jobs a call", limit=most)
+    if not numbers:
+        raise invalid("seqs", "must name at least one job")
+    if set(map(type, numbers)) != _ONLY_NUMBERS or min(numbers) < 0 or max(numbers) > U64_MAX:
+        numbers = [seq_number(f"seqs[{i}]", seq) for i, seq in enumerate(numbers)]
+    if lease_ids is None:
+        return holder, numbers, None
+    ids = _listed("lease_ids", lease_ids, most)
+    if len(ids) != len(numbers):
+        raise invalid(
+            "lease_ids",
+            f"must have one for each of the {len(numbers)} seqs, not {min(len(ids), most)}; "
+            'give "" where any lease is meant',
+        )
+    return (
+        holder, numbers,
+        [None if text == "" else parse_lease(f"lease_ids[{i}]", text) for i, text in enumerate(ids)],
+    )  # fmt: skip
+
+
+def _listed(field: str, given: object, most: int) -> list[Any]:
+    if type(given) is list:
+        return given
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise invalid(field, f"must be a list, not {type(given).__name__}")
+    return list(islice(given, most + 1))

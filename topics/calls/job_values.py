@@ -1,0 +1,192 @@
+"""Jobs as values: as who claimed them has them, as a peek shows them; and what servers answer, as these."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, Protocol
+
+import msgspec
+
+from topics.calls.messages import Sent, view_of
+from topics.calls.page import Record
+from topics.codec.log.frame import FrameView
+from topics.engine.queue.control import JobView
+from topics.engine.replies import JobsSettled, LeasedJob
+from topics.kernel.checks import text_bytes
+from topics.kernel.ids import lease_id
+from topics.kernel.limits import Limits
+
+
+class Worker(Protocol):
+    """Who asks: the handle of a queue. `node`: whose the leases are. `job_type`: what its claims give."""
+
+    job_type: ClassVar[type[LeasedRecord]]
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+
+
+class LeasedRecord(Record):
+    """A job that the node of `queue` has leased until `deadline` (ms, included), now delivered for the `deliveries`-th
+    time.
+    """
+
+    __slots__ = ("deadline", "deliveries", "lease_id", "priority", "queue")
+
+    def __init__(
+        self, view: FrameView, queue: Any, lease_id: str, deadline: int, deliveries: int, priority: int
+    ) -> None:
+        super().__init__(view)
+        self.queue = queue
+        self.lease_id = lease_id
+        self.deadline = deadline
+        self.deliveries = deliveries
+        self.priority = priority
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(seq={self.seq}, deliveries={self.deliveries}, data={self.raw[:60]!r})"
+
+
+class PeekedJob(Record):
+    """A job as it stands: `state` is ready, delayed, in_flight or moving.
+
+    `reason`: why its last delivery failed, empty if none has. `worker`, `deadline`: of its lease. `ready_at`: of a job
+    that rests, in ms. None where there is none.
+    """
+
+    __slots__ = ("deadline", "deliveries", "priority", "ready_at", "reason", "state", "worker")
+
+    def __init__(
+        self, view: FrameView, *, state: str, deliveries: int, priority: int, reason: str, worker: str | None,
+        deadline: int | None, ready_at: int | None,
+    ) -> None:  # fmt: skip
+        super().__init__(view)
+        self.state = state
+        self.deliveries = deliveries
+        self.priority = priority
+        self.reason = reason
+        self.worker = worker
+        self.deadline = deadline
+        self.ready_at = ready_at
+
+    def __repr__(self) -> str:
+        return f"PeekedJob(seq={self.seq}, state={self.state!r}, deliveries={self.deliveries})"
+
+
+def worker_name(node: str | None, limits: Limits) -> str:
+    """Who claims: a name that nobody else has if none is given. Raises `Rejected(invalid_request)`."""
+    if node is None:
+        return f"py-{os.getpid()}-{secrets.token_hex(4)}"
+    text_bytes("node", node, bytes_max=limits.node_bytes)
+    return node
+
+
+def leased_of(queue: Worker, found: Iterable[tuple[FrameView, LeasedJob]]) -> list[LeasedRecord]:
+    """Records and their leases, as their worker has them."""
+    make = queue.job_type
+    return [
+        make(view, queue, lease_id(job.nonce, job.counter), job.deadline, job.deliveries, job.priority)
+        for view, job in found
+    ]
+
+
+def peeked_of(found: Iterable[tuple[FrameView, JobView]]) -> list[PeekedJob]:
+    """Records, and the jobs that they are."""
+    return [
+        PeekedJob(
+            view,
+            state=job.state.name.lower(),
+            deliveries=job.deliveries,
+            priority=job.priority,
+            reason=job.reason.decode(errors="replace"),
+            worker=job.node.decode() or None,
+            deadline=job.deadline or None,
+            ready_at=job.ready_at or None,
+        )
+        for view, job in found
+    ]
+
+
+# Of a server.
+
+
+class _SentLease(Sent, kw_only=True):
+    lease_id: str
+    deadline: int
+    deliveries: int
+    priority: int = 0
+
+
+class _Claimed(msgspec.Struct):
+    claimed: list[_SentLease]
+
+
+class _Settled(msgspec.Struct):
+    topic: str
+    skipped: list[int]
+    ready: int
+    in_flight: int
+    acked: list[int] | None = None
+    nacked: list[int] | None = None
+    extended: list[int] | None = None
+    deadlines: dict[str, int] = {}
+
+
+class _SentPeek(Sent, kw_only=True):
+    state: str
+    deliveries: int
+    priority: int = 0
+    reason: str = ""
+    worker: str | None = msgspec.field(name="node", default=None)
+    deadline: int | None = None
+    ready_at: int | None = None
+
+
+class _Peeked(msgspec.Struct):
+    jobs: list[_SentPeek]
+
+
+class _Purged(msgspec.Struct):
+    purged: int
+
+
+_claimed: Final = msgspec.json.Decoder(_Claimed).decode
+_settled: Final = msgspec.json.Decoder(_Settled).decode
+_peeked: Final = msgspec.json.Decoder(_Peeked).decode
+_purged: Final = msgspec.json.Decoder(_Purged).decode
+
+
+def read_claimed(queue: Worker, body: bytes) -> list[LeasedRecord]:
+    make = queue.job_type
+    return [
+        make(view_of(one), queue, one.lease_id, one.deadline, one.deliveries, one.priority)
+        for one in _claimed(body).claimed
+    ]
+
+
+def read_settled(body: bytes) -> JobsSettled:
+    found = _settled(body)
+    lists = (found.acked, found.nacked, found.extended)
+    seqs = next((one for one in lists if one is not None), None)
+    if seqs is None:
+        raise ValueError("it does not say which jobs counted")
+    return JobsSettled(
+        topic=found.topic, seqs=seqs, skipped=found.skipped, ready=found.ready, in_flight=found.in_flight,
+        deadline=next(iter(found.deadlines.values()), None),
+    )  # fmt: skip
+
+
+def read_peeked(body: bytes) -> list[PeekedJob]:
+    of_jobs = ("state", "deliveries", "priority", "reason", "worker", "deadline", "ready_at")
+    return [
+        PeekedJob(view_of(one), **{name: getattr(one, name) for name in of_jobs})
+        for one in _peeked(body).jobs
+    ]
+
+
+def read_purged(body: bytes) -> int:
+    return _purged(body).purged

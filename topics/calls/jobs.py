@@ -1,0 +1,301 @@
+"""The calls on the jobs of a queue (queues 4, 7)."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal
+
+import msgspec
+
+from topics.calls import messages
+from topics.calls.call import Call, OfTopic
+from topics.calls.job_checks import ack_command, claim_command, extend_command, nack_command, peeked
+from topics.calls.job_values import (
+    LeasedRecord,
+    PeekedJob,
+    Worker,
+    read_claimed,
+    read_peeked,
+    read_purged,
+    read_settled,
+)
+from topics.calls.messages import FORMAT_LIMITS
+from topics.calls.retry import Line, Talk
+from topics.engine import commands
+from topics.engine.replies import JobsSettled
+from topics.kernel.errors import invalid
+from topics.kernel.ids import check_topic_name, lease_id
+from topics.kernel.limits import WAIT_MS_MAX, Limits
+
+ON_GET: Final = "on_get"
+
+
+class OfQueue(msgspec.Struct, frozen=True, eq=False):
+    """What is a method of `Queue`: its first parameter is the queue itself."""
+
+    queue: Worker
+
+    def path(self, action: str) -> str:
+        return f"/v0/topics/{check_topic_name(self.queue.name)}/{action}"
+
+
+class _Max(OfQueue, frozen=True, eq=False):
+    max: int = 1
+
+
+class Claim(_Max, Call[list[LeasedRecord]], frozen=True, eq=False, kw_only=True):
+    """Lease up to `max` jobs, in the order in which they are handed out. Fewer, or none, is no error.
+
+    `lease_ms`: for how long, if not as the queue says. `wait_ms`: where there is none, wait so long for one (at most
+    30 s). `max_bytes`: of their data and meta; one always fits, 0 is the default (1 MiB).
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue, disk_low, storage_read_only; shutting_down, also while it waits.
+        Unreachable: if it was sent, jobs may be leased. It is not repeated: they come back when their leases end.
+    """
+
+    lease_ms: int | None = None
+    wait_ms: int = 0
+    max_bytes: int = 0
+
+    def command(self, limits: Limits) -> commands.Claim:
+        return claim_command(
+            self.queue.name, self.queue.node, limits, most=self.max, lease_ms=self.lease_ms, wait_ms=self.wait_ms,
+            bytes_max=self.max_bytes,
+        )  # fmt: skip
+
+    def exchange(self, line: Line) -> Talk[list[LeasedRecord]]:
+        command = self.command(FORMAT_LIMITS)
+        wait_ms = command.wait_ms or 0
+        body = messages.fields_body(
+            {"node": self.queue.node, "max": command.count_max, "wait_ms": wait_ms},
+            lease_ms=command.lease_ms, max_batch_bytes=self.max_bytes or None,
+        )  # fmt: skip
+        return line.ask(
+            "POST", self.path("claim"), partial(read_claimed, self.queue), body=body, wait_ms=wait_ms
+        )
+
+
+class _Jobs(OfQueue, frozen=True, eq=False):
+    jobs: LeasedRecord | Iterable[LeasedRecord | int]
+
+
+class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
+    """What calls on leased jobs have in common."""
+
+    lease_ids: Sequence[str] | None = None
+
+    @abstractmethod
+    def command(self, limits: Limits) -> commands.Ack | commands.Nack | commands.Extend:
+        """What the engine is told."""
+
+    def given(self) -> tuple[object, object]:
+        """(their seqs, the ids of their leases)."""
+        if isinstance(self.jobs, LeasedRecord):
+            return [self.jobs.seq], self.lease_ids or [self.jobs.lease_id]
+        if isinstance(self.jobs, (str, bytes, Mapping)) or not isinstance(self.jobs, Iterable):
+            return self.jobs, self.lease_ids
+        listed = list(self.jobs)
+        seqs = [job.seq if isinstance(job, LeasedRecord) else job for job in listed]
+        ids: Sequence[str] | None = self.lease_ids
+        if ids is None and any(isinstance(job, LeasedRecord) for job in listed):
+            ids = [job.lease_id if isinstance(job, LeasedRecord) else "" for job in listed]
+        return seqs, ids
+
+    def send(self, line: Line, action: str, command: commands.Settle, **more: object) -> Talk[JobsSettled]:
+        """Its messages. Twice is as good as once: what has been done by then is skipped."""
+        ids = None
+        if command.leases is not None:
+            ids = ["" if lease is None else lease_id(*lease) for lease in command.leases]
+        body = messages.fields_body(
+            {"node": self.queue.node, "seqs": command.seqs}, **{"lease_ids": ids, **more}
+        )
+        return line.ask("POST", self.path(action), read_settled, body=body, repeatable=True, writes=True)
+
+
+class Ack(Settle, frozen=True, eq=False):
+    """They are done, and deleted for good. `jobs`: as they were claimed, or their seqs; 1000 at most.
+
+    What the node of this queue has no lease of (any more) is in `skipped`, never an error. A job that is given as it
+    was claimed counts only for that very lease; one that is given by its seq for the lease in `lease_ids`, in the same
+    order, and for any of this node without it, or where it is "".
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue, batch_too_large, disk_low, storage_read_only.
+        Unreachable: no answer. A client repeats it; what an attempt of which the answer was lost has done is skipped.
+    """
+
+    def command(self, limits: Limits) -> commands.Ack:
+        return ack_command(self.queue.name, self.queue.node, *self.given(), limits)
+
+    def exchange(self, line: Line) -> Talk[JobsSettled]:
+        return self.send(line, "ack", self.command(FORMAT_LIMITS))
+
+
+class Nack(Settle, frozen=True, eq=False, kw_only=True):
+    """They failed: they are handed out again after `delay_ms`, without it as the queue's `retry_backoff` says.
+
+    `reason`: why, at most 1 KiB; a peek and a dead letter show it. Else as `ack`.
+    """
+
+    delay_ms: int | None = None
+    reason: str | None = None
+
+    def command(self, limits: Limits) -> commands.Nack:
+        seqs, ids = self.given()
+        return nack_command(
+            self.queue.name, self.queue.node, seqs, ids, limits, delay_ms=self.delay_ms, reason=self.reason
+        )
+
+    def exchange(self, line: Line) -> Talk[JobsSettled]:
+        command = self.command(FORMAT_LIMITS)
+        return self.send(line, "nack", command, delay_ms=command.delay_ms, reason=self.reason or None)
+
+
+class Extend(Settle, frozen=True, eq=False):
+    """Their leases last `lease_ms` from now on; `deadline` of the answer says until when. Else as `ack`."""
+
+    lease_ms: int
+
+    def command(self, limits: Limits) -> commands.Extend:
+        seqs, ids = self.given()
+        return extend_command(self.queue.name, self.queue.node, seqs, ids, limits, lease_ms=self.lease_ms)
+
+    def exchange(self, line: Line) -> Talk[JobsSettled]:
+        command = self.command(FORMAT_LIMITS)
+        return self.send(line, "extend", command, lease_ms=command.lease_ms)
+
+
+class _State(OfTopic, frozen=True, eq=False):
+    state: Literal["ready", "in_flight", "delayed"] = "ready"
+
+
+class Peek(_State, Call[list[PeekedJob]], frozen=True, eq=False, kw_only=True):
+    """Look at jobs without leasing them: ready ones in the order in which they would be handed out, the others by seq.
+
+    `limit`: 1000 at most, 0 is the default (256). Fewer come if they are large, or if records are damaged.
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue.
+    """
+
+    limit: int = 0
+
+    def exchange(self, line: Line) -> Talk[list[PeekedJob]]:
+        _, limit = peeked(self.state, self.limit, FORMAT_LIMITS)
+        body = messages.fields_body({"state": self.state, "limit": limit})
+        return line.ask("POST", self.path("/peek"), read_peeked, body=body, repeatable=True)
+
+
+class SetPaused(OfTopic, Call[None], frozen=True, eq=False):
+    """Hand out nothing, or again."""
+
+    paused: bool
+
+    def exchange(self, line: Line) -> Talk[None]:
+        action = "/pause" if self.paused else "/resume"
+        yield from line.ask("POST", self.path(action), messages.read_object, repeatable=True, writes=True)
+
+
+def pause(topic: str, /) -> Generator[Call[Any], Any, None]:
+    """Lease nothing from here on; jobs and acks are taken, and claims wait. It lasts over a restart.
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue.
+    """
+    yield from SetPaused(topic, paused=True)
+
+
+def resume(topic: str, /) -> Generator[Call[Any], Any, None]:
+    """Lease jobs again.
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue.
+    """
+    yield from SetPaused(topic, paused=False)
+
+
+class Purge(OfTopic, Call[int], frozen=True, eq=False):
+    """Delete every job that is ready or delayed; how many that were. Leased ones stay.
+
+    Raises:
+        Rejected: topic_not_found, not_a_queue.
+        Unreachable: if it was sent, it may have been carried out. It is not repeated: a second time it would reach
+            jobs that came in between.
+    """
+
+    def exchange(self, line: Line) -> Talk[int]:
+        return line.ask("POST", self.path("/purge"), read_purged, writes=True)
+
+
+# Comforts (queues 7).
+
+
+def get_many(
+    queue: Worker, /, n: int, *, timeout: float | None = None, lease_ms: int | None = None,
+    ack: Literal["on_get"] | None = None,
+) -> Generator[Call[Any], Any, list[LeasedRecord]]:  # fmt: skip
+    """Up to `n` jobs, as soon as there is one: waits for it `timeout` seconds, without one for ever. Then none.
+
+    `ack="on_get"`: they are done when this returns, whatever becomes of them then.
+
+    Raises:
+        Rejected, Unreachable: as `claim` and `ack`.
+    """
+    if ack not in (None, ON_GET):
+        raise invalid("ack", f'must be "on_get" or None, not {ack!r:.40}')
+    until_s = None if timeout is None else time.monotonic() + _seconds("timeout", timeout)
+    jobs, is_over = list[LeasedRecord](), False
+    while not jobs and not is_over:
+        wait_ms = WAIT_MS_MAX
+        if until_s is not None:
+            left_ms = max(int((until_s - time.monotonic()) * 1000), 0)
+            wait_ms, is_over = min(left_ms, WAIT_MS_MAX), left_ms <= WAIT_MS_MAX
+        jobs = yield from Claim(queue, n, lease_ms=lease_ms, wait_ms=wait_ms)
+    if jobs and ack is not None:
+        yield from Ack(queue, jobs)
+    return jobs
+
+
+def get(
+    queue: Worker, /, *, timeout: float | None = None, lease_ms: int | None = None,
+    ack: Literal["on_get"] | None = None,
+) -> Generator[Call[Any], Any, LeasedRecord | None]:  # fmt: skip
+    """The next job: waits for one `timeout` seconds, without it for ever. None if none came. Else as `get_many`."""
+    jobs = yield from get_many(queue, 1, timeout=timeout, lease_ms=lease_ms, ack=ack)
+    return jobs[0] if jobs else None
+
+
+def _seconds(field: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise invalid(field, f"must be a number of seconds, 0 or more, not {value!r:.40}")
+    return value
+
+
+# Of a single job.
+
+
+def ack_one(job: LeasedRecord, /) -> Generator[Call[Any], Any, bool]:
+    """It is done. False if its lease had ended, so that another worker may have it."""
+    found = yield from Ack(job.queue, job)
+    return bool(found.seqs)
+
+
+def nack_one(
+    job: LeasedRecord, /, reason: str | None = None, *, delay_ms: int | None = None
+) -> Generator[Call[Any], Any, bool]:
+    """It failed, and is to be handed out again: see `Queue.nack`. False if its lease had ended."""
+    found = yield from Nack(job.queue, job, reason=reason, delay_ms=delay_ms)
+    return bool(found.seqs)
+
+
+def extend_one(job: LeasedRecord, /, lease_ms: int) -> Generator[Call[Any], Any, bool]:
+    """Its lease lasts `lease_ms` from now on. False if it had ended."""
+    found = yield from Extend(job.queue, job, lease_ms)
+    if found.deadline is not None and found.seqs:
+        job.deadline = found.deadline
+    return bool(found.seqs)

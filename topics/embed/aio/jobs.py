@@ -1,0 +1,201 @@
+"""Jobs handed out by tasks: leased, their records fetched, and given back where nobody takes them (queues 3, 4)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+import attrs
+import msgspec
+import trio
+
+from topics.codec.json_text import with_members
+from topics.codec.log.frame import FrameView
+from topics.embed.aio.events import EventLog
+from topics.embed.aio.fetch import NO_BOUND, AnswerRoom, Fetcher, Form
+from topics.engine.commands import Ack, Claim, Extend, Nack, Release
+from topics.engine.engine import Engine
+from topics.engine.queue.control import JobView
+from topics.engine.replies import JobsClaimed, JobsSettled, LeasedJob, Reply
+from topics.kernel.ids import lease_id
+from topics.log.jobs.rows import JobState
+from topics.log.reads.records import RecordsPlan, RecordsQuery
+
+T = TypeVar("T")
+_Fetch: TypeAlias = Callable[[RecordsQuery], Awaitable[tuple[RecordsPlan, Sequence[T]]]]
+_FORM: Final = Form(include_tags=True)
+
+
+class Submit(Protocol):
+    """Carries out a command and gives its reply. Cancelled while it waits for jobs, a claim never happens."""
+
+    def __call__(self, command: Claim | Ack | Nack | Extend) -> Awaitable[Reply]: ...
+
+
+@attrs.frozen
+class Claimed:
+    """Leased jobs with their entries as JSON objects, in claim order. `ready`: jobs left."""
+
+    jobs: Sequence[LeasedJob]
+    entries: Sequence[bytes]
+    ready: int
+
+
+class JobDesk:
+    """`give`: carries out a command that nobody waits for."""
+
+    def __init__(
+        self, engine: Engine, fetcher: Fetcher, submit: Submit, give: Callable[[Release], None], log: EventLog
+    ) -> None:
+        self._engine = engine
+        self._fetcher = fetcher
+        self._submit = submit
+        self._give = give
+        self._log = log
+        self._waits: set[trio.CancelScope] = set()
+
+    async def claim(self, command: Claim, room: AnswerRoom) -> Claimed | None:
+        """Lease jobs and fetch their records, which `room` holds from then on. What cannot be fetched is left out. None
+        if the wait was ended for all. Whoever is cancelled has leased nothing.
+
+        Raises:
+            Rejected: topic_not_found, not_a_queue, storage_read_only, disk_low; throttled: nothing is leased either.
+            Corrupt: the records cannot be read now; nothing is leased.
+        """
+        reply = await self._leased(command)
+        if reply is None:
+            return None
+        try:
+            seqs, bytes_max = [job.seq for job in reply.jobs], self._engine.limits.page_bytes
+            texts, left = await self._texts(reply.topic_id, seqs, room, bytes_max)
+        except BaseException:
+            self.release(reply.topic, reply.jobs)
+            raise
+        if left:  # unfolded they are more than an answer holds
+            self.release(reply.topic, [job for job in reply.jobs if job.seq in left])
+        jobs = [job for job in reply.jobs if job.seq in texts]
+        return Claimed(jobs, [with_members(texts[job.seq], _lease(job)) for job in jobs], reply.ready)
+
+    async def claim_records(self, command: Claim) -> Sequence[tuple[FrameView, LeasedJob]] | None:
+        """As `claim`, for a caller whose memory nobody bounds: the records as they are stored, decompressed."""
+        reply = await self._leased(command)
+        if reply is None:
+            return None
+        try:
+            views = await self._views(reply.topic_id, [job.seq for job in reply.jobs])
+        except BaseException:
+            self.release(reply.topic, reply.jobs)
+            raise
+        return [(views[job.seq], job) for job in reply.jobs if job.seq in views]
+
+    def release(self, topic: str, jobs: Iterable[LeasedJob]) -> None:
+        """Nobody has these jobs: they are ready again. Where that cannot be logged, their leases end in their time."""
+        leases = {job.seq: (job.nonce, job.counter) for job in jobs}
+        if leases:
+            self._give(Release(topic=topic, seqs=list(leases), leases=list(leases.values())))
+
+    def end_waits(self) -> None:
+        """Nobody waits for jobs any longer."""
+        for scope in self._waits:
+            scope.cancel()
+
+    async def settle(self, command: Ack | Nack | Extend) -> JobsSettled:
+        """What a worker says of its jobs. Raises `Rejected`."""
+        reply = await self._submit(command)
+        assert isinstance(reply, JobsSettled)
+        return reply
+
+    async def peek(
+        self, topic: str, state: JobState, limit: int, room: AnswerRoom, *, bytes_max: int
+    ) -> Sequence[bytes]:
+        """Jobs as they stand, each a JSON object, as many of the first as fit.
+
+        Raises:
+            Rejected: topic_not_found, not_a_queue, throttled.
+        """
+        jobs, topic_id = self._peeked(topic, state, limit)
+        texts, _ = await self._texts(topic_id, [job.seq for job in jobs], room, bytes_max)
+        return [with_members(texts[job.seq], _shown(job)) for job in jobs if job.seq in texts]
+
+    async def peek_records(
+        self, topic: str, state: JobState, limit: int, *, bytes_max: int
+    ) -> Sequence[tuple[FrameView, JobView]]:
+        """As `peek`: the records as they are stored, decompressed."""
+        jobs, topic_id = self._peeked(topic, state, limit)
+        views = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
+        return [(views[job.seq], job) for job in jobs if job.seq in views]
+
+    # Inside.
+
+    async def _leased(self, command: Claim) -> JobsClaimed | None:
+        reply: Reply | None = None
+        if command.wait_ms == 0:
+            reply = await self._submit(command)
+        else:
+            with trio.CancelScope() as scope:
+                self._waits.add(scope)
+                try:
+                    reply = await self._submit(command)
+                finally:
+                    self._waits.discard(scope)
+        assert reply is None or isinstance(reply, JobsClaimed)
+        return reply
+
+    def _peeked(self, topic: str, state: JobState, limit: int) -> tuple[Sequence[JobView], int]:
+        jobs = self._engine.peek(topic, state, limit)
+        found = self._engine.catalog.find(topic)
+        assert found is not None
+        return jobs, found.topic_id
+
+    async def _texts(
+        self, topic_id: int, seqs: Sequence[int], room: AnswerRoom, bytes_max: int
+    ) -> tuple[dict[int, bytes], set[int]]:
+        """(the records by seq as JSON objects, those for which there was no room)."""
+        fetch = partial(self._fetcher.texts, self._engine, form=_FORM, room=room)
+        return await self._pages(fetch, len, topic_id, seqs, bytes_max)
+
+    async def _views(
+        self, topic_id: int, seqs: Sequence[int], bytes_max: int = sys.maxsize
+    ) -> dict[int, FrameView]:
+        fetch = partial(self._fetcher.records, self._engine, room=NO_BOUND)
+        return (await self._pages(fetch, _size, topic_id, seqs, bytes_max))[0]
+
+    async def _pages(
+        self, fetch: _Fetch[T], size: Callable[[T], int], topic_id: int, seqs: Sequence[int], bytes_max: int
+    ) -> tuple[dict[int, T], set[int]]:
+        """These records by seq, without those that are gone or damaged; and those behind so many bytes."""
+        found: dict[int, T] = {}
+        query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs)) if seqs else None
+        while query is not None and bytes_max > 0:
+            query = attrs.evolve(query, bytes_max=min(bytes_max, self._engine.limits.page_bytes))
+            plan, records = await fetch(query)
+            if plan.damaged:
+                self._log.error("jobs.damaged", topic=plan.topic, seqs=plan.damaged[:100])
+            found.update(zip(plan.seqs, records, strict=True))
+            bytes_max -= sum(map(size, records))
+            query = query.after(plan)
+        return found, set(() if query is None else query.seqs)
+
+
+def _size(view: FrameView) -> int:
+    return len(view.data) + len(view.meta)
+
+
+def _lease(job: LeasedJob) -> bytes:
+    """What a claim says of a job beside its record."""
+    members = b'"lease_id":"%b","deadline":%d,"deliveries":%d' % (
+        lease_id(job.nonce, job.counter).encode(), job.deadline, job.deliveries,
+    )  # fmt: skip
+    return b'%b,"priority":%d' % (members, job.priority) if job.priority else members
+
+
+def _shown(job: JobView) -> bytes:
+    """What a peek says of a job beside its record."""
+    fields: dict[str, object] = {"state": job.state.name.lower(), "deliveries": job.deliveries}
+    told = {
+        "priority": job.priority, "reason": job.reason.decode(errors="replace"), "node": job.node.decode(),
+        "deadline": job.deadline, "ready_at": job.ready_at,
+    }  # fmt: skip
+    return msgspec.json.encode(fields | {name: value for name, value in told.items() if value})[1:-1]
