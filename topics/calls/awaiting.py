@@ -22,6 +22,8 @@ from topics.calls.call import Steps
 from topics.calls.job_values import LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page
+from topics.calls.workers.async_worker import AsyncWorker
+from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
 
@@ -128,6 +130,21 @@ def producer_of(
         return AsyncProducer(store, rules(*args, **options)).running()
 
     return described(method, rules, gives=AbstractAsyncContextManager[AsyncProducer])
+
+
+def worker_of(
+    rules: Callable[P, WorkerRules],
+) -> Callable[Concatenate[AsyncTopicStore, P], AbstractAsyncContextManager[AsyncWorker[AsyncJob]]]:
+    """A method of every store that gives a worker."""
+
+    def method(
+        store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs
+    ) -> AbstractAsyncContextManager[AsyncWorker[AsyncJob]]:
+        asked = rules(*args, **options)
+        worker: AsyncWorker[AsyncJob] = AsyncWorker(store.queue(asked.queue, node=asked.node), asked)
+        return worker.running()
+
+    return described(method, rules, gives="AbstractAsyncContextManager[AsyncWorker[AsyncJob]]")
 
 
 @named
@@ -239,6 +256,7 @@ class AsyncTopicStore(Located, ABC):
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
     producer = producer_of(Rules)
+    worker = worker_of(WorkerRules)
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
+import time
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Protocol
 
@@ -33,9 +35,12 @@ class Worker(Protocol):
 class LeasedRecord(Record):
     """A job that the node of `queue` has leased until `deadline` (ms, included), now delivered for the `deliveries`-th
     time.
+
+    `is_settled`: by its own `ack` or `nack`, or by its worker. `until_s`: of a job that a worker holds, until when
+    its lease is sure to last, by `time.monotonic()`.
     """
 
-    __slots__ = ("deadline", "deliveries", "lease_id", "priority", "queue")
+    __slots__ = ("deadline", "deliveries", "is_settled", "lease_id", "priority", "queue", "until_s")
 
     def __init__(
         self, view: FrameView, queue: Any, lease_id: str, deadline: int, deliveries: int, priority: int
@@ -46,6 +51,16 @@ class LeasedRecord(Record):
         self.deadline = deadline
         self.deliveries = deliveries
         self.priority = priority
+        self.is_settled = False
+        self.until_s = math.inf
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its lease is known to have ended, so that another worker may have it: whoever does it should stop.
+
+        A worker looks after that; without one it is known only from an `ack`, `nack` or `extend` that came too late.
+        """
+        return not self.is_settled and time.monotonic() >= self.until_s
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(seq={self.seq}, deliveries={self.deliveries}, data={self.raw[:60]!r})"

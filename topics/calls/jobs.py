@@ -29,7 +29,7 @@ from topics.engine import commands
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import invalid
 from topics.kernel.ids import check_topic_name, lease_id
-from topics.kernel.limits import WAIT_MS_MAX, Limits
+from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX, Limits
 
 ON_GET: Final = "on_get"
 
@@ -281,21 +281,32 @@ def _seconds(field: str, value: object) -> float:
 
 def ack_one(job: LeasedRecord, /) -> Generator[Call[Any], Any, bool]:
     """It is done. False if its lease had ended, so that another worker may have it."""
-    found = yield from Ack(job.queue, job)
-    return bool(found.seqs)
+    return _settled(job, (yield from Ack(job.queue, job)))
 
 
 def nack_one(
     job: LeasedRecord, /, reason: str | None = None, *, delay_ms: int | None = None
 ) -> Generator[Call[Any], Any, bool]:
     """It failed, and is to be handed out again: see `Queue.nack`. False if its lease had ended."""
-    found = yield from Nack(job.queue, job, reason=reason, delay_ms=delay_ms)
-    return bool(found.seqs)
+    return _settled(job, (yield from Nack(job.queue, job, reason=reason, delay_ms=delay_ms)))
 
 
 def extend_one(job: LeasedRecord, /, lease_ms: int) -> Generator[Call[Any], Any, bool]:
     """Its lease lasts `lease_ms` from now on. False if it had ended."""
+    asked_s = time.monotonic()
     found = yield from Extend(job.queue, job, lease_ms)
-    if found.deadline is not None and found.seqs:
+    if not found.seqs:
+        job.until_s = -math.inf
+    elif found.deadline is not None:
         job.deadline = found.deadline
+        if job.until_s < math.inf:  # a worker's
+            job.until_s = asked_s + min(max(lease_ms, LEASE_MS_MIN), LEASE_MS_MAX) / 1000
+    return bool(found.seqs)
+
+
+def _settled(job: LeasedRecord, found: JobsSettled) -> bool:
+    if found.seqs:
+        job.is_settled = True
+    elif not job.is_settled:
+        job.until_s = -math.inf
     return bool(found.seqs)

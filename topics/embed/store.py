@@ -97,6 +97,7 @@ class Store(Findings, TopicStore):
     ) -> None:
         self.where = where
         self.limits: Limits = opened.engine.limits
+        self.is_remote = False
         self._opened = opened
         self._disk = disk
         self._lock = lock

@@ -108,6 +108,7 @@ class AsyncStore(Findings, AsyncTopicStore):
     def __init__(self, runtime: Runtime, *, where: str) -> None:
         self.where = where
         self.limits = runtime.engine.limits
+        self.is_remote = False
         self._runtime = runtime
         self._opened = runtime.opened
 
