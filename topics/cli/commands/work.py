@@ -40,6 +40,7 @@ CONCURRENCY_MAX = 256
 @pass_invocation
 def work(
     invocation: Invocation,
+    /,
     queue: str,
     command: tuple[str, ...],
     node: str | None,
