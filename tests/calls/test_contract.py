@@ -87,6 +87,11 @@ OF_QUEUE: dict[str, list[Given]] = {
     "pause": [given(), given()],
     "resume": [given(), given()],
     "purge": [given(), given()],
+    "redrive": [
+        given(), given([9], source="letters"), given(9, source="letters"),  # nothing moves here: that takes its time
+        given([], source="letters"), given(source="nowhere"), given(source="$x"), given(source="queue-redrive"),
+        given("3", source="letters"), given(source="letters", limit=-1), given(range(1001), source="letters"),
+    ],
 }  # fmt: skip
 OF_STORE: dict[str, list[Given]] = {
     "topic": [given("x"), given("$x"), given(7)],
@@ -191,6 +196,7 @@ def script(store: Any) -> dict[str, Any]:
 def of_queues(store: Any) -> dict[str, Any]:
     """What comes of the calls on jobs: each on a queue with jobs, most of them leased; on a log; on nothing."""
     found: dict[str, Any] = {}
+    store.create("letters").put_many(RECORDS)
     for name, rows in OF_QUEUE.items():
         queue = store.queue(store.create(f"queue-{name}", type="queue").name, node="w")
         queue.put_many(JOBS)
@@ -263,7 +269,7 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
     assert found.keys() == expected.keys()
     assert handing.seen == concrete(Call) - {topics_of("Sync"), topics_of("Health"), topics_of("Ready")}
     made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
-    assert {entry.name for entry in written.manifest.topics} == {"t", *made}
+    assert {entry.name for entry in written.manifest.topics} == {"t", "letters", *made}
 
 
 @pytest.mark.rule("O5.2")

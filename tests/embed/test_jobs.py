@@ -273,3 +273,27 @@ def test_no_lease_is_issued_twice_over_a_restart(tmp_path: Path) -> None:
     first, second = ids
     assert first.startswith("lease_")
     assert first[6:22] != second[6:22]
+
+
+@pytest.mark.rule("Q4.14", "Q7.7")
+def test_dead_letters_are_put_back_as_fresh_jobs(tmp_path: Path) -> None:
+    with topics.open(tmp_path) as store:
+        store.create("jobs", type="queue", max_deliveries=1, dead_letter="letters")
+        queue = store.queue("jobs")
+        queue.put("poison", priority=4, meta={"m": "v"})
+        (job,) = queue.claim()
+        assert job.nack("cannot")
+        letters = store.topic("letters")
+        letter = next(item for item in letters.follow() if isinstance(item, topics.Record))
+        assert (letter.data, letter.meta["$dead_letter_reason"]) == ("poison", "cannot")
+
+        told = queue.redrive()
+        assert (told.topic, told.source, list(told.seqs)) == ("jobs", "letters", [letter.seq])
+        again = queue.get(timeout=20)
+        assert again is not None
+        assert (again.data, again.deliveries, again.priority, again.meta["m"]) == ("poison", 1, 4, "v")
+        assert again.meta["$dead_letter_src_seq"] == "1"
+        assert again.ack()
+        store.create("plain", type="queue")
+        with pytest.raises(topics.Rejected, match="has no dead_letter of its own"):
+            store.queue("plain").redrive()

@@ -208,6 +208,7 @@ class AsyncQueue(AsyncTopic):
     pause = of_topic(of_jobs.pause)
     resume = of_topic(of_jobs.resume)
     purge = of_topic(of_jobs.Purge)
+    redrive = of_topic(of_jobs.redrive)
 
     def __aiter__(self) -> AsyncIterator[AsyncJob]:
         return _Jobs(self)

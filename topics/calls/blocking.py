@@ -195,6 +195,7 @@ class Queue(Topic):
     pause = of_topic(of_jobs.pause)
     resume = of_topic(of_jobs.resume)
     purge = of_topic(of_jobs.Purge)
+    redrive = of_topic(of_jobs.redrive)
 
     def __iter__(self) -> Iterator[Job]:
         while True:

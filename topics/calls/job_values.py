@@ -15,7 +15,7 @@ from topics.calls.messages import Sent, view_of
 from topics.calls.page import Record
 from topics.codec.log.frame import FrameView
 from topics.engine.queue.control import JobView
-from topics.engine.replies import JobsSettled, LeasedJob
+from topics.engine.replies import JobsSettled, LeasedJob, Redriven
 from topics.kernel.checks import text_bytes
 from topics.kernel.ids import lease_id
 from topics.kernel.limits import Limits
@@ -172,6 +172,15 @@ class _Purged(msgspec.Struct):
 _claimed: Final = msgspec.json.Decoder(_Claimed).decode
 _settled: Final = msgspec.json.Decoder(_Settled).decode
 _peeked: Final = msgspec.json.Decoder(_Peeked).decode
+
+
+class _Redriven(msgspec.Struct):
+    topic: str
+    source: str
+    redriven: list[int]
+
+
+_redriven: Final = msgspec.json.Decoder(_Redriven).decode
 _purged: Final = msgspec.json.Decoder(_Purged).decode
 
 
@@ -205,3 +214,8 @@ def read_peeked(body: bytes) -> list[PeekedJob]:
 
 def read_purged(body: bytes) -> int:
     return _purged(body).purged
+
+
+def read_redriven(body: bytes) -> Redriven:
+    found = _redriven(body)
+    return Redriven(topic=found.topic, source=found.source, seqs=found.redriven)

@@ -13,7 +13,14 @@ import msgspec
 
 from topics.calls import messages
 from topics.calls.call import Call, OfTopic
-from topics.calls.job_checks import ack_command, claim_command, extend_command, nack_command, peeked
+from topics.calls.job_checks import (
+    ack_command,
+    claim_command,
+    extend_command,
+    nack_command,
+    peeked,
+    redrive_command,
+)
 from topics.calls.job_values import (
     LeasedRecord,
     PeekedJob,
@@ -21,12 +28,14 @@ from topics.calls.job_values import (
     read_claimed,
     read_peeked,
     read_purged,
+    read_redriven,
     read_settled,
 )
 from topics.calls.messages import FORMAT_LIMITS
 from topics.calls.retry import Line, Talk
+from topics.calls.topics import State
 from topics.engine import commands
-from topics.engine.replies import JobsSettled
+from topics.engine.replies import JobsSettled, Redriven, TopicState
 from topics.kernel.errors import invalid
 from topics.kernel.ids import check_topic_name, lease_id
 from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX, Limits
@@ -230,6 +239,48 @@ class Purge(OfTopic, Call[int], frozen=True, eq=False):
 
     def exchange(self, line: Line) -> Talk[int]:
         return line.ask("POST", self.path("/purge"), read_purged, writes=True)
+
+
+class _Source(OfTopic, frozen=True, eq=False):
+    source: str
+
+
+class Redrive(_Source, Call[Redriven], frozen=True, eq=False, kw_only=True):
+    """Put records of `source` back as fresh jobs."""
+
+    seqs: Iterable[int] | None = None
+    limit: int = 0
+
+    def command(self, limits: Limits) -> commands.Redrive:
+        return redrive_command(self.topic, self.source, self.seqs, self.limit, limits)
+
+    def exchange(self, line: Line) -> Talk[Redriven]:
+        command = self.command(FORMAT_LIMITS)
+        body = messages.fields_body({"source": command.topic, "limit": command.count_max}, seqs=command.seqs)
+        return line.ask("POST", self.path("/redrive"), read_redriven, body=body, writes=True)
+
+
+def redrive(
+    topic: str, /, seqs: int | Iterable[int] | None = None, *, source: str | None = None, limit: int = 0
+) -> Generator[Call[Any], Any, Redriven]:
+    """Put dead letters back as fresh jobs: these, or the first ones, at most `limit` (0: 1000, which is the most).
+
+    `source`: the topic they are in; the queue's own `dead_letter` if it is not given. Any record may go that nobody has
+    on lease. `seqs` of the answer, which are of `source`, are on their way and will arrive whatever happens; they are
+    deliveries 0, keep their priority and the provenance in `meta`, and go from the source.
+
+    Raises:
+        Rejected: topic_not_found, also for the source; not_a_queue; invalid_request, batch_too_large.
+        Unreachable: if it was sent, records may be on their way. It is not repeated: it would take others then.
+    """
+    if source is None:
+        state: TopicState = yield from State(topic, touch=False)
+        source = state.config.dead_letter
+        if source is None:
+            raise invalid(
+                "source", f"queue {topic!r} has no dead_letter of its own: name the topic to take them from"
+            )
+    return (yield from Redrive(topic, source, seqs=(seqs,) if isinstance(seqs, int) else seqs, limit=limit))
 
 
 # Comforts (queues 7).

@@ -198,7 +198,7 @@ class Store(Findings, TopicStore):
                 return reply.config if isinstance(reply, TopicPut) else reply
             case jobs.Claim():
                 return self._claim(call)
-            case jobs.Settle():
+            case jobs.Settle() | jobs.Redrive():
                 return self._local.call(call.command(self.limits))
             case jobs.Peek():
                 return self._peek(call)

@@ -175,6 +175,8 @@ class AsyncStore(Findings, AsyncTopicStore):
                 return await self._claim(call)
             case jobs.Settle():
                 return await runtime.jobs.settle(call.command(self.limits))
+            case jobs.Redrive():
+                return await runtime.submit(call.command(self.limits))
             case jobs.Peek():
                 state, limit = peeked(call.state, call.limit, self.limits)
                 shown = await runtime.jobs.peek_records(
