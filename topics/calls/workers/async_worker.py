@@ -72,6 +72,7 @@ class AsyncWorker(Generic[J]):
         self._news = anyio.Event()
         self._is_extending = False
         self._is_stopping = False
+        self._is_over = False
 
     def stop(self) -> None:
         """Take no more jobs: `run` returns, and loops end, when those in hand are done."""
@@ -115,6 +116,7 @@ class AsyncWorker(Generic[J]):
                     yield self
                 except Exception as error:  # noqa: BLE001 -- raised below
                     raised = error
+                self._is_over = True
                 tasks.cancel_scope.cancel()
         finally:
             self.stop()
@@ -211,7 +213,7 @@ class AsyncWorker(Generic[J]):
             if (due := self._leases.due(now_s)) and not self._is_extending:
                 self._is_extending = True
                 tasks.start_soon(self._extend, due[: self._store.limits.claim_limit])
-            if self._left:
+            if self._left and not self._is_over:  # at the end they are told why it ended
                 left, self._left = self._left, []
                 tasks.start_soon(self._give_back, left, LEFT)
             next_s = self._leases.next_s(now_s)

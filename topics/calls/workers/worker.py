@@ -119,8 +119,9 @@ class Worker(Generic[J]):
                 yield job
             except GeneratorExit:
                 with self._lock:
-                    self._left.append(job)
-                    self._news.notify()
+                    self._left.append(
+                        job
+                    )  # the keeper looks before long; here the block may end of what was raised
                 raise
             self._settle(job)
 
