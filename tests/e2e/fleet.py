@@ -25,6 +25,12 @@ NEWS_S = 60.0
 ENV = {"TOPICS_WAL_ARCHIVE": "true", "TOPICS_CHECKPOINT_INTERVAL_MS": "1000"}
 
 
+def end(process):
+    process.kill()
+    process.stdin.close()
+    process.wait()
+
+
 class Fleet:
     """Use it with `with`: whatever it has started ends with it."""
 
@@ -40,7 +46,7 @@ class Fleet:
         self._news: queue.SimpleQueue[tuple[str, list[object]]] = queue.SimpleQueue()
         self._wanted = workers
         self._born = 0
-        self._produced = threading.Event()
+        self._produced, self._up = threading.Event(), threading.Event()
 
     def __enter__(self):
         self.serve()
@@ -55,8 +61,7 @@ class Fleet:
 
     def __exit__(self, *_):
         for process in self.workers.values():
-            process.kill()
-            process.wait()
+            end(process)
         self.server.__exit__()
 
     # Who comes and goes.
@@ -66,9 +71,11 @@ class Fleet:
         port = self.home / "port.tmp"
         port.write_text(str(self.server.port))
         port.rename(self.home / "port")
+        self._up.set()
 
     def kill_server(self):
         self.history.kills.append(time.time_ns() // 1_000_000)
+        self._up.clear()
         code, _ = self.server.end(signal.SIGKILL)
         assert code == -signal.SIGKILL
         self.serve()
@@ -84,7 +91,7 @@ class Fleet:
             str(self.seed),
             str(self.config["lease_ms"]),
         ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.workers[node] = process
         threading.Thread(target=self._listen, args=[node, process], daemon=True).start()
 
@@ -92,8 +99,7 @@ class Fleet:
         node = self.random.choice(sorted(self.workers))
         process = self.workers.pop(node)
         self.history.killed.add(node)
-        process.kill()
-        process.wait()
+        end(process)
         self.hire()
 
     def _listen(self, node, process):
@@ -109,7 +115,7 @@ class Fleet:
             records = [self._job(n) for n in range(first, min(first + BATCH, self.jobs))]
             body = {"records": records, "idempotency_key": f"from-{first}"}
             while not self._tried(body):
-                time.sleep(0.02)  # the server is gone, and will be back
+                self._up.wait()
         self._produced.set()
 
     def _tried(self, body):
@@ -150,7 +156,7 @@ class Fleet:
                 break
         assert not due
         for node in list(self.workers):
-            self.workers[node].kill()
+            end(self.workers[node])
         running = set(self.workers)
         while running:
             node, event = self._news.get(timeout=NEWS_S)

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import select
 import sys
 import time
 
@@ -23,6 +24,12 @@ FREEZES, EXTENDS = 0.01, 0.1  # of what it claims at once
 
 def now_ms():
     return time.time_ns() // 1_000_000
+
+
+def pause(seconds):
+    """The worker ends with whoever has started it, whose pipe is its standard input."""
+    if select.select([sys.stdin], [], [], seconds)[0]:
+        sys.exit()
 
 
 def tell(*event):
@@ -53,7 +60,7 @@ class Line:
         except (OSError, http.client.HTTPException, ValueError):
             pass
         self.end()
-        time.sleep(AGAIN_S)  # it is gone, and may be back soon
+        pause(AGAIN_S)  # it is gone, and may be back soon
         return None
 
     def end(self):
@@ -96,7 +103,7 @@ class Worker:
                 tell("extended", told["deadlines"])
         if self.random.random() < FREEZES:
             tell("froze", [job[3] for job in jobs])
-            time.sleep(self.lease_ms * 1.3 / 1000)
+            pause(self.lease_ms * 1.3 / 1000)
         for action, chosen in (
             ("nack", [job for job in jobs if job[0]["fails"]]),
             ("ack", [job for job in jobs if not job[0]["fails"]]),
