@@ -61,7 +61,7 @@ def test_the_example_of_a_producer_prints_what_it_says(tmp_path: pathlib.Path) -
 
 
 def test_the_example_of_create_and_configure_prints_what_it_says(tmp_path: pathlib.Path) -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", BLOCKS[3]],
         capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path,
@@ -69,6 +69,18 @@ def test_the_example_of_create_and_configure_prints_what_it_says(tmp_path: pathl
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["True", "0", "{'cap_records': {'there': 10, 'asked': 3}}"]
+
+
+def test_the_example_of_jobs_prints_what_it_says(tmp_path: pathlib.Path) -> None:
+    with PrivateServer(tmp_path / "data", tmp_path) as own:
+        program = BLOCKS[4].replace("http://127.0.0.1:4000", own.url)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=20, check=False
+        )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"#( \{'to'.*| None \[.*)$", BLOCKS[4], re.MULTILINE)
+    assert done.stdout.splitlines() == [one.strip() for one in said]
 
 
 def test_the_bounds_it_names_are_the_codes() -> None:
