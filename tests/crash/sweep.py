@@ -44,17 +44,21 @@ class Watched(Scene):
         return self.opened
 
     def do(self, *commands, sync=False):
-        """Propose all of them at once, then carry them to their end."""
+        """Propose all of them at once, then carry them to their end. Returns the replies."""
         asked = {}
+        tickets = []
         for command in commands:
+            self.ledger.asking_of_jobs(self.engine, command)
             before = self.ledger.asking(self.engine, command) if isinstance(command, DeleteRecords) else []
             ticket = self.engine.propose(command, sync=sync)
             asked[id(ticket)] = (ticket, before)
+            tickets.append(ticket)
         self.answer(asked)
         busy = True
         while busy:
             busy = sum(self.advance(pen, asked) for pen in self.pens) > 0
         assert not asked
+        return [ticket.result() for ticket in tickets]
 
     def checkpoint(self):
         """One whole round."""

@@ -7,7 +7,6 @@ and what is gone (deleted, acknowledged). A page is held against all three and a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import attrs
 
@@ -17,10 +16,9 @@ from topics.engine.replies import Appended, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicConfig
 from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.simulation.job_claims import DURABLE, JobClaims, Place
 from topics.simulation.oracle import Facts, PromiseBroken
 
-Place = tuple[int, int]  # (shard, how many of its writes must survive)
-DURABLE: Final = (0, 0)
 PerhapsGone = dict[
     int, tuple[DeleteRecords, int | None]
 ]  # deletes of a name, with the head behind their reply
@@ -51,6 +49,7 @@ class TopicClaims:
         self.results: dict[bytes, tuple[Sequence[int], int, Place]] = {}
         self.dedup_ids: dict[bytes, tuple[int, int, Place]] = {}
         self.plain, self.ephemeral = True, False
+        self.jobs = JobClaims()
         self.note_config(config)
 
     def note_config(self, config: TopicConfig) -> None:
@@ -194,7 +193,7 @@ class TopicClaims:
             raise PromiseBroken(f"seq {seq} was acknowledged for {acked.data!r} and reads as {data!r}")
         if self.seen.setdefault(seq, data) != data:
             raise PromiseBroken(f"seq {seq} was read as {self.seen[seq]!r} and reads as {data!r} (I-08)")
-        if seq in self.gone:
+        if seq in self.gone or seq in self.jobs.done:
             raise PromiseBroken(f"seq {seq} was deleted and is back")
         if any(first <= seq <= last for first, last, _ in self.lost):
             raise PromiseBroken(f"seq {seq} is delivered out of a lost range")
@@ -215,6 +214,8 @@ class TopicClaims:
                 continue
             if any(selects(c, seq, told.tag, upto) for c, upto in self.perhaps_gone.values()):
                 continue
+            if self.jobs.may_be_gone(seq):
+                continue
             raise PromiseBroken(
                 f"acknowledged seq {seq} is neither delivered nor accounted for in ({after}, {upto}]"
             )
@@ -231,6 +232,7 @@ class TopicClaims:
         self.gone = {seq: place for seq, place in self.gone.items() if survives(place)}
         self.results = {key: result for key, result in self.results.items() if survives(result[2])}
         self.dedup_ids = {key: entry for key, entry in self.dedup_ids.items() if survives(entry[2])}
+        self.jobs.void(shard, kept)
 
     def restarted(self, topic: Facts, *, whole: bool) -> None:
         """A recovery is complete, and all that is left is durable: nothing seen is above the head.
@@ -247,6 +249,7 @@ class TopicClaims:
         if self.ephemeral:
             for ledger in (self.acked, self.gone, self.results, self.dedup_ids):
                 ledger.clear()
+        self.jobs.restarted(leases_end=self.ephemeral or not topic["config"].get("leases_durable", False))
         self.acked = {seq: attrs.evolve(told, place=DURABLE) for seq, told in self.acked.items()}
         self.gone = dict.fromkeys(self.gone, DURABLE)
         self.results = {key: (seqs, expires, DURABLE) for key, (seqs, expires, _) in self.results.items()}

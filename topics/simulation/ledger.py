@@ -12,13 +12,37 @@ from collections.abc import Iterable, Sequence
 from topics.codec.log.frame import FrameView, Run
 from topics.engine.apply import Catalog
 from topics.engine.batch import WalBatch, WalPosition
-from topics.engine.commands import Append, Checkpointed, DeleteRecords, DeleteTopic, PutTopic, Sync
+from topics.engine.commands import (
+    Append,
+    Checkpointed,
+    Claim,
+    Command,
+    DeleteRecords,
+    DeleteTopic,
+    Extend,
+    Nack,
+    Purge,
+    PutTopic,
+    Redrive,
+    Release,
+    Settle,
+    Sync,
+)
 from topics.engine.engine import Engine
-from topics.engine.replies import Appended, RecordsDeleted, TopicDeleted, TopicPut, TopicState
+from topics.engine.replies import (
+    Appended,
+    JobsClaimed,
+    JobsSettled,
+    RecordsDeleted,
+    TopicDeleted,
+    TopicPut,
+    TopicState,
+)
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.simulation.claims import DURABLE, PerhapsGone, Place, TopicClaims
+from topics.simulation.claims import PerhapsGone, TopicClaims
+from topics.simulation.job_claims import DURABLE, Place
 from topics.simulation.machine import peek, restarted
 from topics.simulation.oracle import (
     Facts,
@@ -53,6 +77,7 @@ class Ledger:
         self._opening = False
         self._losses = False
         self._found: Facts = facts(self.base)
+        self._leased: Facts = {}  # jobs of queues, before the last recovery ended their leases
 
     # Writing.
 
@@ -80,13 +105,23 @@ class Ledger:
         self._deleting[id(command)] = command, claims
         return [] if claims is None else list(claims.acked)
 
+    def asking_of_jobs(self, engine: Engine, command: Command) -> None:
+        """Workers ask for the end of leases, or somebody for that of all jobs that nobody has."""
+        topic = engine.catalog.find(getattr(command, "topic", ""))
+        if topic is None:
+            return
+        if isinstance(command, Settle | Release):
+            self._claims(engine, topic.topic_id).jobs.asking(command)
+        elif isinstance(command, Purge):
+            self._claims(engine, topic.topic_id).jobs.purging(topic.head_seq)
+
     def answered(self, engine: Engine, ticket: Ticket, acked_before: Iterable[int], *, asked_ms: int) -> None:
         """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""
         command, reply = ticket.command, ticket.result()
         place = self._places.pop(id(ticket), DURABLE)
         if isinstance(command, Sync) or (isinstance(reply, TopicPut | TopicDeleted) and place != DURABLE):
             self._check_durable(place, ticket)
-        if isinstance(command, Sync | DeleteTopic | PutTopic | Checkpointed):
+        if isinstance(command, Sync | DeleteTopic | PutTopic | Checkpointed | Redrive):
             return
         topic = engine.catalog.find(command.topic)
         if topic is None:
@@ -102,7 +137,16 @@ class Ledger:
             assert isinstance(command, DeleteRecords)
             same = self._deleting.pop(id(command))[1] is claims  # the name may be another topic by now
             claims.deleted(command, reply.head_seq, acked_before if same else (), place)
-        if config.durability is Durability.FSYNC or (ticket.sync and not claims.ephemeral):
+        elif isinstance(reply, JobsClaimed):
+            assert isinstance(command, Claim)
+            claims.jobs.claimed(command.node, reply, command.lease_ms or config.lease_ms, place)
+        elif isinstance(reply, JobsSettled):
+            assert isinstance(command, Settle | Release)
+            claims.jobs.settled(command, reply, asked_ms, place)
+        must_sync = config.durability is Durability.FSYNC or (ticket.sync and not claims.ephemeral)
+        if isinstance(command, Claim | Nack | Extend | Release):  # not in the class of records
+            must_sync = config.durability is Durability.FSYNC and config.leases_durable
+        if must_sync:
             self._check_durable(place, ticket)
         elif self.logs[place[0]].written < place[1]:
             raise PromiseBroken(f"answered before it was written: {command!r:.200}")
@@ -204,6 +248,7 @@ class Ledger:
             at_least=at_least,
             losses=self._opening,
             machine_restarted=self._losses,
+            leased=self._leased if power else None,
         )
         for shard, (log, count) in enumerate(zip(self.logs, kept, strict=True)):
             self._whole = self._whole and count == len(log.units)
@@ -223,7 +268,9 @@ class Ledger:
         return restarted(self.disk)
 
     def opened(self, engine: Engine, *, machine_restarted: bool) -> None:
-        """A recovery is complete: it has changed nothing but what a restart must log, and all of it is durable."""
+        """A recovery is complete: it has changed nothing but what a restart must log, and all but the end of leases is
+        durable.
+        """
         recovered = peek(self.disk)
         now = facts(recovered.catalog)
         self.compare(now, facts(engine.catalog), "the log folded again is not the state that opened (I-09)")
@@ -233,6 +280,9 @@ class Ledger:
             before = self._found["topics"][topic_id]
             if wrong := check_losses(before, topic, machine_restarted=machine_restarted):
                 raise PromiseBroken(f"topic {topic['name']!r} after recovery: {wrong}")
+        self._leased = {
+            topic_id: topic["jobs"] for topic_id, topic in self._found["topics"].items() if "jobs" in topic
+        }
         self.base = recovered.catalog
         self.logs = [ShardLog() for _ in range(engine.shards)]
         self._places.clear()

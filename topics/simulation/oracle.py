@@ -94,9 +94,11 @@ def find_prefixes(
     at_least: Sequence[int],
     losses: bool,
     machine_restarted: bool,
+    leased: Facts | None = None,
 ) -> list[int]:
     """How much of each shard survived. `losses`: an interrupted recovery may have logged some already, and
-    marks of a checkpoint of its own.
+    marks of a checkpoint of its own. `leased`: jobs of topics by id, before the last recovery ended their leases. It
+    says so in a frame that is not synced, which is the first to go with a shard's writes; the next one says it again.
 
     Raises Violation if the state found is not one that a crash may leave.
     """
@@ -107,8 +109,9 @@ def find_prefixes(
             fold(state, unit.data)
         count = at_least[shard]
         while differs := _difference(
-            facts(state), found, shard, len(logs), losses=losses, machine_restarted=machine_restarted
-        ):
+            facts(state), found, shard, len(logs), losses=losses, machine_restarted=machine_restarted,
+            leased=leased if leased is not None and not count else {},
+        ):  # fmt: skip
             if count == len(log.units):
                 raise PromiseBroken(
                     f"shard {shard}: no prefix of {at_least[shard]}..{count} writes gives this state: {differs}"
@@ -120,8 +123,8 @@ def find_prefixes(
 
 
 def _difference(
-    expected: Facts, found: Facts, shard: int, shards: int, *, losses: bool, machine_restarted: bool
-) -> str:
+    expected: Facts, found: Facts, shard: int, shards: int, *, losses: bool, machine_restarted: bool, leased: Facts
+) -> str:  # fmt: skip
     """What makes one shard's part of two states differ; empty if nothing does."""
     if shard == 0:
         for name in ("next_topic_id", "epochs", "names"):
@@ -133,9 +136,15 @@ def _difference(
         want = expected["topics"].get(topic_id)
         if want is None:
             return f"topic id {topic_id} is there and should not be"
-        if differs := difference(want, topic, besides=_PLACES if losses else frozenset()):
-            if not losses or check_losses(want, topic, machine_restarted=machine_restarted):
-                return differs
+        wrong = ""
+        for perhaps in (want, {**want, "jobs": leased[topic_id]} if topic_id in leased else want):
+            wrong = difference(perhaps, topic, besides=_PLACES if losses else frozenset())
+            if losses and wrong and not check_losses(perhaps, topic, machine_restarted=machine_restarted):
+                wrong = ""
+            if not wrong:
+                break
+        if wrong:
+            return wrong
     return ""
 
 
@@ -162,12 +171,17 @@ def difference(want: Facts, topic: Facts, besides: frozenset[str] = frozenset())
     )
 
 
+_UNTIL = 4  # of a row of `jobs`
 _LOSS_FIELDS = frozenset(("head_seq", "base_seq", "lost", "evict_floor", "lost_ts", "reasons", "past"))
 
 
 def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str:
     """What a restart must have logged of a topic, and nothing else (semantics 2.6). Empty if it is so."""
     changed = {name for name in {**before, **after} if before.get(name) != after.get(name)} - _PLACES
+    if "jobs" in changed:
+        changed.discard("jobs")
+        if wrong := _check_ended_leases(before, after):
+            return wrong
     if changed - _LOSS_FIELDS:
         return f"recovery changed {sorted(changed - _LOSS_FIELDS)}: {difference(before, after)}"
     head, ceiling = before["head_seq"], before["ceiling"]
@@ -191,6 +205,20 @@ def check_losses(before: Facts, after: Facts, *, machine_restarted: bool) -> str
     if expected != found or after["head_seq"] != ceiling or after["evict_floor"] != before["evict_floor"]:
         return f"expected lost ranges {expected}, head {ceiling}: {difference(before, after)}"
     return ""
+
+
+def _check_ended_leases(before: Facts, after: Facts) -> str:
+    """All leases that were live ended together, unless they are durable; and nothing else of any job has changed."""
+    if before["config"]["leases_durable"]:
+        return f"recovery ended durable leases: {difference(before, after)}"
+    (*queue, rows), (*queue_now, rows_now) = before["jobs"], after["jobs"]
+    ended_ms = max((now[_UNTIL] for was, now in zip(rows, rows_now, strict=True) if was != now), default=0)
+    for was, now in zip(rows, rows_now, strict=True):
+        seq, moving, leased, deliveries, until = was[:5]
+        released = [seq, moving, False, deliveries, ended_ms, 0, b"", 0, b"", b"restart"]
+        if now != (released if leased and until >= ended_ms else was):
+            return f"topic {before['name']!r}: leases end at {ended_ms}, and {was!r} becomes {now!r}"
+    return "" if queue == queue_now else difference(before, after)
 
 
 def merged(ranges: list[tuple[int, int, str]], new: tuple[int, int, str]) -> list[tuple[int, int, str]]:
