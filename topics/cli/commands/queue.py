@@ -199,7 +199,7 @@ def queue_state(store: TopicStore, name: str) -> tuple[TopicState, QueueState]:
 
     found = store.topic(name).state()
     if found.queue is None:
-        raise Rejected(Code.NOT_A_QUEUE, f"topic {name!r} is a log, not a queue", topic=name)
+        raise Rejected(Code.NOT_A_QUEUE, f"topic {name!r} is a log; only a queue has jobs", topic=name)
     return found, found.queue
 
 

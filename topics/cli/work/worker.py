@@ -1,7 +1,7 @@
 """Takes jobs of a queue, has some done at a time, keeps their leases, and says what became of each.
 
-The main thread claims; a thread a job waits for its end and settles it; one extends the leases of all, and one looks
-after commands whose lease has ended and that do not stop. A lease that is lost ends its command: another worker
+One thread claims; one a job waits for its end and settles it; one extends the leases of all, and one looks after tasks
+whose lease has ended and that do not stop. The main thread waits for signals, which interrupt none of this. A lease that is lost ends its command: another worker
 may have the job by then.
 """
 
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,9 +24,10 @@ from topics.kernel.errors import Code, Rejected, TopicsError
 if TYPE_CHECKING:
     from topics.calls.blocking import Job, Queue
 
-WAIT_MS: Final = 20_000
+WAIT_MS: Final = 2000  # nothing ends the wait of a thread, so a worker that is stopped waits as long
 KILL_AFTER_S: Final = 5.0  # from SIGTERM to SIGKILL
 _LOOK_S: Final = 0.1
+_ANSWER_S: Final = WAIT_MS / 1000 + 1
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 30.0
 _RETRY_FIRST_MS: Final = 1000
@@ -33,6 +35,7 @@ _RETRY_MAX_MS: Final = 60_000
 _PASSES: Final = frozenset({
     Code.NOT_READY, Code.SHUTTING_DOWN, Code.THROTTLED, Code.DISK_LOW, Code.STORAGE_READ_ONLY,
 })  # fmt: skip
+_STOPPED: Final = "its worker was stopped"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -89,10 +92,6 @@ class _Held:
                 self.task.stop()
 
 
-class _Stopped(BaseException):
-    """A signal came while there was nothing to lose."""
-
-
 class Worker:
     """`start`: begins what does a job. `tell`: is given what became of each, in its thread. `say`: tells the user."""
 
@@ -107,9 +106,10 @@ class Worker:
         self._say = say
         self._held: set[_Held] = set()
         self._changed = threading.Condition()
+        self._is_stopping = False
         self._over = threading.Event()
-        self._signals = 0
-        self._may_stop = False
+        # A signal, an error, or that nothing is left. A handler of signals may put there whatever it interrupts.
+        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
         self._backoff_s = 0.0
 
     def run(self) -> None:
@@ -118,59 +118,74 @@ class Worker:
         Raises:
             TopicsError: what no patience helps against.
         """
-        helpers = [threading.Thread(target=one, daemon=True) for one in (self._extend_all, self._watch_all)]
         with self._signalled():
-            for one in helpers:
+            threads = [
+                threading.Thread(target=one, daemon=True)
+                for one in (self._claim_all, self._extend_all, self._watch_all)
+            ]
+            for one in threads:
                 one.start()
-            try:
-                while self._take():
-                    pass
-            except _Stopped:
-                pass
-            finally:
-                self._drain()
-                self._over.set()
-                for one in helpers:
-                    one.join()
-
-    def _take(self) -> bool:
-        """Begin as many jobs as there is room for. False if that was all."""
-        until_empty = self._rules.until_empty
-        with self._stoppable(), self._changed:
-            self._changed.wait_for(lambda: len(self._held) < self._rules.concurrency)
-            room, is_idle = self._rules.concurrency - len(self._held), not self._held
-        jobs = self._claim(room, 0 if until_empty else WAIT_MS)
-        now = time.monotonic()
-        for job in jobs or ():
-            held = _Held(job, now, now + self._rules.lease_ms / 1000)
+            error = self._ends.get()
+            until = time.monotonic() + self._rules.grace_s
             with self._changed:
-                self._held.add(held)
-            threading.Thread(target=self._do, args=(held,), daemon=True).start()
-        if jobs or jobs is None or not until_empty:
-            return True
-        if not is_idle:
-            with self._stoppable(), self._changed:
-                self._changed.wait_for(lambda: len(self._held) < self._rules.concurrency - room)
-        return not is_idle
+                self._is_stopping = True
+                self._changed.notify_all()
+            if self._running():
+                self._say(f"taking no more jobs, {len(self._running())} running")
+            threads[0].join(_ANSWER_S)  # what a claim that is under way brings is done, too
+            self._drain(until)
+            self._over.set()
+        if error is not None:
+            raise error
+
+    def _claim_all(self) -> None:
+        """Begin jobs as long as there is room for them."""
+        until_empty, most = self._rules.until_empty, self._rules.concurrency
+        try:
+            while not self._is_stopping:
+                with self._changed:
+                    self._changed.wait_for(lambda: len(self._held) < most or self._is_stopping)
+                    held = len(self._held)
+                if self._is_stopping:
+                    break
+                jobs = self._claim(most - held, 0 if until_empty else WAIT_MS)
+                if jobs:
+                    self._begin(jobs)
+                elif jobs is not None and until_empty:
+                    if not held:
+                        break
+                    with self._changed:  # one that fails may be ready again
+                        self._changed.wait_for(lambda: len(self._held) < held or self._is_stopping)  # noqa: B023
+        except BaseException as error:  # noqa: BLE001 -- raised by `run`
+            self._ends.put(error)
+        self._ends.put(None)
 
     def _claim(self, room: int, wait_ms: int) -> list[Job] | None:
         """Jobs; None if the server is away, after some time."""
         try:
-            with self._stoppable():
-                jobs = self.queue.claim(room, lease_ms=self._rules.lease_ms, wait_ms=wait_ms)
+            jobs = self.queue.claim(room, lease_ms=self._rules.lease_ms, wait_ms=wait_ms)
         except (Unreachable, Rejected) as error:
             if isinstance(error, Rejected) and error.code not in _PASSES:
                 raise
+            if self._is_stopping:
+                return None
             if not self._backoff_s:
                 self._say(f"{error.message}; trying again until it is there")
             self._backoff_s = min(max(2 * self._backoff_s, _BACKOFF_FIRST_S), _BACKOFF_MAX_S)
-            with self._stoppable():
-                self._over.wait(self._backoff_s)
+            self._over.wait(self._backoff_s)
             return None
         if self._backoff_s:
             self._say(f"{self.queue.store.where} is there again")
         self._backoff_s = 0.0
         return jobs
+
+    def _begin(self, jobs: list[Job]) -> None:
+        now = time.monotonic()
+        held = [_Held(job, now, now + self._rules.lease_ms / 1000) for job in jobs]
+        with self._changed:
+            self._held.update(held)
+        for one in held:
+            threading.Thread(target=self._do, args=(one,), daemon=True).start()
 
     def _do(self, held: _Held) -> None:
         """One job, from its start to its settlement."""
@@ -184,6 +199,8 @@ class Worker:
                 reason = f"its command cannot be started: {error}"
             held.is_over = True
             self._tell(self._settle(held, reason))
+        except BaseException as error:  # noqa: BLE001 -- raised by `run`
+            self._ends.put(error)
         finally:
             with self._changed:
                 self._held.discard(held)
@@ -246,35 +263,18 @@ class Worker:
         with self._changed:
             return [one for one in self._held if not one.is_over]
 
-    def _drain(self) -> None:
-        """What runs may end in its time; then it is stopped, and its job handed out again."""
-        until = time.monotonic() + self._rules.grace_s
-        if self._running():
-            self._say(f"taking no more jobs, {len(self._running())} running")
+    def _drain(self, until: float) -> None:
+        """What runs may end until then; then it is stopped, and its job handed out again."""
         with self._changed:
-            while self._held and self._signals < 2 and (left := until - time.monotonic()) > 0:
-                self._changed.wait(min(left, _LOOK_S))  # a second signal is no reason to wake up
+            while self._held and self._ends.empty() and (left := until - time.monotonic()) > 0:
+                self._changed.wait(min(left, _LOOK_S))  # a second signal does not wake it up
         for one in self._running():
-            one.stop("its worker was stopped", is_lost=False)
+            one.stop(_STOPPED, is_lost=False)
         with self._changed:
             self._changed.wait_for(lambda: not self._held)
 
-    @contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """A signal ends what is waited for here. A claim that was answered in that moment comes back with its lease."""
-        self._may_stop = True
-        try:
-            if self._signals:
-                raise _Stopped
-            yield
-        finally:
-            self._may_stop = False
-
     def _asked(self, _signal: int, _frame: FrameType | None) -> None:
-        self._signals += 1
-        if self._may_stop:
-            self._may_stop = False
-            raise _Stopped
+        self._ends.put(None)
 
     @contextmanager
     def _signalled(self) -> Iterator[None]:
