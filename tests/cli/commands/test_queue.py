@@ -23,7 +23,7 @@ def at(request: pytest.FixtureRequest, call: Call) -> Call:
     with topics.Client(server.url) as client:
         for row in client.list():
             client.delete(row.topic)
-    return lambda *arguments, **given: call(*arguments, "--url", server.url, **given)
+    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
 
 
 @pytest.mark.rule("Q4.13", "Q4.15", "Q4.16")

@@ -130,7 +130,10 @@ def worker(spawn: Spawn, queue: topics.Queue) -> Iterator[Callable[..., subproce
     yield begin
     for child in children:
         child.kill()
-        child.communicate()
+        child.wait()
+        for stream in (child.stdout, child.stderr):  # which a command of its may hold, too
+            assert stream is not None
+            stream.close()
 
 
 def test_sigterm_lets_running_commands_end(worker: Any, queue: topics.Queue, tmp_path: pathlib.Path) -> None:
@@ -139,7 +142,7 @@ def test_sigterm_lets_running_commands_end(worker: Any, queue: topics.Queue, tmp
     child = worker("--concurrency", "2", "--", "sh", "-c", "read word < go; echo $word")
     until(lambda: len(queue.peek("in_flight")) == 2)
     child.send_signal(signal.SIGTERM)
-    assert b"taking no more jobs, 2 running" in child.stderr.readline()
+    assert b"taking no more jobs" in child.stderr.readline()
     for _ in range(2):
         pathlib.Path("go").write_text("ended\n")
     out, err = child.communicate(timeout=PATIENCE_S)

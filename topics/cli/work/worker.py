@@ -1,8 +1,8 @@
 """Takes jobs of a queue, has some done at a time, keeps their leases, and says what became of each.
 
 One thread claims; one a job waits for its end and settles it; one extends the leases of all, and one looks after tasks
-whose lease has ended and that do not stop. The main thread waits for signals, which interrupt none of this. A lease that is lost ends its command: another worker
-may have the job by then.
+whose lease has ended and that do not stop. The main thread waits for signals, which interrupt none of this. A lease
+that is lost ends its task: another worker may have the job by then.
 """
 
 from __future__ import annotations
@@ -107,9 +107,10 @@ class Worker:
         self._held: set[_Held] = set()
         self._changed = threading.Condition()
         self._is_stopping = False
+        self._signals = 0
         self._over = threading.Event()
         # A signal, an error, or that nothing is left. A handler of signals may put there whatever it interrupts.
-        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._ends: SimpleQueue[BaseException | signal.Signals | None] = SimpleQueue()
         self._backoff_s = 0.0
 
     def run(self) -> None:
@@ -125,18 +126,18 @@ class Worker:
             ]
             for one in threads:
                 one.start()
-            error = self._ends.get()
+            end = self._ends.get()
             until = time.monotonic() + self._rules.grace_s
             with self._changed:
                 self._is_stopping = True
                 self._changed.notify_all()
-            if self._running():
-                self._say(f"taking no more jobs, {len(self._running())} running")
+            if isinstance(end, signal.Signals):
+                self._say("taking no more jobs")
             threads[0].join(_ANSWER_S)  # what a claim that is under way brings is done, too
             self._drain(until)
             self._over.set()
-        if error is not None:
-            raise error
+        if isinstance(end, BaseException):
+            raise end
 
     def _claim_all(self) -> None:
         """Begin jobs as long as there is room for them."""
@@ -266,15 +267,16 @@ class Worker:
     def _drain(self, until: float) -> None:
         """What runs may end until then; then it is stopped, and its job handed out again."""
         with self._changed:
-            while self._held and self._ends.empty() and (left := until - time.monotonic()) > 0:
+            while self._held and self._signals < 2 and (left := until - time.monotonic()) > 0:
                 self._changed.wait(min(left, _LOOK_S))  # a second signal does not wake it up
         for one in self._running():
             one.stop(_STOPPED, is_lost=False)
         with self._changed:
             self._changed.wait_for(lambda: not self._held)
 
-    def _asked(self, _signal: int, _frame: FrameType | None) -> None:
-        self._ends.put(None)
+    def _asked(self, number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+        self._ends.put(signal.Signals(number))
 
     @contextmanager
     def _signalled(self) -> Iterator[None]:
