@@ -114,6 +114,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Lease jobs of a queue to `node`: at most `count_max`, of at most `bytes_max` stored bytes (one always fits).
 
     `lease_ms`: None for the queue's own. `wait_ms`: how long to wait if there is none; None: until it is withdrawn.
+    `told_end`: the ends of leases of this queue are told from now on (`Effects.ended_leases`).
     """
 
     topic: str
@@ -122,6 +123,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     bytes_max: int = MIB
     lease_ms: int | None = None
     wait_ms: int | None = 0
+    told_end: bool = False
 
 
 class Settle(msgspec.Struct, frozen=True, eq=False, kw_only=True):

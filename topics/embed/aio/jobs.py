@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from topics.engine.commands import Ack, Claim, Extend, Nack, Release
 from topics.engine.engine import Engine
 from topics.engine.queue.control import JobView
 from topics.engine.replies import JobsClaimed, JobsSettled, LeasedJob, Reply
+from topics.engine.tickets import Ticket
 from topics.kernel.ids import lease_id
 from topics.log.jobs.rows import JobState
 from topics.log.reads.records import RecordsPlan, RecordsQuery
@@ -28,10 +30,22 @@ _Fetch: TypeAlias = Callable[[RecordsQuery], Awaitable[tuple[RecordsPlan, Sequen
 _FORM: Final = Form(include_tags=True)
 
 
-class Submit(Protocol):
-    """Carries out a command and gives its reply. Cancelled while it waits for jobs, a claim never happens."""
+class Driver(Protocol):
+    """Who carries commands out."""
 
-    def __call__(self, command: Claim | Ack | Nack | Extend) -> Awaitable[Reply]: ...
+    async def submit(self, command: Ack | Nack | Extend) -> Reply: ...
+
+    async def propose_claim(self, command: Claim) -> Ticket:
+        """It may wait for jobs behind this. Raises `Rejected`."""
+        ...
+
+    async def reply_of(self, ticket: Ticket) -> Reply:
+        """Once there is one. Cancelled while it waits for jobs, the claim never happens."""
+        ...
+
+    def give(self, command: Release) -> None:
+        """Nobody waits for it."""
+        ...
 
 
 @attrs.frozen
@@ -41,30 +55,37 @@ class Claimed:
     jobs: Sequence[LeasedJob]
     entries: Sequence[bytes]
     ready: int
+    topic_id: int = 0
 
 
 class JobDesk:
-    """`give`: carries out a command that nobody waits for."""
+    """`draining`: nobody waits for jobs any longer."""
 
-    def __init__(
-        self, engine: Engine, fetcher: Fetcher, submit: Submit, give: Callable[[Release], None], log: EventLog
-    ) -> None:
+    def __init__(self, engine: Engine, fetcher: Fetcher, driver: Driver, log: EventLog) -> None:
         self._engine = engine
         self._fetcher = fetcher
-        self._submit = submit
-        self._give = give
+        self._driver = driver
         self._log = log
         self._waits: set[trio.CancelScope] = set()
+        self.draining = False
 
-    async def claim(self, command: Claim, room: AnswerRoom) -> Claimed | None:
-        """Lease jobs and fetch their records, which `room` holds from then on. What cannot be fetched is left out. None
-        if the wait was ended for all. Whoever is cancelled has leased nothing.
+    async def claim(self, command: Claim, room: AnswerRoom, *, until_s: float = math.inf) -> Claimed | None:
+        """`propose`, then `finish`."""
+        return await self.finish(await self.propose(command), room, until_s=until_s)
+
+    async def propose(self, command: Claim) -> Ticket:
+        """A claim, in its turn: to be finished at once, or it leases jobs for nobody. Raises `Rejected`."""
+        return await self._driver.propose_claim(command)
+
+    async def finish(self, ticket: Ticket, room: AnswerRoom, *, until_s: float = math.inf) -> Claimed | None:
+        """Have jobs leased and fetch their records, which `room` holds from then on. What cannot be fetched is left
+        out. None if the wait was ended, for all or at that time of Trio's. Whoever is cancelled has leased nothing.
 
         Raises:
             Rejected: topic_not_found, not_a_queue, storage_read_only, disk_low; throttled: nothing is leased either.
             Corrupt: the records cannot be read now; nothing is leased.
         """
-        reply = await self._leased(command)
+        reply = await self._leased(ticket, until_s)
         if reply is None:
             return None
         try:
@@ -76,11 +97,12 @@ class JobDesk:
         if left:  # unfolded they are more than an answer holds
             self.release(reply.topic, [job for job in reply.jobs if job.seq in left])
         jobs = [job for job in reply.jobs if job.seq in texts]
-        return Claimed(jobs, [with_members(texts[job.seq], _lease(job)) for job in jobs], reply.ready)
+        entries = [with_members(texts[job.seq], _lease(job)) for job in jobs]
+        return Claimed(jobs, entries, reply.ready, reply.topic_id)
 
     async def claim_records(self, command: Claim) -> Sequence[tuple[FrameView, LeasedJob]] | None:
         """As `claim`, for a caller whose memory nobody bounds: the records as they are stored, decompressed."""
-        reply = await self._leased(command)
+        reply = await self._leased(await self.propose(command), math.inf)
         if reply is None:
             return None
         try:
@@ -94,16 +116,27 @@ class JobDesk:
         """Nobody has these jobs: they are ready again. Where that cannot be logged, their leases end in their time."""
         leases = {job.seq: (job.nonce, job.counter) for job in jobs}
         if leases:
-            self._give(Release(topic=topic, seqs=list(leases), leases=list(leases.values())))
+            self._driver.give(Release(topic=topic, seqs=list(leases), leases=list(leases.values())))
 
     def end_waits(self) -> None:
         """Nobody waits for jobs any longer."""
+        self.draining = True
         for scope in self._waits:
             scope.cancel()
 
+    async def wait(self, wait: Callable[[], Awaitable[T]], until_s: float) -> T | None:
+        """What comes of it; None if that time of Trio's comes first, or nobody waits any longer."""
+        with trio.CancelScope(deadline=-math.inf if self.draining else until_s) as scope:
+            self._waits.add(scope)
+            try:
+                return await wait()
+            finally:
+                self._waits.discard(scope)
+        return None
+
     async def settle(self, command: Ack | Nack | Extend) -> JobsSettled:
         """What a worker says of its jobs. Raises `Rejected`."""
-        reply = await self._submit(command)
+        reply = await self._driver.submit(command)
         assert isinstance(reply, JobsSettled)
         return reply
 
@@ -129,17 +162,8 @@ class JobDesk:
 
     # Inside.
 
-    async def _leased(self, command: Claim) -> JobsClaimed | None:
-        reply: Reply | None = None
-        if command.wait_ms == 0:
-            reply = await self._submit(command)
-        else:
-            with trio.CancelScope() as scope:
-                self._waits.add(scope)
-                try:
-                    reply = await self._submit(command)
-                finally:
-                    self._waits.discard(scope)
+    async def _leased(self, ticket: Ticket, until_s: float) -> JobsClaimed | None:
+        reply = await self.wait(partial(self._driver.reply_of, ticket), until_s)
         assert reply is None or isinstance(reply, JobsClaimed)
         return reply
 

@@ -18,6 +18,7 @@ from topics.calls.job_checks import (
     redrive_command,
 )
 from topics.embed.aio.jobs import Claimed
+from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge
 from topics.engine.replies import JobsSettled, QueuePaused, QueuePurged, Redriven
 from topics.kernel.errors import Code
@@ -125,6 +126,12 @@ def claimed_json(topic: str, claimed: Claimed, ignored: Sequence[str] = ()) -> b
     )  # fmt: skip
 
 
+def nothing_claimed(runtime: Runtime, topic: str) -> Claimed:
+    """Of a wait that was ended. Raises `Rejected(topic_not_found)`."""
+    queue = runtime.engine.topic_state(topic).queue
+    return Claimed((), (), 0 if queue is None else queue.ready)
+
+
 async def claim_jobs(call: HandlerCall) -> Answer:
     """Lease jobs; wait for them if asked."""
     name, limits = call.topic(), call.site.options.limits
@@ -142,8 +149,7 @@ async def claim_jobs(call: HandlerCall) -> Answer:
                 jobs.release(name, claimed.jobs)
             raise
     if claimed is None:
-        queue = call.runtime.engine.topic_state(name).queue
-        claimed = Claimed((), (), 0 if queue is None else queue.ready)
+        claimed = nothing_claimed(call.runtime, name)
     body = claimed_json(name, claimed, ignored) + call.performance() + b"}"
     unsent = partial(jobs.release, name, claimed.jobs) if claimed.jobs else None
     return Answer(200, body, unsent=unsent)
