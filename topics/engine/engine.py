@@ -245,10 +245,7 @@ class Engine:
 
     def log_exact_heads(self) -> None:
         """Clean shutdown: every topic's exact head goes to the log (storage 4)."""
-        now_ms = self._state.time.read()
-        for lane in list(self._state.lanes.values()):
-            if lane.topic is not None:
-                timing.log_exact_head(self._state, lane, now_ms)
+        timing.log_exact_heads(self._state, self._state.time.read())
         self._settle()
 
     # Reading.
@@ -274,11 +271,7 @@ class Engine:
         return diff.plan(topic, query, now_ms=now_ms, durable_seq=lane.durable_seq)
 
     def plan_records(self, query: RecordsQuery) -> RecordsPlan:
-        """Plan a read of records by their seqs; touches nothing.
-
-        Raises:
-            Rejected: topic_not_found, if this instance of the topic is gone.
-        """
+        """Plan a read of records by their seqs. Raises `Rejected`: topic_not_found, if this topic is gone."""
         topic = self._state.catalog.topics.get(query.topic_id)
         if topic is None:
             raise Rejected(Code.TOPIC_NOT_FOUND, f"the topic with id {query.topic_id} was deleted")

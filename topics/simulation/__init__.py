@@ -11,15 +11,12 @@ drawn_options      how the store of one run is set up: drawn at its start, small
                    often
 http_messages      HTTP/1.1 as the simulated clients speak it: commands and reads as requests, answers read to
                    their last byte
+job_claims         what the simulated workers were told of jobs, and whether it holds
 ledger             everything the checkers of one World know: what went to each shard's log, what a sync has
                    covered, what clients hold
 machine            opening a store on a simulated disk as a driver would, and reading what is on a disk without
                    changing it
-mesh               twenty Weaver nodes on one thread: partitions, skewed clocks, restarts, liars and a bad
-                   network, all from one seed
-meshfaults         what may go wrong in a mesh, and how often
-meshnode           a Weaver node as a simulation runs it: real parts over journals in memory, and a clock that
-                   is off
+mesh               many Weaver nodes on one thread, all from one seed
 oracle             which states a crash may leave: for each shard any prefix of its writes that is not shorter
                    than the synced one
 scheduling         one seed, one order of tasks: Trio run with a seeded scheduler on a clock that jumps to
