@@ -14,7 +14,9 @@ import pytest
 import topics
 from tests.embed.conftest import OpenSim
 from tests.support.embedded import wait_until
+from topics.log.jobs.rows import JobState
 from topics.testing.clock import ManualClock
+from topics.testing.simdisk import SimDisk
 
 LONG_MS = 30_000
 
@@ -168,6 +170,23 @@ def test_a_put_to_a_queue_that_is_not_there_makes_no_log_of_that_name(store: top
     with pytest.raises(topics.Rejected, match="does not exist"):
         store.queue("jobs").put(1)
     assert list(store.list()) == []
+
+
+@pytest.mark.rule("Q3.5")
+def test_a_job_whose_bytes_are_damaged_is_given_up_and_does_not_fail_the_rest(
+    store: topics.Store, disk: SimDisk
+) -> None:
+    store.create("jobs", type="queue", dead_letter="letters")
+    queue = store.queue("jobs")
+    queue.put_many([{"data": "x" * 9} for _ in range(3)])
+    index = store._opened.engine.catalog.find("jobs").index
+    disk.flip("wal/gen-0/shard-00/wal-00000000000000000001.log", (index.offsets[1] + 45) * 8)
+
+    assert seqs(queue.claim(3)) == [1, 3]
+    with store._local.lock:
+        store._keeper.keep_once()
+    found = store._opened.engine.peek("jobs", JobState.IN_FLIGHT, 9)
+    assert [job.state for job in found] == [JobState.IN_FLIGHT, JobState.MOVING, JobState.IN_FLIGHT]
 
 
 @pytest.mark.rule("Q4.15", "Q4.16")

@@ -160,6 +160,10 @@ class Release(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     leases: Sequence[Lease]
 
 
+class GiveUp(Release, frozen=True, eq=False):
+    """The records of these leased jobs are damaged: they go to the dead letters, if the queue has some."""
+
+
 @attrs.frozen(kw_only=True)
 class Pause:
     """A queue hands out nothing, or does again."""
@@ -186,5 +190,5 @@ class Purge:
 
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
-    | Release | Pause | Purge | Redrive
+    | Release | GiveUp | Pause | Purge | Redrive
 )  # fmt: skip

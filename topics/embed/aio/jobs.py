@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -16,7 +16,7 @@ from topics.codec.json_text import with_members
 from topics.codec.log.frame import FrameView
 from topics.embed.aio.events import EventLog
 from topics.embed.aio.fetch import NO_BOUND, AnswerRoom, Fetcher, Form
-from topics.engine.commands import Ack, Claim, Extend, Nack, Release
+from topics.engine.commands import Ack, Claim, Extend, GiveUp, Nack, Release
 from topics.engine.engine import Engine
 from topics.engine.queue.control import JobView
 from topics.engine.replies import JobsClaimed, JobsSettled, LeasedJob, Reply
@@ -90,10 +90,11 @@ class JobDesk:
             return None
         try:
             seqs, bytes_max = [job.seq for job in reply.jobs], self._engine.limits.page_bytes
-            texts, left = await self._texts(reply.topic_id, seqs, room, bytes_max)
+            texts, left, damaged = await self._texts(reply.topic_id, seqs, room, bytes_max)
         except BaseException:
             self.release(reply.topic, reply.jobs)
             raise
+        self._give_up(reply, damaged)
         if left:  # unfolded they are more than an answer holds
             self.release(reply.topic, [job for job in reply.jobs if job.seq in left])
         jobs = [job for job in reply.jobs if job.seq in texts]
@@ -106,17 +107,16 @@ class JobDesk:
         if reply is None:
             return None
         try:
-            views = await self._views(reply.topic_id, [job.seq for job in reply.jobs])
+            views, damaged = await self._views(reply.topic_id, [job.seq for job in reply.jobs])
         except BaseException:
             self.release(reply.topic, reply.jobs)
             raise
+        self._give_up(reply, damaged)
         return [(views[job.seq], job) for job in reply.jobs if job.seq in views]
 
     def release(self, topic: str, jobs: Iterable[LeasedJob]) -> None:
         """Nobody has these jobs: they are ready again. Where that cannot be logged, their leases end in their time."""
-        leases = {job.seq: (job.nonce, job.counter) for job in jobs}
-        if leases:
-            self._driver.give(Release(topic=topic, seqs=list(leases), leases=list(leases.values())))
+        self._tell(Release, topic, jobs)
 
     def end_waits(self) -> None:
         """Nobody waits for jobs any longer."""
@@ -149,7 +149,7 @@ class JobDesk:
             Rejected: topic_not_found, not_a_queue, throttled.
         """
         jobs, topic_id = self._peeked(topic, state, limit)
-        texts, _ = await self._texts(topic_id, [job.seq for job in jobs], room, bytes_max)
+        texts, _, _ = await self._texts(topic_id, [job.seq for job in jobs], room, bytes_max)
         return [with_members(texts[job.seq], _shown(job)) for job in jobs if job.seq in texts]
 
     async def peek_records(
@@ -157,10 +157,19 @@ class JobDesk:
     ) -> Sequence[tuple[FrameView, JobView]]:
         """As `peek`: the records as they are stored, decompressed."""
         jobs, topic_id = self._peeked(topic, state, limit)
-        views = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
+        views, _ = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
         return [(views[job.seq], job) for job in jobs if job.seq in views]
 
     # Inside.
+
+    def _give_up(self, reply: JobsClaimed, damaged: Container[int]) -> None:
+        """Jobs whose records are damaged go to the dead letters."""
+        self._tell(GiveUp, reply.topic, [job for job in reply.jobs if job.seq in damaged])
+
+    def _tell(self, command: type[Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
+        leases = {job.seq: (job.nonce, job.counter) for job in jobs}
+        if leases:
+            self._driver.give(command(topic=topic, seqs=list(leases), leases=list(leases.values())))
 
     async def _leased(self, ticket: Ticket, until_s: float) -> JobsClaimed | None:
         reply = await self.wait(partial(self._driver.reply_of, ticket), until_s)
@@ -175,32 +184,36 @@ class JobDesk:
 
     async def _texts(
         self, topic_id: int, seqs: Sequence[int], room: AnswerRoom, bytes_max: int
-    ) -> tuple[dict[int, bytes], set[int]]:
-        """(the records by seq as JSON objects, those for which there was no room)."""
+    ) -> tuple[dict[int, bytes], set[int], set[int]]:
+        """(the records by seq as JSON objects, those for which there was no room, damaged ones)."""
         fetch = partial(self._fetcher.texts, self._engine, form=_FORM, room=room)
         return await self._pages(fetch, len, topic_id, seqs, bytes_max)
 
     async def _views(
         self, topic_id: int, seqs: Sequence[int], bytes_max: int = sys.maxsize
-    ) -> dict[int, FrameView]:
+    ) -> tuple[dict[int, FrameView], set[int]]:
+        """(the records by seq, damaged ones)."""
         fetch = partial(self._fetcher.records, self._engine, room=NO_BOUND)
-        return (await self._pages(fetch, _size, topic_id, seqs, bytes_max))[0]
+        views, _, damaged = await self._pages(fetch, _size, topic_id, seqs, bytes_max)
+        return views, damaged
 
     async def _pages(
         self, fetch: _Fetch[T], size: Callable[[T], int], topic_id: int, seqs: Sequence[int], bytes_max: int
-    ) -> tuple[dict[int, T], set[int]]:
-        """These records by seq, without those that are gone or damaged; and those behind so many bytes."""
+    ) -> tuple[dict[int, T], set[int], set[int]]:
+        """(these records by seq without those that have gone, those behind so many bytes, damaged ones)."""
         found: dict[int, T] = {}
+        damaged: set[int] = set()
         query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs)) if seqs else None
         while query is not None and bytes_max > 0:
             query = attrs.evolve(query, bytes_max=min(bytes_max, self._engine.limits.page_bytes))
             plan, records = await fetch(query)
             if plan.damaged:
                 self._log.error("jobs.damaged", topic=plan.topic, seqs=plan.damaged[:100])
+                damaged.update(plan.damaged)
             found.update(zip(plan.seqs, records, strict=True))
             bytes_max -= sum(map(size, records))
             query = query.after(plan)
-        return found, set(() if query is None else query.seqs)
+        return found, set(() if query is None else query.seqs), damaged
 
 
 def _size(view: FrameView) -> int:
