@@ -253,7 +253,7 @@ def test_a_loop_has_done_a_job_when_it_asks_for_the_next(run: Callable[[Main], A
             with pytest.raises(KeyError):
                 async for _ in worker:
                     raise KeyError("caught")
-            async for job in worker:  # the one that was left comes again
+            async for _ in worker:  # the one that was left comes again
                 if await counts(queue) == (0, 1, 0):
                     worker.stop()
         assert await counts(queue) == (0, 0, 0)
