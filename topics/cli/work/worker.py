@@ -7,12 +7,12 @@ that is lost ends its task: another worker may have the job by then.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -37,6 +37,27 @@ _PASSES: Final = frozenset({
 })  # fmt: skip
 _STOPPED: Final = "its worker was stopped"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Ends:
+    """Why a worker ends: a signal, an error, or that nothing is left. The first counts.
+
+    A pipe wakes who waits, for a handler of signals may put something there whatever it interrupts.
+    """
+
+    def __init__(self) -> None:
+        self._first: list[BaseException | signal.Signals | None] = []
+        self._read, self._write = os.pipe()
+
+    def put(self, end: BaseException | signal.Signals | None) -> None:
+        if not self._first:
+            self._first.append(end)
+            os.write(self._write, b"!")
+
+    def get(self) -> BaseException | signal.Signals | None:
+        os.read(self._read, 1)
+        os.close(self._read)
+        return self._first[0]
 
 
 class Task(Protocol):
@@ -109,8 +130,7 @@ class Worker:
         self._is_stopping = False
         self._signals = 0
         self._over = threading.Event()
-        # A signal, an error, or that nothing is left. A handler of signals may put there whatever it interrupts.
-        self._ends: SimpleQueue[BaseException | signal.Signals | None] = SimpleQueue()
+        self._ends = _Ends()
         self._backoff_s = 0.0
 
     def run(self) -> None:
@@ -159,6 +179,7 @@ class Worker:
                         self._changed.wait_for(lambda: len(self._held) < held or self._is_stopping)  # noqa: B023
         except BaseException as error:  # noqa: BLE001 -- raised by `run`
             self._ends.put(error)
+            return
         self._ends.put(None)
 
     def _claim(self, room: int, wait_ms: int) -> list[Job] | None:
