@@ -67,6 +67,7 @@ AUTHOR: Final = KeyPair.from_seed(bytes([7]) * 32)  # of the database and the We
 ROUNDS: Final = 5
 WRITE_MAX: Final = 10_000  # records
 GONE_IN: Final = 3  # the round in which a topic is deleted
+CONFIG_BYTES: Final = 2400  # a log file has room for a config
 Files = dict[str, bytes]
 
 
@@ -147,7 +148,9 @@ class _Story:
         self.acks: list[Ack] = []
         self.options = StoreOptions(
             shards=2,
-            limits=Limits(wal_file_first=100 * records, wal_file_max=200 * records, wal_reserve=256),
+            limits=Limits(
+                wal_file_first=100 * records, wal_file_max=max(200 * records, CONFIG_BYTES), wal_reserve=256
+            ),
             segments=SegmentRules(records_max=-(-records // segments)),
             min_free_bytes=4096,
         )

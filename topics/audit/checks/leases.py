@@ -71,6 +71,7 @@ class QueueHistory:
         self.unsure: list[tuple[Place, str, int, str]] = []
         self._config = config
         self._is_told = False
+        self._expires = bool(config.ttl_ms or config.cap_records or config.cap_bytes)  # jobs end with no word
         self._leases: dict[int, _Lease] = {}
         self._deliveries: dict[int, int] = {}
         self._next_lease: dict[int, int] = {}  # by nonce
@@ -85,12 +86,14 @@ class QueueHistory:
         self.unsure.clear()
         self.is_logged = self.is_logged and config.durability is not Durability.EPHEMERAL
         if config.ttl_ms or config.cap_records or config.cap_bytes:
+            self._expires = True
             self.ends_otherwise()
 
     def ends_otherwise(self) -> None:
-        """Jobs may be gone of which no event says so."""
+        """Jobs may be gone of which no event says so, and with them their leases."""
         self._in_order = False
         self._of_key.clear()
+        self._leased_of.clear()
 
     def lost_sight(self) -> None:
         """The log has a hole here: of what it told of leases and limits nothing may hold any more."""
@@ -101,6 +104,7 @@ class QueueHistory:
 
     def appended(self, run: Run) -> None:
         if run.expires is not None:
+            self._expires = True
             self.ends_otherwise()
         if not self._config.max_in_flight_per_key:
             self._in_order = False  # of those that come now nobody asks, unless the config changes
@@ -188,7 +192,7 @@ class QueueHistory:
                 yield DELIVERIES, seq, f"delivery {deliveries} of at most {config.max_deliveries}"
         self._let_go(seq)
         self._leases[seq] = lease
-        if config.max_in_flight_per_key and seq in self._keys:
+        if config.max_in_flight_per_key and seq in self._keys and not self._expires:
             yield from self._leased_of_key(seq, self._keys[seq], config.max_in_flight_per_key, ts)
 
     def _leased_of_key(self, seq: int, key: bytes, cap: int, ts: int) -> Iterator[tuple[str, int, str]]:
