@@ -72,13 +72,9 @@ class Index:
         self.on_killed: Callable[[Iterable[int]], None] | None = None  # told the positions, before they die
         self.has_absent = False  # true if the bytes of a live slot may be gone
         self._skip = 0
-        self.live_count = 0
-        self.live_bytes = 0
-        self.lost = LostRanges()
-        self.past = Past()
-        self.tags = TagIndex()
-        self.nodes = Labels()
-        self.keys = Labels()
+        self.live_count = self.live_bytes = 0
+        self.lost, self.past = LostRanges(), Past()
+        self.tags, self.nodes, self.keys = TagIndex(), Labels(), Labels()
 
     # Where things are.
 

@@ -163,7 +163,7 @@ class Worker:
         """Begin jobs as long as there is room for them."""
         until_empty, most = self._rules.until_empty, self._rules.concurrency
         try:
-            while not self._is_stopping:
+            while True:
                 with self._changed:
                     self._changed.wait_for(lambda: len(self._held) < most or self._is_stopping)
                     held = len(self._held)
@@ -175,12 +175,15 @@ class Worker:
                 elif jobs is not None and until_empty:
                     if not held:
                         break
-                    with self._changed:  # one that fails may be ready again
-                        self._changed.wait_for(lambda: len(self._held) < held or self._is_stopping)  # noqa: B023
+                    self._wait_for_fewer(held)  # one that fails may be ready again
         except BaseException as error:  # noqa: BLE001 -- raised by `run`
             self._ends.put(error)
             return
         self._ends.put(None)
+
+    def _wait_for_fewer(self, held: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._held) < held or self._is_stopping)
 
     def _claim(self, room: int, wait_ms: int) -> list[Job] | None:
         """Jobs; None if the server is away, after some time."""

@@ -353,8 +353,7 @@ ROUTES: Final = (
     Route(
         name="claim_jobs", method=b"POST", path=f"{_PATH}/claim", handler=claim_jobs, scope="read+write", tag="jobs",
         summary="Lease jobs of a queue",
-        text="In order of priority, then jobs that came back, then by seq. With `wait_ms` it waits for a job; whoever"
-        " leaves meanwhile has claimed nothing.",
+        text="By priority, then those that came back, then by seq. Who leaves while it waits has claimed nothing.",
         body=Body.REQUIRED, request="Claim", answers={200: ("Leased", "Claimed")}, errors=(*_OF_QUEUES, *WRITE_ERRORS),
     ),
     Route(
@@ -379,8 +378,7 @@ ROUTES: Final = (
     ),
     Route(
         name="pause_queue", method=b"POST", path=f"{_PATH}/pause", handler=pause_queue, scope="admin", tag="jobs",
-        summary="Lease nothing from here on",
-        text="Jobs and acks are taken, and claims wait. It lasts over a restart.",
+        summary="Lease nothing from here on", text="Acks are taken, and claims wait. It lasts over a restart.",
         answers={200: ("Paused", "QueuePaused")}, errors=(*_OF_QUEUES, *WRITE_ERRORS),
     ),
     Route(
@@ -395,8 +393,7 @@ ROUTES: Final = (
     Route(
         name="redrive_records", method=b"POST", path=f"{_PATH}/redrive", handler=redrive_records, scope="admin",
         tag="jobs", summary="Put dead letters back as fresh jobs",
-        text="Any record of `source` may go that nobody has on lease. In the queue it has had no delivery; it keeps its"
-        " priority, and in `meta` where it came from.",
+        text="Any record of `source` that nobody has on lease. It keeps its priority and `meta`, and starts afresh.",
         body=Body.REQUIRED, request="Redrive", answers={200: ("On their way", "Redriven")},
         errors=(*_OF_QUEUES, Code.BATCH_TOO_LARGE, *WRITE_ERRORS),
     ),
