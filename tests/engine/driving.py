@@ -51,9 +51,11 @@ class Driver:
         self.sync_interval_ms = sync_interval_ms
         self.wals = [bytearray() for _ in range(shards)]
         self.synced_to = [0] * shards
+        self.starts = 0
         self.begin(Catalog())
 
     def begin(self, catalog: Catalog) -> None:
+        self.starts += 1
         self.engine = Engine(
             self.clock,
             shards=len(self.wals),
@@ -61,6 +63,7 @@ class Driver:
             limits=self.limits,
             sync_interval_ms=self.sync_interval_ms,
             checking=True,
+            lease_nonce=self.starts,
         )
         self.in_flight: list[tuple[WalBatch, WalPosition] | None] = [None] * len(self.wals)
         self.batches = [0] * len(self.wals)

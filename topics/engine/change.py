@@ -339,12 +339,16 @@ def _time_first(topic: Topic, now_ms: int) -> list[Payload]:
 
 
 def in_class(
-    state: EngineState, kind: type[E], lane: Lane, ticket: Ticket, payloads: Sequence[Payload], now_ms: int
+    state: EngineState, kind: type[E], lane: Lane, ticket: Ticket, payloads: Sequence[Payload], now_ms: int, *,
+    outlives_records: bool = False,
 ) -> E:  # fmt: skip
-    """Control frames published as the topic's class is; in memory only for an ephemeral one."""
+    """Control frames published as the topic's class is; in memory only for an ephemeral one, but for what is not of its
+    records.
+    """
     assert lane.topic is not None
     durability = lane.topic.config.durability
     ephemeral, staged = durability is Durability.EPHEMERAL, durability is Durability.FSYNC
+    ephemeral = ephemeral and not outlives_records
     entry = kind.of(
         lane, payloads, now_ms, staged=staged, must_sync=staged or (ticket.sync and not ephemeral), ticket=ticket,
         memory=b"" if ephemeral else None,
@@ -355,9 +359,9 @@ def in_class(
 
 
 def in_lease_class(
-    state: EngineState, kind: type[E], lane: Lane, ticket: Ticket | None, event: LeaseEvent, now_ms: int
+    state: EngineState, kind: type[E], lane: Lane, ticket: Ticket | None, events: Sequence[LeaseEvent], now_ms: int
 ) -> E:  # fmt: skip
-    """An event of leases, in the class of those: not synced, unless the queue says `leases_durable` and syncs records.
+    """Events of leases, in the class of those: not synced, unless the queue says `leases_durable` and syncs records.
 
     It is of published jobs that nobody else has a say in meanwhile, so it passes the topic's writes by.
     """
@@ -366,7 +370,7 @@ def in_lease_class(
     ephemeral = config.durability is Durability.EPHEMERAL
     staged = config.leases_durable and config.durability is Durability.FSYNC
     entry = kind.of(
-        lane, [event], now_ms, staged=staged, must_sync=staged, ticket=ticket, ordered=False,
+        lane, events, now_ms, staged=staged, must_sync=staged, ticket=ticket, ordered=False,
         memory=b"" if ephemeral else None,
     )  # fmt: skip
     state.check_space(lane.shard, entry.size, keep_reserve=False)

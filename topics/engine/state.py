@@ -12,7 +12,7 @@ import msgspec
 
 from topics.engine.apply import Catalog, apply
 from topics.engine.batch import Entry, Shard, Shortage
-from topics.engine.commands import Checkpointed, Claim, Sync
+from topics.engine.commands import Checkpointed, Sync
 from topics.engine.lane import Lane
 from topics.engine.moving.orders import MoveOrder, MovesInto
 from topics.engine.replies import Reply
@@ -220,14 +220,6 @@ class EngineState:
         elif lane is not None and lane.queue is not None:
             lane.queue.claimers.pop(ticket, None)
 
-    def has_jobs(self, ticket: Ticket) -> bool:
-        """True of a claim that waits for nothing but the frame that says so."""
-        command = ticket.command
-        if not isinstance(command, Claim):
-            return False
-        lane = self.lanes_by_name[command.topic]
-        return ticket not in lane.parked and (lane.queue is None or ticket not in lane.queue.claimers)
-
     def finish(self, ticket: Ticket, reply: Reply) -> None:
         ticket.move(Stage.DONE)
         ticket.reply = reply
@@ -266,6 +258,8 @@ class EngineState:
         if topic is not None:
             if lane.topic is None:
                 lane.adopt(topic)
+            if topic.jobs is not None:
+                topic.jobs.advance(self.time.high_ms)  # counts in answers are as of now
             durable_seq = lane.durable_seq
             entry.settle()
             if lane.durable_seq != durable_seq:

@@ -130,6 +130,8 @@ def config(topic: Topic, new: TopicConfig, ts: int) -> None:
     """
     if new.durability is Durability.EPHEMERAL is not topic.config.durability:
         topic.forget_writes()
+    if topic.jobs is not None and new.rate_limit != topic.config.rate_limit:
+        topic.jobs.fill_bucket()
     topic.config = new
     retention.retire(topic, ts)
     retention.evict(topic)

@@ -85,13 +85,13 @@ class TopicImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 def take_image(topic: Topic) -> TopicImage:
     """The image of a topic as it is now."""
     index = topic.index
-    fields = taken(topic, STANDING)
+    fields = taken(topic, (*STANDING, *kind_of(topic).facts))
     if topic.config.durability is Durability.EPHEMERAL:
         fields["base_seq"] = index.head_seq + 1
         fields |= {name: [] for name in ("dead", "slots", "regions", *(fact.name for fact in OF_RECORDS))}
     else:
         behind = index.position(topic.segments.stored_seq + 1)
-        fields |= taken(topic, (*OF_RECORDS, *kind_of(topic).facts))
+        fields |= taken(topic, OF_RECORDS)
         fields["dead"], fields["slots"] = _dead_ranges(index, behind), _slots(index, behind)
         fields["regions"] = _wal_regions(topic, topic.segments.stored_seq + 1)
     return TopicImage(topic_id=topic.topic_id, **fields)

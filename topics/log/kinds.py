@@ -12,19 +12,19 @@ from typing import ClassVar, Final
 from topics.codec.log.control import Control
 from topics.codec.log.leases import Acked, Claimed, Extended, Paused, Purged, Released, ReleasedAll, Resumed
 from topics.kernel.columns import RecordColumns
-from topics.kernel.config import TopicType
+from topics.kernel.config import Durability, TopicType
 from topics.kernel.errors import invalid
 from topics.log.facts import Fact
 from topics.log.jobs.checks import check_jobs
-from topics.log.jobs.jobs import Jobs
+from topics.log.jobs.jobs import Jobs, JobsImage
 from topics.log.jobs.rows import JobState
 from topics.log.past import DeathCause
 from topics.log.topic import REDRIVE, Topic
 
 
 class Kind:
-    """A log, which adds nothing; the other types begin from it. `facts`: what it remembers of records, in fields of
-    `TopicImage` that a log leaves empty.
+    """A log, which adds nothing; the other types begin from it. `facts`: what it remembers, in fields of `TopicImage`
+    that a log leaves empty; of an ephemeral topic that is nothing of records.
     """
 
     facts: ClassVar[tuple[Fact, ...]] = ()
@@ -50,7 +50,7 @@ class Kind:
 class JobQueue(Kind):
     """A log whose records are jobs: they are leased, and gone when they are done (`log.jobs`)."""
 
-    facts = (Fact("jobs", lambda topic: _jobs(topic).image()),)
+    facts = (Fact("jobs", lambda topic: _image(topic)),)  # noqa: PLW0108 - it stands below
 
     def check_records(self, topic: Topic, records: RecordColumns) -> None: ...
 
@@ -87,6 +87,11 @@ class JobQueue(Kind):
                 jobs.paused = False
             case _:
                 super().fold(topic, item)
+
+
+def _image(topic: Topic) -> JobsImage:
+    jobs = _jobs(topic)
+    return JobsImage(jobs.paused) if topic.config.durability is Durability.EPHEMERAL else jobs.image()
 
 
 def _jobs(topic: Topic) -> Jobs:

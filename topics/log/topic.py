@@ -88,6 +88,9 @@ class Topic:
     def forget_writes(self) -> None:
         """What is remembered of single records ends: of an ephemeral topic no image keeps it (`facts.OF_RECORDS`)."""
         self.results, self.dedup_ids = Results(), DedupIds()
+        if self.jobs is not None:
+            self.jobs.fill_bucket()
+            self.jobs.dead_lettered = 0
 
     def note_deadlines(self, run: Run) -> None:
         """List the own expiries of a run, and drop stale ones when they outnumber the live records."""

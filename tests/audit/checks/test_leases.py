@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 from tests.engine.moving.driving import Mover
-from tests.engine.queue.test_claiming import Queue
+from tests.engine.queue.driving import Queue
 from topics.audit.checks.leases import DELIVERIES, LEASES, LETTERS, ORDER, Place, QueueHistory
 from topics.codec.log.control import ConfigUpdate, TopicCreate
 from topics.codec.log.frame import Run

@@ -4,7 +4,7 @@ import msgspec
 
 from tests.engine.driving import config
 from tests.engine.moving.driving import Mover
-from tests.engine.queue.test_claiming import Queue
+from tests.engine.queue.driving import Queue
 
 
 class FailingQueue(Queue, Mover):

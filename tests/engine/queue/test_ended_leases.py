@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.queue.test_claiming import Queue
+from tests.engine.queue.driving import Queue
 from topics.engine.commands import Extend, Purge, Release
 from topics.log.jobs.rows import JobState
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Final
 
 from topics.codec.log.leases import Claimed, Grant
@@ -24,6 +24,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SERVE, WAITED, Timers
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import PASS_JOBS_MAX
+from topics.log.jobs.rows import JobState
 from topics.log.topic import Topic
 
 _FRAME_ROOM: Final = 256  # of a frame without its seqs and nodes
@@ -89,6 +90,8 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
     if queue.window_ms is None or queue.jobs.paused:
         for ticket in queue.take_ended(state.time.timer_ms):
             state.finish(ticket, _nothing(lane, queue, topic))
+    if not queue.claimers:
+        queue.forget_old_news()
     _set(state.by_time, SERVE, lane, again_ms)
     _set(state.by_timer, WAITED, lane, queue.first_end_ms())
 
@@ -124,16 +127,14 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
     claimers, together = list(queue.claimers.values()), bool(topic.config.claim_jitter_ms)
     if together:
         turn = queue.turn % len(claimers)
-        queue.turn += 1
         claimers = claimers[turn:] + claimers[:turn]
     order = queue.ready_order(topic)
     groups = iter([claimers]) if together else ([claimer] for claimer in claimers)
     for group in groups:
-        wanted = sum(_of(claimer).count_max for claimer in group)
         room, due_ms = _room(queue, topic, now_ms)
         if not room:
             return due_ms
-        wanted = min(wanted, room, PASS_JOBS_MAX)
+        wanted = min(sum(_of(claimer).count_max for claimer in group), room, PASS_JOBS_MAX)
         try:
             size = _FRAME_ROOM * (1 + len(group)) + 8 * min(wanted, topic.index.live_count)
             state.check_space(lane.shard, size, keep_reserve=True)
@@ -142,10 +143,17 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
                 del queue.claimers[claimer.ticket]
                 state.fail(claimer.ticket, refused)
             continue
+        credit = order.credit
         seqs = order.take(wanted, now_ms)
         if not seqs:
             return None
-        _grant(state, lane, queue, topic, group, seqs, now_ms)
+        hands = _hands(topic, group, seqs)
+        dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
+        count = sum(len(hand) for _, hand in dealt)
+        if count < len(seqs):
+            order.hand_out(seqs, count, credit)
+        queue.turn += together
+        _grant(state, lane, queue, topic, dealt, now_ms)
     return None
 
 
@@ -153,7 +161,7 @@ def _room(queue: QueueLane, topic: Topic, now_ms: int) -> tuple[int, int | None]
     """(how many more jobs may be leased now, when more may, if that is a matter of the rate)."""
     config, room = topic.config, PASS_JOBS_MAX
     if config.max_in_flight:
-        held = queue.counts(topic)[1] + queue.claiming
+        held = queue.jobs.counts[JobState.IN_FLIGHT] + queue.claiming
         room = min(room, max(config.max_in_flight - held, 0))
         if not room:
             return 0, None
@@ -167,38 +175,30 @@ def _room(queue: QueueLane, topic: Topic, now_ms: int) -> tuple[int, int | None]
 
 
 def _grant(
-    state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, group: Sequence[Claimer],
-    seqs: Sequence[int], now_ms: int,
+    state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, dealt: Sequence[tuple[Claimer, Sequence[int]]],
+    now_ms: int,
 ) -> None:  # fmt: skip
-    """Deal the jobs one a round, and log who has them."""
-    hands = _hands(topic, group, seqs)
-    dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
-    given = {seq for _, hand in dealt for seq in hand}
-    assert queue.order is not None
-    queue.order.give_back(seq for seq in seqs if seq not in given)
+    """Log who has which jobs, and answer each behind that."""
+    lease_ms = topic.config.lease_ms
     grants = tuple(
-        Grant(_of(claimer).node, now_ms + (_of(claimer).lease_ms or topic.config.lease_ms), len(hand))
+        Grant(_of(claimer).node, now_ms + (_of(claimer).lease_ms or lease_ms), len(hand))
         for claimer, hand in dealt
     )
-    first_lease = state.next_lease
-    state.next_lease += len(given)
-    event = Claimed(
-        state.lease_nonce, first_lease, grants, array("Q", [seq for _, hand in dealt for seq in hand])
-    )
-    tickets = [claimer.ticket for claimer, _ in dealt]
-    for ticket in tickets:
-        del queue.claimers[ticket]
-        ticket.move(Stage.NEW)
-    entry = in_lease_class(state, _Pass, lane, tickets[0], event, now_ms)
-    entry.event, entry.count = event, grants[0].jobs
-    queue.claiming += len(given)
-    state.enqueue(lane.shard, entry)
-    first = grants[0].jobs
-    for ticket, grant in zip(tickets[1:], grants[1:], strict=True):
-        answer = _Answer.of(lane, [], now_ms, staged=False, must_sync=False, ticket=ticket)
-        answer.event, answer.first, answer.count = event, first, grant.jobs
-        first += grant.jobs
-        state.ride(ticket, [tickets[0]], answer)
+    seqs = array("Q")
+    for _, hand in dealt:
+        seqs.extend(hand)
+    event = Claimed(state.lease_nonce, state.next_lease, grants, seqs)
+    state.next_lease += len(seqs)
+    queue.claiming += len(seqs)
+    for claimer, _ in dealt:
+        del queue.claimers[claimer.ticket]
+        claimer.ticket.move(Stage.NEW)
+    first = 0
+    for kind, (claimer, hand) in zip(chain((_Pass,), repeat(_Answer)), dealt, strict=False):
+        entry = in_lease_class(state, kind, lane, claimer.ticket, [event] if not first else [], now_ms)
+        entry.event, entry.first, entry.count = event, first, len(hand)
+        first += len(hand)
+        state.enqueue(lane.shard, entry)
 
 
 def _hands(topic: Topic, group: Sequence[Claimer], seqs: Sequence[int]) -> list[list[int]]:
@@ -267,8 +267,7 @@ class _Pass(_Answer, eq=False, kw_only=True):
         assert queue.order is not None
         assert event is not None
         queue.claiming -= len(event.seqs)
-        for seq in event.seqs:
-            queue.order.kept(seq)
+        queue.order.kept(event.seqs)
 
 
 def _nothing(lane: Lane, queue: QueueLane, topic: Topic) -> JobsClaimed:

@@ -23,21 +23,20 @@ def propose_pause(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -
     """Hand out nothing, or again. It survives a restart."""
     command = ticket.command
     assert isinstance(command, Pause)
-    queue, _ = queue_of(lane)
-    if queue.jobs.paused is command.paused:
-        state.finish(ticket, QueuePaused(topic=lane.name, paused=command.paused))
-        return
+    queue_of(lane)
     state.check_writable(lane.shard, lane)
     event = Paused() if command.paused else Resumed()
-    state.enqueue(lane.shard, in_class(state, _Pausing, lane, ticket, [event], now_ms))
+    entry = in_class(state, _Pausing, lane, ticket, [event], now_ms, outlives_records=True)
+    entry.paused = command.paused
+    state.enqueue(lane.shard, entry)
 
 
 class _Pausing(Entry, eq=False, kw_only=True):
     lane: Lane
+    paused: bool = False
 
     def reply(self) -> QueuePaused:
-        assert self.lane.queue is not None
-        return QueuePaused(topic=self.lane.name, paused=self.lane.queue.jobs.paused)
+        return QueuePaused(topic=self.lane.name, paused=self.paused)
 
 
 def propose_purge(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:

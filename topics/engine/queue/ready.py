@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Final
 
-from topics.log.index import IS_LIVE
+from topics.codec.log.run import unpack_job
+from topics.log.index import IS_LIVE, TIMED
 from topics.log.jobs.rows import JobState
 from topics.log.topic import Topic
 
@@ -22,7 +24,11 @@ _READY: Final = int(JobState.READY)
 _SEQ_BITS: Final = 64
 _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
 _COMPACT_MIN: Final = 4096
+_STALE_MIN: Final = 4096
 _SHARE_OF: Final = 100
+_PRIORITY_BYTE: Final = 7 if array("Q", (1,)).tobytes()[0] else 0  # of `pack_job`
+_PRIORITY_OF: Final = bytes(min(max(high - 1, 0), _PRIORITIES[0]) for high in range(256))  # absent is 0
+_IS: Final = [bytes(value == priority for value in range(256)) for priority in reversed(_PRIORITIES)]
 
 
 class _Line:
@@ -34,6 +40,11 @@ class _Line:
         self.seqs = array("Q")
         self.at = 0
 
+    @property
+    def first(self) -> int:
+        """0: there is none."""
+        return self.seqs[self.at] if self.at < len(self.seqs) else 0
+
     def take(self, count: int) -> Sequence[int]:
         taken = self.seqs[self.at : self.at + count]
         self.at += len(taken)
@@ -42,17 +53,24 @@ class _Line:
             self.at = 0
         return taken
 
+    def count_before(self, seq: int) -> int:
+        """How many of it are lower than that."""
+        return bisect_left(self.seqs, seq, self.at) - self.at
+
 
 class ReadyOrder:
     """Made of the topic as it is; from then on it follows what comes and what comes back. `busy`: seqs that are
     promised to somebody and not yet his, and those that are being settled. `exhausted`: ready jobs that had all
-    their deliveries.
+    their deliveries. `credit`: what the starved have earned, in hundredths of a job.
+
+    The starved: each job that is handed out earns them `starvation_share` hundredths of one. Once that is a whole one,
+    the next is theirs if there is any; what nobody is there for is not saved beyond one.
     """
 
     __slots__ = (
-        "_back", "_busy", "_credit", "_index", "_jobs", "_key_cap", "_key_lines", "_late", "_lines", "_offered",
-        "_offered_keys", "_promised", "_promised_keys", "_seen_seq", "_starvation_ms", "_starvation_share", "_waits",
-        "deliveries_max", "exhausted",
+        "_back", "_busy", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines", "_late", "_lines",
+        "_offered", "_offered_keys", "_promised", "_promised_keys", "_seen_seq", "_starvation_ms",
+        "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 
     def __init__(self, topic: Topic, busy: set[int]) -> None:
@@ -60,13 +78,15 @@ class ReadyOrder:
         config = topic.config
         self._index, self._jobs, self._busy = topic.index, topic.jobs, busy
         self._starvation_ms, self._starvation_share = config.starvation_ms, config.starvation_share
-        self._key_cap = config.max_in_flight_per_key
+        self._key_cap, self._ttl_ms = config.max_in_flight_per_key, config.ttl_ms
         self._seen_seq = topic.earliest_seq - 1
-        self._lines = [_Line() for _ in _PRIORITIES]
+        self._lines = [_Line() for _ in _PRIORITIES]  # fresh ones that nobody has delayed
         self._late: list[list[int]] = [[] for _ in _PRIORITIES]  # never handed out, and not in their line
         self._back: list[list[int]] = [[] for _ in _PRIORITIES]  # handed out before
         self._waits: list[int] = []  # (ready since, seq) in one number, of what is in no line
-        self._credit = 0
+        self._entries, self._entries_max = 0, _STALE_MIN  # of the heaps above
+        self.credit = 0
+        self._starved: list[int] = []  # which of the jobs that were taken last were the starved ones' turn
         self._key_lines: dict[int, list[int]] = {}  # ready seqs of each key, a heap
         self._offered: dict[int, int] = {}  # of each key the one that is in a heap above
         self._offered_keys: dict[int, int] = {}  # and the other way round
@@ -75,12 +95,9 @@ class ReadyOrder:
         has_letters = config.dead_letter not in (None, topic.name)  # an earlier build took its own name
         self.deliveries_max = config.max_deliveries if has_letters else 0
         self.exhausted: list[int] = []  # they have had that many
+        rows = self._jobs.rows
         self._jobs.freed = []
-        self._jobs.returned = [
-            seq
-            for row in self._jobs.rows.held()
-            if self._jobs.rows.state[row] == _READY and (seq := self._jobs.rows.seqs[row]) not in busy
-        ]
+        self._jobs.returned = [rows.seqs[row] for row in rows.held() if rows.state[row] == _READY]
 
     # What changes.
 
@@ -93,13 +110,96 @@ class ReadyOrder:
             self._take_in()
         if jobs.returned:
             back, jobs.returned = jobs.returned, []
-            self.put(back)
+            self._put(back)
         if jobs.freed:
             freed, jobs.freed = jobs.freed, []
             for key in dict.fromkeys(freed) if self._key_cap else ():
                 self._offer(key)
+        if self._entries > self._entries_max:
+            self._drop_stale()
 
-    def put(self, seqs: Iterable[int]) -> None:
+    def take(self, count: int, now_ms: int) -> list[int]:
+        """The next jobs, at most so many. They are busy from now on."""
+        taken: list[int] = []
+        self._starved = []
+        share, credit = self._starvation_share, self.credit
+        while len(taken) < count:
+            before_starved = -(-(_SHARE_OF - credit) // share) - 1
+            if before_starved <= 0:
+                seq = self._longest_waiting(now_ms)
+                if seq is not None:
+                    credit += share - _SHARE_OF
+                    self._promise(seq)
+                    self._starved.append(len(taken))
+                    taken.append(seq)
+                    continue
+                before_starved = 1 if self._key_cap else _SHARE_OF  # whose turn it is within a key, changes
+            found = self._best(min(count - len(taken), before_starved))
+            if not found:
+                break
+            credit = min(credit + len(found) * share, _SHARE_OF)
+            taken += found
+        self.credit = credit
+        return taken
+
+    def hand_out(self, taken: Sequence[int], count: int, credit: int) -> None:
+        """Only the first so many of what was taken are handed out. `credit`: before they were taken."""
+        self._give_back(taken[count:])
+        for i in range(count):
+            credit += self._starvation_share
+            credit = credit - _SHARE_OF if i in self._starved else min(credit, _SHARE_OF)
+        self.credit = credit
+
+    def peek(self, count: int) -> list[int]:
+        """The next jobs, without taking them, and without a share for the starved."""
+        found: list[int] = []
+        while len(found) < count and (more := self._best(count - len(found))):
+            found += more
+        self._give_back(found)
+        return found
+
+    def kept(self, seqs: Iterable[int]) -> None:
+        """Promises have ended: whoever got these jobs has them, or they are gone."""
+        self._busy.difference_update(seqs)
+        for seq in seqs if self._promised_keys else ():
+            key = self._promised_keys.pop(seq, 0)
+            if key:
+                self._promised[key] -= 1
+                if not self._promised[key]:
+                    del self._promised[key]
+                assert self._jobs.freed is not None
+                self._jobs.freed.append(key)
+
+    # Inside.
+
+    def _take_in(self) -> None:
+        """What came since the last time: into the lines, but for what is keyed or was delayed, or is gone already."""
+        index = self._index
+        start, stop = index.position(self._seen_seq + 1), index.stop
+        self._seen_seq = index.head_seq
+        assert index.job_rows is not None
+        rows, seqs = index.job_rows[start:stop], index.seqs(start, stop)
+        wanted = bytes(index.flags[start:stop]).translate(IS_LIVE)
+        if rows.tobytes().strip(b"\0"):
+            wanted = bytes(map(int.__and__, wanted, map((0).__eq__, rows)))
+        if self._key_cap and index.key_ids is not None:
+            keyed = bytes(map(bool, index.key_ids[start:stop]))
+            self._put(compress(seqs, map(int.__and__, wanted, keyed)))
+            wanted = bytes(map(int.__gt__, wanted, keyed))
+        if index.jobs is None:
+            self._lines[0].seqs.extend(seqs if 0 not in wanted else array("Q", compress(seqs, wanted)))
+            return
+        jobs = index.jobs[start:stop]
+        delayed = bytes(unpack_job(job)[1] is not None for job in jobs)
+        if 1 in delayed:
+            self._put(compress(seqs, map(int.__and__, wanted, delayed)))
+            wanted = bytes(map(int.__gt__, wanted, delayed))
+        priorities = jobs.tobytes()[_PRIORITY_BYTE::8].translate(_PRIORITY_OF)
+        for priority in sorted(set(priorities)):
+            chosen = priorities.translate(_IS[priority])
+            self._lines[priority].seqs.extend(array("Q", compress(seqs, map(int.__and__, wanted, chosen))))
+
+    def _put(self, seqs: Iterable[int]) -> None:
         """These are ready, and in no line."""
         jobs = self._jobs
         for seq in seqs:
@@ -113,80 +213,26 @@ class ReadyOrder:
                 else:
                     self._push(seq)
 
-    def take(self, count: int, now_ms: int) -> list[int]:
-        """The next jobs, at most so many. They are busy from now on."""
-        taken: list[int] = []
-        while len(taken) < count:
-            before_starved = -(-(_SHARE_OF - self._credit) // self._starvation_share) - 1
-            if before_starved <= 0:
-                seq = self._longest_waiting(now_ms)
-                if seq is not None:
-                    self._credit += self._starvation_share - _SHARE_OF
-                    self._promise(seq)
-                    taken.append(seq)
-                    continue
-                before_starved = _SHARE_OF
-            found = self._best(min(count - len(taken), before_starved))
-            if not found:
-                break
-            self._credit = min(self._credit + len(found) * self._starvation_share, _SHARE_OF)
-            taken += found
-        return taken
-
-    def peek(self, count: int) -> list[int]:
-        """The next jobs, without taking them, and without a share for the starved."""
-        found: list[int] = []
-        while len(found) < count and (more := self._best(count - len(found))):
-            found += more
-        self.give_back(found)
-        return found
-
-    def give_back(self, seqs: Iterable[int]) -> None:
+    def _give_back(self, seqs: Sequence[int]) -> None:
         """Nobody gets these after all."""
-        for seq in seqs:
-            self.kept(seq)
-            self.put((seq,))
-
-    def kept(self, seq: int) -> None:
-        """A promise has ended: whoever got the job has it, or it is gone."""
-        self._busy.discard(seq)
-        key = self._promised_keys.pop(seq, 0)
-        if key:
-            self._promised[key] -= 1
-            if not self._promised[key]:
-                del self._promised[key]
-            assert self._jobs.freed is not None
-            self._jobs.freed.append(key)
-
-    # Inside.
-
-    def _take_in(self) -> None:
-        index = self._index
-        start, stop = index.position(self._seen_seq + 1), index.stop
-        self._seen_seq = index.head_seq
-        assert index.job_rows is not None
-        fresh = [not row for row in index.job_rows[start:stop]]
-        live = bytes(index.flags[start:stop]).translate(IS_LIVE)
-        wanted = bytes(map(int.__and__, live, fresh))
-        seqs = index.seqs(start, stop)
-        if self._key_cap and index.key_ids is not None:
-            keyed = index.key_ids[start:stop]
-            self.put(compress(seqs, map(int.__and__, wanted, map(bool, keyed))))
-            wanted = bytes(map(int.__and__, wanted, (not key for key in keyed)))
-        if index.jobs is None:
-            self._lines[0].seqs.extend(array("Q", compress(seqs, wanted)))
-            return
-        highs = index.jobs[start:stop].tobytes()[7::8]  # the byte of `pack_job` that has the priority
-        for high in sorted(set(compress(highs, wanted))):
-            of_high = bytes(map(int.__and__, wanted, (one == high for one in highs)))
-            line = self._lines[min(max(high - 1, 0), len(_PRIORITIES) - 1)]
-            line.seqs.extend(array("Q", compress(seqs, of_high)))
+        self.kept(seqs)
+        self._put(seqs)
 
     def _push(self, seq: int) -> None:
         jobs = self._jobs
+        self._entries += 1
         row, priority = jobs.row(seq), min(jobs.priority(seq), len(_PRIORITIES) - 1)
         heapq.heappush((self._back if row and jobs.rows.deliveries[row] else self._late)[priority], seq)
         heapq.heappush(self._waits, jobs.waiting_since(seq) << _SEQ_BITS | seq)
+
+    def _drop_stale(self) -> None:
+        """A job that comes back again and again leaves an entry each time, behind those that wait longer."""
+        ready = [seq for seq in {wait & _SEQ_MASK for wait in self._waits} if self._is_due(seq)]
+        for heap in (self._waits, *self._back, *self._late):
+            heap.clear()
+        self._entries, self._entries_max = 0, 2 * len(ready) + _STALE_MIN
+        for seq in ready:
+            self._push(seq)
 
     def _offer(self, key: int) -> None:
         """The lowest ready one of the key, if it has room for it."""
@@ -209,7 +255,7 @@ class ReadyOrder:
             self._offered[key], self._offered_keys[line[0]] = line[0], key
             self._push(line[0])
 
-    def _best(self, count: int) -> list[int]:
+    def _best(self, count: int) -> Sequence[int]:
         """Some of the next jobs, at most so many; none only if there is none."""
         for priority in _PRIORITIES:
             back, late, line = self._back[priority], self._late[priority], self._lines[priority]
@@ -218,15 +264,13 @@ class ReadyOrder:
                 if self._is_due(seq):
                     self._promise(seq)
                     return [seq]
-                self._forget(seq)
             while late and not self._is_due(late[0]):
-                self._forget(heapq.heappop(late))
-            while line.at < len(line.seqs):
-                if late and late[0] < line.seqs[line.at]:
+                heapq.heappop(late)
+            while room := min(line.count_before(late[0]) if late else count, count):
+                taken = line.take(room)
+                if not taken:
                     break
-                taken = line.take(1 if late else count)
-                found = [seq for seq in taken if self._is_ready(seq)]
-                if found:
+                if found := [seq for seq in taken if self._is_fresh(seq)]:
                     self._busy.update(found)
                     return found
             if late:
@@ -236,25 +280,26 @@ class ReadyOrder:
         return []
 
     def _longest_waiting(self, now_ms: int) -> int | None:
-        """The starved job that has waited longest; None if there is none, or it is a line's turn anyway."""
+        """The starved job that has waited longest, taken from its line if it is in one; None if there is none."""
         index, waits = self._index, self._waits
-        found, since = None, max(now_ms - self._starvation_ms, 0)
+        starved = (now_ms - self._starvation_ms, 0)
+        found = None
         while waits:
-            seq = waits[0] & _SEQ_MASK
-            if self._is_due(seq) and self._jobs.waiting_since(seq) == waits[0] >> _SEQ_BITS:
-                if waits[0] >> _SEQ_BITS < since:
-                    found, since = seq, waits[0] >> _SEQ_BITS
+            since, seq = waits[0] >> _SEQ_BITS, waits[0] & _SEQ_MASK
+            if self._is_due(seq) and self._jobs.waiting_since(seq) == since:
+                if (since, seq) < starved:
+                    starved, found = (since, seq), seq
                 break
             heapq.heappop(waits)
         of_line = None
         for line in self._lines:
-            while line.at < len(line.seqs) and not self._is_ready(line.seqs[line.at]):
+            while first := line.first:
+                if self._is_fresh(first):
+                    since = index.ts[index.position(first)]
+                    if (since, first) < starved:
+                        starved, found, of_line = (since, first), first, line
+                    break
                 line.take(1)
-            if line.at < len(line.seqs):
-                seq = line.seqs[line.at]
-                ts = index.ts[index.position(seq)]
-                if ts < since:
-                    found, since, of_line = seq, ts, line
         if of_line is not None:
             of_line.take(1)
         return found
@@ -264,11 +309,26 @@ class ReadyOrder:
         if at < 0 or seq in self._busy:
             return False
         row = self._index.job_rows[at]  # type: ignore[index]  # a queue's index has it
-        return not row or self._jobs.rows.state[row] == _READY
+        return (not row or self._jobs.rows.state[row] == _READY) and not self._is_over(at)
+
+    def _is_fresh(self, seq: int) -> bool:
+        """Ready, and never anything else: whoever has a row is not a line's any more."""
+        at = self._index.find(seq)
+        if at < 0 or seq in self._busy:
+            return False
+        return not self._index.job_rows[at] and not self._is_over(at)  # type: ignore[index]  # as above
+
+    def _is_over(self, at: int) -> bool:
+        """Its time has passed, and the frame that says so is to come."""
+        index, now_ms = self._index, self._jobs.now_ms
+        if self._ttl_ms and index.ts[at] + self._ttl_ms < now_ms:
+            return True
+        return index.expires is not None and bool(index.flags[at] & TIMED) and index.expires[at] < now_ms
 
     def _is_due(self, seq: int) -> bool:
         """Ready, and if its key is bounded the one of it whose turn it is."""
         if not self._is_ready(seq):
+            self._forget(seq)
             return False
         return not self._key(seq) or seq in self._offered_keys
 
@@ -289,7 +349,7 @@ class ReadyOrder:
             self._forget(seq)
 
     def _forget(self, seq: int) -> None:
-        """It is in no heap any more. If it was the one of its key, another one may be."""
+        """It is not the one of its key any more; another one may be."""
         key = self._offered_keys.pop(seq, 0)
         if key:
             del self._offered[key]

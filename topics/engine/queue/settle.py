@@ -52,7 +52,7 @@ def propose_nack(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) ->
     else:
         ready_at = array("Q", (now_ms + command.delay_ms,)) * len(seqs)
     event = Released(command.node, command.reason, array("Q", seqs), array("Q", counters), ready_at)
-    entry = in_lease_class(state, _Settlement, lane, ticket, event, now_ms)
+    entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
 
@@ -66,7 +66,7 @@ def propose_extend(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         return
     deadline = now_ms + command.lease_ms
     event = Extended(command.node, deadline, array("Q", seqs), array("Q", counters))
-    entry = in_lease_class(state, _Settlement, lane, ticket, event, now_ms)
+    entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
     entry.deadline = deadline
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
@@ -86,7 +86,7 @@ def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
     node = rows.worker_names.name(rows.nodes[queue.jobs.row(seqs[0])])
     ready_at = array("Q", (now_ms,)) * len(seqs)
     event = Released(node, b"disconnect", array("Q", seqs), array("Q", counters), ready_at)
-    entry = in_lease_class(state, _Settlement, lane, ticket, event, now_ms)
+    entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,8 @@ from topics.engine.tickets import Ticket
 from topics.log.jobs.jobs import Jobs
 from topics.log.jobs.rows import JobState
 from topics.log.topic import Topic
+
+_NEWS_MAX: Final = 1 << 14
 
 
 class Claimer(msgspec.Struct, eq=False):
@@ -24,10 +27,11 @@ class Claimer(msgspec.Struct, eq=False):
 
 class QueueLane:
     """`busy`: jobs promised by a claim or being settled, each to a ticket in flight. `claiming`: how many of them are
-    promised. `window_ms`: when the cohort that is gathering is served, of the engine's time.
+    promised. `window_ms`: when the cohort that is gathering is served, of the engine's time. `turn`: how many passes
+    have served somebody.
     """
 
-    __slots__ = ("_ends", "busy", "claimers", "claiming", "jobs", "order", "turn", "window_ms")
+    __slots__ = ("_ends", "_joined", "busy", "claimers", "claiming", "jobs", "order", "turn", "window_ms")
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
@@ -37,7 +41,8 @@ class QueueLane:
         self.order: ReadyOrder | None = None
         self.window_ms: int | None = None
         self.turn = 0
-        self._ends: list[tuple[int, int, Ticket]] = []  # a heap of (`until_ms`, a number, whose)
+        self._joined = 0
+        self._ends: list[tuple[int, int, Ticket]] = []  # a heap of (`until_ms`, who came how manieth, whose)
 
     def ready_order(self, topic: Topic) -> ReadyOrder:
         """The order, up to date."""
@@ -51,10 +56,21 @@ class QueueLane:
         assert not self.busy
         self.order, self.jobs.returned, self.jobs.freed = None, None, None
 
+    def forget_old_news(self) -> None:
+        """Nobody waits, so nobody has looked at what came back; it must not become more and more."""
+        jobs = self.jobs
+        if (
+            self.order is not None
+            and not self.busy
+            and len(jobs.returned or ()) + len(jobs.freed or ()) > _NEWS_MAX
+        ):
+            self.forget_order()
+
     def join(self, claimer: Claimer) -> None:
         self.claimers[claimer.ticket] = claimer
         if claimer.until_ms is not None:
-            heapq.heappush(self._ends, (claimer.until_ms, id(claimer.ticket), claimer.ticket))
+            self._joined += 1
+            heapq.heappush(self._ends, (claimer.until_ms, self._joined, claimer.ticket))
 
     def first_end_ms(self) -> int | None:
         """When the first wait ends, of `timer_ms`."""

@@ -48,10 +48,10 @@ class JobsImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What a snapshot has of a queue's jobs. `tokens` as of `tokens_ms`, in parts of `rate_limit.per_ms`."""
 
     paused: bool
-    dead_lettered: Count
-    tokens: int
-    tokens_ms: Count
-    rows: list[JobImage]
+    dead_lettered: Count = 0
+    tokens: int = 0
+    tokens_ms: Count = 0
+    rows: list[JobImage] = []
 
 
 class Jobs:
@@ -159,7 +159,7 @@ class Jobs:
                 rows.leased[row], rows.until[row], rows.counters[row] = 1, deadline, counter
                 rows.backoffs[row] = backoff_ms(backoff, deliveries, seq) if backoff is not None else 0
                 held.append(row)
-                self.due.add(deadline, seq)
+                self._look_behind(row, deadline)
             owners = rows.worker_names.hold_all((node,) * len(held))
             starts = rows.nonce_names.hold_all((nonce,) * len(held))
             for row, owner, start in zip(held, owners, starts, strict=True):
@@ -177,7 +177,7 @@ class Jobs:
             if row:
                 self.rows.until[row] = event.deadline
                 self._put(row, _IN_FLIGHT)
-                self.due.add(event.deadline, seq)
+                self._look_behind(row, event.deadline)
 
     def released(self, event: Released) -> None:
         for seq, counter, ready_at in zip(event.seqs, event.leases, event.ready_at, strict=True):
@@ -212,6 +212,10 @@ class Jobs:
                 found.append(index.seq_at(at))
         return found
 
+    def fill_bucket(self) -> None:
+        """The rate limit begins anew."""
+        self.tokens = self.tokens_ms = 0
+
     # Time.
 
     def advance(self, now_ms: int) -> None:
@@ -221,8 +225,12 @@ class Jobs:
         while (first := self.due.first_ms()) is not None and first < now_ms:
             for seq in self.due.take_due(now_ms):
                 row = self.row(seq)
-                runs_out = rows.state[row] == _IN_FLIGHT and rows.until[row] < now_ms
-                if runs_out or (rows.state[row] == _DELAYED and self._ready_at(row) <= now_ms):
+                if not row or rows.looks[row] >= now_ms:
+                    continue  # there is another entry of it
+                rows.looks[row] = 0
+                if rows.state[row] == _IN_FLIGHT and rows.until[row] >= now_ms:
+                    self._look_behind(row, rows.until[row])  # it was extended
+                elif rows.state[row] in (_IN_FLIGHT, _DELAYED):
                     self._rest(row, self._ready_at(row))
 
     # Keeping.
@@ -263,7 +271,7 @@ class Jobs:
                 self._put(row, _MOVING)
             elif kept.leased:
                 self._put(row, _IN_FLIGHT)
-                self.due.add(kept.until, kept.seq)
+                self._look_behind(row, kept.until)
             else:
                 self._rest(row, kept.until)
         if index.jobs is None:
@@ -318,7 +326,7 @@ class Jobs:
             if not rows.leased[row]:
                 rows.until[row] = ready_at
             self._put(row, _DELAYED)
-            self.due.add(ready_at - 1, seq)
+            self._look_behind(row, ready_at - 1)
             return
         self._put(row, _READY)
         if not rows.deliveries[row]:  # as if it had just come
@@ -329,9 +337,16 @@ class Jobs:
         if self.returned is not None:
             self.returned.append(seq)
 
+    def _look_behind(self, row: int, instant: int) -> None:
+        """`advance` is to come to the row when that instant has passed. A row has one entry that counts."""
+        looks = self.rows.looks
+        if not looks[row] or instant < looks[row]:
+            looks[row] = instant
+            self.due.add(instant, self.rows.seqs[row])
+
     def _gone(self, positions: Iterable[int]) -> None:
         """These records end, and with them whatever was of them (queues 2)."""
-        job_rows = self._index.job_rows
+        job_rows, key_ids = self._index.job_rows, self._index.key_ids
         assert job_rows is not None
         for at in positions:
             row = job_rows[at]
@@ -340,6 +355,8 @@ class Jobs:
                 self.counts[_READY] -= 1
                 self.rows.free(row)
                 job_rows[at] = 0
+            if self.freed is not None and key_ids is not None and key_ids[at]:
+                self.freed.append(key_ids[at])  # another one of the key is the next
 
     def _put(self, row: int, state: int) -> None:
         """A job changes its state; its key is told, and who asks for ends of leases."""

@@ -1,6 +1,6 @@
 """What is known of single jobs, in columns: a row for each that is not simply waiting since it came.
 
-Columns, because a queue may have a million jobs on lease: a row takes 46 bytes, and no object.
+Columns, because a queue may have a million jobs on lease: a row takes 54 bytes, and no object.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Rows:
     """The columns. Row 0 is nobody's. `until`: of a lease its deadline, else the instant the job is ready from.
 
     `leased` is what the log says: a lease was given and no event has ended it. That its time has passed is in `state`.
+    `looks`: when `Jobs.due` comes to the row next; later than it has to, never.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class Rows:
         "counters",
         "deliveries",
         "leased",
+        "looks",
         "nodes",
         "nonce_names",
         "nonces",
@@ -50,6 +52,7 @@ class Rows:
         self.until = array("Q", (0,))
         self.backoffs = array("Q", (0,))  # the rest behind the deadline, fixed when the lease was given
         self.counters = array("Q", (0,))
+        self.looks = array("Q", (0,))
         self.nonces = array("I", (0,))
         self.nodes = array("I", (0,))
         self.reasons: dict[int, bytes] = {}  # by row: what the worker said who gave it back
@@ -70,7 +73,9 @@ class Rows:
         self.seqs.append(seq)
         self.state.append(0)
         self.leased.append(0)
-        for column in (self.deliveries, self.until, self.backoffs, self.counters, self.nonces, self.nodes):
+        for column in (
+            self.deliveries, self.until, self.backoffs, self.counters, self.looks, self.nonces, self.nodes,
+        ):  # fmt: skip
             column.append(0)
         return row
 
@@ -78,7 +83,7 @@ class Rows:
         """The job has gone, or has nothing that makes it another one."""
         self.drop_owner(row)
         self.seqs[row] = self.deliveries[row] = self.until[row] = self.backoffs[row] = self.counters[row] = 0
-        self.state[row] = self.leased[row] = 0
+        self.looks[row] = self.state[row] = self.leased[row] = 0
         self.reasons.pop(row, None)
         self._free.append(row)
 

@@ -1,0 +1,163 @@
+"""Whose turn it is, where the order of ready jobs was once wrong (queues 1, 3)."""
+
+import pytest
+
+from tests.engine.driving import config
+from tests.engine.queue.driving import Queue
+from topics.engine.commands import PutMode, PutTopic
+from topics.engine.tickets import Stage
+
+
+@pytest.mark.rule("Q3.1")
+def test_priority_0_is_none():
+    q = Queue()
+    q.jobs(b"1", b"2", b"3", priority=[0, None, 0])
+    assert q.seqs(3) == [1, 2, 3]
+
+
+@pytest.mark.rule("Q1.8")
+def test_a_delayed_job_has_waited_since_its_delay_was_over():
+    q = Queue(starvation_ms=1000, starvation_share=100)
+    q.jobs(b"late", delay_ms=5000)
+    q.passes(4500)
+    q.jobs(b"new", priority=9)
+    q.passes(600)
+    q.begin(q.replay())  # the order is made anew from what is there
+    assert q.seqs(2) == [2, 1]
+
+
+@pytest.mark.rule("Q1.8")
+def test_of_those_that_starve_equally_the_lower_seq_is_first():
+    q = Queue(starvation_ms=100, starvation_share=100)
+    q.jobs(b"1", b"2")
+    q.jobs(b"3", delay_ms=50)
+    q.passes(50)
+    q.jobs(b"4")
+    q.passes(101)
+    assert q.seqs(4) == [1, 2, 3, 4]
+
+
+@pytest.mark.rule("Q1.8")
+def test_a_claim_that_is_full_of_bytes_takes_no_turn_from_the_starved():
+    q = Queue(starvation_ms=1000, starvation_share=10)
+    q.jobs(*[b"old"] * 5)
+    q.passes(1001)
+    q.jobs(*[b"x" * 10] * 100, priority=9)
+    handed_out = [seq for _ in range(20) for seq in q.seqs(10, bytes_max=10)]
+    assert handed_out.index(1) == 9
+    assert handed_out.index(2) == 19
+
+
+@pytest.mark.rule("Q0.1")
+@pytest.mark.parametrize("own", [True, False])
+def test_a_job_whose_time_has_passed_is_not_handed_out(own):
+    q = Queue(**({} if own else {"ttl_ms": 100}))
+    q.jobs(b"1")
+    q.passes(60)
+    q.jobs(b"2", **({"ttl_ms": 40} if own else {}))
+    q.jobs(b"3", delay_ms=10)
+    q.clock.advance(41)  # nobody has looked since
+    assert q.seqs(3) == ([1, 3] if own else [2, 3])
+
+
+def test_peeking_changes_nothing():
+    q = Queue(starvation_share=1)
+    q.jobs(*[b"j"] * 5, priority=[None, 3, None, 3, None])
+    wanted = [view.seq for view in q.peek(5)]
+    assert wanted == [view.seq for view in q.peek(5)] == q.seqs(5) == [2, 4, 1, 3, 5]
+
+
+def test_jobs_that_come_back_again_and_again_leave_nothing():
+    q = Queue(starvation_ms=0, starvation_share=50)
+    q.jobs(b"always ready", b"starved", priority=[9, 0])
+    for _ in range(3000):
+        seqs = q.seqs(2)
+        q.nack(*seqs, delay_ms=0)
+        q.clock.advance(1)
+    order = q.engine.state.lanes_by_name["q"].queue.order
+    assert sum(map(len, (order._waits, *order._back, *order._late))) < 12_000
+
+
+def test_what_came_back_is_not_collected_for_claimers_that_never_come():
+    q = Queue()
+    q.jobs(b"j")
+    q.claim()
+    for _ in range(20):
+        q.jobs(*[b"j"] * 1000, delay_ms=1)
+        q.passes(2)
+        q.delete("q", before_seq=1 << 40)
+    assert len(q.engine.state.lanes_by_name["q"].queue.jobs.returned or ()) < 20_000
+    q.jobs(b"j")
+    assert len(q.claim()) == 1
+
+
+class Cohorts(Queue):
+    def claims(self, *nodes):
+        return [self.propose(self.claiming(1, node=node, wait_ms=None)) for node in nodes]
+
+
+@pytest.mark.rule("Q3.2")
+def test_the_first_of_a_cohort_changes_from_pass_to_pass():
+    q = Cohorts(claim_jitter_ms=1)
+    firsts = []
+    for _ in range(4):
+        tickets = q.claims(b"a", b"b")
+        q.run()
+        q.passes(1)  # nobody is served in this pass: it is nobody's turn
+        q.jobs(b"j")
+        firsts += [t.command.node for t in tickets if t.done]
+        for ticket in tickets:
+            q.engine.withdraw(ticket)
+    assert firsts == [b"a", b"b", b"a", b"b"]
+
+
+def test_waits_that_end_together_end_in_the_order_of_arrival():
+    q = Queue()
+    tickets = [q.propose(q.claiming(wait_ms=100)) for _ in range(20)]
+    q.run()
+    q.engine.take_effects()
+    q.clock.advance(100)
+    q.engine.tick()
+    assert q.engine.take_effects().finished == tickets
+    assert {t.stage for t in tickets} == {Stage.DONE}
+
+
+@pytest.mark.rule("Q4.15")
+def test_the_last_word_counts_of_a_pause_and_a_resume():
+    q = Queue()
+    q.jobs(b"1")
+    tickets = [q.propose(q.pausing(paused)) for paused in (True, False)]
+    q.run()
+    assert [t.result().paused for t in tickets] == [True, False]
+    assert q.seqs() == [1]
+    q.agrees()
+
+
+@pytest.mark.rule("Q4.15")
+@pytest.mark.parametrize("durability", ["ephemeral", "disk"])
+def test_a_pause_survives_a_restart(durability):
+    q = Queue(durability=durability)
+    q.do(q.pausing(True))
+    q.restart(machine_restarted=False)
+    q.jobs(b"1")
+    assert q.seqs() == []
+    assert q.state("q").queue.paused
+
+
+def test_another_rate_limit_begins_with_a_full_bucket():
+    q = Queue(rate_limit={"count": 1, "per_ms": 1000})
+    q.jobs(*[b"j"] * 9)
+    assert len(q.seqs(9)) == 1
+    limit = {"count": 4, "per_ms": 100_000}
+    q.do(PutTopic(topic="q", config=config(type="queue", rate_limit=limit), mode=PutMode.REPLACE))
+    assert len(q.seqs(9)) == 4
+    q.agrees()
+
+
+def test_a_time_as_an_ephemeral_queue_is_not_remembered():
+    q = Queue(durability="ephemeral", rate_limit={"count": 2, "per_ms": 1000})
+    q.jobs(b"1", b"2")
+    q.ack(*q.seqs(2))
+    limit = {"count": 2, "per_ms": 1000}
+    q.do(PutTopic(topic="q", config=config(type="queue", rate_limit=limit), mode=PutMode.REPLACE))
+    q.agrees()
