@@ -1,4 +1,5 @@
-// A worker on a queue: node worker.mjs ws://127.0.0.1:4000/v0/ws jobs ./handler.mjs   (Node 22; 20: --experimental-websocket)
+// A worker on a queue: node worker.mjs ws://127.0.0.1:4000/v0/ws jobs ./handler.mjs
+// Node 22; Node 20 has it with --experimental-websocket.
 // handler.mjs: export async function handle(job) { ... }; what it throws gives the job back.
 import { pathToFileURL } from "node:url"
 
@@ -16,22 +17,29 @@ function connect() {
     const message = JSON.parse(data)
     if (message.op === "working") rest_ms = 100
     if (message.op === "stopped") Promise.all(under_way).then(() => own.close())
-    if (message.op === "error") console.error(message.code, message.message), own.close() // and asked again, later
+    if (message.op === "error") console.error(message.code, message.message), own.close() // and again, later
     if (message.op === "job") {
       const done = settle(message, say)
       under_way.add(done), done.then(() => under_way.delete(done))
     }
   }
   own.onerror = () => {} // the end is told by onclose
-  own.onclose = () => is_stopping || setTimeout(connect, (rest_ms = Math.min(2 * rest_ms, 10_000)) * (0.5 + Math.random() / 2))
+  own.onclose = () => {
+    rest_ms = Math.min(2 * rest_ms, 10_000)
+    if (!is_stopping) setTimeout(connect, rest_ms * (0.5 + Math.random() / 2))
+  }
 }
 
 async function settle(job, say) {
   const lease = { seqs: [job.$seq], lease_ids: [job.lease_id] }
   const longer = setInterval(() => say({ op: "extend", lease_ms, ...lease }), lease_ms / 3)
-  await handle(job)
-    .then(() => say({ op: "ack", ...lease }), (error) => say({ op: "nack", reason: `${error}`.slice(0, 300), ...lease }))
-    .finally(() => clearInterval(longer))
+  try {
+    await handle(job)
+    say({ op: "ack", ...lease })
+  } catch (error) {
+    say({ op: "nack", reason: `${error}`.slice(0, 300), ...lease })
+  }
+  clearInterval(longer)
 }
 
 process.on("SIGTERM", () => { // finish what is under way, take no more

@@ -106,6 +106,10 @@ ROWS = [
         detail={"topic": "t"},
     ),
     Row(
+        code=Code.NOT_ACCEPTABLE, before=(PUT,),
+        request=asked(b"GET", T + b"/work?node=w", None, (b"accept", b"application/json")),
+    ),
+    Row(
         code=Code.BATCH_TOO_LARGE, name="acks", request=asked(b"POST", T + b"/ack", b'{"node":"w","seqs":[1,2,3]}'),
         site={"limits": Limits(claim_limit=2)}, detail={"limit": 2},
     ),

@@ -23,7 +23,7 @@ from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, peek, queue_state
 from topics.engine.recovery import restart
-from topics.engine.replies import LeasedJob, TopicState
+from topics.engine.replies import TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SYNC
@@ -294,11 +294,6 @@ class Engine:
         lane, _ = self._state.topic(name)
         return peek(lane, state, limit, self._state.time.read())
 
-    def is_leased(self, topic_id: int, job: LeasedJob) -> bool:
-        """True while that lease of the job lasts."""
-        lane = self._state.lanes.get(topic_id)
-        return lane is not None and lane.queue is not None and lane.queue.is_leased(job)
-
     def topic_config(self, name: str) -> TopicConfig | None:
         """The published config of a topic; None if there is no such topic."""
         topic = self._state.catalog.find(name)
@@ -329,8 +324,7 @@ class Engine:
     @property
     def has_effects(self) -> bool:
         """True if `take_effects` has anything to give."""
-        effects = self._state.effects
-        return bool(effects.finished or effects.news or effects.ended_leases)
+        return bool(self._state.effects)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""

@@ -129,13 +129,9 @@ class Index:
 
     def find(self, seq: int) -> int:
         """The position of the live slot of `seq`; -1 if there is none."""
-        if not self.base_seq <= seq <= self.head_seq:
+        if not self.base_seq <= seq <= self.head_seq or (self.lost.firsts and self.lost.at(seq) is not None):
             return -1
-        at, lost = self._skip + seq - self.base_seq, self.lost
-        if lost.firsts:
-            if lost.at(seq) is not None:
-                return -1
-            at = self.position(seq)
+        at = self.position(seq)
         return at if self.flags[at] & LIVE else -1
 
     def all_live(self, start: int, stop: int) -> bool:

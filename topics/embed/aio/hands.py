@@ -77,8 +77,14 @@ class Hand:
             await self._freed.park()
 
     def _take(self, claimed: Claimed) -> None:
+        topic = self._hands.engine.catalog.topics.get(claimed.topic_id)
+        if topic is None:
+            return
+        assert topic.jobs is not None
         for job in claimed.jobs:
-            if self._hands.engine.is_leased(claimed.topic_id, job):  # else it has ended, and nobody will tell
+            if topic.jobs.is_leased(
+                job.seq, (job.nonce, job.counter)
+            ):  # else it has ended, and nobody will tell
                 key = claimed.topic_id, job.seq
                 self._held[key] = job
                 self._hands.by_job[key] = self

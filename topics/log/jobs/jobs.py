@@ -19,6 +19,7 @@ from topics.codec.log.leases import Claimed, Extended, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RateLimit, TopicConfig
 from topics.kernel.deadlines import Deadlines
+from topics.kernel.ids import Lease
 from topics.kernel.limits import U32_MAX
 from topics.kernel.whole_numbers import Count
 from topics.log.index import LIVE, Index
@@ -124,6 +125,13 @@ class Jobs:
         """How full the bucket is, in parts of `limit.per_ms` a job."""
         filled = self.tokens + (now_ms - self.tokens_ms) * limit.count
         return min(filled, limit.count * limit.per_ms)
+
+    def is_leased(self, seq: int, lease: Lease) -> bool:
+        """True if that lease of the job lasts, as of the last `advance`."""
+        rows, row = self.rows, self.row(seq)
+        if not row or rows.state[row] != _IN_FLIGHT or rows.counters[row] != lease[1]:
+            return False
+        return rows.nonce_names.name(rows.nonces[row]) == lease[0].to_bytes(8, "big")
 
     def leased(self) -> list[int]:
         """The jobs that are leased, as of the last `advance`."""
