@@ -106,6 +106,7 @@ OF_STORE: dict[str, list[Given]] = {
     "delete": [given("made"), given("made"), given("a/b"), given("t", if_empty=True), given("t", if_empty=1)],
     "sync": [],  # by itself, below: no server has a route for it
     "producer": [],  # tests/calls/test_producer.py
+    "worker": [],  # tests/calls/test_workers.py
     "backup": [],
     "close": [],
     "do": [],
@@ -304,7 +305,7 @@ def test_what_is_awaited_has_the_names_parameters_and_docstrings_of_what_blocks(
             assert parameters(to_await, name) == parameters(blocking, name)
             if name not in ("backup", "compact", "do"):
                 assert inspect.getdoc(getattr(to_await, name)) == inspect.getdoc(getattr(blocking, name))
-            if name != "producer":
+            if name not in ("producer", "worker"):
                 assert returned(to_await, name).replace("Async", "") == returned(blocking, name)
 
 
@@ -313,6 +314,11 @@ def test_a_producer_takes_a_record_as_put_does() -> None:
     assert parameters(topics.Producer, "put") == parameters(topics.AsyncProducer, "put") == of_put
     assert public(topics.AsyncProducer) == public(topics.Producer) - {"close"} | {"running"}
     assert public(topics.AsyncReceipt) == public(topics.Receipt)
+
+
+def test_a_worker_in_tasks_has_the_names_of_one_in_threads() -> None:
+    assert public(topics.AsyncWorker) == public(topics.Worker) | {"running"}
+    assert parameters(topics.AsyncWorker, "stop") == parameters(topics.Worker, "stop")
 
 
 def test_a_method_is_described_as_its_call(tmp_path: Path) -> None:

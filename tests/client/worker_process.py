@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
+import threading
+from functools import partial
 
 import anyio
 
@@ -33,14 +34,16 @@ async def tasks(url: str, queue: str, node: str, *, handle_signals: bool) -> Non
 
 
 def threads(url: str, queue: str, node: str, *, handle_signals: bool) -> None:
+    pause = threading.Event()
+
     def handle(job: topics.Job) -> None:
         say("begun", job.seq)
         while job.data == "endless":
-            time.sleep(0.01)
+            pause.wait(0.01)
             if job.is_lost:
                 say("cancelled", job.is_lost, job.ack())
                 return
-        time.sleep(job.data)
+        pause.wait(job.data)
         say("done", job.seq)
 
     with topics.Client(url) as client:
@@ -51,8 +54,8 @@ def threads(url: str, queue: str, node: str, *, handle_signals: bool) -> None:
 
 
 if __name__ == "__main__":
-    kind, *where, signals = sys.argv[1:]
+    kind, url, queue, node, signals = sys.argv[1:]
     if kind == "tasks":
-        anyio.run(lambda: tasks(*where, handle_signals=signals == "yes"), backend="trio")  # type: ignore[call-arg]
+        anyio.run(partial(tasks, url, queue, node, handle_signals=signals == "yes"), backend="trio")
     else:
-        threads(*where, handle_signals=signals == "yes")  # type: ignore[call-arg]
+        threads(url, queue, node, handle_signals=signals == "yes")
