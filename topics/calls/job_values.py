@@ -21,7 +21,7 @@ from topics.kernel.ids import lease_id
 from topics.kernel.limits import Limits
 
 
-class Worker(Protocol):
+class Claimant(Protocol):
     """Who asks: the handle of a queue. `node`: whose the leases are. `job_type`: what its claims give."""
 
     job_type: ClassVar[type[LeasedRecord]]
@@ -100,7 +100,7 @@ def worker_name(node: str | None, limits: Limits) -> str:
     return node
 
 
-def leased_of(queue: Worker, found: Iterable[tuple[FrameView, LeasedJob]]) -> list[LeasedRecord]:
+def leased_of(queue: Claimant, found: Iterable[tuple[FrameView, LeasedJob]]) -> list[LeasedRecord]:
     """Records and their leases, as their worker has them."""
     make = queue.job_type
     return [
@@ -184,7 +184,7 @@ _redriven: Final = msgspec.json.Decoder(_Redriven).decode
 _purged: Final = msgspec.json.Decoder(_Purged).decode
 
 
-def read_claimed(queue: Worker, body: bytes) -> list[LeasedRecord]:
+def read_claimed(queue: Claimant, body: bytes) -> list[LeasedRecord]:
     make = queue.job_type
     return [
         make(view_of(one), queue, one.lease_id, one.deadline, one.deliveries, one.priority)

@@ -22,9 +22,9 @@ from topics.calls.job_checks import (
     redrive_command,
 )
 from topics.calls.job_values import (
+    Claimant,
     LeasedRecord,
     PeekedJob,
-    Worker,
     read_claimed,
     read_peeked,
     read_purged,
@@ -46,7 +46,7 @@ ON_GET: Final = "on_get"
 class OfQueue(msgspec.Struct, frozen=True, eq=False):
     """What is a method of `Queue`: its first parameter is the queue itself."""
 
-    queue: Worker
+    queue: Claimant
 
     def path(self, action: str) -> str:
         return f"/v0/topics/{check_topic_name(self.queue.name)}/{action}"
@@ -287,7 +287,7 @@ def redrive(
 
 
 def get_many(
-    queue: Worker, /, n: int, *, timeout: float | None = None, lease_ms: int | None = None,
+    queue: Claimant, /, n: int, *, timeout: float | None = None, lease_ms: int | None = None,
     ack: Literal["on_get"] | None = None,
 ) -> Generator[Call[Any], Any, list[LeasedRecord]]:  # fmt: skip
     """Up to `n` jobs, as soon as there is one: waits for it `timeout` seconds, without one for ever. Then none.
@@ -313,7 +313,7 @@ def get_many(
 
 
 def get(
-    queue: Worker, /, *, timeout: float | None = None, lease_ms: int | None = None,
+    queue: Claimant, /, *, timeout: float | None = None, lease_ms: int | None = None,
     ack: Literal["on_get"] | None = None,
 ) -> Generator[Call[Any], Any, LeasedRecord | None]:  # fmt: skip
     """The next job: waits for one `timeout` seconds, without it for ever. None if none came. Else as `get_many`."""
