@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from topics.calls.patience import Patience
     from topics.calls.producer import Producer, Receipt
     from topics.calls.trouble import Unreachable
+    from topics.calls.workers.async_worker import AsyncWorker
+    from topics.calls.workers.worker import Worker
     from topics.client.async_client import AsyncClient
     from topics.client.client import Client
     from topics.embed.aio.store import AsyncStore, open_trio
@@ -55,6 +57,7 @@ _WHERE = {
     "AsyncReceipt": "topics.calls.async_producer",
     "AsyncStore": "topics.embed.aio.store",
     "AsyncTopic": "topics.calls.awaiting",
+    "AsyncWorker": "topics.calls.workers.async_worker",
     "CannotOpen": "topics.kernel.errors",
     "Client": "topics.client.client",
     "CompactionResult": "topics.host.checkpoint.compaction",
@@ -83,16 +86,17 @@ _WHERE = {
     "TopicSummary": "topics.calls.messages",
     "TopicsError": "topics.kernel.errors",
     "Unreachable": "topics.calls.trouble",
+    "Worker": "topics.calls.workers.worker",
     "open": "topics.embed.store",
     "open_trio": "topics.embed.aio.store",
 }
 
 __all__ = [
-    "Account", "Appended", "AsyncClient", "AsyncJob", "AsyncProducer", "AsyncQueue", "AsyncReceipt", "AsyncStore",
-    "AsyncTopic", "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal", "Gap", "Job", "JobsSettled",
-    "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState", "Raw", "Receipt", "Record",
-    "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig", "TopicState", "TopicSummary",
-    "TopicsError", "Unreachable", "__version__", "open", "open_trio",
+    "Account", "Appended", "AsyncClient", "AsyncJob", "AsyncProducer", "AsyncQueue", "AsyncReceipt",
+    "AsyncStore", "AsyncTopic", "AsyncWorker", "CannotOpen", "Client", "CompactionResult", "Corrupt", "Fatal",
+    "Gap", "Job", "JobsSettled", "Limits", "Page", "Patience", "PeekedJob", "Producer", "Queue", "QueueState",
+    "Raw", "Receipt", "Record", "RecordsDeleted", "Rejected", "Store", "StoreOptions", "Topic", "TopicConfig",
+    "TopicState", "TopicSummary", "TopicsError", "Unreachable", "Worker", "__version__", "open", "open_trio",
 ]  # fmt: skip
 
 

@@ -87,6 +87,11 @@ OF_QUEUE: dict[str, list[Given]] = {
     "pause": [given(), given()],
     "resume": [given(), given()],
     "purge": [given(), given()],
+    "redrive": [
+        given(), given([9], source="letters"), given(9, source="letters"),  # nothing moves here: that takes its time
+        given([], source="letters"), given(source="nowhere"), given(source="$x"), given(source="queue-redrive"),
+        given("3", source="letters"), given(source="letters", limit=-1), given(range(1001), source="letters"),
+    ],
 }  # fmt: skip
 OF_STORE: dict[str, list[Given]] = {
     "topic": [given("x"), given("$x"), given(7)],
@@ -101,6 +106,7 @@ OF_STORE: dict[str, list[Given]] = {
     "delete": [given("made"), given("made"), given("a/b"), given("t", if_empty=True), given("t", if_empty=1)],
     "sync": [],  # by itself, below: no server has a route for it
     "producer": [],  # tests/calls/test_producer.py
+    "worker": [],  # tests/calls/test_workers.py
     "backup": [],
     "close": [],
     "do": [],
@@ -191,6 +197,7 @@ def script(store: Any) -> dict[str, Any]:
 def of_queues(store: Any) -> dict[str, Any]:
     """What comes of the calls on jobs: each on a queue with jobs, most of them leased; on a log; on nothing."""
     found: dict[str, Any] = {}
+    store.create("letters").put_many(RECORDS)
     for name, rows in OF_QUEUE.items():
         queue = store.queue(store.create(f"queue-{name}", type="queue").name, node="w")
         queue.put_many(JOBS)
@@ -263,7 +270,7 @@ def test_a_script_of_every_call_gives_the_same(kind: str, tmp_path: Path, expect
     assert found.keys() == expected.keys()
     assert handing.seen == concrete(Call) - {topics_of("Sync"), topics_of("Health"), topics_of("Ready")}
     made = {f"topic-{name}" for name in OF_TOPIC} | {f"queue-{name}" for name in OF_QUEUE}
-    assert {entry.name for entry in written.manifest.topics} == {"t", *made}
+    assert {entry.name for entry in written.manifest.topics} == {"t", "letters", *made}
 
 
 @pytest.mark.rule("O5.2")
@@ -298,7 +305,7 @@ def test_what_is_awaited_has_the_names_parameters_and_docstrings_of_what_blocks(
             assert parameters(to_await, name) == parameters(blocking, name)
             if name not in ("backup", "compact", "do"):
                 assert inspect.getdoc(getattr(to_await, name)) == inspect.getdoc(getattr(blocking, name))
-            if name != "producer":
+            if name not in ("producer", "worker"):
                 assert returned(to_await, name).replace("Async", "") == returned(blocking, name)
 
 
@@ -307,6 +314,11 @@ def test_a_producer_takes_a_record_as_put_does() -> None:
     assert parameters(topics.Producer, "put") == parameters(topics.AsyncProducer, "put") == of_put
     assert public(topics.AsyncProducer) == public(topics.Producer) - {"close"} | {"running"}
     assert public(topics.AsyncReceipt) == public(topics.Receipt)
+
+
+def test_a_worker_in_tasks_has_the_names_of_one_in_threads() -> None:
+    assert public(topics.AsyncWorker) == public(topics.Worker) | {"running"}
+    assert parameters(topics.AsyncWorker, "stop") == parameters(topics.Worker, "stop")
 
 
 def test_a_method_is_described_as_its_call(tmp_path: Path) -> None:

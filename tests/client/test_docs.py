@@ -60,15 +60,37 @@ def test_the_example_of_a_producer_prints_what_it_says(tmp_path: pathlib.Path) -
     assert done.stdout.splitlines() == ["[1, 2, 3]"]
 
 
-def test_the_example_of_create_and_configure_prints_what_it_says(tmp_path: pathlib.Path) -> None:
-    assert len(BLOCKS) == 4
+def test_the_example_of_a_worker_does_its_jobs(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", BLOCKS[3]],
         capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["1", "2"]
+
+
+def test_the_example_of_create_and_configure_prints_what_it_says(tmp_path: pathlib.Path) -> None:
+    assert len(BLOCKS) == 6
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BLOCKS[4]],
+        capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["True", "0", "{'cap_records': {'there': 10, 'asked': 3}}"]
+
+
+def test_the_example_of_jobs_prints_what_it_says(tmp_path: pathlib.Path) -> None:
+    with PrivateServer(tmp_path / "data", tmp_path) as own:
+        program = BLOCKS[5].replace("http://127.0.0.1:4000", own.url)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=20, check=False
+        )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"#( \{'to'.*| None \[.*)$", BLOCKS[5], re.MULTILINE)
+    assert done.stdout.splitlines() == [one.strip() for one in said]
 
 
 def test_the_bounds_it_names_are_the_codes() -> None:

@@ -14,7 +14,9 @@ import pytest
 import topics
 from tests.embed.conftest import OpenSim
 from tests.support.embedded import wait_until
+from topics.log.jobs.rows import JobState
 from topics.testing.clock import ManualClock
+from topics.testing.simdisk import SimDisk
 
 LONG_MS = 30_000
 
@@ -170,6 +172,23 @@ def test_a_put_to_a_queue_that_is_not_there_makes_no_log_of_that_name(store: top
     assert list(store.list()) == []
 
 
+@pytest.mark.rule("Q3.5")
+def test_a_job_whose_bytes_are_damaged_is_given_up_and_does_not_fail_the_rest(
+    store: topics.Store, disk: SimDisk
+) -> None:
+    store.create("jobs", type="queue", dead_letter="letters")
+    queue = store.queue("jobs")
+    queue.put_many([{"data": "x" * 9} for _ in range(3)])
+    index = store._opened.engine.catalog.find("jobs").index
+    disk.flip("wal/gen-0/shard-00/wal-00000000000000000001.log", (index.offsets[1] + 45) * 8)
+
+    assert seqs(queue.claim(3)) == [1, 3]
+    with store._local.lock:
+        store._keeper.keep_once()
+    found = store._opened.engine.peek("jobs", JobState.IN_FLIGHT, 9)
+    assert [job.state for job in found] == [JobState.IN_FLIGHT, JobState.MOVING, JobState.IN_FLIGHT]
+
+
 @pytest.mark.rule("Q4.15", "Q4.16")
 def test_a_queue_is_paused_and_purged(queue: topics.Queue) -> None:
     queue.put_many([{"data": 1}, {"data": 2}, {"data": 3, "delay_ms": 9999}])
@@ -273,3 +292,27 @@ def test_no_lease_is_issued_twice_over_a_restart(tmp_path: Path) -> None:
     first, second = ids
     assert first.startswith("lease_")
     assert first[6:22] != second[6:22]
+
+
+@pytest.mark.rule("Q4.14", "Q7.7")
+def test_dead_letters_are_put_back_as_fresh_jobs(tmp_path: Path) -> None:
+    with topics.open(tmp_path) as store:
+        store.create("jobs", type="queue", max_deliveries=1, dead_letter="letters")
+        queue = store.queue("jobs")
+        queue.put("poison", priority=4, meta={"m": "v"})
+        (job,) = queue.claim()
+        assert job.nack("cannot")
+        letters = store.topic("letters")
+        letter = next(item for item in letters.follow() if isinstance(item, topics.Record))
+        assert (letter.data, letter.meta["$dead_letter_reason"]) == ("poison", "cannot")
+
+        told = queue.redrive()
+        assert (told.topic, told.source, list(told.seqs)) == ("jobs", "letters", [letter.seq])
+        again = queue.get(timeout=20)
+        assert again is not None
+        assert (again.data, again.deliveries, again.priority, again.meta["m"]) == ("poison", 1, 4, "v")
+        assert again.meta["$dead_letter_src_seq"] == "1"
+        assert again.ack()
+        store.create("plain", type="queue")
+        with pytest.raises(topics.Rejected, match="has no dead_letter of its own"):
+            store.queue("plain").redrive()

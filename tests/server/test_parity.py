@@ -245,6 +245,11 @@ JOBS = [
     (b"POST", Q + b"/resume", b"ignored"),
     (b"POST", Q + b"/purge", None),
     (b"POST", T + b"/purge", None),
+    write(b'{"data":7}', path=b"/v0/topics/letters"),
+    of_jobs(b"redrive", b'{"source":"letters","seqs":[1,2]}'),
+    of_jobs(b"redrive", b'{"source":"q"}'),
+    of_jobs(b"redrive", b'{"source":"absent"}'),
+    of_jobs(b"redrive", b"{}"),
     get(Q),
 ]
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.weaving import NOW, made
 from topics.crypto.keys import KeyPair
-from topics.simulation.mesh import SKEW_MS, Mesh
-from topics.simulation.meshfaults import QUIET, Faults
-from topics.simulation.meshnode import STORE_ID
+from topics.simulation.mesh.faults import QUIET, Faults
+from topics.simulation.mesh.network import SKEW_MS, Mesh
+from topics.simulation.mesh.node import STORE_ID
 from topics.weaver.sync.limits import ExchangeOptions
 
 

@@ -1,8 +1,9 @@
 """A data directory with something of everything in it, the same bytes for the same arguments.
 
 Segments that are sealed, growing, half deleted; a log of several files before and behind two snapshots; topics with
-labels, caps, deletes, a deleted topic; the journals of a database and of a Weaver; and what a client was told. It is
-made by the engine and the host as a store makes it, on a disk in memory, and is given as its files.
+labels, caps, deletes, a deleted topic; a queue, of which all of the log is there; the journals of a database and of a
+Weaver; and what a client was told. It is made by the engine and the host as a store makes it, on a disk in memory, and
+is given as its files.
 """
 
 from __future__ import annotations
@@ -17,8 +18,22 @@ import msgspec
 from topics.codec.primitives import checksum
 from topics.crypto.keys import KeyPair
 from topics.engine.checkpoint import SegmentRules
-from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutTopic, Sync
-from topics.engine.replies import Appended
+from topics.engine.commands import (
+    Ack as AckJobs,
+)
+from topics.engine.commands import (
+    Append,
+    Claim,
+    Command,
+    DeleteRecords,
+    DeleteTopic,
+    Extend,
+    Nack,
+    PutTopic,
+    Redrive,
+    Sync,
+)
+from topics.engine.replies import Appended, JobsClaimed
 from topics.host.checkpoint.steps import Blocking, Propose, Swap, Wait
 from topics.host.directory.layout import Format
 from topics.host.directory.owner import LOCK_NAME, RECORD_SIZE, OwnerRecord
@@ -32,6 +47,8 @@ from topics.kv.entries.store import EMPTY
 from topics.kv.journaled import DatabaseHeader, Journaled
 from topics.kv.replica import Replica
 from topics.log.reads.match import parse_match
+from topics.store.inline import carry_out
+from topics.store.moving import moving
 from topics.store.opened import Opened, StoreOptions
 from topics.store.opening import open_store
 from topics.testing.clock import ManualClock
@@ -42,6 +59,7 @@ from topics.weaver.state.ops import encode_ops
 from topics.weaver.store.intention_store import open_store as open_weaver
 
 ORDERS, CLICKS, CAPPED, FLEETING, GONE = "orders", "clicks", "capped", "fleeting", "gone"
+JOBS, FAILED = "jobs", "failed"  # a queue, and its dead letters
 KV_TOPIC: Final = "$kv.name.settings"
 STORE_ID: Final = b"a sample's store"
 WEAVER_TOPIC: Final = f"$weaver.{STORE_ID.hex()}.log"
@@ -49,6 +67,7 @@ AUTHOR: Final = KeyPair.from_seed(bytes([7]) * 32)  # of the database and the We
 ROUNDS: Final = 5
 WRITE_MAX: Final = 10_000  # records
 GONE_IN: Final = 3  # the round in which a topic is deleted
+CONFIG_BYTES: Final = 2400  # a log file has room for a config
 Files = dict[str, bytes]
 
 
@@ -129,7 +148,9 @@ class _Story:
         self.acks: list[Ack] = []
         self.options = StoreOptions(
             shards=2,
-            limits=Limits(wal_file_first=100 * records, wal_file_max=200 * records, wal_reserve=256),
+            limits=Limits(
+                wal_file_first=100 * records, wal_file_max=max(200 * records, CONFIG_BYTES), wal_reserve=256
+            ),
             segments=SegmentRules(records_max=-(-records // segments)),
             min_free_bytes=4096,
         )
@@ -203,11 +224,59 @@ class _Story:
         self._put(ORDERS, [b'{"last":%d}' % i for i in range(self.records)], tag=[b"red"] * self.records)
         self._put(CLICKS, [b'"last click %d"' % i for i in range(self.records)])
         self._delete(ORDERS, match="red", before_seq=3)
+        self._work()
         self.opened.engine.log_exact_heads()
         self._drain()
         self._sync()
         for writer in self.opened.writers:
             writer.mark()
+
+    def _work(self) -> None:
+        """Jobs that are acked, fail, run out, are moved and come back: two have the same key."""
+        self._create(
+            JOBS,
+            type="queue",
+            durability="fsync",
+            max_in_flight_per_key=1,
+            max_deliveries=2,
+            dead_letter=FAILED,
+        )
+        keys = [b"", b"", b"k", b"k"] + [b""] * 8
+        self._put(JOBS, [b'{"job":%d}' % i for i in range(12)], key=keys)
+        self._claim(b"w1", 1, 2, 3, 5)
+        self._run(AckJobs(topic=JOBS, node=b"w1", seqs=[1, 2]))
+        self._fail(b"w1", 3, delay_ms=15)
+        self._claim(b"w3", 6, lease_ms=1)  # 3 waits, and 4 behind it
+        self._claim(b"w0", 3)
+        self._fail(b"w0", 3)  # its second time
+        self._claim(b"w2", 6, 4)
+        self._run(Extend(topic=JOBS, node=b"w2", seqs=[6], lease_ms=50_000))
+        self._run(AckJobs(topic=JOBS, node=b"w2", seqs=[6]))
+        self._run(Redrive(topic=FAILED, queue=JOBS))
+        self._move()
+        self._claim(b"w4", 7)
+        self._run(AckJobs(topic=JOBS, node=b"w2", seqs=[4]))
+
+    def _claim(self, node: bytes, *seqs: int, lease_ms: int = 30_000) -> None:
+        """These are the next ones."""
+        self.clock.advance(10)
+        claimed = self._run(Claim(topic=JOBS, node=node, count_max=len(seqs), lease_ms=lease_ms))
+        assert isinstance(claimed, JobsClaimed)
+        assert [job.seq for job in claimed.jobs] == list(seqs)
+
+    def _fail(self, node: bytes, seq: int, delay_ms: int = 0) -> None:
+        self._run(Nack(topic=JOBS, node=node, seqs=[seq], delay_ms=delay_ms, reason=b"no paper"))
+        self._move()
+
+    def _move(self) -> None:
+        """What is to go elsewhere goes there."""
+        engine = self.opened.engine
+        for _ in range(4):  # each step is later than the one before
+            self.clock.advance(1)
+            engine.tick()
+            self._drain()
+            while (order := engine.moves.take()) is not None:
+                carry_out(engine, moving(engine, self.opened.reader.read, order), self._drain)
 
     # How.
 
@@ -269,11 +338,12 @@ class _Columns(msgspec.Struct, kw_only=True):
     meta: list[bytes] | None = None
     ttl_ms: list[int | None] | None = None
     content_type: list[bytes] | None = None
+    key: list[bytes] | None = None
 
     def columns(self) -> RecordColumns:
         return RecordColumns(
             self.data, tag=self.tag, node=self.node, meta=self.meta, ttl_ms=self.ttl_ms,
-            content_type=self.content_type,
+            content_type=self.content_type, key=self.key,
         )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from topics.audit.checks.acks import Acks
 from topics.audit.checks.archived import archive_tasks, check_archive
 from topics.audit.checks.coldtier import HOW, check_cold, check_notes, reach
 from topics.audit.checks.journals import check_journals
-from topics.audit.checks.leases import check_leases
 from topics.audit.checks.metafiles import check_agreement, check_metafiles
+from topics.audit.checks.queue_logs import check_queues
 from topics.audit.checks.row_checks import CHECKS, check_rows
 from topics.audit.checks.wrong_types import find_wrong_types, wrong_type_violations
 from topics.audit.recovery import RecoveredDirectory, read, segment_tasks, wal_tasks
@@ -228,7 +228,7 @@ def examine(
         *(check_agreement(disk, state) if options.agreement else ()),
         *check_rows(state, wal_rows, segment_rows),
         *check_archive(state, every),
-        *check_leases(disk, state, every),
+        *check_queues(disk, state, every),
         *(check_journals(disk, state) if options.journals else ()),
         *(check_acknowledged(disk, state, options.acks) if options.acks is not None else ()),
     ]

@@ -1,7 +1,8 @@
 """Every call once: its signature, the engine's command it is, its HTTP messages, and when they are repeated.
 
 The embedded store, the clients and the command line are made from it, so names, parameters, docstrings, values and
-errors are the same at all of them. Nothing here knows a socket or a disk, and only producers wait for anything.
+errors are the same at all of them. Nothing here knows a socket or a disk, and only producers and
+workers wait for anything.
 
     call            what a call is; how one, or several in turn, are carried out in a process and over HTTP
     records         the calls on the records of a topic
@@ -15,6 +16,7 @@ errors are the same at all of them. Nothing here knows a socket or a disk, and o
     batches         records become batches, and batches writes
     producer        `Producer`: batches by a thread
     async_producer  `AsyncProducer`: batches by a task
+    workers         who does the jobs of a queue
     retry           a request repeated as often as that is safe
     patience        when it is repeated, and for how long
     intake          a caller's values as columns of stored bytes

@@ -22,6 +22,8 @@ from topics.calls.call import Steps
 from topics.calls.job_values import LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page
+from topics.calls.workers.async_worker import AsyncWorker
+from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
 
@@ -130,6 +132,21 @@ def producer_of(
     return described(method, rules, gives=AbstractAsyncContextManager[AsyncProducer])
 
 
+def worker_of(
+    rules: Callable[P, WorkerRules],
+) -> Callable[Concatenate[AsyncTopicStore, P], AbstractAsyncContextManager[AsyncWorker[AsyncJob]]]:
+    """A method of every store that gives a worker."""
+
+    def method(
+        store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs
+    ) -> AbstractAsyncContextManager[AsyncWorker[AsyncJob]]:
+        asked = rules(*args, **options)
+        worker: AsyncWorker[AsyncJob] = AsyncWorker(store.queue(asked.queue, node=asked.node), asked)
+        return worker.running()
+
+    return described(method, rules, gives="AbstractAsyncContextManager[AsyncWorker[AsyncJob]]")
+
+
 @named
 class AsyncTopic:
     """A handle of one topic, by name, as `Topic` is: its methods are awaited, and its streams are async iterators.
@@ -191,6 +208,7 @@ class AsyncQueue(AsyncTopic):
     pause = of_topic(of_jobs.pause)
     resume = of_topic(of_jobs.resume)
     purge = of_topic(of_jobs.Purge)
+    redrive = of_topic(of_jobs.redrive)
 
     def __aiter__(self) -> AsyncIterator[AsyncJob]:
         return _Jobs(self)
@@ -239,6 +257,7 @@ class AsyncTopicStore(Located, ABC):
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
     producer = producer_of(Rules)
+    worker = worker_of(WorkerRules)
 
     async def __aenter__(self) -> Self:
         return self

@@ -19,6 +19,8 @@ from topics.calls.call import Steps
 from topics.calls.job_values import LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.producer import Producer
+from topics.calls.workers.leases import WorkerRules
+from topics.calls.workers.worker import Worker
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
 
@@ -118,6 +120,16 @@ def producer_of(rules: Callable[P, Rules]) -> Callable[Concatenate[TopicStore, P
     return described(method, rules, gives=Producer)
 
 
+def worker_of(rules: Callable[P, WorkerRules]) -> Callable[Concatenate[TopicStore, P], Worker[Job]]:
+    """A method of every store that gives a worker."""
+
+    def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Worker[Job]:
+        asked = rules(*args, **options)
+        return Worker(store.queue(asked.queue, node=asked.node), asked)
+
+    return described(method, rules, gives="Worker[Job]")
+
+
 @named
 class Topic:
     """A handle of one topic, by name. The topic need not exist: a write creates it, a read says that it is not there.
@@ -183,6 +195,7 @@ class Queue(Topic):
     pause = of_topic(of_jobs.pause)
     resume = of_topic(of_jobs.resume)
     purge = of_topic(of_jobs.Purge)
+    redrive = of_topic(of_jobs.redrive)
 
     def __iter__(self) -> Iterator[Job]:
         while True:
@@ -242,6 +255,7 @@ class TopicStore(Located, ABC):
     sync = of_store(of_topics.Sync)
     checkpoint = of_store(of_topics.Checkpoint)
     producer = producer_of(Rules)
+    worker = worker_of(WorkerRules)
 
     def __enter__(self) -> Self:
         return self

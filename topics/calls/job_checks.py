@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from topics.engine.commands import Ack, Claim, Extend, Nack
+from topics.engine.commands import Ack, Claim, Extend, Nack, Redrive
 from topics.kernel.checks import clamped, seq_number, text_bytes, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.ids import Lease, parse_lease
+from topics.kernel.ids import Lease, check_topic_name, parse_lease
 from topics.kernel.limits import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
+    MOVES_INTO_TOPIC_MAX,
     READ_LIMIT_DEFAULT,
     REASON_BYTES_MAX,
     TTL_MS_MAX,
@@ -72,6 +73,18 @@ def extend_command(
     return Extend(topic=topic, node=holder, seqs=numbers, leases=leases, lease_ms=_lease_ms(lease_ms))
 
 
+def redrive_command(topic: str, source: object, seqs: object, limit: object, limits: Limits) -> Redrive:
+    """`seqs`: None for any. Raises `Rejected`: invalid_request, batch_too_large."""
+    numbers = None if seqs is None else _numbers(seqs, limits.claim_limit)
+    most = min(limits.claim_limit, MOVES_INTO_TOPIC_MAX)
+    return Redrive(
+        topic=check_topic_name(source, field="source"),
+        queue=check_topic_name(topic),
+        seqs=numbers,
+        count_max=min(whole_number("limit", limit) or most, most),
+    )
+
+
 def peeked(state: object, limit: object, limits: Limits) -> tuple[JobState, int]:
     """Which jobs to show, and how many. Raises `Rejected(invalid_request)`."""
     if not isinstance(state, str) or state not in PEEKED:
@@ -88,13 +101,7 @@ def _held(
 ) -> tuple[bytes, Sequence[int], Sequence[Lease | None] | None]:
     """(whose they are, seqs, the lease that is meant of each)."""
     holder, most = text_bytes("node", node, bytes_max=limits.node_bytes), limits.claim_limit
-    numbers = _listed("seqs", seqs, most)
-    if len(numbers) > most:
-        raise Rejected(Code.BATCH_TOO_LARGE, f"seqs: more than the limit of {most} jobs a call", limit=most)
-    if not numbers:
-        raise invalid("seqs", "must name at least one job")
-    if set(map(type, numbers)) != _ONLY_NUMBERS or min(numbers) < 0 or max(numbers) > U64_MAX:
-        numbers = [seq_number(f"seqs[{i}]", seq) for i, seq in enumerate(numbers)]
+    numbers = _numbers(seqs, most)
     if lease_ids is None:
         return holder, numbers, None
     ids = _listed("lease_ids", lease_ids, most)
@@ -108,6 +115,17 @@ def _held(
         holder, numbers,
         [None if text == "" else parse_lease(f"lease_ids[{i}]", text) for i, text in enumerate(ids)],
     )  # fmt: skip
+
+
+def _numbers(seqs: object, most: int) -> Sequence[int]:
+    numbers = _listed("seqs", seqs, most)
+    if len(numbers) > most:
+        raise Rejected(Code.BATCH_TOO_LARGE, f"seqs: more than the limit of {most} jobs a call", limit=most)
+    if not numbers:
+        raise invalid("seqs", "must name at least one job")
+    if set(map(type, numbers)) == _ONLY_NUMBERS and min(numbers) >= 0 and max(numbers) <= U64_MAX:
+        return numbers
+    return [seq_number(f"seqs[{i}]", seq) for i, seq in enumerate(numbers)]
 
 
 def _listed(field: str, given: object, most: int) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
+import time
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Protocol
 
@@ -13,13 +15,13 @@ from topics.calls.messages import Sent, view_of
 from topics.calls.page import Record
 from topics.codec.log.frame import FrameView
 from topics.engine.queue.control import JobView
-from topics.engine.replies import JobsSettled, LeasedJob
+from topics.engine.replies import JobsSettled, LeasedJob, Redriven
 from topics.kernel.checks import text_bytes
 from topics.kernel.ids import lease_id
 from topics.kernel.limits import Limits
 
 
-class Worker(Protocol):
+class Claimant(Protocol):
     """Who asks: the handle of a queue. `node`: whose the leases are. `job_type`: what its claims give."""
 
     job_type: ClassVar[type[LeasedRecord]]
@@ -33,9 +35,12 @@ class Worker(Protocol):
 class LeasedRecord(Record):
     """A job that the node of `queue` has leased until `deadline` (ms, included), now delivered for the `deliveries`-th
     time.
+
+    `is_settled`: by its own `ack` or `nack`, or by its worker. `until_s`: of a job that a worker holds, until when
+    its lease is sure to last, by `time.monotonic()`.
     """
 
-    __slots__ = ("deadline", "deliveries", "lease_id", "priority", "queue")
+    __slots__ = ("deadline", "deliveries", "is_settled", "lease_id", "priority", "queue", "until_s")
 
     def __init__(
         self, view: FrameView, queue: Any, lease_id: str, deadline: int, deliveries: int, priority: int
@@ -46,6 +51,16 @@ class LeasedRecord(Record):
         self.deadline = deadline
         self.deliveries = deliveries
         self.priority = priority
+        self.is_settled = False
+        self.until_s = math.inf
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its lease is known to have ended, so that another worker may have it: whoever does it should stop.
+
+        A worker looks after that; without one it is known only from an `ack`, `nack` or `extend` that came too late.
+        """
+        return not self.is_settled and time.monotonic() >= self.until_s
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(seq={self.seq}, deliveries={self.deliveries}, data={self.raw[:60]!r})"
@@ -85,7 +100,7 @@ def worker_name(node: str | None, limits: Limits) -> str:
     return node
 
 
-def leased_of(queue: Worker, found: Iterable[tuple[FrameView, LeasedJob]]) -> list[LeasedRecord]:
+def leased_of(queue: Claimant, found: Iterable[tuple[FrameView, LeasedJob]]) -> list[LeasedRecord]:
     """Records and their leases, as their worker has them."""
     make = queue.job_type
     return [
@@ -157,10 +172,19 @@ class _Purged(msgspec.Struct):
 _claimed: Final = msgspec.json.Decoder(_Claimed).decode
 _settled: Final = msgspec.json.Decoder(_Settled).decode
 _peeked: Final = msgspec.json.Decoder(_Peeked).decode
+
+
+class _Redriven(msgspec.Struct):
+    topic: str
+    source: str
+    redriven: list[int]
+
+
+_redriven: Final = msgspec.json.Decoder(_Redriven).decode
 _purged: Final = msgspec.json.Decoder(_Purged).decode
 
 
-def read_claimed(queue: Worker, body: bytes) -> list[LeasedRecord]:
+def read_claimed(queue: Claimant, body: bytes) -> list[LeasedRecord]:
     make = queue.job_type
     return [
         make(view_of(one), queue, one.lease_id, one.deadline, one.deliveries, one.priority)
@@ -190,3 +214,8 @@ def read_peeked(body: bytes) -> list[PeekedJob]:
 
 def read_purged(body: bytes) -> int:
     return _purged(body).purged
+
+
+def read_redriven(body: bytes) -> Redriven:
+    found = _redriven(body)
+    return Redriven(topic=found.topic, source=found.source, seqs=found.redriven)

@@ -13,23 +13,32 @@ import msgspec
 
 from topics.calls import messages
 from topics.calls.call import Call, OfTopic
-from topics.calls.job_checks import ack_command, claim_command, extend_command, nack_command, peeked
+from topics.calls.job_checks import (
+    ack_command,
+    claim_command,
+    extend_command,
+    nack_command,
+    peeked,
+    redrive_command,
+)
 from topics.calls.job_values import (
+    Claimant,
     LeasedRecord,
     PeekedJob,
-    Worker,
     read_claimed,
     read_peeked,
     read_purged,
+    read_redriven,
     read_settled,
 )
 from topics.calls.messages import FORMAT_LIMITS
 from topics.calls.retry import Line, Talk
+from topics.calls.topics import State
 from topics.engine import commands
-from topics.engine.replies import JobsSettled
+from topics.engine.replies import JobsSettled, Redriven, TopicState
 from topics.kernel.errors import invalid
 from topics.kernel.ids import check_topic_name, lease_id
-from topics.kernel.limits import WAIT_MS_MAX, Limits
+from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX, Limits
 
 ON_GET: Final = "on_get"
 
@@ -37,7 +46,7 @@ ON_GET: Final = "on_get"
 class OfQueue(msgspec.Struct, frozen=True, eq=False):
     """What is a method of `Queue`: its first parameter is the queue itself."""
 
-    queue: Worker
+    queue: Claimant
 
     def path(self, action: str) -> str:
         return f"/v0/topics/{check_topic_name(self.queue.name)}/{action}"
@@ -232,11 +241,53 @@ class Purge(OfTopic, Call[int], frozen=True, eq=False):
         return line.ask("POST", self.path("/purge"), read_purged, writes=True)
 
 
+class _Source(OfTopic, frozen=True, eq=False):
+    source: str
+
+
+class Redrive(_Source, Call[Redriven], frozen=True, eq=False, kw_only=True):
+    """Put records of `source` back as fresh jobs."""
+
+    seqs: Iterable[int] | None = None
+    limit: int = 0
+
+    def command(self, limits: Limits) -> commands.Redrive:
+        return redrive_command(self.topic, self.source, self.seqs, self.limit, limits)
+
+    def exchange(self, line: Line) -> Talk[Redriven]:
+        command = self.command(FORMAT_LIMITS)
+        body = messages.fields_body({"source": command.topic, "limit": command.count_max}, seqs=command.seqs)
+        return line.ask("POST", self.path("/redrive"), read_redriven, body=body, writes=True)
+
+
+def redrive(
+    topic: str, /, seqs: int | Iterable[int] | None = None, *, source: str | None = None, limit: int = 0
+) -> Generator[Call[Any], Any, Redriven]:
+    """Put dead letters back as fresh jobs: these, or the first ones, at most `limit` (0: 1000, which is the most).
+
+    `source`: the topic they are in; the queue's own `dead_letter` if it is not given. Any record may go that nobody has
+    on lease. `seqs` of the answer, which are of `source`, are on their way and will arrive whatever happens; they are
+    deliveries 0, keep their priority and the provenance in `meta`, and go from the source.
+
+    Raises:
+        Rejected: topic_not_found, also for the source; not_a_queue; invalid_request, batch_too_large.
+        Unreachable: if it was sent, records may be on their way. It is not repeated: it would take others then.
+    """
+    if source is None:
+        state: TopicState = yield from State(topic, touch=False)
+        source = state.config.dead_letter
+        if source is None:
+            raise invalid(
+                "source", f"queue {topic!r} has no dead_letter of its own: name the topic to take them from"
+            )
+    return (yield from Redrive(topic, source, seqs=(seqs,) if isinstance(seqs, int) else seqs, limit=limit))
+
+
 # Comforts (queues 7).
 
 
 def get_many(
-    queue: Worker, /, n: int, *, timeout: float | None = None, lease_ms: int | None = None,
+    queue: Claimant, /, n: int, *, timeout: float | None = None, lease_ms: int | None = None,
     ack: Literal["on_get"] | None = None,
 ) -> Generator[Call[Any], Any, list[LeasedRecord]]:  # fmt: skip
     """Up to `n` jobs, as soon as there is one: waits for it `timeout` seconds, without one for ever. Then none.
@@ -262,7 +313,7 @@ def get_many(
 
 
 def get(
-    queue: Worker, /, *, timeout: float | None = None, lease_ms: int | None = None,
+    queue: Claimant, /, *, timeout: float | None = None, lease_ms: int | None = None,
     ack: Literal["on_get"] | None = None,
 ) -> Generator[Call[Any], Any, LeasedRecord | None]:  # fmt: skip
     """The next job: waits for one `timeout` seconds, without it for ever. None if none came. Else as `get_many`."""
@@ -281,21 +332,32 @@ def _seconds(field: str, value: object) -> float:
 
 def ack_one(job: LeasedRecord, /) -> Generator[Call[Any], Any, bool]:
     """It is done. False if its lease had ended, so that another worker may have it."""
-    found = yield from Ack(job.queue, job)
-    return bool(found.seqs)
+    return _settled(job, (yield from Ack(job.queue, job)))
 
 
 def nack_one(
     job: LeasedRecord, /, reason: str | None = None, *, delay_ms: int | None = None
 ) -> Generator[Call[Any], Any, bool]:
     """It failed, and is to be handed out again: see `Queue.nack`. False if its lease had ended."""
-    found = yield from Nack(job.queue, job, reason=reason, delay_ms=delay_ms)
-    return bool(found.seqs)
+    return _settled(job, (yield from Nack(job.queue, job, reason=reason, delay_ms=delay_ms)))
 
 
 def extend_one(job: LeasedRecord, /, lease_ms: int) -> Generator[Call[Any], Any, bool]:
     """Its lease lasts `lease_ms` from now on. False if it had ended."""
+    asked_s = time.monotonic()
     found = yield from Extend(job.queue, job, lease_ms)
-    if found.deadline is not None and found.seqs:
+    if not found.seqs:
+        job.until_s = -math.inf
+    elif found.deadline is not None:
         job.deadline = found.deadline
+        if job.until_s < math.inf:  # a worker's
+            job.until_s = asked_s + min(max(lease_ms, LEASE_MS_MIN), LEASE_MS_MAX) / 1000
+    return bool(found.seqs)
+
+
+def _settled(job: LeasedRecord, found: JobsSettled) -> bool:
+    if found.seqs:
+        job.is_settled = True
+    elif not job.is_settled:
+        job.until_s = -math.inf
     return bool(found.seqs)

@@ -18,10 +18,12 @@ class Located:
     """`where`: a directory or a URL.
 
     `limits`: of an embedded store what it takes; of a client what its server is taken to allow in a page or a batch.
+    `is_remote`: whether another process has them, which may end and come back.
     """
 
     where: str
     limits: Limits
+    is_remote: bool
 
     def __reduce__(self) -> NoReturn:
         """No copies, and no way into another process."""

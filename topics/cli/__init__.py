@@ -10,4 +10,5 @@ What the operating system, click and rich do stays in this package. A command is
     io        what goes in and out: files, formats, a terminal, times and sizes as people write them
     main      the table of commands, and `main`: one call of `topics`
     target    the place a command works on: a directory or a server, opened
+    work      jobs of a queue, each done by a command
 """

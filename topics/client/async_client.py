@@ -55,6 +55,7 @@ class AsyncClient(AsyncTopicStore):
         address = parse_address(url)
         self.where = address.url
         self.limits = limits or Limits()
+        self.is_remote = True
         self._line = Line(address.url, patience or Patience(), pace or Pace(sleep=anyio.sleep))
         self._transport = AsyncTransport(
             address,

@@ -84,6 +84,7 @@ class Client(TopicStore):
         address = parse_address(url)
         self.where = address.url
         self.limits = limits or Limits()
+        self.is_remote = True
         self._line = Line(address.url, patience or Patience(), pace or Pace())
         self._transport = Transport(address, api_key=key, cafile=cafile)
 

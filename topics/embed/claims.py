@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Container, Iterable
 from contextlib import suppress
 
 from topics.embed.driver import LocalEngine
-from topics.engine.commands import Claim, Release
-from topics.engine.replies import JobsClaimed
+from topics.engine.commands import Claim, GiveUp, Release
+from topics.engine.replies import JobsClaimed, LeasedJob
 from topics.engine.tickets import Ticket
 from topics.kernel.errors import TopicsError
 
@@ -34,11 +35,19 @@ def claim(local: LocalEngine, command: Claim) -> JobsClaimed:
 
 def give_back(local: LocalEngine, claimed: JobsClaimed) -> None:
     """Nobody has these jobs: they are ready again. Where that cannot be logged, their leases end in their own time."""
-    if claimed.jobs:
-        seqs = [job.seq for job in claimed.jobs]
-        leases = [(job.nonce, job.counter) for job in claimed.jobs]
+    _give(local, Release, claimed.topic, claimed.jobs)
+
+
+def give_up(local: LocalEngine, claimed: JobsClaimed, damaged: Container[int]) -> None:
+    """Those whose records are damaged go to the dead letters."""
+    _give(local, GiveUp, claimed.topic, [job for job in claimed.jobs if job.seq in damaged])
+
+
+def _give(local: LocalEngine, command: type[Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
+    leases = {job.seq: (job.nonce, job.counter) for job in jobs}
+    if leases:
         with suppress(TopicsError):
-            local.call(Release(topic=claimed.topic, seqs=seqs, leases=leases))
+            local.call(command(topic=topic, seqs=list(leases), leases=list(leases.values())))
 
 
 def _end(local: LocalEngine, command: Claim, ticket: Ticket, called: threading.Event) -> None:

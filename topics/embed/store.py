@@ -26,7 +26,7 @@ from topics.calls.page import Page, make_page
 from topics.codec.log.frame import FrameView
 from topics.codec.manifest import Written
 from topics.embed.backup import back_up
-from topics.embed.claims import claim, give_back
+from topics.embed.claims import claim, give_back, give_up
 from topics.embed.compaction import CompactorThread
 from topics.embed.driver import LocalEngine
 from topics.embed.findings import Findings
@@ -97,6 +97,7 @@ class Store(Findings, TopicStore):
     ) -> None:
         self.where = where
         self.limits: Limits = opened.engine.limits
+        self.is_remote = False
         self._opened = opened
         self._disk = disk
         self._lock = lock
@@ -197,7 +198,7 @@ class Store(Findings, TopicStore):
                 return reply.config if isinstance(reply, TopicPut) else reply
             case jobs.Claim():
                 return self._claim(call)
-            case jobs.Settle():
+            case jobs.Settle() | jobs.Redrive():
                 return self._local.call(call.command(self.limits))
             case jobs.Peek():
                 return self._peek(call)
@@ -236,15 +237,16 @@ class Store(Findings, TopicStore):
             return [summary_of(engine.topic_state(name)) for name in engine.names(prefix)]
 
     def _claim(self, call: jobs.Claim) -> list[LeasedRecord]:
-        """Records whose bytes are damaged are left out, and what has ended since."""
+        """Jobs whose records are damaged are given up, and left out as those are that have ended since."""
         claimed = claim(self._local, call.command(self.limits))
         if not claimed.jobs:
             return []
         try:
-            views = self._records(claimed.topic_id, [job.seq for job in claimed.jobs])
+            views, damaged = self._records(claimed.topic_id, [job.seq for job in claimed.jobs])
         except BaseException:
             give_back(self._local, claimed)
             raise
+        give_up(self._local, claimed, damaged)
         return leased_of(call.queue, [(views[job.seq], job) for job in claimed.jobs if job.seq in views])
 
     def _peek(self, call: jobs.Peek) -> list[PeekedJob]:
@@ -254,24 +256,26 @@ class Store(Findings, TopicStore):
             found = self._opened.engine.peek(call.topic, state, limit)
             topic = self._opened.engine.catalog.find(call.topic)
         assert topic is not None
-        views = self._records(
+        views, _ = self._records(
             topic.topic_id, [job.seq for job in found], bytes_max=self.limits.page_bytes_default
         )
         return peeked_of((views[job.seq], job) for job in found if job.seq in views)
 
     def _records(
         self, topic_id: int, seqs: Sequence[int], *, bytes_max: int = sys.maxsize
-    ) -> dict[int, FrameView]:
-        """These records by seq, without those that are gone or damaged, nor those behind so many bytes."""
+    ) -> tuple[dict[int, FrameView], set[int]]:
+        """(these records by seq, without those that have gone, nor those behind so many bytes; the damaged ones)."""
         found: dict[int, FrameView] = {}
+        damaged: set[int] = set()
         query: RecordsQuery | None = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs))
         while query is not None and bytes_max > 0:
             query = attrs.evolve(query, bytes_max=min(bytes_max, self.limits.page_bytes))
             plan, views = read_page(query, self._plan_records, self._opened.reader.read)
             found.update((view.seq, view) for view in views)
+            damaged.update(plan.damaged)
             bytes_max -= sum(len(view.data) + len(view.meta) for view in views)
             query = query.after(plan)
-        return found
+        return found, damaged
 
     def _plan_records(self, query: RecordsQuery) -> RecordsPlan:
         with self._local.lock:

@@ -114,6 +114,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Lease jobs of a queue to `node`: at most `count_max`, of at most `bytes_max` stored bytes (one always fits).
 
     `lease_ms`: None for the queue's own. `wait_ms`: how long to wait if there is none; None: until it is withdrawn.
+    `told_end`: the ends of leases of this queue are told from now on (`Effects.ended_leases`).
     """
 
     topic: str
@@ -122,6 +123,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     bytes_max: int = MIB
     lease_ms: int | None = None
     wait_ms: int | None = 0
+    told_end: bool = False
 
 
 class Settle(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -158,6 +160,10 @@ class Release(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     leases: Sequence[Lease]
 
 
+class GiveUp(Release, frozen=True, eq=False):
+    """The records of these leased jobs are damaged: they go to the dead letters, if the queue has some."""
+
+
 @attrs.frozen(kw_only=True)
 class Pause:
     """A queue hands out nothing, or does again."""
@@ -184,5 +190,5 @@ class Purge:
 
 Command = (
     Append | PutTopic | DeleteTopic | DeleteRecords | Retire | Sync | Checkpointed | Claim | Ack | Nack | Extend
-    | Release | Pause | Purge | Redrive
+    | Release | GiveUp | Pause | Purge | Redrive
 )  # fmt: skip

@@ -23,7 +23,7 @@ from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, peek, queue_state
 from topics.engine.recovery import restart
-from topics.engine.replies import TopicState
+from topics.engine.replies import LeasedJob, TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SYNC
@@ -245,10 +245,7 @@ class Engine:
 
     def log_exact_heads(self) -> None:
         """Clean shutdown: every topic's exact head goes to the log (storage 4)."""
-        now_ms = self._state.time.read()
-        for lane in list(self._state.lanes.values()):
-            if lane.topic is not None:
-                timing.log_exact_head(self._state, lane, now_ms)
+        timing.log_exact_heads(self._state, self._state.time.read())
         self._settle()
 
     # Reading.
@@ -274,11 +271,7 @@ class Engine:
         return diff.plan(topic, query, now_ms=now_ms, durable_seq=lane.durable_seq)
 
     def plan_records(self, query: RecordsQuery) -> RecordsPlan:
-        """Plan a read of records by their seqs; touches nothing.
-
-        Raises:
-            Rejected: topic_not_found, if this instance of the topic is gone.
-        """
+        """Plan a read of records by their seqs. Raises `Rejected`: topic_not_found, if this topic is gone."""
         topic = self._state.catalog.topics.get(query.topic_id)
         if topic is None:
             raise Rejected(Code.TOPIC_NOT_FOUND, f"the topic with id {query.topic_id} was deleted")
@@ -300,6 +293,11 @@ class Engine:
         """The jobs of a queue in a state (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""
         lane, _ = self._state.topic(name)
         return peek(lane, state, limit, self._state.time.read())
+
+    def is_leased(self, topic_id: int, job: LeasedJob) -> bool:
+        """True while that lease of the job lasts."""
+        lane = self._state.lanes.get(topic_id)
+        return lane is not None and lane.queue is not None and lane.queue.is_leased(job)
 
     def topic_config(self, name: str) -> TopicConfig | None:
         """The published config of a topic; None if there is no such topic."""
@@ -331,7 +329,8 @@ class Engine:
     @property
     def has_effects(self) -> bool:
         """True if `take_effects` has anything to give."""
-        return bool(self._state.effects.finished or self._state.effects.news)
+        effects = self._state.effects
+        return bool(effects.finished or effects.news or effects.ended_leases)
 
     def take_effects(self) -> Effects:
         """The one outbox: what ended and what changed since the last call."""

@@ -31,6 +31,7 @@ from topics.engine.commands import (
     DeleteRecords,
     DeleteTopic,
     Extend,
+    GiveUp,
     Nack,
     Pause,
     Purge,
@@ -44,7 +45,13 @@ from topics.engine.lane import Lane
 from topics.engine.moving.redrive import check_redrive, propose_redrive
 from topics.engine.queue.claim import propose_claim
 from topics.engine.queue.control import propose_pause, propose_purge
-from topics.engine.queue.settle import propose_ack, propose_extend, propose_nack, propose_release
+from topics.engine.queue.settle import (
+    propose_ack,
+    propose_extend,
+    propose_give_up,
+    propose_nack,
+    propose_release,
+)
 from topics.engine.state import EngineState, no_topic
 from topics.engine.tickets import Ticket
 from topics.kernel.ids import check_any_topic_name
@@ -73,6 +80,7 @@ _OF_TOPICS: Final[Mapping[type, Handler]] = {
     Nack: Handler(propose_nack),
     Extend: Handler(propose_extend),
     Release: Handler(propose_release),
+    GiveUp: Handler(propose_give_up),
     Pause: Handler(propose_pause),
     Purge: Handler(propose_purge),
     Redrive: Handler(propose_redrive, check=check_redrive),

@@ -36,13 +36,16 @@ _BOTH: Final = {(one, other): one | other for one in _EACH for other in _EACH}  
 
 
 class Effects:
-    """What a call brought about: tickets that are done, and news by topic."""
+    """What a call brought about: tickets that are done, news by topic, and by the id of a queue of which somebody asks
+    for that (`Claim.told_end`) the jobs of which a lease has ended.
+    """
 
-    __slots__ = ("finished", "news")
+    __slots__ = ("ended_leases", "finished", "news")
 
     def __init__(self) -> None:
         self.finished: list[Ticket] = []
         self.news: dict[str, News] = {}
+        self.ended_leases: dict[int, list[int]] = {}
 
 
 class Ride(msgspec.Struct, eq=False):
@@ -240,6 +243,11 @@ class EngineState:
         before = told.get(lane.name)
         told[lane.name] = news if before is None else _BOTH[before, news]
 
+    def tell_ended(self, lane: Lane, seqs: list[int]) -> None:
+        """A lease of these jobs has ended."""
+        if seqs:
+            self.effects.ended_leases.setdefault(lane.topic_id, []).extend(seqs)
+
     def apply_entry(self, entry: Entry, at: Source) -> None:
         """Fold the entry's items; its reservations end here, its lane may be free again."""
         source = entry.memory if entry.memory is not None else at
@@ -270,6 +278,8 @@ class EngineState:
         else:  # it is gone; what waits behind that meets the next topic of its name
             self.release_parked(lane)
             self._fail_claimers(lane, no_topic(lane.name))
+            if lane.queue is not None and lane.queue.jobs.ended is not None:
+                self.tell_ended(lane, lane.queue.jobs.ended + lane.queue.jobs.leased())
             self.drop_lane(lane)
 
     def finish_entry(self, entry: Entry) -> None:

@@ -64,6 +64,13 @@ def log_exact_head(state: EngineState, lane: Lane, now_ms: int) -> None:
     state.enqueue(lane.shard, head)
 
 
+def log_exact_heads(state: EngineState, now_ms: int) -> None:
+    """Of every topic."""
+    for lane in list(state.lanes.values()):
+        if lane.topic is not None:
+            log_exact_head(state, lane, now_ms)
+
+
 def _rest(state: EngineState, topic_id: int, now_ms: int) -> None:
     log_exact_head(state, state.lanes[topic_id], now_ms)
 

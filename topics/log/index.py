@@ -97,7 +97,7 @@ class Index:
         if seq <= self.base_seq:
             return self._skip
         position = self._skip + seq - self.base_seq
-        if self.lost:
+        if self.lost.firsts:
             position -= self.lost.count_below(seq) - self.lost.count_below(self.base_seq)
         return min(position, len(self.flags))
 
@@ -133,9 +133,13 @@ class Index:
 
     def find(self, seq: int) -> int:
         """The position of the live slot of `seq`; -1 if there is none."""
-        if not self.base_seq <= seq <= self.head_seq or (self.lost and self.lost.at(seq) is not None):
+        if not self.base_seq <= seq <= self.head_seq:
             return -1
-        at = self.position(seq)
+        at, lost = self._skip + seq - self.base_seq, self.lost
+        if lost.firsts:
+            if lost.at(seq) is not None:
+                return -1
+            at = self.position(seq)
         return at if self.flags[at] & LIVE else -1
 
     def all_live(self, start: int, stop: int) -> bool:

@@ -26,13 +26,13 @@ class LostRange(NamedTuple):
 
 
 class LostRanges:
-    """The lost ranges of one topic that lie above `evict_floor`."""
+    """The lost ranges of one topic that lie above `evict_floor`. `firsts`: the first seq of each, mostly of none."""
 
-    __slots__ = ("_before", "_firsts", "_ranges")
+    __slots__ = ("_before", "_ranges", "firsts")
 
     def __init__(self) -> None:
         self._ranges: list[LostRange] = []
-        self._firsts: list[int] = []
+        self.firsts: list[int] = []
         self._before: list[int] = [0]
 
     def __len__(self) -> int:
@@ -51,10 +51,10 @@ class LostRanges:
             and self._ranges[-1].reason == lost.reason
         ):
             lost = LostRange(self._ranges.pop().first, lost.last, lost.reason, lost.ts)
-            self._firsts.pop()
+            self.firsts.pop()
             self._before.pop()
         self._ranges.append(lost)
-        self._firsts.append(lost.first)
+        self.firsts.append(lost.first)
         self._before.append(self._before[-1] + lost.size)
 
     def drop_below(self, seq: int) -> list[LostRange]:
@@ -67,26 +67,26 @@ class LostRanges:
 
     def at(self, seq: int) -> LostRange | None:
         """The range that holds `seq`."""
-        i = bisect_right(self._firsts, seq) - 1
+        i = bisect_right(self.firsts, seq) - 1
         if i >= 0 and self._ranges[i].last >= seq:
             return self._ranges[i]
         return None
 
     def next_from(self, seq: int) -> LostRange | None:
         """The first range that starts at or above `seq`."""
-        i = bisect_left(self._firsts, seq)
+        i = bisect_left(self.firsts, seq)
         return self._ranges[i] if i < len(self._ranges) else None
 
     def count_below(self, seq: int) -> int:
         """How many lost seqs are below `seq`."""
-        if not self._firsts:
+        if not self.firsts:
             return 0
-        i = bisect_right(self._firsts, seq) - 1
+        i = bisect_right(self.firsts, seq) - 1
         if i < 0:
             return 0
-        return self._before[i] + min(seq - self._firsts[i], self._ranges[i].size)
+        return self._before[i] + min(seq - self.firsts[i], self._ranges[i].size)
 
     def _replace(self, ranges: list[LostRange]) -> None:
         self._ranges = ranges
-        self._firsts = [r.first for r in ranges]
+        self.firsts = [r.first for r in ranges]
         self._before = list(accumulate((r.size for r in ranges), initial=0))

@@ -17,11 +17,7 @@ ledger             everything the checkers of one World know: what went to each 
                    covered, what clients hold
 machine            opening a store on a simulated disk as a driver would, and reading what is on a disk without
                    changing it
-mesh               twenty Weaver nodes on one thread: partitions, skewed clocks, restarts, liars and a bad
-                   network, all from one seed
-meshfaults         what may go wrong in a mesh, and how often
-meshnode           a Weaver node as a simulation runs it: real parts over journals in memory, and a clock that
-                   is off
+mesh               many Weaver nodes on one thread, all from one seed
 oracle             which states a crash may leave: for each shard any prefix of its writes that is not shorter
                    than the synced one
 scheduling         one seed, one order of tasks: Trio run with a seeded scheduler on a clock that jumps to

@@ -5,10 +5,11 @@ import pytest
 from tests.engine.driving import T0, Driver
 from topics.codec.log.control import Control
 from topics.codec.log.leases import LeaseEvent
-from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge, Release
+from topics.engine.commands import Ack, Claim, Extend, GiveUp, Nack, Pause, Purge, Release
 from topics.engine.tickets import Stage
 from topics.engine.verify import digest
 from topics.kernel.errors import Code, Rejected
+from topics.log.jobs.rows import JobState
 
 
 class Queue(Driver):
@@ -277,6 +278,25 @@ def test_what_a_connection_had_is_ready_when_it_has_gone():
     assert (list(told.seqs), list(told.skipped)) == ([1], [2])
     assert q.counts() == (1, 1, 0)
     q.agrees()
+
+
+def test_jobs_that_cannot_be_read_go_to_the_dead_letters():
+    q = Queue(dead_letter="letters")
+    q.jobs(b"1", b"2", b"3")
+    mine, other, _ = q.claim(3)
+    told = q.do(GiveUp(topic="q", seqs=[1, 2], leases=[mine[1:3], (other.nonce, 99)]))
+    assert (list(told.seqs), list(told.skipped)) == ([1], [2])
+    assert [job.state for job in q.engine.peek("q", JobState.IN_FLIGHT, 9)] == [
+        JobState.MOVING, JobState.IN_FLIGHT, JobState.IN_FLIGHT,
+    ]  # fmt: skip
+    assert q.ack(1).skipped == [1]
+    q.agrees()
+
+    without = Queue()
+    without.jobs(b"1")
+    (mine,) = without.claim()
+    assert without.do(GiveUp(topic="q", seqs=[1], leases=[mine[1:3]])).skipped == [1]
+    assert without.counts() == (0, 1, 0)
 
 
 def test_a_restart_ends_every_lease_and_keeps_the_counts():

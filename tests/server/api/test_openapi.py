@@ -169,6 +169,9 @@ REFUSED = [
     ("extend_jobs", {"node": "w", "seqs": [1]}),
     ("extend_jobs", {"node": "w", "seqs": [1], "lease_ms": -1}),
     ("peek_jobs", {"state": "moving"}),
+    ("redrive_records", {}),
+    ("redrive_records", {"source": "$x"}),
+    ("redrive_records", {"source": "a", "limit": -1}),
     ("peek_jobs", {"limit": -1}),
 ]
 TAKEN = [
@@ -187,6 +190,7 @@ TAKEN = [
     ("nack_jobs", {"node": "w", "seqs": [0], "delay_ms": 10**15, "reason": ""}),
     ("extend_jobs", {"node": "w", "seqs": [1], "lease_ms": 0, "lease_ids": None}),
     ("peek_jobs", {"state": None, "limit": 0}),
+    ("redrive_records", {"source": "a", "seqs": [1], "limit": 10**9}),
     ("diff_records", {"from_seq": 0, "from_ts": None}),
     ("diff_records", {"from_ts": 0, "consumer": None}),
     ("diff_records", {"auto_commit": False}),
@@ -331,6 +335,10 @@ STEPS = [
     ("POST", "/v0/topics/q/resume", b"", 200),
     ("POST", "/v0/topics/q/purge", b"", 200),
     ("POST", "/v0/topics/a/purge", b"", 409),
+    ("POST", "/v0/topics/q/redrive", b'{"source":"b","seq":1}', 200),
+    ("POST", "/v0/topics/q/redrive", {"source": "zzz"}, 404),
+    ("POST", "/v0/topics/b/redrive", {"source": "a"}, 409),
+    ("POST", "/v0/topics/q/redrive", {"source": "q"}, 400),
     ("DELETE", "/v0/topics/a?if_empty=true", b"", 409),
     ("DELETE", "/v0/topics/a", b"", 200),
     ("DELETE", "/v0/topics/a", b"", 200),

@@ -17,13 +17,19 @@ from typing import Final
 import attrs
 
 from tests.support.planting import files as of_files
-from tests.support.planting import journals, logs, segments
+from tests.support.planting import journals, logs, queues, segments
 from tests.support.planting.ground import Ground, Kind, Planted, Survey
 from tests.support.sample_store import Files
 
 __all__ = ["KINDS", "TOGETHER", "Planted", "Survey", "plant", "plant_together"]
 
-KINDS: Final[dict[str, Kind]] = {**segments.KINDS, **logs.KINDS, **of_files.KINDS, **journals.KINDS}
+KINDS: Final[dict[str, Kind]] = {
+    **segments.KINDS,
+    **logs.KINDS,
+    **of_files.KINDS,
+    **journals.KINDS,
+    **queues.KINDS,
+}
 
 _APART: Final = (
     (

@@ -13,6 +13,7 @@ leases        who had which job when, by the frames of the log alone: the leases
               each other
 metafiles     the files of a data directory that hold no records: what of them is damaged, and which nobody
               needs
+queue_logs    the frames of leases in the logs of a directory, in order, for the checks of queues
 records       the live records of a topic, as a reader would get them: for checks that must see data, not only
               that it is whole
 row_checks    the checks: each has a name, says what must hold, and gives violations

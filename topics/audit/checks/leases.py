@@ -1,18 +1,14 @@
-"""Who had which job when, by the frames of the log alone: the leases of each queue follow from each other (spark 4).
+"""Who had which job when, by the frames of the log alone: the leases of a queue follow from each other (spark 4).
 
-The log is read in its order, what is kept in `archive/` first. Each event is held against those before it. Of a job
-whose lease was given before the oldest frame that is kept, nothing is said until its next one. A log that begins behind
-the topic's creation says nothing of limits until it tells a config.
+Each event is held against those before it. Of a job whose lease was given in frames that are not kept nothing is said
+until its next one. Which limits held then is not known either: if the log never tells others, they are those of now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from topics.audit.recovery import RecoveredDirectory
-from topics.audit.scan.rows import Violation, WalRow
-from topics.codec.log.control import ConfigUpdate, Control, Delete, TopicCreate
 from topics.codec.log.frame import Run
 from topics.codec.log.leases import (
     Acked,
@@ -26,18 +22,14 @@ from topics.codec.log.leases import (
     ReleasedAll,
 )
 from topics.codec.log.run import unpack_job
-from topics.codec.log.scan import scan
-from topics.codec.log.walheader import HEADER_SIZE
-from topics.engine.moving.letters import move_id
-from topics.host.directory.size_limits import read_log
-from topics.kernel.config import TopicConfig, TopicType, stored_config
-from topics.kernel.ports import Disk
+from topics.kernel.config import Durability, TopicConfig, TopicType
 
 T = TypeVar("T")
 LEASES: Final = "queue.leases"
 DELIVERIES: Final = "queue.deliveries"
 ORDER: Final = "queue.order"
 LETTERS: Final = "queue.dead_letters"
+OF_LIMITS: Final = (DELIVERIES, ORDER)
 
 
 class _Lease(NamedTuple):
@@ -47,20 +39,39 @@ class _Lease(NamedTuple):
     deadline: int
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a frame lies."""
 
     file: str
     offset: int
 
 
-class QueueHistory:
-    """The events of one queue, held against each other. `whole`: the log tells of it from its creation."""
+class Sent(NamedTuple):
+    """Where a record was to go, why, and which frame said so."""
 
-    def __init__(self, topic_id: int, *, whole: bool) -> None:
+    dest: bytes
+    reason: bytes
+    ts: int
+    place: Place
+
+
+class QueueHistory:
+    """The events of one topic, held against each other. `whole`: the log tells of it from its creation. `config`: the
+    one that it has now. `letters`: what was to go elsewhere, by seq; `moved`: what then went. `is_logged`: its events
+    have been in the log all the time. `unsure`: what is wrong if the limits were those of `config`.
+    """
+
+    def __init__(self, topic_id: int, *, whole: bool, config: TopicConfig) -> None:
         self.topic_id = topic_id
         self.whole = whole
-        self._config: TopicConfig | None = None
+        self.is_queue = config.type is TopicType.QUEUE
+        self.is_logged = True
+        self.letters: dict[int, Sent] = {}
+        self.moved: dict[int, Sent] = {}
+        self.unsure: list[tuple[Place, str, int, str]] = []
+        self._config = config
+        self._is_told = False
+        self._expires = bool(config.ttl_ms or config.cap_records or config.cap_bytes)  # jobs end with no word
         self._leases: dict[int, _Lease] = {}
         self._deliveries: dict[int, int] = {}
         self._next_lease: dict[int, int] = {}  # by nonce
@@ -69,32 +80,52 @@ class QueueHistory:
         self._of_key: dict[bytes, dict[int, int]] = {}  # those of a key, by seq: not before
         self._leased_of: dict[bytes, dict[int, None]] = {}
         self._in_order = whole  # false once jobs end in other ways than by events, which is not followed here
-        self.letters: dict[
-            int, tuple[bytes, bytes, _Place]
-        ] = {}  # seq -> dest, reason: where that was intended
-        self.moved: dict[int, tuple[bytes, bytes, _Place]] = {}
 
     def configured(self, config: TopicConfig) -> None:
-        self._config = config
+        self._config, self._is_told = config, True
+        self.unsure.clear()
+        self.is_logged = self.is_logged and config.durability is not Durability.EPHEMERAL
         if config.ttl_ms or config.cap_records or config.cap_bytes:
+            self._expires = True
             self.ends_otherwise()
 
     def ends_otherwise(self) -> None:
-        """Jobs may be gone of which no event says so."""
+        """Jobs may be gone of which no event says so, and with them their leases."""
         self._in_order = False
+        self._of_key.clear()
+        self._leased_of.clear()
+
+    def lost_sight(self) -> None:
+        """The log has a hole here: of what it told of leases and limits nothing may hold any more."""
+        self.whole = self._is_told = False
+        for seq in list(self._leases):
+            self._let_go(seq)
+        self.ends_otherwise()
 
     def appended(self, run: Run) -> None:
         if run.expires is not None:
+            self._expires = True
             self.ends_otherwise()
+        if not self._config.max_in_flight_per_key:
+            self._in_order = False  # of those that come now nobody asks, unless the config changes
+            return
         for i, key in enumerate(run.keys or ()):
             if key:
                 seq = run.seq_start + i
                 self._keys[seq] = key
                 not_before = 0 if run.jobs is None else unpack_job(run.jobs[i])[1] or 0
-                self._of_key.setdefault(key, {})[seq] = not_before
+                if self._in_order:
+                    self._of_key.setdefault(key, {})[seq] = not_before
 
-    def happened(self, event: LeaseEvent, ts: int, place: _Place) -> Iterator[tuple[str, int, str]]:
+    def happened(self, event: LeaseEvent, ts: int, place: Place) -> Iterator[tuple[str, int, str]]:
         """What is wrong with an event: (check, seq, what)."""
+        for check, seq, what in self._happened(event, ts, place):
+            if check in OF_LIMITS and not self._is_told:
+                self.unsure.append((place, check, seq, what))
+            else:
+                yield check, seq, what
+
+    def _happened(self, event: LeaseEvent, ts: int, place: Place) -> Iterator[tuple[str, int, str]]:
         match event:
             case Claimed():
                 yield from self._claimed(event, ts)
@@ -107,7 +138,7 @@ class QueueHistory:
                 for seq in seqs:
                     self._let_go(seq)
                     self._forget_key(seq)
-                    self.letters[seq] = dest, reason, place
+                    self.letters[seq] = Sent(dest, reason, ts, place)
             case Moved(seqs=seqs):
                 for seq in seqs:
                     intended = self.letters.pop(seq, None)
@@ -147,33 +178,33 @@ class QueueHistory:
     def _leased(self, seq: int, lease: _Lease, ts: int) -> Iterator[tuple[str, int, str]]:
         before, config = self._leases.get(seq), self._config
         if before is not None and before.deadline >= ts:
-            had = f"until {before.deadline} {_shown(before.node)} had it"
-            yield LEASES, seq, f"it was leased to {_shown(lease.node)} at {ts}, and {had}"
+            had = f"until {before.deadline} {shown(before.node)} had it"
+            yield LEASES, seq, f"it was leased to {shown(lease.node)} at {ts}, and {had}"
         if self._has_ended(seq):
             yield (
                 LEASES,
                 seq,
-                f"it was leased to {_shown(lease.node)} at {ts}, and had been acked or moved before",
+                f"it was leased to {shown(lease.node)} at {ts}, and had been acked or moved before",
             )
         deliveries = self._deliveries[seq] = self._deliveries.get(seq, 0) + 1
-        if config is not None and config.max_deliveries and config.dead_letter is not None:
+        if config.max_deliveries and config.dead_letter is not None:
             if deliveries > config.max_deliveries:
                 yield DELIVERIES, seq, f"delivery {deliveries} of at most {config.max_deliveries}"
         self._let_go(seq)
         self._leases[seq] = lease
-        if config is not None and config.max_in_flight_per_key and seq in self._keys:
+        if config.max_in_flight_per_key and seq in self._keys and not self._expires:
             yield from self._leased_of_key(seq, self._keys[seq], config.max_in_flight_per_key, ts)
 
     def _leased_of_key(self, seq: int, key: bytes, cap: int, ts: int) -> Iterator[tuple[str, int, str]]:
         leased = self._leased_of.setdefault(key, {})
         live = [other for other in leased if self._leases[other].deadline >= ts]
         if len(live) >= cap:
-            yield ORDER, seq, f"{len(live)} jobs of key {_shown(key)} were leased already: {live[:3]}"
+            yield ORDER, seq, f"{len(live)} jobs of key {shown(key)} were leased already: {live[:3]}"
         leased[seq] = None
         if cap == 1 and self._in_order:
             first = next((one for one, not_before in self._of_key[key].items() if not_before <= ts), seq)
             if first != seq:
-                yield ORDER, seq, f"{first}, of the same key {_shown(key)}, comes before it and is not done"
+                yield ORDER, seq, f"{first}, of the same key {shown(key)}, comes before it and is not done"
 
     def _names_its_lease(
         self, event: Extended | Released | Acked, seq: int, counter: int, ts: int
@@ -183,10 +214,10 @@ class QueueHistory:
         by_anybody = isinstance(event, Released) and event.reason == b"disconnect"
         if lease is None:
             if self.whole:
-                yield LEASES, seq, f"{what} by {_shown(event.node)} at {ts}, and nobody had it"
+                yield LEASES, seq, f"{what} by {shown(event.node)} at {ts}, and nobody had it"
         elif lease.counter != counter or (lease.node != event.node and not by_anybody):
-            had = f"{_shown(lease.node)} had it with {lease.counter}"
-            yield LEASES, seq, f"{what} by {_shown(event.node)} with lease {counter}, and {had}"
+            had = f"{shown(lease.node)} had it with {lease.counter}"
+            yield LEASES, seq, f"{what} by {shown(event.node)} with lease {counter}, and {had}"
         elif lease.deadline < ts:
             yield LEASES, seq, f"{what} at {ts}, and the lease had ended at {lease.deadline}"
 
@@ -220,73 +251,6 @@ def _drop(by_key: dict[bytes, dict[int, T]], key: bytes, seq: int) -> None:
         by_key.pop(key, None)
 
 
-def _shown(name: bytes) -> str:
+def shown(name: bytes) -> str:
+    """A name or an id, for a message."""
     return repr(name.decode("utf-8", "backslashreplace"))
-
-
-def check_leases(disk: Disk, state: RecoveredDirectory, rows: Sequence[WalRow]) -> Iterator[Violation]:
-    """Every queue of the state, by all of the log that is there. `rows`: of its files, archived ones too."""
-    queues = {id_ for id_, topic in state.topics.items() if topic.config.type is TopicType.QUEUE}
-    if not queues:
-        return
-    histories: dict[int, QueueHistory] = {}
-    arrived: dict[int, set[bytes]] = {}  # by topic: the ids with which records of others came
-    files: dict[tuple[int, int, int], WalRow] = {}
-    for row in sorted(rows, key=lambda row: not row.task.archived):
-        files.setdefault((row.task.generation, row.task.shard, row.task.first_frame), row)
-    for _, row in sorted(files.items()):
-        buffer = read_log(disk, row.task.file)
-        for item in scan(buffer, HEADER_SIZE, min(row.end, len(buffer))).items:
-            if item.topic_id not in state.topics:
-                continue
-            if isinstance(item, Run):
-                arrived.setdefault(item.topic_id, set()).update(
-                    dedup_id for _, dedup_id in item.dedup or () if dedup_id.startswith((b"dl:", b"rd:"))
-                )
-                if item.topic_id in histories:
-                    histories[item.topic_id].appended(item)
-                elif item.topic_id in queues:
-                    _history(histories, item.topic_id, whole=False).appended(item)
-                continue
-            yield from _follow(state, histories, item, _Place(row.task.file, item.offset))
-    for history in histories.values():
-        yield from _check_letters(state, history, histories, arrived)
-
-
-def _follow(
-    state: RecoveredDirectory, histories: dict[int, QueueHistory], item: Control, place: _Place
-) -> Iterator[Violation]:
-    match item.payload:
-        case TopicCreate(config=config):
-            _history(histories, item.topic_id, whole=True).configured(stored_config(config))
-        case ConfigUpdate(config=config):
-            _history(histories, item.topic_id, whole=False).configured(stored_config(config))
-        case Delete():
-            _history(histories, item.topic_id, whole=False).ends_otherwise()
-        case LeaseEvent() as event:
-            history = _history(histories, item.topic_id, whole=False)
-            for check, seq, what in history.happened(event, item.ts, place):
-                yield state.violation(item.topic_id, place.file, check, seq, place.offset, what)
-
-
-def _history(histories: dict[int, QueueHistory], topic_id: int, *, whole: bool) -> QueueHistory:
-    found = histories.get(topic_id)
-    if found is None:
-        found = histories[topic_id] = QueueHistory(topic_id, whole=whole)
-    return found
-
-
-def _check_letters(
-    state: RecoveredDirectory, history: QueueHistory, histories: Mapping[int, QueueHistory],
-    arrived: Mapping[int, set[bytes]],
-) -> Iterator[Violation]:  # fmt: skip
-    """What was deleted as moved has arrived where it was sent, if all of the log of that is here."""
-    source = state.topics[history.topic_id]
-    by_name = {topic.name.encode(): topic_id for topic_id, topic in state.topics.items()}
-    for seq, (dest, reason, place) in history.moved.items():
-        dest_id = by_name.get(dest)
-        if dest_id is None or dest_id not in histories or not histories[dest_id].whole:
-            continue  # it was deleted, or its log begins later
-        if move_id(history.topic_id, source.epoch, seq, reason) not in arrived.get(dest_id, ()):
-            what = f"it was moved to {_shown(dest)}, and nothing of it is in the log of that topic"
-            yield state.violation(history.topic_id, place.file, LETTERS, seq, place.offset, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -110,7 +111,7 @@ def shown(value: object) -> object:
     """A value as JSON can hold it."""
     if isinstance(value, bytes | bytearray):
         return _text(bytes(value))
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | array):
         return [shown(one) for one in value]
     if isinstance(value, Mapping):
         return {str(key): shown(one) for key, one in value.items()}

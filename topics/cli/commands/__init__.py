@@ -8,10 +8,12 @@ backup      `backup`, `verify` and `restore`: a copy of a store that is being us
 check       `fsck` and `inspect`: is a data directory whole, and what is in one of its files
 manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact`
             for the space
+queue       `queue`: job queues, for who looks after them
 read        `get` and `tail`: records to standard output, tombstones where records were lost
 repaired    what a repair has done, in words and as a row: what is lost, what may be, and where the old files
             are
 serve       `topics serve`: the server in the foreground, until SIGTERM or Ctrl-C drains it
 spark_jobs  `topics spark`: validate, report and export by Spark, for data that one machine is too slow for
+work        `work`: the jobs of a queue, each done by a command
 write       `put`: a file or standard input into a topic, in batches, each of them all or nothing
 """

@@ -46,7 +46,7 @@ _MASTER: Final = click.option(
 _CONF: Final = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def spark() -> None:
     """Validate, report and export by Spark."""
 

@@ -20,7 +20,7 @@ from topics.cli.core.failure import USAGE, Failed, code_of
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.feed import FORMATS, field_text, format_of, payloads
 from topics.cli.io.interrupts import Interrupts, stopping_gently
-from topics.cli.io.quantities import counted, rate, size
+from topics.cli.io.quantities import counted, parse_duration_ms, rate, size
 from topics.cli.io.source import STDIN, BadLine, InputSource
 from topics.cli.io.terminal import is_terminal, json_line, progress
 
@@ -47,6 +47,7 @@ class Wish:
     key: str | None
     key_field: tuple[str, ...]
     node: str | None
+    of_a_job: dict[str, Any]
     idempotency_key: str | None
     from_line: int
 
@@ -67,6 +68,11 @@ class Wish:
 @click.option("--node", help="Origin of every record.")
 @click.option("--key", help="Key of every record.")
 @click.option("--key-field", metavar="PATH", help="Take each record's key from this field.")
+@click.option("--priority", type=click.IntRange(0, 9), help="Of every job: 9 is handed out first, 0 last.")
+@click.option("--delay", metavar="TIME", help="Hand out no job before this has passed, as in 5m.")
+@click.option(
+    "--dedup-id", metavar="ID", help="Of the only record: one with this id that is there already stays."
+)
 @click.option(
     "--batch", type=click.IntRange(1), default=BATCH_DEFAULT, show_default=True, help="Records a write."
 )
@@ -92,6 +98,7 @@ def put(
     \b
       topics put quakes earthquakes.jsonl --tag-field properties.net
       tail -F app.log | topics put logs - --format text --tag web-1
+      echo '{"to": "ann"}' | topics put mails --priority 5 --delay 10m
     """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
     from topics.kernel.ids import check_topic_name
 
@@ -102,6 +109,11 @@ def put(
         _check_key(wish.idempotency_key, invocation.settings.values["max_idempotency_key_chars"].value)
         with invocation.writing() as store, stopping_gently() as gently:
             is_new = store.config(topic) is None
+            if is_new and wish.of_a_job.keys() & {"priority", "delay_ms"}:
+                raise Failed(
+                    f"topic {topic!r} does not exist, and only a queue takes --priority and --delay: make it first, "
+                    f"topics create {topic} type=queue"
+                )
             putting = Putting(store, _topic(store, topic, durability), source, wish, gently)
             putting.is_created = is_new and durability is not None
             _run(putting, as_json=as_json)
@@ -111,7 +123,8 @@ def put(
 
 def _wish(
     file: str, *, form: str | None, tag: str | None, tag_field: str | None, key: str | None, key_field: str | None,
-    node: str | None, batch: int, per_second: float, idempotency_key: str | None, from_line: int,
+    node: str | None, priority: int | None, delay: str | None, dedup_id: str | None, batch: int, per_second: float,
+    idempotency_key: str | None, from_line: int,
 ) -> Wish:  # fmt: skip
     for one, other in (("tag", tag and tag_field), ("key", key and key_field)):
         if other:
@@ -126,9 +139,15 @@ def _wish(
         raise Failed("--idempotency-key is empty; give a key, or leave it out", code=USAGE)
     if per_second:
         batch = min(batch, max(1, int(per_second / _BATCHES_A_SECOND)))
+    try:
+        delay_ms = None if delay is None else parse_duration_ms(delay)
+    except ValueError as error:
+        raise Failed(f"--delay: {error}", code=USAGE) from None
+    of_a_job = {"priority": priority, "delay_ms": delay_ms, "dedup_id": dedup_id}
     return Wish(
         form=form or format_of(file), batch=batch, rate=per_second, tag=tag, tag_field=_path(tag_field), key=key,
         key_field=_path(key_field), node=node, idempotency_key=idempotency_key, from_line=from_line,
+        of_a_job={name: value for name, value in of_a_job.items() if value is not None},
     )  # fmt: skip
 
 
@@ -217,9 +236,11 @@ class Putting:
         wish = self.wish
         tag = field_text(number, payload, wish.tag_field) if wish.tag_field else wish.tag
         key = field_text(number, payload, wish.key_field) if wish.key_field else wish.key
-        if tag is None and key is None:
+        if "dedup_id" in wish.of_a_job and (self.stored or self.duplicates or self._batch):
+            raise BadLine(number, "is another record, and --dedup-id is the id of one")
+        if tag is None and key is None and not wish.of_a_job:
             return Raw(payload)
-        return {"data": Raw(payload), "tag": tag, "key": key}
+        return {"data": Raw(payload), "tag": tag, "key": key, **wish.of_a_job}
 
     def _put(self) -> None:
         from topics.kernel.errors import Rejected

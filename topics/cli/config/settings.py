@@ -48,9 +48,9 @@ GIB: Final = 1024 * MIB
 HOUR_MS: Final = 3_600_000
 
 # Our prefix, but no settings: what ci/env reads, a client's key (a secret, never shown), and what an orchestrator sets
-# for a service of our name.
+# for a service of our name, and what a command of `topics work` is told.
 _NOT_OURS: Final = re.compile(
-    r"TOPICS_(VENV|SETTINGS|API_KEY|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP).*)"
+    r"TOPICS_(VENV|SETTINGS|API_KEY|JOB_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP).*)"
 )
 _LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
 

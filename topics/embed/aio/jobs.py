@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -15,10 +16,11 @@ from topics.codec.json_text import with_members
 from topics.codec.log.frame import FrameView
 from topics.embed.aio.events import EventLog
 from topics.embed.aio.fetch import NO_BOUND, AnswerRoom, Fetcher, Form
-from topics.engine.commands import Ack, Claim, Extend, Nack, Release
+from topics.engine.commands import Ack, Claim, Extend, GiveUp, Nack, Release
 from topics.engine.engine import Engine
 from topics.engine.queue.control import JobView
 from topics.engine.replies import JobsClaimed, JobsSettled, LeasedJob, Reply
+from topics.engine.tickets import Ticket
 from topics.kernel.ids import lease_id
 from topics.log.jobs.rows import JobState
 from topics.log.reads.records import RecordsPlan, RecordsQuery
@@ -28,10 +30,22 @@ _Fetch: TypeAlias = Callable[[RecordsQuery], Awaitable[tuple[RecordsPlan, Sequen
 _FORM: Final = Form(include_tags=True)
 
 
-class Submit(Protocol):
-    """Carries out a command and gives its reply. Cancelled while it waits for jobs, a claim never happens."""
+class Driver(Protocol):
+    """Who carries commands out."""
 
-    def __call__(self, command: Claim | Ack | Nack | Extend) -> Awaitable[Reply]: ...
+    async def submit(self, command: Ack | Nack | Extend) -> Reply: ...
+
+    async def propose_claim(self, command: Claim) -> Ticket:
+        """It may wait for jobs behind this. Raises `Rejected`."""
+        ...
+
+    async def reply_of(self, ticket: Ticket) -> Reply:
+        """Once there is one. Cancelled while it waits for jobs, the claim never happens."""
+        ...
+
+    def give(self, command: Release) -> None:
+        """Nobody waits for it."""
+        ...
 
 
 @attrs.frozen
@@ -41,69 +55,88 @@ class Claimed:
     jobs: Sequence[LeasedJob]
     entries: Sequence[bytes]
     ready: int
+    topic_id: int = 0
 
 
 class JobDesk:
-    """`give`: carries out a command that nobody waits for."""
+    """`draining`: nobody waits for jobs any longer."""
 
-    def __init__(
-        self, engine: Engine, fetcher: Fetcher, submit: Submit, give: Callable[[Release], None], log: EventLog
-    ) -> None:
+    def __init__(self, engine: Engine, fetcher: Fetcher, driver: Driver, log: EventLog) -> None:
         self._engine = engine
         self._fetcher = fetcher
-        self._submit = submit
-        self._give = give
+        self._driver = driver
         self._log = log
         self._waits: set[trio.CancelScope] = set()
+        self.draining = False
 
-    async def claim(self, command: Claim, room: AnswerRoom) -> Claimed | None:
-        """Lease jobs and fetch their records, which `room` holds from then on. What cannot be fetched is left out. None
-        if the wait was ended for all. Whoever is cancelled has leased nothing.
+    async def claim(self, command: Claim, room: AnswerRoom, *, until_s: float = math.inf) -> Claimed | None:
+        """`propose`, then `finish`."""
+        return await self.finish(await self.propose(command), room, until_s=until_s)
+
+    async def propose(self, command: Claim) -> Ticket:
+        """A claim, in its turn: to be finished at once, or it leases jobs for nobody. Raises `Rejected`."""
+        return await self._driver.propose_claim(command)
+
+    async def finish(self, ticket: Ticket, room: AnswerRoom, *, until_s: float = math.inf) -> Claimed | None:
+        """Have jobs leased and fetch their records, which `room` holds from then on. What cannot be fetched is left
+        out. None if the wait was ended, for all or at that time of Trio's. Whoever is cancelled has leased nothing.
 
         Raises:
             Rejected: topic_not_found, not_a_queue, storage_read_only, disk_low; throttled: nothing is leased either.
             Corrupt: the records cannot be read now; nothing is leased.
         """
-        reply = await self._leased(command)
+        reply = await self._leased(ticket, until_s)
         if reply is None:
             return None
         try:
             seqs, bytes_max = [job.seq for job in reply.jobs], self._engine.limits.page_bytes
-            texts, left = await self._texts(reply.topic_id, seqs, room, bytes_max)
+            texts, left, damaged = await self._texts(reply.topic_id, seqs, room, bytes_max)
         except BaseException:
             self.release(reply.topic, reply.jobs)
             raise
+        self._give_up(reply, damaged)
         if left:  # unfolded they are more than an answer holds
             self.release(reply.topic, [job for job in reply.jobs if job.seq in left])
         jobs = [job for job in reply.jobs if job.seq in texts]
-        return Claimed(jobs, [with_members(texts[job.seq], _lease(job)) for job in jobs], reply.ready)
+        entries = [with_members(texts[job.seq], _lease(job)) for job in jobs]
+        return Claimed(jobs, entries, reply.ready, reply.topic_id)
 
     async def claim_records(self, command: Claim) -> Sequence[tuple[FrameView, LeasedJob]] | None:
         """As `claim`, for a caller whose memory nobody bounds: the records as they are stored, decompressed."""
-        reply = await self._leased(command)
+        reply = await self._leased(await self.propose(command), math.inf)
         if reply is None:
             return None
         try:
-            views = await self._views(reply.topic_id, [job.seq for job in reply.jobs])
+            views, damaged = await self._views(reply.topic_id, [job.seq for job in reply.jobs])
         except BaseException:
             self.release(reply.topic, reply.jobs)
             raise
+        self._give_up(reply, damaged)
         return [(views[job.seq], job) for job in reply.jobs if job.seq in views]
 
     def release(self, topic: str, jobs: Iterable[LeasedJob]) -> None:
         """Nobody has these jobs: they are ready again. Where that cannot be logged, their leases end in their time."""
-        leases = {job.seq: (job.nonce, job.counter) for job in jobs}
-        if leases:
-            self._give(Release(topic=topic, seqs=list(leases), leases=list(leases.values())))
+        self._tell(Release, topic, jobs)
 
     def end_waits(self) -> None:
         """Nobody waits for jobs any longer."""
+        self.draining = True
         for scope in self._waits:
             scope.cancel()
 
+    async def wait(self, wait: Callable[[], Awaitable[T]], until_s: float) -> T | None:
+        """What comes of it; None if that time of Trio's comes first, or nobody waits any longer."""
+        with trio.CancelScope(deadline=-math.inf if self.draining else until_s) as scope:
+            self._waits.add(scope)
+            try:
+                return await wait()
+            finally:
+                self._waits.discard(scope)
+        return None
+
     async def settle(self, command: Ack | Nack | Extend) -> JobsSettled:
         """What a worker says of its jobs. Raises `Rejected`."""
-        reply = await self._submit(command)
+        reply = await self._driver.submit(command)
         assert isinstance(reply, JobsSettled)
         return reply
 
@@ -116,7 +149,7 @@ class JobDesk:
             Rejected: topic_not_found, not_a_queue, throttled.
         """
         jobs, topic_id = self._peeked(topic, state, limit)
-        texts, _ = await self._texts(topic_id, [job.seq for job in jobs], room, bytes_max)
+        texts, _, _ = await self._texts(topic_id, [job.seq for job in jobs], room, bytes_max)
         return [with_members(texts[job.seq], _shown(job)) for job in jobs if job.seq in texts]
 
     async def peek_records(
@@ -124,22 +157,22 @@ class JobDesk:
     ) -> Sequence[tuple[FrameView, JobView]]:
         """As `peek`: the records as they are stored, decompressed."""
         jobs, topic_id = self._peeked(topic, state, limit)
-        views = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
+        views, _ = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
         return [(views[job.seq], job) for job in jobs if job.seq in views]
 
     # Inside.
 
-    async def _leased(self, command: Claim) -> JobsClaimed | None:
-        reply: Reply | None = None
-        if command.wait_ms == 0:
-            reply = await self._submit(command)
-        else:
-            with trio.CancelScope() as scope:
-                self._waits.add(scope)
-                try:
-                    reply = await self._submit(command)
-                finally:
-                    self._waits.discard(scope)
+    def _give_up(self, reply: JobsClaimed, damaged: Container[int]) -> None:
+        """Jobs whose records are damaged go to the dead letters."""
+        self._tell(GiveUp, reply.topic, [job for job in reply.jobs if job.seq in damaged])
+
+    def _tell(self, command: type[Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
+        leases = {job.seq: (job.nonce, job.counter) for job in jobs}
+        if leases:
+            self._driver.give(command(topic=topic, seqs=list(leases), leases=list(leases.values())))
+
+    async def _leased(self, ticket: Ticket, until_s: float) -> JobsClaimed | None:
+        reply = await self.wait(partial(self._driver.reply_of, ticket), until_s)
         assert reply is None or isinstance(reply, JobsClaimed)
         return reply
 
@@ -151,32 +184,36 @@ class JobDesk:
 
     async def _texts(
         self, topic_id: int, seqs: Sequence[int], room: AnswerRoom, bytes_max: int
-    ) -> tuple[dict[int, bytes], set[int]]:
-        """(the records by seq as JSON objects, those for which there was no room)."""
+    ) -> tuple[dict[int, bytes], set[int], set[int]]:
+        """(the records by seq as JSON objects, those for which there was no room, damaged ones)."""
         fetch = partial(self._fetcher.texts, self._engine, form=_FORM, room=room)
         return await self._pages(fetch, len, topic_id, seqs, bytes_max)
 
     async def _views(
         self, topic_id: int, seqs: Sequence[int], bytes_max: int = sys.maxsize
-    ) -> dict[int, FrameView]:
+    ) -> tuple[dict[int, FrameView], set[int]]:
+        """(the records by seq, damaged ones)."""
         fetch = partial(self._fetcher.records, self._engine, room=NO_BOUND)
-        return (await self._pages(fetch, _size, topic_id, seqs, bytes_max))[0]
+        views, _, damaged = await self._pages(fetch, _size, topic_id, seqs, bytes_max)
+        return views, damaged
 
     async def _pages(
         self, fetch: _Fetch[T], size: Callable[[T], int], topic_id: int, seqs: Sequence[int], bytes_max: int
-    ) -> tuple[dict[int, T], set[int]]:
-        """These records by seq, without those that are gone or damaged; and those behind so many bytes."""
+    ) -> tuple[dict[int, T], set[int], set[int]]:
+        """(these records by seq without those that have gone, those behind so many bytes, damaged ones)."""
         found: dict[int, T] = {}
+        damaged: set[int] = set()
         query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs)) if seqs else None
         while query is not None and bytes_max > 0:
             query = attrs.evolve(query, bytes_max=min(bytes_max, self._engine.limits.page_bytes))
             plan, records = await fetch(query)
             if plan.damaged:
                 self._log.error("jobs.damaged", topic=plan.topic, seqs=plan.damaged[:100])
+                damaged.update(plan.damaged)
             found.update(zip(plan.seqs, records, strict=True))
             bytes_max -= sum(map(size, records))
             query = query.after(plan)
-        return found, set(() if query is None else query.seqs)
+        return found, set(() if query is None else query.seqs), damaged
 
 
 def _size(view: FrameView) -> int:

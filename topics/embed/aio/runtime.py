@@ -20,12 +20,13 @@ from topics.codec.log.frame import FrameView
 from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
+from topics.embed.aio.hands import Hands
 from topics.embed.aio.hub import Hub, Subscribers
 from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
-from topics.engine.commands import Append, Claim, Command, Retire
+from topics.engine.commands import Append, Claim, Command, Release, Retire
 from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
@@ -79,7 +80,8 @@ class Runtime:
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self.threads)
-        self.jobs = JobDesk(self.engine, self._fetcher, self.submit, self._give, log)
+        self.jobs = JobDesk(self.engine, self._fetcher, self, log)
+        self.hands = Hands(self.engine, self.jobs)
         self._in_flight = 0
         self._took = NOTHING_TOOK
         self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
@@ -159,6 +161,28 @@ class Runtime:
             return
         self._in_flight += 1
         ticket.waiter = partial(self._tell_ended, ticket, ended)
+
+    async def propose_claim(self, command: Claim) -> Ticket:
+        """Propose a claim, which may wait for jobs behind this: claims come in the order of these calls.
+
+        Raises:
+            Rejected: refused; nothing is leased.
+        """
+        return (await self._proposed(command, until_in_frames=True))[0]
+
+    async def reply_of(self, ticket: Ticket) -> Reply:
+        """Of a claim, once there is one. Cancelled while it waits for jobs, it never happens. Raises `TopicsError`."""
+        if not ticket.done:
+            await self._wait(ticket)
+        return ticket.result()
+
+    def give(self, command: Release) -> None:
+        """Have it carried out, if it can be; nobody waits for it."""
+        with suppress(Rejected):
+            try:
+                self.engine.propose(command)
+            finally:
+                self._after_call(NOTHING_TOOK)
 
     def end_waits(self) -> None:
         """The server drains: whoever waits for news or for jobs is answered now."""
@@ -248,7 +272,7 @@ class Runtime:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
                     _let_go(ticket, command)
-                    if until_in_frames and ticket.stage is Stage.PENDING:
+                    if until_in_frames and (ticket.stage is Stage.PENDING or isinstance(command, Claim)):
                         return ticket, took
                     took = await self._wait(ticket)
                 refused = ticket.error
@@ -287,6 +311,8 @@ class Runtime:
                 if ticket.waiter is not None:
                     ticket.waiter()
             self.hub.tell(effects.news)
+            if effects.ended_leases:
+                self.hands.tell_ended(effects.ended_leases)
         if engine.deadline_moved:
             self._sooner.set()
         if engine.moves.waiting:
@@ -315,14 +341,6 @@ class Runtime:
                 return trio.lowlevel.Abort.FAILED
         ticket.waiter = None
         return trio.lowlevel.Abort.SUCCEEDED
-
-    def _give(self, command: Command) -> None:
-        """Have it carried out, if it can be; nobody waits for it."""
-        with suppress(Rejected):
-            try:
-                self.engine.propose(command)
-            finally:
-                self._after_call(NOTHING_TOOK)
 
     def _ring_all(self) -> None:
         for shard in self.shards:

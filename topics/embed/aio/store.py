@@ -108,6 +108,7 @@ class AsyncStore(Findings, AsyncTopicStore):
     def __init__(self, runtime: Runtime, *, where: str) -> None:
         self.where = where
         self.limits = runtime.engine.limits
+        self.is_remote = False
         self._runtime = runtime
         self._opened = runtime.opened
 
@@ -174,6 +175,8 @@ class AsyncStore(Findings, AsyncTopicStore):
                 return await self._claim(call)
             case jobs.Settle():
                 return await runtime.jobs.settle(call.command(self.limits))
+            case jobs.Redrive():
+                return await runtime.submit(call.command(self.limits))
             case jobs.Peek():
                 state, limit = peeked(call.state, call.limit, self.limits)
                 shown = await runtime.jobs.peek_records(

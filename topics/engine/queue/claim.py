@@ -36,6 +36,8 @@ def propose_claim(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -
     assert isinstance(command, Claim)
     queue, topic = queue_of(lane)
     state.check_writable(lane.shard, lane)
+    if command.told_end and queue.jobs.ended is None:
+        queue.jobs.ended = []
     if topic.config.claim_jitter_ms and queue.window_ms is None:
         queue.window_ms = now_ms + topic.config.claim_jitter_ms
     until_ms = None if command.wait_ms is None else state.time.timer_ms + command.wait_ms
@@ -70,6 +72,9 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
     ):
         return
     queue.jobs.advance(now_ms)
+    if queue.jobs.ended is not None:
+        state.tell_ended(lane, queue.jobs.ended)
+        queue.jobs.ended = []
     again_ms = queue.jobs.next_due_ms()
     if topic.config.max_deliveries and topic.config.dead_letter is not None:
         retry_ms = _give_up(state, lane, queue, topic, now_ms)
@@ -122,7 +127,7 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         queue.turn += 1
         claimers = claimers[turn:] + claimers[:turn]
     order = queue.ready_order(topic)
-    groups = [claimers] if together else [[claimer] for claimer in claimers]
+    groups = iter([claimers]) if together else ([claimer] for claimer in claimers)
     for group in groups:
         wanted = sum(_of(claimer).count_max for claimer in group)
         room, due_ms = _room(queue, topic, now_ms)

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from topics.codec.log.leases import Acked, Extended, Released
 from topics.engine.batch import Entry
 from topics.engine.change import in_class, in_lease_class
-from topics.engine.commands import Ack, Extend, Nack, Release, Settle
+from topics.engine.commands import Ack, Extend, GiveUp, Nack, Release, Settle
 from topics.engine.lane import Lane
+from topics.engine.moving.letters import CORRUPT
+from topics.engine.moving.moves import begin_move
 from topics.engine.queue.claim import queue_of
 from topics.engine.queue.waiting import QueueLane
 from topics.engine.replies import JobsSettled
@@ -86,6 +88,19 @@ def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
     event = Released(node, b"disconnect", array("Q", seqs), array("Q", counters), ready_at)
     entry = in_lease_class(state, _Settlement, lane, ticket, event, now_ms)
     _enqueue(state, lane, queue, entry, seqs, skipped)
+
+
+def propose_give_up(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
+    """They are nobody's from then on. Without a topic for dead letters they stay leased, and come again."""
+    command = ticket.command
+    assert isinstance(command, GiveUp)
+    queue, topic = queue_of(lane)
+    queue.jobs.advance(now_ms)
+    seqs, _, _ = _leased(queue, None, command.seqs, command.leases, now_ms)
+    begun: Sequence[int] = ()
+    if seqs and topic.config.dead_letter is not None:
+        begun = begin_move(state, lane, seqs, topic.config.dead_letter, CORRUPT.encode(), now_ms)
+    state.finish(ticket, _told(lane, queue, begun, [seq for seq in command.seqs if seq not in begun]))
 
 
 class _Settlement(Entry, eq=False, kw_only=True):

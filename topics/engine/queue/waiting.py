@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from topics.engine.queue.ready import ReadyOrder
+from topics.engine.replies import LeasedJob
 from topics.engine.tickets import Ticket
 from topics.log.jobs.jobs import Jobs
 from topics.log.jobs.rows import JobState
@@ -69,6 +70,13 @@ class QueueLane:
             del self.claimers[ticket]
             ended.append(ticket)
         return ended
+
+    def is_leased(self, job: LeasedJob) -> bool:
+        """As of the last `advance`."""
+        rows, row = self.jobs.rows, self.jobs.row(job.seq)
+        if not row or rows.state[row] != JobState.IN_FLIGHT or rows.counters[row] != job.counter:
+            return False
+        return rows.nonce_names.name(rows.nonces[row]) == job.nonce.to_bytes(8, "big")
 
     def counts(self, topic: Topic) -> tuple[int, int, int]:
         """(ready, in flight, delayed) as of the last `advance`; a job that moves counts as in flight."""

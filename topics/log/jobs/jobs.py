@@ -56,12 +56,13 @@ class JobsImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 class Jobs:
     """The jobs of one queue. `returned`: those that came back to ready since somebody has last taken the list; `freed`:
-    the keys of which a lease or a rest has ended. Both are for who hands jobs out, and None while nobody does.
+    the keys of which a lease or a rest has ended. Both are for who hands jobs out, and None while nobody does. `ended`:
+    the jobs of which a lease has ended, None while nobody asks.
     """
 
     __slots__ = (
-        "_index", "counts", "dead_lettered", "due", "freed", "key_leases", "key_rests", "now_ms", "paused", "returned",
-        "rows", "tokens", "tokens_ms",
+        "_index", "counts", "dead_lettered", "due", "ended", "freed", "key_leases", "key_rests", "now_ms", "paused",
+        "returned", "rows", "tokens", "tokens_ms",
     )  # fmt: skip
 
     def __init__(self, index: Index) -> None:
@@ -79,6 +80,7 @@ class Jobs:
         self.key_rests: dict[int, int] = {}  # jobs of it that wait for their retry
         self.returned: list[int] | None = None
         self.freed: list[int] | None = None
+        self.ended: list[int] | None = None
 
     # What is known.
 
@@ -123,6 +125,12 @@ class Jobs:
         filled = self.tokens + (now_ms - self.tokens_ms) * limit.count
         return min(filled, limit.count * limit.per_ms)
 
+    def leased(self) -> list[int]:
+        """The jobs that are leased, as of the last `advance`."""
+        return [
+            seq for seq, state in zip(self.rows.seqs, self.rows.state, strict=True) if state == _IN_FLIGHT
+        ]
+
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
         first = self.due.first_ms()
@@ -134,12 +142,13 @@ class Jobs:
         """Records came: those that must not be claimed yet rest. `jobs` as in `Run.jobs`."""
         for seq, job in enumerate(jobs, seq_start):
             if job and (not_before := unpack_job(job)[1] or 0) > ts:
-                self._rest(self._new_row(seq), not_before)
+                self._rest(self._new_row(seq, self._index.find(seq)), not_before)
 
     def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
         rows, backoff, at = self.rows, config.retry_backoff, 0
         nonce = event.nonce.to_bytes(8, "big")
         for node, deadline, count in event.grants:
+            held = []
             for counter, seq in enumerate(event.seqs[at : at + count], event.first_lease + at):
                 row = self._row_of(seq)
                 if not row:
@@ -149,9 +158,12 @@ class Jobs:
                 deliveries = rows.deliveries[row] = min(rows.deliveries[row] + 1, U32_MAX)
                 rows.leased[row], rows.until[row], rows.counters[row] = 1, deadline, counter
                 rows.backoffs[row] = backoff_ms(backoff, deliveries, seq) if backoff is not None else 0
-                (rows.nodes[row],) = rows.worker_names.hold_all((node,))
-                (rows.nonces[row],) = rows.nonce_names.hold_all((nonce,))
+                held.append(row)
                 self.due.add(deadline, seq)
+            owners = rows.worker_names.hold_all((node,) * len(held))
+            starts = rows.nonce_names.hold_all((nonce,) * len(held))
+            for row, owner, start in zip(held, owners, starts, strict=True):
+                rows.nodes[row], rows.nonces[row] = owner, start
             at += count
         if config.rate_limit is not None:
             limit = config.rate_limit
@@ -260,19 +272,21 @@ class Jobs:
             if job and index.flags[at] & LIVE and not index.job_rows[at]:
                 not_before = unpack_job(job)[1]
                 if not_before:
-                    self._rest(self._new_row(index.seq_at(at)), not_before)
+                    self._rest(self._new_row(index.seq_at(at), at), not_before)
 
     # Inside.
 
     def _row_of(self, seq: int) -> int:
         """The row of a job, made if it has none; 0 if there is no such job."""
-        row = self.row(seq)
-        return row if row or self._index.find(seq) < 0 else self._new_row(seq)
+        at = self._index.find(seq)
+        if at < 0:
+            return 0
+        return self._index.job_rows[at] or self._new_row(seq, at)  # type: ignore[index]  # a queue's index has it
 
-    def _new_row(self, seq: int) -> int:
+    def _new_row(self, seq: int, at: int) -> int:
         index = self._index
         assert index.job_rows is not None
-        row = index.job_rows[index.find(seq)] = self.rows.new(seq)
+        row = index.job_rows[at] = self.rows.new(seq)
         self.counts[_READY] += 1
         return row
 
@@ -328,9 +342,11 @@ class Jobs:
                 job_rows[at] = 0
 
     def _put(self, row: int, state: int) -> None:
-        """A job changes its state; its key is told."""
+        """A job changes its state; its key is told, and who asks for ends of leases."""
         rows, counts = self.rows, self.counts
         before = rows.state[row]
+        if self.ended is not None and before == _IN_FLIGHT != state:
+            self.ended.append(rows.seqs[row])
         rows.state[row] = state
         counts[before] -= 1
         counts[state] += 1

@@ -84,9 +84,10 @@ class Rows:
 
     def drop_owner(self, row: int) -> None:
         """Nobody had it."""
-        self.worker_names.release(self.nodes[row])
-        self.nonce_names.release(self.nonces[row])
-        self.nodes[row] = self.nonces[row] = 0
+        if self.nonces[row]:
+            self.worker_names.release(self.nodes[row])
+            self.nonce_names.release(self.nonces[row])
+            self.nodes[row] = self.nonces[row] = 0
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -12,7 +11,7 @@ import msgspec
 from topics.embed.aio.runtime import Runtime
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name
-from topics.server.api.message import Answer, Head, Peer
+from topics.server.api.message import Answer, Head, Peer, performance_since
 from topics.server.api.resources.state import ServerState
 
 PAGE_SIZE_DEFAULT: Final = 100
@@ -95,7 +94,7 @@ class HandlerCall:
 
     def performance(self) -> bytes:
         """The member `performance` with its leading comma, and no more to come."""
-        return b',"performance":{"server_total_ms":%.3f}' % ((time.perf_counter() - self.started) * 1000)
+        return performance_since(self.started)
 
     def ok(self, fields: Mapping[str, object], *, status: int = 200) -> Answer:
         """A JSON answer; `performance` goes in last."""

@@ -10,12 +10,13 @@ What an op and a handler of HTTP do alike is one function of the resource, which
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 import attrs
 
+from topics.embed.aio.hands import Work
 from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Command
 from topics.engine.replies import Reply
@@ -24,6 +25,7 @@ from topics.kernel.errors import TopicsError
 from topics.kernel.ids import check_topic_name
 from topics.server.api.bodies.envelope import Envelope, name_in
 from topics.server.api.bodies.fields import ABSENT
+from topics.server.api.memory import Share
 from topics.server.api.resources.state import ServerState
 from topics.store.writer import BatchTiming
 
@@ -31,7 +33,9 @@ Fields = Callable[[], bytes]  # of an answer: a JSON object. Raises `TopicsError
 
 
 class Session(Protocol):
-    """A connection as its ops know it."""
+    """A connection as its ops know it. `works`: by queue, what it is pushed."""
+
+    works: dict[str, Work]
 
     def ready(self, call: OpCall) -> None:
         """The answer can be made. Once a message."""
@@ -43,12 +47,10 @@ class Session(Protocol):
         """
         ...
 
-    async def wait_pushable(self) -> None:
-        """Until the peer has taken enough of what was pushed: only then make what is to be pushed next."""
-        ...
-
-    def push(self, message: bytes) -> None:
-        """A message that answers none. Behind `wait_pushable`."""
+    async def push(self, messages: Sequence[bytes]) -> None:
+        """Messages that answer none. Behind this they are on their way, and the next may be made; if it is cancelled
+        they are never sent.
+        """
         ...
 
     def at_end(self, give_back: Callable[[], None]) -> None:
@@ -57,7 +59,9 @@ class Session(Protocol):
 
 
 class OpCall:
-    """A message. `size`: its bytes; who has decoded `text` lets go of it. `is_bug`: its answer tells of one."""
+    """A message. `size`: its bytes; who has decoded `text` lets go of it. `is_bug`: its answer tells of one. `room`:
+    what its answer holds of the memory for answers, until it is sent; `unsent`: called if it never is.
+    """
 
     __slots__ = (
         "_asked",
@@ -66,11 +70,13 @@ class OpCall:
         "is_bug",
         "op",
         "request_id",
+        "room",
         "session",
         "site",
         "size",
         "started",
         "text",
+        "unsent",
     )
 
     fields: Fields
@@ -84,6 +90,8 @@ class OpCall:
         self.op: Op | None = None
         self.request_id: bytes | None = None
         self.is_bug = False
+        self.room: Share | None = None
+        self.unsent: Callable[[], None] | None = None
         self._asked = self._topic = ABSENT
 
     @property
@@ -122,6 +130,18 @@ class OpCall:
         """What the answer is going to say."""
         self.fields = fields
         self.session.ready(self)
+
+    def taken(self) -> None:
+        """The answer is on its way."""
+        if self.room is not None:
+            self.room.release()
+
+    def dropped(self) -> None:
+        """Nobody will have the answer."""
+        self.taken()
+        unsent, self.unsent = self.unsent, None
+        if unsent is not None:
+            unsent()
 
     def refuse(self, error: TopicsError) -> None:
         def fields() -> bytes:

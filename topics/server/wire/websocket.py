@@ -29,6 +29,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from topics.embed.aio.hands import Work
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import KIB, MIB, Limits
 from topics.server.api.bodies.pieces import check_utf8
@@ -40,7 +41,6 @@ from topics.server.wire.patience import Phase
 
 UNDER_WAY_MAX: Final = 256  # commands of a connection that came and whose answers are not sent,
 UNDER_WAY_BYTES_MAX: Final = 1 * MIB  # and the bytes of their messages, unless it is a single one
-PUSHED_MAX: Final = 4  # messages that answer nothing, not sent yet
 CLOSE_S: Final = 5.0  # for the peer to close too
 STUCK_S: Final = 30.0  # a peer may not read for so long (semantics 11)
 SUBPROTOCOL: Final = Subprotocol("topics.v0")
@@ -92,7 +92,10 @@ class WebSocket:
         self._fragments: BytesIO | None = None
         self._is_text = True
         self._ready: deque[OpCall] = deque()
-        self._pushed: deque[bytes] = deque()
+        self._leaving: list[OpCall] = []  # answers that are being sent
+        self._pushed: deque[Sequence[bytes]] = deque()
+        self._takes = trio.lowlevel.ParkingLot()  # who waits for what he pushed to be taken
+        self.works: dict[str, Work] = {}
         self._under_way = self._under_way_bytes = 0
         self._resting = trio.lowlevel.ParkingLot()  # the task that sends
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
@@ -108,13 +111,16 @@ class WebSocket:
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         self._tasks.start_soon(task)
 
-    async def wait_pushable(self) -> None:
-        while len(self._pushed) >= PUSHED_MAX:
-            await self._moved.park()
-
-    def push(self, message: bytes) -> None:
-        self._pushed.append(message)
+    async def push(self, messages: Sequence[bytes]) -> None:
+        pushed = list(messages)  # which is like no other
+        self._pushed.append(pushed)
         self._resting.unpark_all()
+        try:
+            while any(one is pushed for one in self._pushed):
+                await self._takes.park()
+        except trio.Cancelled:
+            self._pushed = deque(one for one in self._pushed if one is not pushed)
+            raise
 
     def at_end(self, give_back: Callable[[], None]) -> None:
         self._at_end.append(give_back)
@@ -143,6 +149,8 @@ class WebSocket:
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
             self._site.failed(bug, "websocket")
         finally:
+            for call in (*self._leaving, *self._ready):
+                call.dropped()
             for give_back in reversed(self._at_end):
                 give_back()
 
@@ -306,41 +314,43 @@ class WebSocket:
         link = self._link
         try:
             while True:
-                sent = self._gather()
+                self._gather()
                 if link.outgoing.pieces:
                     await link.flush(grace_s=STUCK_S)
                     link.enter_unbounded(Phase.BUSY)
-                elif not sent:
+                elif not self._leaving:
                     await self._resting.park()
                     continue
-                for call in sent:
+                for call in self._leaving:
                     self._under_way_bytes -= call.size
-                self._under_way -= len(sent)
+                    call.taken()
+                self._under_way -= len(self._leaving)
+                self._leaving.clear()
                 self._moved.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._tasks.cancel_scope.cancel()
 
-    def _gather(self) -> list[OpCall]:
+    def _gather(self) -> None:
         """Make some of the messages that are to be sent. Whoever closes is sent none."""
         protocol = self._protocol
-        sent: list[OpCall] = []
         size = 0
         while self._ready and size < _GATHERED_BYTES:
             call = self._ready.popleft()
-            sent.append(call)
-            if protocol.state is State.OPEN:
+            self._leaving.append(call)
+            if protocol.state is not State.OPEN:
+                call.dropped()
+            else:
                 message = self._site.message(call)
                 protocol.send_text(message)
                 size += len(message)
                 if call.is_bug:
                     self._end(CloseCode.INTERNAL_ERROR, "an internal error")
-        while self._pushed and size < _GATHERED_BYTES:
-            message = self._pushed.popleft()
-            if protocol.state is State.OPEN:
+        while self._pushed and size < _GATHERED_BYTES and protocol.state is State.OPEN:
+            for message in self._pushed.popleft():
                 protocol.send_text(message)
                 size += len(message)
+            self._takes.unpark_all()
         self._collect()
-        return sent
 
     def _collect(self) -> None:
         """What the protocol has to say is what is to be sent."""

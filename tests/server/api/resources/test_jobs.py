@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from tests.server.api.asking import ask, code, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
 from topics.kernel.limits import Limits
+from topics.log.jobs.rows import JobState
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
@@ -33,6 +34,13 @@ async def claim(site, **fields):
     status, answer = await said(site, "POST", f"{Q}/claim", {"node": "w", **fields})
     assert status == 200, answer
     return answer
+
+
+async def settled(runtime):
+    """Nothing is being written."""
+    await wait_all_tasks_blocked()
+    while not runtime.engine.rested(0, 0):
+        await wait_all_tasks_blocked(0.001)
 
 
 async def state(site):
@@ -130,13 +138,20 @@ async def test_jobs_that_unfold_to_more_than_an_answer_holds_are_ready_again():
         assert [job["$seq"] for job in (await claim(site, max=5))["claimed"]] == [4, 5]
 
 
-async def test_a_job_whose_bytes_are_damaged_does_not_fail_the_rest():
+@pytest.mark.rule("Q3.5")
+@pytest.mark.parametrize(
+    ("config", "becomes"), [({}, JobState.IN_FLIGHT), ({"dead_letter": "letters"}, JobState.MOVING)]
+)
+async def test_a_job_whose_bytes_are_damaged_is_given_up_and_does_not_fail_the_rest(config, becomes):
     disk, site = SimDisk(1), new_site()
     async with alone(), begun(site, disk=disk) as runtime:
-        await queue_of(site, "aaaa", "bbbb", "cccc")
+        await queue_of(site, "aaaa", "bbbb", "cccc", **config)
         index = runtime.engine.catalog.find("q").index
         disk.flip("wal/gen-0/shard-00/wal-00000000000000000001.log", (index.offsets[1] + 45) * 8)
         assert [job["$seq"] for job in (await claim(site, max=3))["claimed"]] == [1, 3]
+        await settled(runtime)
+        states = {job.seq: job.state for job in runtime.engine.peek("q", JobState.IN_FLIGHT, 9)}
+        assert states == {1: JobState.IN_FLIGHT, 2: becomes, 3: JobState.IN_FLIGHT}
 
 
 # Waiting.

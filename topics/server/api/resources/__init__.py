@@ -1,10 +1,12 @@
 """The handlers, a module a resource (http-api 3 to 11).
 
 backup   what keeps a store safe: a checkpoint now, a backup of it
+job_ops  the jobs of a queue over a WebSocket; with jobs that are pushed
 jobs     the jobs of a queue: claim, ack, nack, extend, peek, pause, resume, purge
 reads    a page of records, waited for if asked
 records  records written and deleted
 sockets  the path of the WebSocket, and what concerns no resource there
 state    a server as its handlers see it: its options, what it counts, and the runtime once the log is recovered
 topics   topics themselves: put, state, list, delete
+work     jobs pushed as server-sent events
 """

@@ -8,10 +8,19 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from topics.calls.job_checks import PEEKED, ack_command, claim_command, extend_command, nack_command, peeked
+from topics.calls.job_checks import (
+    PEEKED,
+    ack_command,
+    claim_command,
+    extend_command,
+    nack_command,
+    peeked,
+    redrive_command,
+)
 from topics.embed.aio.jobs import Claimed
+from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge
-from topics.engine.replies import JobsSettled, QueuePaused, QueuePurged
+from topics.engine.replies import JobsSettled, QueuePaused, QueuePurged, Redriven
 from topics.kernel.errors import Code
 from topics.kernel.limits import READ_LIMIT_DEFAULT, Limits
 from topics.server.api import schemas as s
@@ -85,6 +94,19 @@ class PeekIn(msgspec.Struct, gc=False):
     ] = None
 
 
+class RedriveIn(msgspec.Struct, gc=False):
+    """Dead letters to be put back, as a client asks it."""
+
+    source: Annotated[str, s.said("The topic they are in", pattern=s.NAME_PATTERN)]
+    seqs: Annotated[
+        list[int] | None,
+        s.said("Which of them, 1 to 1000; the first ones if not given", items={"type": "integer"}),
+    ] = None
+    limit: Annotated[
+        int | None, s.counted("At most so many, 1000 at most; 0 is the default", default=1000)
+    ] = None
+
+
 # Claims.
 
 
@@ -104,6 +126,12 @@ def claimed_json(topic: str, claimed: Claimed, ignored: Sequence[str] = ()) -> b
     )  # fmt: skip
 
 
+def nothing_claimed(runtime: Runtime, topic: str) -> Claimed:
+    """Of a wait that was ended. Raises `Rejected(topic_not_found)`."""
+    queue = runtime.engine.topic_state(topic).queue
+    return Claimed((), (), 0 if queue is None else queue.ready)
+
+
 async def claim_jobs(call: HandlerCall) -> Answer:
     """Lease jobs; wait for them if asked."""
     name, limits = call.topic(), call.site.options.limits
@@ -121,8 +149,7 @@ async def claim_jobs(call: HandlerCall) -> Answer:
                 jobs.release(name, claimed.jobs)
             raise
     if claimed is None:
-        queue = call.runtime.engine.topic_state(name).queue
-        claimed = Claimed((), (), 0 if queue is None else queue.ready)
+        claimed = nothing_claimed(call.runtime, name)
     body = claimed_json(name, claimed, ignored) + call.performance() + b"}"
     unsent = partial(jobs.release, name, claimed.jobs) if claimed.jobs else None
     return Answer(200, body, unsent=unsent)
@@ -223,6 +250,18 @@ async def purge_queue(call: HandlerCall) -> Answer:
     return call.ok({"topic": reply.topic, "purged": reply.purged})
 
 
+async def redrive_records(call: HandlerCall) -> Answer:
+    """Put dead letters back as fresh jobs."""
+    name, limits = call.topic(), call.site.options.limits
+    asked, ignored = await call.decoded(partial(_redrive.decode, call.body))
+    reply = await call.runtime.submit(
+        redrive_command(name, asked.source, asked.seqs, asked.limit or 0, limits)
+    )
+    assert isinstance(reply, Redriven)
+    fields = {"topic": reply.topic, "source": reply.source, "redriven": reply.seqs, "count": len(reply.seqs)}
+    return call.ok(fields | ({"ignored": ignored} if ignored else {}))
+
+
 ACKED: Final = "acked"
 NACKED: Final = "nacked"
 EXTENDED: Final = "extended"
@@ -231,6 +270,7 @@ _ack: Final = OpenForm(AckIn)
 _nack: Final = OpenForm(NackIn)
 _extend: Final = OpenForm(ExtendIn)
 _peek: Final = OpenForm(PeekIn)
+_redrive: Final = OpenForm(RedriveIn)
 
 # How it is described.
 
@@ -264,6 +304,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
     "Nack": s.form_of("Jobs that failed", NackIn),
     "Extend": s.form_of("Jobs that take longer", ExtendIn),
     "Peek": s.form_of("A look at jobs", PeekIn),
+    "Redrive": s.form_of("Dead letters to be put back", RedriveIn),
     "Job": s.object_of(
         "A job that is leased", "$seq $ts data lease_id deadline deliveries",
         **_record(
@@ -297,6 +338,11 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         count=s.count("How many"), ignored=s.IGNORED,
     ),
     "QueuePaused": s.answer_of("", topic=s.TOPIC, paused=s.flag("Nothing is leased")),
+    "Redriven": s.answer_of(
+        "Records that will arrive in the queue whatever happens", "ignored",
+        topic=s.TOPIC, source=s.TOPIC, redriven=s.list_of(s.SEQ, "Their seqs in `source`"), count=s.count("How many"),
+        ignored=s.IGNORED,
+    ),
     "QueuePurged": s.answer_of("", topic=s.TOPIC, purged=s.count("Jobs that were deleted")),
 }  # fmt: skip
 
@@ -345,5 +391,13 @@ ROUTES: Final = (
         name="purge_queue", method=b"POST", path=f"{_PATH}/purge", handler=purge_queue, scope="delete", tag="jobs",
         summary="Delete every job that is ready or delayed", text="Leased jobs stay.",
         answers={200: ("Deleted for good", "QueuePurged")}, errors=(*_OF_QUEUES, *WRITE_ERRORS),
+    ),
+    Route(
+        name="redrive_records", method=b"POST", path=f"{_PATH}/redrive", handler=redrive_records, scope="admin",
+        tag="jobs", summary="Put dead letters back as fresh jobs",
+        text="Any record of `source` may go that nobody has on lease. In the queue it has had no delivery; it keeps its"
+        " priority, and in `meta` where it came from.",
+        body=Body.REQUIRED, request="Redrive", answers={200: ("On their way", "Redriven")},
+        errors=(*_OF_QUEUES, Code.BATCH_TOO_LARGE, *WRITE_ERRORS),
     ),
 )  # fmt: skip

@@ -52,9 +52,11 @@ ROUTES: Final = (
         summary="A WebSocket: commands and their answers as JSON messages",
         text="A message is a JSON object in a text frame. Its `op` says what is asked: `ping`, answered by `pong`;"
         " `publish`, a body of `POST /v0/topics/{topic}` with `topic` beside it, answered by `ack` with the answer of"
-        " that. A `request_id` of any kind comes back in the answer. Commands take effect in order; answers may"
-        " overtake each other. What is refused is answered by `error`, with `code`, `message` and perhaps `detail`,"
-        " and the connection goes on. Over HTTP/2 this path is 501 `not_implemented`.",
+        " that. `claim`, `ack`, `nack`, `extend` likewise, answered by `claimed`, `acked`, `nacked`, `extended`;"
+        " `work` with `topic`, `node`, `max`, `lease_ms`, answered by `working` and then by a `job` for each job, until"
+        " `stop_work`, answered by `stopped`. A `request_id` of any kind comes back in the answer. Commands take effect"
+        " in order; answers may overtake each other. What is refused is answered by `error`, with `code`,"
+        " `message` and perhaps `detail`, and the connection goes on. Over HTTP/2 this path is 501 `not_implemented`.",
         errors=(Code.UPGRADE_REQUIRED, Code.NOT_IMPLEMENTED),
     ),
 )  # fmt: skip

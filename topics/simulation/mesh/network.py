@@ -20,8 +20,8 @@ import attrs
 
 from topics.crypto.hashing import blake3
 from topics.crypto.keys import KeyPair
-from topics.simulation.meshfaults import QUIET, Faults
-from topics.simulation.meshnode import MeshNode, SkewedClock
+from topics.simulation.mesh.faults import QUIET, Faults
+from topics.simulation.mesh.node import MeshNode, SkewedClock
 from topics.testing.clock import ManualClock
 from topics.weaver.model.envelope import Envelope
 from topics.weaver.model.intention import verify

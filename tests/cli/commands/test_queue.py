@@ -1,0 +1,120 @@
+"""`topics queue …`: the same on a directory and at a server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import topics
+from topics.cli.demo.private_server import PrivateServer
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(params=["directory", "server"])
+def at(request: pytest.FixtureRequest, call: Call) -> Call:
+    """`call`, at the one or at the other."""
+    if request.param == "directory":
+        return call
+    server = request.getfixturevalue("server")
+    with topics.Client(server.url) as client:
+        for row in client.list():
+            client.delete(row.topic)
+    return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
+
+
+@pytest.mark.rule("Q4.13", "Q4.15", "Q4.16")
+def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
+    at("create", "q", "type=queue", "dead_letter=dead", "max_deliveries=9")
+    at("create", "log")
+    at("put", "q", "--key", "k", stdin=b"1\n2\n")
+    at("put", "q", "--priority", "7", stdin=b'{"a": 1}\n')
+    at("put", "q", "--delay", "1h", stdin=b"4\n")
+
+    assert at("queue", "ls", "--json").lines == [
+        {"topic": "q", "ready": 3, "in_flight": 0, "delayed": 1, "dead_lettered": 0, "paused": False}
+    ]
+    assert at("queue", "ls").text.splitlines()[-1].split() == ["q", "3", "0", "1", "0"]
+    assert "no queues whose name begins with 'l'" in at("queue", "ls", "--prefix", "l").text
+    stats = at("queue", "stats", "q", "--json").lines[0]
+    assert (stats["ready"], stats["config"]["dead_letter"], stats["config"]["max_deliveries"]) == (
+        3,
+        "dead",
+        9,
+    )
+    assert "dead letters 0 so far, in dead" in " ".join(at("queue", "stats", "q").text.split())
+
+    ready = at("queue", "peek", "q", "--json").lines
+    assert [(job["$seq"], job["data"], job["priority"], job["state"]) for job in ready] == [
+        (3, {"a": 1}, 7, "ready"), (1, 1, 0, "ready"), (2, 2, 0, "ready"),
+    ]  # fmt: skip
+    assert len(at("queue", "peek", "q", "-n", "1", "--json").lines) == 1
+    (delayed,) = at("queue", "peek", "q", "--state", "delayed", "--json").lines
+    assert delayed["ready_at"] == delayed["$ts"] + 3_600_000
+    assert at("queue", "peek", "q", "--state", "in_flight").text == "q: no jobs are in_flight\n"
+    assert '{"a": 1}' in at("queue", "peek", "q").text
+
+    assert at("queue", "pause", "q").text == "q: paused\n"
+    assert at("queue", "ls", "--json").lines[0]["paused"] is True
+    assert at("work", "q", "--until-empty", "--json", "--", "true").out == b""
+    assert at("queue", "resume", "q", "--json").lines == [{"topic": "q", "paused": False}]
+
+    assert (at("queue", "purge", "q").code, at("queue", "purge", "q", "--yes", "--json").lines) == (
+        2, [{"topic": "q", "purged": 4}],
+    )  # fmt: skip
+    assert at("queue", "drain", "q").text == "q: drained\n"
+
+
+def test_what_is_no_queue_is_refused_in_one_line(at: Call) -> None:
+    at("create", "t")
+    for command in ("stats", "peek", "pause", "resume", "purge", "drain"):
+        answer = at("queue", command, "t", *(["--yes"] if command == "purge" else []))
+        assert (answer.code, answer.out, len(answer.err.splitlines())) == (1, b"", 1)
+        assert "topic 't' is a log; only a queue has jobs" in answer.err, command
+        assert "does not exist" in at("queue", command, "nope").err
+    assert "is a log; only a queue has jobs" in at("work", "t", "--", "true").err
+    assert "is a log; only a queue takes priority" in at("put", "t", "--priority", "1", stdin=b"1\n").err
+    assert "topics create nope type=queue" in at("put", "nope", "--delay", "1s", stdin=b"1\n").err
+    assert "nope" not in at("ls").text
+
+
+def test_a_dedup_id_is_of_one_record(at: Call) -> None:
+    at("create", "q", "type=queue")
+    for expected in (1, 0):
+        assert at("put", "q", "--dedup-id", "d", "--json", stdin=b"1\n").lines[0]["count"] == expected
+    refused = at("put", "q", "--dedup-id", "e", stdin=b"1\n2\n")
+    assert (refused.code, "line 2: is another record" in refused.err) == (1, True)
+    assert at("queue", "stats", "q", "--json").lines[0]["ready"] == 2
+
+
+def test_drain_ends_when_the_workers_are_through(call: Call, server: PrivateServer) -> None:
+    with topics.Client(server.url) as client:
+        client.create("draining", type="queue")
+        queue = client.queue("draining", node="w")
+        queue.put_many([{"data": i} for i in range(20)])
+        queue.put(1, delay_ms=3_600_000)
+        late = call("queue", "drain", "draining", "--timeout", "1ms", "--url", server.url)
+        assert (late.code, "20 ready, 0 in flight, 1 delayed" in late.err) == (1, True)
+
+        def work() -> None:
+            while jobs := queue.claim(3):
+                queue.ack(jobs)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        answer = call("queue", "drain", "draining", "--json", "--url", server.url)
+        worker.join()
+    assert answer.code == 0
+    assert {name: answer.lines[0][name] for name in ("drained", "ready", "in_flight", "delayed")} == {
+        "drained": True, "ready": 0, "in_flight": 0, "delayed": 1,
+    }  # fmt: skip
+
+
+def test_nobody_can_drain_a_directory_that_a_command_has_open(call: Call) -> None:
+    call("create", "q", "type=queue")
+    call("put", "q", stdin=b"1\n")
+    answer = call("queue", "drain", "q")
+    assert (answer.code, "topics work q --until-empty" in answer.err) == (1, True)

@@ -1,0 +1,112 @@
+"""The ends of leases are told to who asks, once each, whatever ends them (queues 2)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.queue.test_claiming import Queue
+from topics.engine.commands import Extend, Purge, Release
+from topics.log.jobs.rows import JobState
+
+
+class Told(Queue):
+    """A queue of which somebody is told when leases end."""
+
+    def __init__(self, **fields):
+        super().__init__(**fields)
+        self.jobs_given = []
+        self.asks()
+
+    def asks(self):
+        self.do(self.claiming(told_end=True))
+        self.told()
+
+    @property
+    def topic_id(self):
+        return self.topic("q").topic_id
+
+    def told(self):
+        """By queue the jobs whose leases have ended since the last time, ascending."""
+        ended = self.engine.take_effects().ended_leases
+        return {topic_id: sorted(seqs) for topic_id, seqs in ended.items()}
+
+    def leased(self):
+        """The leases that last, each by its job."""
+        rows = self.topic("q").jobs.rows
+        live = (row for row, state in enumerate(rows.state) if state == JobState.IN_FLIGHT)
+        return {rows.seqs[row]: rows.counters[row] for row in live}
+
+    def carry_out(self, kind, what):
+        if kind == "put":
+            self.jobs(*range(what))
+        elif kind == "claim":
+            self.jobs_given += self.claim(what)
+        elif kind in ("ack", "nack"):
+            getattr(self, kind)(*what)
+        elif kind == "extend":
+            self.do(Extend(topic="q", node=b"w", seqs=what, lease_ms=1500))
+        elif kind == "release":
+            meant = [job for job in self.jobs_given if job.seq in what]
+            leases = [(job.nonce, job.counter) for job in meant]
+            self.do(Release(topic="q", seqs=[job.seq for job in meant], leases=leases))
+        elif kind == "passes":
+            self.passes(what)
+        elif kind == "look":  # which lets time pass, too; the alarm that is due then tells
+            self.clock.advance(what)
+            self.state("q")
+            self.passes(0)
+        elif kind == "delete":
+            self.delete("q", before_seq=what)
+        elif kind == "purge":
+            self.do(Purge(topic="q"))
+        else:
+            self.drop("q")
+            self.put("q", type="queue", lease_ms=1000)
+
+
+SEQS = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["put", "claim"]), st.integers(1, 3)),
+        st.tuples(st.sampled_from(["ack", "nack", "extend", "release"]), SEQS),
+        st.tuples(st.sampled_from(["passes", "look"]), st.integers(1, 1500)),
+        st.tuples(st.just("delete"), st.integers(1, 6)),
+        st.tuples(st.sampled_from(["purge", "drop"]), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.rule("Q2.3", "Q2.8")
+@given(steps=STEPS)
+@settings(max_examples=150, deadline=None)
+def test_each_end_of_a_lease_is_told_once(steps):
+    q = Told(lease_ms=1000)
+    for step in steps:
+        before, topic_id = q.leased(), q.topic_id
+        q.carry_out(*step)
+        is_other, after = q.topic_id != topic_id, q.leased()
+
+        ended = sorted(seq for seq, lease in before.items() if is_other or after.get(seq) != lease)
+        assert q.told() == ({topic_id: ended} if ended else {}), step
+        lasting = {job.seq: job.counter for job in q.jobs_given if q.engine.is_leased(q.topic_id, job)}
+        assert lasting == after
+        if is_other:
+            q.asks()
+
+
+def test_whoever_does_not_ask_is_told_nothing():
+    q = Queue()
+    q.jobs(1)
+    q.claim()
+    q.ack(1)
+    assert q.engine.take_effects().ended_leases == {}
+
+
+def test_a_lease_of_another_start_is_another_one():
+    q = Told()
+    q.jobs(1)
+    (job,) = q.claim()
+    assert q.engine.is_leased(q.topic_id, job)
+    assert not q.engine.is_leased(q.topic_id, job._replace(nonce=job.nonce + 1))
+    assert not q.engine.is_leased(q.topic_id + 1, job)

@@ -1,0 +1,145 @@
+"""`work`: the jobs of a queue, each done by a command: ack where it ends with 0, nack with its last words where not."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from topics.cli.core.failure import USAGE, Failed, say
+from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
+from topics.cli.io.quantities import counted, parse_duration_ms
+from topics.cli.io.terminal import json_line
+
+if TYPE_CHECKING:
+    from topics.calls.blocking import TopicStore
+    from topics.cli.work.worker import Ended, WorkRules
+
+CONCURRENCY_MAX = 256
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@click.option(
+    "--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=1, show_default=True, metavar="N",
+    help="Commands that run at the same time.",
+)  # fmt: skip
+@click.option("--node", help="Who works here, in leases. Default: a name of its own.")
+@click.option("--lease", metavar="TIME", help="Of each lease, as in 30s. Default: as the queue says.")
+@click.option(
+    "--grace", metavar="TIME", default="30s", show_default=True,
+    help="How long commands may go on after SIGTERM or Ctrl-C.",
+)  # fmt: skip
+@click.option("--until-empty", is_flag=True, help="End when no job is ready.")
+@json_option
+@common_options
+@pass_invocation
+def work(
+    invocation: Invocation,
+    /,
+    queue: str,
+    command: tuple[str, ...],
+    node: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Take jobs of a queue and run COMMAND for each.
+
+    The payload is its standard input, as stored; TOPICS_JOB_SEQ, _TOPIC, _DELIVERIES, _KEY, _TAG, _META_… are in its
+    environment. If it ends with 0 the job is done. Else it failed, and the end of its stderr is the reason; it is
+    handed out again as the queue's retry_backoff says, without one after 1 s, 2 s, 4 s … up to a minute.
+
+    The lease is extended as long as the command runs. If it is lost all the same, the command is stopped (SIGTERM, 5 s
+    later SIGKILL): another worker has the job.
+
+    SIGTERM and Ctrl-C end it: no more jobs are taken, commands may go on for --grace and are stopped then, and their
+    jobs given back; a second one stops them at once. A server that goes away is waited for. Exit codes: 0 ended as
+    asked · 1 it could not go on.
+
+    \b
+      topics work mails --concurrency 4 -- ./send-mail
+      topics work thumbs -- sh -c 'convert - "$TOPICS_JOB_KEY.png"'
+    """  # noqa: D301 -- \b is click's mark of lines to be kept as they are
+    if shutil.which(command[0]) is None:
+        raise Failed(f"there is no command {command[0]!r} that can be run; name its path", code=USAGE)
+    with invocation.reading() as store:
+        from topics.cli.work.running import Running
+        from topics.cli.work.worker import Worker
+
+        report = _Report(queue, as_json=as_json)
+        worker = Worker(
+            store.queue(queue, node=node),
+            lambda job: Running(command, job, keep_stdout=as_json),
+            _rules(store, queue, **flags),
+            tell=report.tell,
+            say=lambda line: say(line, "topics: "),
+        )
+        try:
+            worker.run()
+        finally:
+            report.end()
+
+
+def _rules(
+    store: TopicStore, queue: str, *, concurrency: int, lease: str | None, grace: str, until_empty: bool
+) -> WorkRules:
+    from topics.cli.commands.queue import queue_state
+    from topics.cli.work.worker import WorkRules
+    from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN
+
+    config = queue_state(store, queue)[0].config
+    lease_ms = config.lease_ms if lease is None else _time("--lease", lease)
+    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        raise Failed(f"--lease: must be from {LEASE_MS_MIN}ms to {LEASE_MS_MAX}ms, not {lease}", code=USAGE)
+    return WorkRules(
+        concurrency=concurrency, lease_ms=lease_ms, grace_s=_time("--grace", grace) / 1000,
+        backs_off=config.retry_backoff is not None, until_empty=until_empty,
+    )  # fmt: skip
+
+
+def _time(option: str, text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise Failed(f"{option}: {error}", code=USAGE) from None
+
+
+class _Report:
+    """What became of the jobs: failures on stderr; with --json each of them on stdout."""
+
+    def __init__(self, queue: str, *, as_json: bool) -> None:
+        self._queue = queue
+        self._as_json = as_json
+        self._lock = threading.Lock()
+        self._counts = {"acked": 0, "nacked": 0, "lost": 0}
+
+    def tell(self, ended: Ended) -> None:
+        job = ended.job
+        with self._lock:
+            self._counts[ended.state] += 1
+            if self._as_json:
+                row = {
+                    "topic": self._queue, "seq": job.seq, "state": ended.state, "deliveries": job.deliveries,
+                    "reason": ended.reason, "seconds": round(ended.seconds, 6),
+                }  # fmt: skip
+                sys.stdout.buffer.write(json_line(row))
+                sys.stdout.buffer.flush()
+            elif ended.state != "acked":
+                what = "failed" if ended.state == "nacked" else "lost"
+                say(
+                    f"{self._queue}: job {job.seq} {what}, delivery {job.deliveries}: {ended.reason}",
+                    "topics: ",
+                )
+
+    def end(self) -> None:
+        with self._lock:
+            if not self._as_json:
+                done, failed, lost = self._counts.values()
+                parts = [f"{counted(done, 'job')} done", f"{failed:,} failed"] + [f"{lost:,} lost"] * bool(
+                    lost
+                )
+                say(f"{self._queue}: {', '.join(parts)}", "topics: ", colour="cyan")
