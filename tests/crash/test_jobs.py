@@ -14,7 +14,7 @@ from tests.support.scene import append, put_topic
 from topics.engine.checkpoint import SegmentRules
 from topics.engine.commands import Ack, Claim, Extend, Nack, Pause, Purge, Release
 
-GATE_POINTS = 15  # of each operation
+GATE_POINTS = 10  # of each operation
 PARTS = 4
 SMALL_SEGMENTS = SegmentRules(records_max=4, bytes_max=1200)
 KEYS = [b"a", b"", b"a", b"b", b"", b"b", b"", b"a"]

@@ -11,7 +11,8 @@ drawn_options      how the store of one run is set up: drawn at its start, small
                    often
 http_messages      HTTP/1.1 as the simulated clients speak it: commands and reads as requests, answers read to
                    their last byte
-job_claims         what the simulated workers were told of jobs, and whether it holds
+job_claims         what workers were told of the jobs of a queue, and whether it still holds
+job_workload       what simulated workers ask of queues: they claim, wait, settle, answer late
 ledger             everything the checkers of one World know: what went to each shard's log, what a sync has
                    covered, what clients hold
 machine            opening a store on a simulated disk as a driver would, and reading what is on a disk without

@@ -249,7 +249,8 @@ class TopicClaims:
         if self.ephemeral:
             for ledger in (self.acked, self.gone, self.results, self.dedup_ids):
                 ledger.clear()
-        self.jobs.restarted(leases_end=self.ephemeral or not topic["config"].get("leases_durable", False))
+        leases_end = self.ephemeral or not topic["config"].get("leases_durable", False)
+        self.jobs.restarted(leases_end=leases_end, head_seq=head_seq)
         self.acked = {seq: attrs.evolve(told, place=DURABLE) for seq, told in self.acked.items()}
         self.gone = dict.fromkeys(self.gone, DURABLE)
         self.results = {key: (seqs, expires, DURABLE) for key, (seqs, expires, _) in self.results.items()}

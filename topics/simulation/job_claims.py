@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from topics.engine.commands import Ack, Extend, Release, Settle
+from topics.engine.commands import Ack, Extend, Purge, Release, Settle
 from topics.engine.replies import JobsClaimed, JobsSettled
 from topics.kernel.ids import Lease
 from topics.simulation.oracle import PromiseBroken
@@ -45,7 +45,9 @@ class JobClaims:
         self.held: dict[int, Held] = {}
         self.done: set[int] = set()
         self._perhaps_done: set[int] = set()  # an ack was asked for
-        self._purged_upto = 0  # a purge was asked for when this was the head
+        self._purges: set[int] = set()  # those that were asked for, and not answered
+        self._purged_upto = 0  # the head when one was answered
+        self._perhaps: dict[int, Held] = {}  # unless a settlement that a crash left unanswered has ended them
         self._asked: set[int] = set()  # settlements were asked for, and not answered
         self._leases: set[Lease] = set()
         self._told: list[_Told] = []
@@ -56,8 +58,12 @@ class JobClaims:
         if isinstance(command, Ack):
             self._perhaps_done.update(command.seqs)
 
-    def purging(self, head_seq: int) -> None:
-        """From now on whatever nobody has may be gone."""
+    def purging(self, command: Purge) -> None:
+        """From now on whatever nobody has may be gone, and all that comes before it is answered."""
+        self._purges.add(id(command))
+
+    def purged(self, command: Purge, head_seq: int) -> None:
+        self._purges.discard(id(command))
         self._purged_upto = max(self._purged_upto, head_seq)
 
     def claimed(self, node: bytes, reply: JobsClaimed, lease_ms: int, place: Place) -> None:
@@ -80,7 +86,11 @@ class JobClaims:
         self._asked.difference_update(meant)
         for seq in reply.seqs:
             held, lease = self.held.get(seq), meant[seq]
-            known = held is not None and held.deadline >= asked_ms and lease in (None, held.lease)
+            known = held is not None and held.deadline >= asked_ms
+            if held is None:
+                held = self._perhaps.get(seq)
+                known = held is not None  # until when, the crash knows
+            known = known and held is not None and lease in (None, held.lease)
             if not known or (isinstance(command, Settle) and held is not None and held.node != command.node):
                 raise PromiseBroken(f"{command!r:.200} counted for seq {seq}, whose last lease is {held}")
             assert held is not None
@@ -94,7 +104,7 @@ class JobClaims:
 
     def may_be_gone(self, seq: int) -> bool:
         """Whether somebody has asked for its end."""
-        return seq in self._perhaps_done or seq <= self._purged_upto
+        return seq in self._perhaps_done or bool(self._purges) or seq <= self._purged_upto
 
     # Restarts.
 
@@ -104,19 +114,24 @@ class JobClaims:
         self.held, self.done, self._told = {}, set(), []
         for one in told:
             self._tell(one)
-        for seq in self._asked:
-            self.held.pop(seq, None)
+        for seq in self._asked & self.held.keys():
+            self._perhaps[seq] = self.held.pop(seq)
         self._asked.clear()
 
-    def restarted(self, *, leases_end: bool) -> None:
+    def restarted(self, *, leases_end: bool, head_seq: int) -> None:
         """A recovery is complete, and all that is left is durable."""
+        if self._purges:
+            self._purged_upto = head_seq
+            self._purges.clear()
         if leases_end:
             self.held.clear()
+            self._perhaps.clear()
         self._told = [_Told(seq, held, DURABLE) for seq, held in self.held.items()]
         self._told += [_Told(seq, None, DURABLE, done=True) for seq in self.done]
 
     def _tell(self, one: _Told) -> None:
         self._told.append(one)
+        self._perhaps.pop(one.seq, None)
         if one.held is not None:
             self.held[one.seq] = one.held
             return

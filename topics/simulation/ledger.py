@@ -113,7 +113,7 @@ class Ledger:
         if isinstance(command, Settle | Release):
             self._claims(engine, topic.topic_id).jobs.asking(command)
         elif isinstance(command, Purge):
-            self._claims(engine, topic.topic_id).jobs.purging(topic.head_seq)
+            self._claims(engine, topic.topic_id).jobs.purging(command)
 
     def answered(self, engine: Engine, ticket: Ticket, acked_before: Iterable[int], *, asked_ms: int) -> None:
         """A ticket ended well: what its class promises holds now, and what it says agrees with what was said."""
@@ -143,6 +143,8 @@ class Ledger:
         elif isinstance(reply, JobsSettled):
             assert isinstance(command, Settle | Release)
             claims.jobs.settled(command, reply, asked_ms, place)
+        elif isinstance(command, Purge):
+            claims.jobs.purged(command, topic.head_seq)
         must_sync = config.durability is Durability.FSYNC or (ticket.sync and not claims.ephemeral)
         if isinstance(command, Claim | Nack | Extend | Release):  # not in the class of records
             must_sync = config.durability is Durability.FSYNC and config.leases_durable
@@ -248,7 +250,7 @@ class Ledger:
             at_least=at_least,
             losses=self._opening,
             machine_restarted=self._losses,
-            leased=self._leased if power else None,
+            leased=self._leased,
         )
         for shard, (log, count) in enumerate(zip(self.logs, kept, strict=True)):
             self._whole = self._whole and count == len(log.units)

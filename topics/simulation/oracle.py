@@ -139,8 +139,12 @@ def _difference(
         wrong = ""
         for perhaps in (want, {**want, "jobs": leased[topic_id]} if topic_id in leased else want):
             wrong = difference(perhaps, topic, besides=_PLACES if losses else frozenset())
-            if losses and wrong and not check_losses(perhaps, topic, machine_restarted=machine_restarted):
-                wrong = ""
+            if (
+                losses and wrong
+            ):  # a recovery that was interrupted ended leases, and had no loss to tell of yet
+                if "jobs" in perhaps and not _check_ended_leases(perhaps, topic):
+                    wrong = difference({**perhaps, "jobs": topic["jobs"]}, topic, besides=_PLACES)
+                wrong = wrong and check_losses(perhaps, topic, machine_restarted=machine_restarted)
             if not wrong:
                 break
         if wrong:
@@ -212,6 +216,8 @@ def _check_ended_leases(before: Facts, after: Facts) -> str:
     if before["config"]["leases_durable"]:
         return f"recovery ended durable leases: {difference(before, after)}"
     (*queue, rows), (*queue_now, rows_now) = before["jobs"], after["jobs"]
+    if [row[0] for row in rows] != [row[0] for row in rows_now]:
+        return difference(before, after)
     ended_ms = max((now[_UNTIL] for was, now in zip(rows, rows_now, strict=True) if was != now), default=0)
     for was, now in zip(rows, rows_now, strict=True):
         seq, moving, leased, deliveries, until = was[:5]

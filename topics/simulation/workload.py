@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from topics.engine.commands import Append, Command, DeleteRecords, DeleteTopic, PutMode, PutTopic, Sync
+from topics.engine.tickets import Ticket
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Discard, Durability, TopicConfig
 from topics.log.reads.diff import DiffQuery
@@ -55,6 +56,9 @@ class Workload:
         if kind == "drop":
             return DeleteTopic(topic=name, if_empty=rng.random() < 0.3)
         return Sync(shard=rng.randrange(self.shards))
+
+    def answered(self, ticket: Ticket) -> None:
+        """A command of this run ended well."""
 
     def query(self, name: str, head_seq: int, epoch: int) -> DiffQuery:
         rng = self._random

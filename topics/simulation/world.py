@@ -59,8 +59,9 @@ class World:
     """One run. `port`: what the store sees in place of the disk (for planting faults the checkers must find)."""
 
     def __init__(
-        self, seed: int, *, rounds: int = 6, steps: int = 220, port: Callable[[SimDisk], Disk] | None = None
-    ) -> None:
+        self, seed: int, *, rounds: int = 6, steps: int = 220, port: Callable[[SimDisk], Disk] | None = None,
+        asking: type[Workload] = Workload,
+    ) -> None:  # fmt: skip
         self.seed = seed
         self.random = random.Random(seed)
         self.clock = ManualClock()
@@ -73,7 +74,7 @@ class World:
         self._trace = xxhash.xxh3_128()
         self._rounds, self._steps = rounds, steps
         self._options = draw_options(self.random)
-        self.workload = Workload(self.random)
+        self.workload = asking(self.random)
         self.opened: Opened | None = None
         self.pens: list[ShardStepper] = []
         self.asked: dict[int, tuple[Ticket, int, list[int]]] = {}
@@ -272,6 +273,7 @@ class World:
         acked: list[int] = []
         if isinstance(command, DeleteRecords):
             acked = self.ledger.asking(self.engine, command)
+        self.ledger.asking_of_jobs(self.engine, command)
         asked_ms = self.engine.now_ms()
         try:
             ticket = self.engine.propose(command, sync=sync)
@@ -377,6 +379,7 @@ class World:
             _, asked_ms, acked = asked if asked is not None else (ticket, 0, [])
             self._note(f"answered {ticket.result()!r:.160}")
             self.counts["answers"] += 1
+            self.workload.answered(ticket)
             self.ledger.answered(self.engine, ticket, acked, asked_ms=asked_ms)
 
     def _watch_calls(self) -> None:
