@@ -9,11 +9,12 @@ coldtier      cold segments under a check: which of them nobody could look at, a
 endings       what reclaiming owes: a flag for each record that was deleted or has expired, and nothing wholly
               below the floor
 journals      journals of databases and Weavers: what their records say of each other
-leases        who had which job when, by the frames of the log alone: the leases of each queue follow from
+leases        who had which job when, by the frames of the log alone: the leases of a queue follow from
               each other
 metafiles     the files of a data directory that hold no records: what of them is damaged, and which nobody
               needs
-queue_logs    the frames of leases in the logs of a directory, in order, for the checks of queues
+queue_logs    every queue by all of the log that is there, `archive/` first: what leases and letters of it must
+              say
 records       the live records of a topic, as a reader would get them: for checks that must see data, not only
               that it is whole
 row_checks    the checks: each has a name, says what must hold, and gives violations
