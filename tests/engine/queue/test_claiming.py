@@ -290,6 +290,9 @@ def test_jobs_of_an_ephemeral_queue_are_handed_out_too():
     assert q.seqs(2) == [1, 2]
     assert list(q.ack(1).seqs) == [1]
     assert q.counts() == (0, 1, 0)
+    q.jobs(b"3")
+    assert q.do(Purge(topic="q")).purged == 1
+    assert q.counts() == (0, 1, 0)
     assert q.events() == []
 
 

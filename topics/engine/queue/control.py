@@ -7,13 +7,14 @@ from typing import Final, NamedTuple
 
 from topics.codec.log.leases import Paused, Purged, Resumed
 from topics.engine.batch import Entry
-from topics.engine.change import Barrier, enqueue_barrier, in_class
+from topics.engine.change import Barrier, in_class
 from topics.engine.commands import Pause, Purge
 from topics.engine.lane import Lane
 from topics.engine.queue.claim import queue_of
 from topics.engine.replies import QueuePaused, QueuePurged, QueueState
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.kernel.config import Durability
 from topics.log.jobs.rows import JobState
 from topics.log.reads.waiting import News
 from topics.log.topic import Topic
@@ -47,8 +48,18 @@ def propose_purge(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -
         state.park(lane, ticket)
         return
     state.check_writable(lane.shard, lane)
-    purge = enqueue_barrier(state, _Purging, lane, ticket, [Purged(topic.head_seq)], now_ms, shard=lane.shard)
+    ephemeral = (
+        topic.config.durability is Durability.EPHEMERAL
+    )  # its jobs are not in the log, so no frame may be
+    purge = _Purging.of(
+        lane, [Purged(topic.head_seq)], now_ms, staged=not ephemeral, must_sync=not ephemeral, ticket=ticket,
+        memory=b"" if ephemeral else None,
+    )  # fmt: skip
     purge.live_before = topic.index.live_count
+    if not ephemeral:
+        state.check_space(lane.shard, purge.size, keep_reserve=False)
+    lane.barrier = ticket
+    state.enqueue(lane.shard, purge)
 
 
 class _Purging(Barrier, eq=False, kw_only=True):
