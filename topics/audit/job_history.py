@@ -60,7 +60,9 @@ def job_history(disk: Disk, where: str, queue: str, seq: int) -> Iterator[JobEve
         raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {queue!r} in {where}", topic=queue)
     if topic.config.type is not TopicType.QUEUE:
         raise Rejected(Code.NOT_A_QUEUE, f"topic {queue!r} is a log; only a queue has jobs", topic=queue)
-    rows = [row for task in (*archive_tasks(disk), *wal_tasks(disk)) if (row := scan_wal(disk, task)) is not None]
+    rows = [
+        row for task in (*archive_tasks(disk), *wal_tasks(disk)) if (row := scan_wal(disk, task)) is not None
+    ]
     nonce = 0
     for at in read_items(disk, rows):
         item = at.item
@@ -105,7 +107,10 @@ def _told(event: LeaseEvent, seq: int, nonce: int) -> dict[str, object] | None:
         case DeadLettered(dest=dest, reason=reason):
             return {"dest": _text(dest), "reason": _text(reason)}
         case Extended() | Released() | Acked():
-            told: dict[str, object] = {"node": _text(event.node), "lease_id": lease_id(nonce, event.leases[i])}
+            told: dict[str, object] = {
+                "node": _text(event.node),
+                "lease_id": lease_id(nonce, event.leases[i]),
+            }
             if isinstance(event, Extended):
                 told["deadline"] = event.deadline
             if isinstance(event, Released):

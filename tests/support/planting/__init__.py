@@ -45,6 +45,15 @@ _APART: Final = (
     ("wal.damage: a file is gone", "wal.damage: a header"),
     ("wal.damage: half of a write",),
     ("newer: a frame of a type that nobody knows",),
+    (
+        "queue.leases: of two", "queue.leases: an ack by another", "queue.leases: given twice",
+        "queue.dead_letters: never sent",
+    ),
+    (
+        "queue.leases: of a job that is done", "queue.leases: a nack of an older one",
+        "queue.dead_letters: arrived as another",
+    ),
+    ("queue.leases: a late ack", "queue.deliveries: too many", "queue.order: a key out of order"),
 )  # fmt: skip
 # All kinds, in groups that can be found beside each other: one that damages a snapshot hides what depends on it.
 TOGETHER: Final = (tuple(kind for kind in KINDS if all(kind not in group for group in _APART)), *_APART)

@@ -6,6 +6,7 @@ adopt       `adopt-cold`: of several copies of a data directory, this one goes o
 backup      `backup`, `verify` and `restore`: a copy of a store that is being used, whether it is whole, and a
             store made of it
 check       `fsck` and `inspect`: is a data directory whole, and what is in one of its files
+job_history  `queue history`: who had a job when, and how that ended, by the log of a data directory
 manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact`
             for the space
 queue       `queue`: job queues, for who looks after them

@@ -1,4 +1,4 @@
-"""`queue`: job queues, for who looks after them: `ls`, `stats`, `peek`, `pause`, `resume`, `purge`, `drain`."""
+"""`queue`: job queues, for who looks after them. `history` is in a module of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 import click
 
+from topics.cli.commands.job_history import history
 from topics.cli.core.failure import USAGE, Failed, say
 from topics.cli.core.invocation import Invocation, common_options, json_option, pass_invocation
 from topics.cli.io.quantities import counted, moment, parse_duration_ms
@@ -33,6 +34,9 @@ def queue() -> None:
     A queue is made by `topics create NAME type=queue`, filled by `topics put`, worked on by `topics work`, and deleted
     by `topics rm`.
     """
+
+
+queue.add_command(history)
 
 
 @queue.command()
