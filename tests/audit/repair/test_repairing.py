@@ -22,8 +22,8 @@ from topics.testing.simdisk import SimDisk
 from topics.testing.survival import Shape
 
 NOT_OF_FILES = (
-    "acknowledged", "kv.journal", "weaver.journal", "snapshot.agree", "tombstones", "segment.ts", "archive", "cold",
-    "newer",
+    "acknowledged", "queue.", "kv.journal", "weaver.journal", "snapshot.agree", "tombstones", "segment.ts", "archive",
+    "cold", "newer",
 )  # fmt: skip
 REPAIRABLE = sorted(kind for kind in KINDS if not kind.startswith(NOT_OF_FILES))
 
