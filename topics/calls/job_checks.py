@@ -111,10 +111,14 @@ def _held(
             f"must have one for each of the {len(numbers)} seqs, not {min(len(ids), most)}; "
             'give "" where any lease is meant',
         )
-    return (
-        holder, numbers,
-        [None if text == "" else parse_lease(f"lease_ids[{i}]", text) for i, text in enumerate(ids)],
-    )  # fmt: skip
+    leases = [None if text == "" else parse_lease(text) for text in ids]
+    for i, (text, lease) in enumerate(zip(ids, leases, strict=True)):
+        if lease is None and text != "":
+            raise invalid(
+                f"lease_ids[{i}]",
+                f"{text!r:.64} is no lease id: give it as the claim did, or an empty string for any lease",
+            )
+    return holder, numbers, leases
 
 
 def _numbers(seqs: object, most: int) -> Sequence[int]:

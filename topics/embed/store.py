@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-import attrs
-
 from topics.calls import jobs, records, topics
 from topics.calls.blocking import TopicStore
 from topics.calls.call import Call, Steps, carry_out
@@ -267,14 +265,16 @@ class Store(Findings, TopicStore):
         """(these records by seq, without those that have gone, nor those behind so many bytes; the damaged ones)."""
         found: dict[int, FrameView] = {}
         damaged: set[int] = set()
-        query: RecordsQuery | None = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs))
-        while query is not None and bytes_max > 0:
-            query = attrs.evolve(query, bytes_max=min(bytes_max, self.limits.page_bytes))
+        left: Sequence[int] = sorted(seqs)
+        while left and bytes_max > 0:
+            query = RecordsQuery(
+                topic_id=topic_id, seqs=left, bytes_max=min(bytes_max, self.limits.page_bytes)
+            )
             plan, views = read_page(query, self._plan_records, self._opened.reader.read)
-            found.update((view.seq, view) for view in views)
+            found.update(zip(plan.seqs, views, strict=True))
             damaged.update(plan.damaged)
-            bytes_max -= sum(len(view.data) + len(view.meta) for view in views)
-            query = query.after(plan)
+            bytes_max -= sum(plan.lengths)
+            left = plan.left
         return found, damaged
 
     def _plan_records(self, query: RecordsQuery) -> RecordsPlan:

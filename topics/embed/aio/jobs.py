@@ -203,17 +203,18 @@ class JobDesk:
         """(these records by seq without those that have gone, those behind so many bytes, damaged ones)."""
         found: dict[int, T] = {}
         damaged: set[int] = set()
-        query = RecordsQuery(topic_id=topic_id, seqs=sorted(seqs)) if seqs else None
-        while query is not None and bytes_max > 0:
-            query = attrs.evolve(query, bytes_max=min(bytes_max, self._engine.limits.page_bytes))
-            plan, records = await fetch(query)
+        left, page_bytes = sorted(seqs), self._engine.limits.page_bytes
+        while left and bytes_max > 0:
+            plan, records = await fetch(
+                RecordsQuery(topic_id=topic_id, seqs=left, bytes_max=min(bytes_max, page_bytes))
+            )
             if plan.damaged:
                 self._log.error("jobs.damaged", topic=plan.topic, seqs=plan.damaged[:100])
                 damaged.update(plan.damaged)
             found.update(zip(plan.seqs, records, strict=True))
             bytes_max -= sum(map(size, records))
-            query = query.after(plan)
-        return found, set(() if query is None else query.seqs), damaged
+            left = list(plan.left)
+        return found, set(left), damaged
 
 
 def _size(view: FrameView) -> int:
