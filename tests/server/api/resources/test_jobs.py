@@ -37,10 +37,10 @@ async def claim(site, **fields):
 
 
 async def settled(runtime):
-    """Nothing is being written."""
+    """Nothing is being written. A move that waits for the clock, which stands still, wakes its task all the time."""
     await wait_all_tasks_blocked()
     while not runtime.engine.rested(0, 0):
-        await wait_all_tasks_blocked(0.001)
+        await wait_all_tasks_blocked()
 
 
 async def state(site):
