@@ -28,7 +28,7 @@ pytestmark = pytest.mark.rule("O5.9")
 # What belongs to a process, or is no object of its own: everything else that is public has an example.
 HANDLES: Final = (
     "Store", "Client", "Topic", "Producer", "Receipt", "AsyncClient", "AsyncTopic", "AsyncProducer", "AsyncReceipt",
-    "AsyncStore",
+    "AsyncStore", "Queue", "AsyncQueue", "Job", "AsyncJob", "Worker", "AsyncWorker",
 )  # fmt: skip
 NEITHER: Final = ("open", "open_trio", "__version__")
 WAYS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -45,6 +45,10 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
     )
     topic.put(b"\x00", content_type="image/png", key="k", node="n", ttl_ms=10**6)
     page = topic.read(account=True)
+    store.create("q", type="queue")
+    queue = store.queue("q", node="w")
+    queue.put_many([{"data": 1}, {"data": 2, "delay_ms": 5}])
+    job = queue.claim()[0]
     damage = DamageReport(file=SegmentId(1, 1), offset=7, why="torn", topic="t", first_seq=1, last_seq=2)
     cut = CutReport(file=WalFileId(0, 0, 1), offset=7, bytes=100, seqs={"t": 3})
     return {
@@ -59,9 +63,12 @@ def examples(store: topics.Store) -> dict[str, list[Any]]:
         ],
         "Fatal": [topics.Fatal("the disk said no", shard=0), coded(topics.Fatal("no"), Code.INTERNAL)],
         "Gap": [page.tombstone],
+        "JobsSettled": [queue.ack([job, 9])],
         "Limits": [topics.Limits(record_bytes=10)],
         "Page": [page],
         "Patience": [topics.Patience(reach_ms=1)],
+        "PeekedJob": queue.peek("delayed"),
+        "QueueState": [queue.state().queue],
         "Raw": [topics.Raw(b'{"a": 1}')],
         "Record": page.records,
         "RecordsDeleted": [topic.delete(before_seq=1)],

@@ -15,7 +15,7 @@ CLASSES = ("ephemeral", "memory", "disk", "fsync")
 
 # field, default, (given, echoed) pairs within and beyond the range, values that are refused
 FIELDS: list[Any] = [
-    pytest.param("type", "log", [("log", "log")], ["queue", "stream", 1, None], marks=pytest.mark.rule("S3.5")),
+    pytest.param("type", "log", [("log", "log")], ["stream", 1, None], marks=pytest.mark.rule("S3.5")),
     pytest.param(
         "ttl_ms", 0, [(5, 5), (2**70, CENTURY_MS)], [-1, 1.5, True, "1", None],
         marks=pytest.mark.rule("S3.6"),
