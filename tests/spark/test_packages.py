@@ -13,8 +13,8 @@ from topics.spark.session import JAVA_MIN
 ROOT = pathlib.Path(topics.__file__).parent
 READ_BY_AUDIT = {
     "image",
-    "judge",
-    "recover",
+    "moving",
+    "recovery",
     "verify",
 }  # functions of a start over bytes; none runs an engine
 

@@ -138,13 +138,14 @@ def worker(spawn: Spawn, queue: topics.Queue) -> Iterator[Callable[..., subproce
 
 def test_sigterm_lets_running_commands_end(worker: Any, queue: topics.Queue, tmp_path: pathlib.Path) -> None:
     queue.put_many([{"data": i} for i in range(3)])
-    os.mkfifo("go")
-    child = worker("--concurrency", "2", "--", "sh", "-c", "read word < go; echo $word")
+    for seq in (1, 2):  # one each: of two readers of one, the second may find nobody who writes
+        os.mkfifo(f"go-{seq}")
+    child = worker("--concurrency", "2", "--", "sh", "-c", "read word < go-$TOPICS_JOB_SEQ; echo $word")
     until(lambda: len(queue.peek("in_flight")) == 2)
     child.send_signal(signal.SIGTERM)
     assert b"taking no more jobs" in child.stderr.readline()
-    for _ in range(2):
-        pathlib.Path("go").write_text("ended\n")
+    for seq in (1, 2):
+        pathlib.Path(f"go-{seq}").write_text("ended\n")
     out, err = child.communicate(timeout=PATIENCE_S)
 
     assert (child.returncode, out) == (0, b"ended\nended\n")
