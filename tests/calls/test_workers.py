@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -165,11 +164,7 @@ def test_a_loop_that_takes_ten_leases_for_a_job_keeps_it(jobs: topics.Queue) -> 
 
 
 @pytest.mark.rule("Q6.1")
-def test_what_a_handler_raises_is_the_reason_and_the_job_comes_again(
-    jobs: topics.Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A report with such a text in its captured log cannot be sent to another process.
-    monkeypatch.setattr(logging.getLogger("topics.worker"), "disabled", True)
+def test_what_a_handler_raises_is_the_reason_and_the_job_comes_again(jobs: topics.Queue) -> None:
     jobs.put("x")
     seen: list[int] = []
     with jobs.store.worker(jobs.name) as worker:
@@ -177,7 +172,7 @@ def test_what_a_handler_raises_is_the_reason_and_the_job_comes_again(
         def handle(job: topics.Job) -> None:
             seen.append(job.deliveries)
             if job.deliveries == 1:
-                raise ValueError("\ud800" + "é" * 2000)
+                raise ValueError("é" * 2000)
             worker.stop()
 
         worker.run(handle)
