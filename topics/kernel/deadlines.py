@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from topics.kernel.limits import U64_MAX
 
@@ -26,9 +26,9 @@ class _Bucket:
         self.seqs: array[int] = array("Q")
         self.first_ms = U64_MAX
 
-    def add(self, due_ms: int, seq: int) -> None:
-        self.dues.append(due_ms)
-        self.seqs.append(seq)
+    def add(self, due_ms: int, seqs: Sequence[int]) -> None:
+        self.dues.extend(array("Q", (due_ms,)) * len(seqs))
+        self.seqs.extend(seqs)
         self.first_ms = min(self.first_ms, due_ms)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
@@ -49,13 +49,19 @@ class Deadlines:
         return self._count
 
     def add(self, due_ms: int, seq: int) -> None:
+        self.add_all(due_ms, (seq,))
+
+    def add_all(self, due_ms: int, seqs: Sequence[int]) -> None:
+        """They are due together."""
+        if not seqs:
+            return
         number = due_ms >> BUCKET_BITS
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = _Bucket()
             heapq.heappush(self._heap, number)
-        bucket.add(due_ms, seq)
-        self._count += 1
+        bucket.add(due_ms, seqs)
+        self._count += len(seqs)
 
     def first_ms(self) -> int | None:
         """The earliest due time, or None."""

@@ -134,6 +134,13 @@ class Index:
         at = self.position(seq)
         return at if self.flags[at] & LIVE else -1
 
+    def find_all(self, seqs: Iterable[int]) -> list[int]:
+        """As `find`, of each of these seqs, in any order."""
+        if self.lost.firsts:
+            return [self.find(seq) for seq in seqs]
+        base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
+        return [seq + shift if base <= seq <= head and flags[seq + shift] & LIVE else -1 for seq in seqs]
+
     def all_live(self, start: int, stop: int) -> bool:
         """True if every slot at positions [start, stop) is live."""
         return self.flags[start:stop].translate(IS_LIVE).count(1) == stop - start

@@ -106,12 +106,17 @@ class Labels(Names):
 
     def hold_all(self, names: Sequence[bytes]) -> list[int]:
         """The number of each name (0 for `b""`), one more holder each."""
-        numbers, counts = self.number_all(names), self._counts
-        if len(counts) < self.stop:
-            counts += [0] * (self.stop - len(counts))
+        numbers, counts = self._counted(names), self._counts
         for number in numbers:
             counts[number] += 1
         return numbers
+
+    def hold(self, name: bytes, holders: int) -> int:
+        """The number of a name, so many more holders."""
+        assert holders > 0
+        (number,) = self._counted((name,))
+        self._counts[number] += holders
+        return number
 
     def release(self, number: int, holders: int = 1) -> None:
         """That many holders fewer; the last one frees the number."""
@@ -126,6 +131,12 @@ class Labels(Names):
         """A holder fewer of each, as often as it is there."""
         for number, holders in Counter(numbers).items():
             self.release(number, holders)
+
+    def _counted(self, names: Sequence[bytes]) -> list[int]:
+        numbers, counts = self.number_all(names), self._counts
+        if len(counts) < self.stop:
+            counts += [0] * (self.stop - len(counts))
+        return numbers
 
     def holders(self, number: int) -> int:
         return self._counts[number]

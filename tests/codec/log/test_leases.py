@@ -34,8 +34,12 @@ texts = st.text(min_size=1, max_size=9).filter(str.isprintable).map(str.encode)
 
 
 def lists(count, size):
-    one = st.lists(numbers, min_size=size, max_size=size).map(lambda values: array("Q", values))
-    return st.tuples(*[one] * count)
+    """Seqs, each of which is there once, and what is said of each."""
+    seqs, *others = (
+        st.lists(numbers, min_size=size, max_size=size, unique=not i).map(lambda values: array("Q", values))
+        for i in range(count)
+    )
+    return st.tuples(seqs, *others)
 
 
 def sized(build, count):
@@ -92,6 +96,7 @@ def test_no_event_of_this_version(data: bytes) -> None:
     [
         Moved(array("Q")),
         Acked(b"w", array("Q", [1, 2]), array("Q", [1])),
+        Acked(b"w", array("Q", [1, 1]), array("Q", [1, 2])),
         DeadLettered(b"", b"why", array("Q", [1])),
         DeadLettered(b"\xff", b"why", array("Q", [1])),
         Claimed(1, 1, (), array("Q", [1])),

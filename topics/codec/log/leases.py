@@ -160,6 +160,9 @@ def _check(event: LeaseEvent) -> None:
     lists = [value for name in event.__struct_fields__ if isinstance(value := getattr(event, name), array)]
     if lists and (len({len(numbers) for numbers in lists}) != 1 or not lists[0]):
         raise _malformed("it names no job, or its lists have different lengths")
+    seqs = getattr(event, "seqs", ())  # two rows would be made for it
+    if len(set(seqs)) != len(seqs):
+        raise _malformed("it names a job twice")
     if isinstance(event, DeadLettered) and not _is_name(event.dest):
         raise _malformed("it names no topic to go to")
     if isinstance(event, Claimed) and (

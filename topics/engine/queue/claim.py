@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, count, repeat
 from typing import Final
 
 from topics.codec.log.leases import Claimed, Grant
@@ -201,27 +201,25 @@ def _grant(
         state.enqueue(lane.shard, entry)
 
 
-def _hands(topic: Topic, group: Sequence[Claimer], seqs: Sequence[int]) -> list[list[int]]:
+def _hands(topic: Topic, group: Sequence[Claimer], seqs: list[int]) -> list[list[int]]:
     """One job a round to each, until each has its number or its bytes; a single one takes all."""
-    sizes, position = topic.index.sizes, topic.index.position
-    if len(group) == 1 and sum(sizes[position(seq)] for seq in seqs) <= _of(group[0]).bytes_max:
-        return [list(seqs)]
+    sizes = [topic.index.sizes[at] for at in topic.index.find_all(seqs)]
+    if len(group) == 1 and sum(sizes) <= _of(group[0]).bytes_max:
+        return [seqs]
     hands: list[list[int]] = [[] for _ in group]
     bytes_left = [_of(claimer).bytes_max for claimer in group]
     open_hands = list(range(len(group)))
-    left = iter(seqs)
+    number = 0
     while open_hands:
         for i in list(open_hands):
-            seq = next(left, None)
-            if seq is None:
+            if number == len(seqs):
                 return hands
-            size = sizes[position(seq)]
-            if hands[i] and size > bytes_left[i]:
+            if hands[i] and sizes[number] > bytes_left[i]:
                 open_hands.remove(i)
-                left = iter([seq, *left])
                 continue
-            hands[i].append(seq)
-            bytes_left[i] -= size
+            hands[i].append(seqs[number])
+            bytes_left[i] -= sizes[number]
+            number += 1
             if len(hands[i]) == _of(group[i]).count_max:
                 open_hands.remove(i)
     return hands
@@ -242,17 +240,20 @@ class _Answer(Entry, eq=False, kw_only=True):
         assert lane.queue is not None
         assert ticket is not None
         rows, jobs = lane.queue.jobs.rows, lane.queue.jobs
-        claimed = []
-        for counter, seq in islice(
-            enumerate(event.seqs, event.first_lease), self.first, self.first + self.count
-        ):
-            row = jobs.row(seq)
-            if row and rows.counters[row] == counter and rows.leased[row]:  # else it has ended meanwhile
-                claimed.append(
-                    LeasedJob(
-                        seq, event.nonce, counter, rows.until[row], rows.deliveries[row], jobs.priority(seq)
-                    )
-                )
+        leased, counters, until, deliveries = rows.leased, rows.counters, rows.until, rows.deliveries
+        seqs, nonce = event.seqs[self.first : self.first + self.count], event.nonce
+        found = zip(
+            count(event.first_lease + self.first),
+            seqs,
+            jobs.rows_of(seqs),
+            jobs.priorities(seqs),
+            strict=False,
+        )
+        claimed = [
+            LeasedJob(seq, nonce, counter, until[row], deliveries[row], priority)
+            for counter, seq, row, priority in found
+            if leased[row] and counters[row] == counter  # else it has ended meanwhile
+        ]
         return JobsClaimed(
             topic=lane.name, topic_id=lane.topic_id, jobs=claimed, ready=lane.queue.counts(lane.topic)[0]
         )

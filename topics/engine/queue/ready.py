@@ -270,7 +270,7 @@ class ReadyOrder:
                 taken = line.take(room)
                 if not taken:
                     break
-                if found := [seq for seq in taken if self._is_fresh(seq)]:
+                if found := self._fresh(taken):
                     self._busy.update(found)
                     return found
             if late:
@@ -294,7 +294,7 @@ class ReadyOrder:
         of_line = None
         for line in self._lines:
             while first := line.first:
-                if self._is_fresh(first):
+                if self._fresh((first,)):
                     since = index.ts[index.position(first)]
                     if (since, first) < starved:
                         starved, found, of_line = (since, first), first, line
@@ -311,12 +311,16 @@ class ReadyOrder:
         row = self._index.job_rows[at]  # type: ignore[index]  # a queue's index has it
         return (not row or self._jobs.rows.state[row] == _READY) and not self._is_over(at)
 
-    def _is_fresh(self, seq: int) -> bool:
-        """Ready, and never anything else: whoever has a row is not a line's any more."""
-        at = self._index.find(seq)
-        if at < 0 or seq in self._busy:
-            return False
-        return not self._index.job_rows[at] and not self._is_over(at)  # type: ignore[index]  # as above
+    def _fresh(self, seqs: Sequence[int]) -> list[int]:
+        """Those that are ready, and never were anything else: whoever has a row is not a line's any more."""
+        index, busy, job_rows = self._index, self._busy, self._index.job_rows
+        assert job_rows is not None
+        dies = bool(self._ttl_ms) or index.expires is not None
+        return [
+            seq
+            for seq, at in zip(seqs, index.find_all(seqs), strict=True)
+            if at >= 0 and not job_rows[at] and seq not in busy and not (dies and self._is_over(at))
+        ]
 
     def _is_over(self, at: int) -> bool:
         """Its time has passed, and the frame that says so is to come."""

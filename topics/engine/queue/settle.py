@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from topics.codec.log.leases import Acked, Extended, Released
 from topics.engine.batch import Entry
@@ -152,30 +153,28 @@ def _leased(
     counters: list[int] = []
     skipped: list[int] = []
     taken: set[int] = set()
-    for i, seq in enumerate(seqs):
-        row = jobs.row(seq)
-        lease = None if leases is None else leases[i]
+    meant: Iterable[Lease | None] = repeat(None) if leases is None else leases
+    starts = {
+        nonce: rows.nonce_names.number(nonce.to_bytes(8, "big"))
+        for nonce in {lease[0] for lease in leases or () if lease is not None}
+    }
+    for seq, row, lease in zip(seqs, jobs.rows_of(seqs), meant, strict=False):
+        counter = rows.counters[row]
         if (
-            not row
-            or not rows.leased[row]
+            not rows.leased[row]
             or rows.until[row] < now_ms
             or (node is not None and rows.nodes[row] != node)
             or seq in busy
             or seq in taken
             or (fenced and lease is None)
-            or (lease is not None and lease != _lease_of(queue, row))
+            or (lease is not None and (lease[1] != counter or starts[lease[0]] != rows.nonces[row]))
         ):
             skipped.append(seq)
             continue
         taken.add(seq)
         kept.append(seq)
-        counters.append(rows.counters[row])
+        counters.append(counter)
     return kept, counters, skipped
-
-
-def _lease_of(queue: QueueLane, row: int) -> Lease:
-    rows = queue.jobs.rows
-    return int.from_bytes(rows.nonce_names.name(rows.nonces[row]), "big"), rows.counters[row]
 
 
 def _backed_off(lane: Lane, queue: QueueLane, seqs: Iterable[int], now_ms: int) -> array[int]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 import msgspec
 
-from topics.codec.log.leases import Claimed, Extended, Released
+from topics.codec.log.leases import Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
-from topics.kernel.config import RateLimit, TopicConfig
+from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.ids import Lease
 from topics.kernel.limits import U32_MAX
@@ -90,6 +91,12 @@ class Jobs:
         at = self._index.find(seq)
         return self._index.job_rows[at] if at >= 0 else 0  # type: ignore[index]  # a queue's index has it
 
+    def rows_of(self, seqs: Iterable[int]) -> list[int]:
+        """As `row`, of each of these."""
+        job_rows = self._index.job_rows
+        assert job_rows is not None
+        return [job_rows[at] if at >= 0 else 0 for at in self._index.find_all(seqs)]
+
     def state(self, seq: int) -> JobState:
         """Of a live job, as of the last `advance`."""
         return JobState(self.rows.state[self.row(seq)])
@@ -97,6 +104,10 @@ class Jobs:
     def priority(self, seq: int) -> int:
         index = self._index
         return 0 if index.jobs is None else unpack_job(index.jobs[index.position(seq)])[0] or 0
+
+    def priorities(self, seqs: Iterable[int]) -> Iterable[int]:
+        """As `priority`, of each of these."""
+        return repeat(0) if self._index.jobs is None else map(self.priority, seqs)
 
     def waiting_since(self, seq: int) -> int:
         """From when on a ready job has been ready."""
@@ -150,46 +161,30 @@ class Jobs:
         """Records came: those that must not be claimed yet rest. `jobs` as in `Run.jobs`."""
         for seq, job in enumerate(jobs, seq_start):
             if job and (not_before := unpack_job(job)[1] or 0) > ts:
-                self._rest(self._new_row(seq, self._index.find(seq)), not_before)
+                (row,) = self._rows_of((seq,))
+                self._rest(row, not_before)
 
     def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
-        rows, backoff, at = self.rows, config.retry_backoff, 0
-        nonce = event.nonce.to_bytes(8, "big")
-        for node, deadline, count in event.grants:
-            held = []
-            for counter, seq in enumerate(event.seqs[at : at + count], event.first_lease + at):
-                row = self._row_of(seq)
-                if not row:
-                    continue
-                rows.drop_owner(row)
-                self._put(row, _IN_FLIGHT)
-                deliveries = rows.deliveries[row] = min(rows.deliveries[row] + 1, U32_MAX)
-                rows.leased[row], rows.until[row], rows.counters[row] = 1, deadline, counter
-                rows.backoffs[row] = backoff_ms(backoff, deliveries, seq) if backoff is not None else 0
-                held.append(row)
-                self._look_behind(row, deadline)
-            owners = rows.worker_names.hold_all((node,) * len(held))
-            starts = rows.nonce_names.hold_all((nonce,) * len(held))
-            for row, owner, start in zip(held, owners, starts, strict=True):
-                rows.nodes[row], rows.nonces[row] = owner, start
-            at += count
+        at = 0
+        for grant in event.grants:
+            self._grant(event, grant, at, config.retry_backoff)
+            at += grant.jobs
         if config.rate_limit is not None:
             limit = config.rate_limit
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
-        if len(self.due) > 4 * len(rows) + _STALE_DEADLINES_MIN:
+        if len(self.due) > 4 * len(self.rows) + _STALE_DEADLINES_MIN:
             self.due.keep(lambda seq: bool(self.row(seq)))
 
     def extended(self, event: Extended) -> None:
-        for seq, counter in zip(event.seqs, event.leases, strict=True):
-            row = self._leased_row(seq, counter)
-            if row:
-                self.rows.until[row] = event.deadline
-                self._put(row, _IN_FLIGHT)
-                self._look_behind(row, event.deadline)
+        rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
+        for row in rows:
+            self.rows.until[row] = event.deadline
+        self._put(rows, _IN_FLIGHT)
+        self._look_behind(rows, event.deadline)
 
     def released(self, event: Released) -> None:
-        for seq, counter, ready_at in zip(event.seqs, event.leases, event.ready_at, strict=True):
-            row = self._leased_row(seq, counter)
+        rows = self._leased_rows(event.seqs, event.leases)
+        for row, ready_at in zip(rows, event.ready_at, strict=True):
             if row:
                 self._end_lease(row, ready_at, event.reason)
 
@@ -199,13 +194,12 @@ class Jobs:
             if rows.leased[row] and rows.until[row] >= ts:
                 self._end_lease(row, ts, reason)
 
-    def moving(self, seqs: Iterable[int]) -> None:
+    def moving(self, seqs: Sequence[int]) -> None:
         """They are going elsewhere, and nobody's until then."""
-        for seq in seqs:
-            row = self._row_of(seq)
-            if row:
-                self.rows.leased[row] = 0
-                self._put(row, _MOVING)
+        rows = [row for row in self._rows_of(seqs) if row]
+        for row in rows:
+            self.rows.leased[row] = 0
+        self._put(rows, _MOVING)
 
     def ready_below(self, upto: int, ts: int) -> list[int]:
         """The live jobs up to `upto` that are nobody's at that instant: ready or resting."""
@@ -237,7 +231,7 @@ class Jobs:
                     continue  # there is another entry of it
                 rows.looks[row] = 0
                 if rows.state[row] == _IN_FLIGHT and rows.until[row] >= now_ms:
-                    self._look_behind(row, rows.until[row])  # it was extended
+                    self._look_behind((row,), rows.until[row])  # it was extended
                 elif rows.state[row] in (_IN_FLIGHT, _DELAYED):
                     self._rest(row, self._ready_at(row))
 
@@ -266,20 +260,20 @@ class Jobs:
             self.paused, self.dead_lettered = image.paused, image.dead_lettered
             self.tokens, self.tokens_ms = image.tokens, image.tokens_ms
         for kept in image.rows if image is not None else ():
-            row = self._row_of(kept.seq)
+            (row,) = self._rows_of((kept.seq,))
             if not row:
                 continue  # its record is damaged and gone
             rows.leased[row], rows.deliveries[row], rows.until[row] = kept.leased, kept.deliveries, kept.until
             rows.backoffs[row], rows.counters[row] = kept.backoff, kept.counter
-            (rows.nodes[row],) = rows.worker_names.hold_all((kept.node,))
-            (rows.nonces[row],) = rows.nonce_names.hold_all((kept.nonce,))
+            rows.nodes[row] = rows.worker_names.hold(kept.node, 1)
+            rows.nonces[row] = rows.nonce_names.hold(kept.nonce, 1)
             if kept.reason:
                 rows.reasons[row] = kept.reason
             if kept.moving:
-                self._put(row, _MOVING)
+                self._put((row,), _MOVING)
             elif kept.leased:
-                self._put(row, _IN_FLIGHT)
-                self._look_behind(row, kept.until)
+                self._put((row,), _IN_FLIGHT)
+                self._look_behind((row,), kept.until)
             else:
                 self._rest(row, kept.until)
         if index.jobs is None:
@@ -288,32 +282,63 @@ class Jobs:
             if job and index.flags[at] & LIVE and not index.job_rows[at]:
                 not_before = unpack_job(job)[1]
                 if not_before:
-                    self._rest(self._new_row(index.seq_at(at), at), not_before)
+                    (row,) = self._rows_of((index.seq_at(at),))
+                    self._rest(row, not_before)
 
     # Inside.
 
-    def _row_of(self, seq: int) -> int:
-        """The row of a job, made if it has none; 0 if there is no such job."""
-        at = self._index.find(seq)
-        if at < 0:
-            return 0
-        return self._index.job_rows[at] or self._new_row(seq, at)  # type: ignore[index]  # a queue's index has it
+    def _rows_of(self, seqs: Sequence[int]) -> list[int]:
+        """The row of each of these jobs, made if it has none; 0 if there is no such job."""
+        index, job_rows = self._index, self._index.job_rows
+        assert job_rows is not None
+        positions = index.find_all(seqs)
+        found = [job_rows[at] if at >= 0 else 0 for at in positions]
+        fresh = [
+            (seq, at) for seq, at, row in zip(seqs, positions, found, strict=True) if at >= 0 and not row
+        ]
+        if fresh:
+            made = self.rows.new([seq for seq, _ in fresh])
+            for (_, at), row in zip(fresh, made, strict=True):
+                job_rows[at] = row
+            self.counts[_READY] += len(fresh)
+            found = [job_rows[at] if at >= 0 else 0 for at in positions]
+        return found
 
-    def _new_row(self, seq: int, at: int) -> int:
-        index = self._index
-        assert index.job_rows is not None
-        row = index.job_rows[at] = self.rows.new(seq)
-        self.counts[_READY] += 1
-        return row
+    def _leased_rows(self, seqs: Sequence[int], leases: Sequence[int]) -> list[int]:
+        """The row of each job of which the log says that this lease is the last, and not ended; else 0."""
+        leased, counters = self.rows.leased, self.rows.counters
+        return [
+            row if leased[row] and counters[row] == counter else 0
+            for row, counter in zip(self.rows_of(seqs), leases, strict=True)
+        ]
 
-    def _leased_row(self, seq: int, counter: int) -> int:
-        """The row of the job if the log says that this lease of it is the last, and not ended; else 0."""
-        row = self.row(seq)
-        return row if row and self.rows.leased[row] and self.rows.counters[row] == counter else 0
+    def _grant(self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None) -> None:
+        """The jobs of one claimer, the first of which is so far behind in the event."""
+        node, deadline, count = grant
+        found = self._rows_of(event.seqs[first : first + count])
+        rows = [row for row in found if row]
+        if not rows:
+            return
+        held = self.rows
+        held.drop_owners([row for row in rows if held.nonces[row]])
+        self._put(rows, _IN_FLIGHT)
+        owner = held.worker_names.hold(node, len(rows))
+        start = held.nonce_names.hold(event.nonce.to_bytes(8, "big"), len(rows))
+        leased, until, counters, deliveries = held.leased, held.until, held.counters, held.deliveries
+        nodes, nonces = held.nodes, held.nonces
+        for counter, row in enumerate(found, event.first_lease + first):
+            if row:
+                leased[row], until[row], counters[row], nodes[row], nonces[row] = (
+                    1, deadline, counter, owner, start,
+                )  # fmt: skip
+                deliveries[row] = min(deliveries[row] + 1, U32_MAX)
+        for row in rows:
+            held.backoffs[row] = backoff_ms(backoff, deliveries[row], held.seqs[row]) if backoff else 0
+        self._look_behind(rows, deadline)
 
     def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
         rows = self.rows
-        rows.drop_owner(row)
+        rows.drop_owners((row,))
         rows.leased[row] = rows.counters[row] = rows.backoffs[row] = 0
         rows.until[row] = ready_at
         if reason:
@@ -333,53 +358,60 @@ class Jobs:
         if ready_at > self.now_ms:
             if not rows.leased[row]:
                 rows.until[row] = ready_at
-            self._put(row, _DELAYED)
-            self._look_behind(row, ready_at - 1)
+            self._put((row,), _DELAYED)
+            self._look_behind((row,), ready_at - 1)
             return
-        self._put(row, _READY)
+        self._put((row,), _READY)
         if not rows.deliveries[row]:  # as if it had just come
             assert self._index.job_rows is not None
             self._index.job_rows[self._index.find(seq)] = 0
             self.counts[_READY] -= 1
-            rows.free(row)
+            rows.free((row,))
         if self.returned is not None:
             self.returned.append(seq)
 
-    def _look_behind(self, row: int, instant: int) -> None:
-        """`advance` is to come to the row when that instant has passed. A row has one entry that counts."""
-        looks = self.rows.looks
-        if not looks[row] or instant < looks[row]:
+    def _look_behind(self, rows: Sequence[int], instant: int) -> None:
+        """`advance` is to come to these when that instant has passed. A row has one entry that counts."""
+        looks, seqs = self.rows.looks, self.rows.seqs
+        sooner = [row for row in rows if not 0 < looks[row] <= instant]
+        for row in sooner:
             looks[row] = instant
-            self.due.add(instant, self.rows.seqs[row])
+        self.due.add_all(instant, [seqs[row] for row in sooner])
 
     def _gone(self, positions: Iterable[int]) -> None:
         """These records end, and with them whatever was of them (queues 2)."""
         job_rows, key_ids = self._index.job_rows, self._index.key_ids
         assert job_rows is not None
-        for at in positions:
-            row = job_rows[at]
-            if row:
-                self._put(row, _READY)
-                self.counts[_READY] -= 1
-                self.rows.free(row)
+        positions = list(positions)
+        rows = [row for at in positions if (row := job_rows[at])]
+        if rows:
+            self._put(rows, _READY)
+            self.counts[_READY] -= len(rows)
+            self.rows.free(rows)
+            for at in positions:
                 job_rows[at] = 0
-            if self.freed is not None and key_ids is not None and key_ids[at]:
-                self.freed.append(key_ids[at])  # another one of the key is the next
+        if self.freed is not None and key_ids is not None:  # another one of the key is the next
+            self.freed += [key for at in positions if (key := key_ids[at])]
 
-    def _put(self, row: int, state: int) -> None:
-        """A job changes its state; its key is told, and who asks for ends of leases."""
-        rows, counts = self.rows, self.counts
-        before = rows.state[row]
-        if self.ended is not None and before == _IN_FLIGHT != state:
-            self.ended.append(rows.seqs[row])
-        rows.state[row] = state
-        counts[before] -= 1
-        counts[state] += 1
+    def _put(self, rows: Sequence[int], state: int) -> None:
+        """These change their state; their keys are told, and who asks for ends of leases."""
+        seqs, states, counts = self.rows.seqs, self.rows.state, self.counts
+        if self.ended is not None and state != _IN_FLIGHT:
+            self.ended += [seqs[row] for row in rows if states[row] == _IN_FLIGHT]
+        if self._index.key_ids is not None:
+            self._put_keys(rows, state)
+        for row in rows:
+            counts[states[row]] -= 1
+            states[row] = state
+        counts[state] += len(rows)
+
+    def _put_keys(self, rows: Sequence[int], state: int) -> None:
         key_ids = self._index.key_ids
-        if key_ids is not None and before != state:
-            key = key_ids[self._index.find(rows.seqs[row])]
-            if key:
-                self._put_key(key, rows.deliveries[row], before, state)
+        assert key_ids is not None
+        seqs, states, deliveries = self.rows.seqs, self.rows.state, self.rows.deliveries
+        for row, at in zip(rows, self._index.find_all([seqs[row] for row in rows]), strict=True):
+            if key_ids[at] and states[row] != state:
+                self._put_key(key_ids[at], deliveries[row], states[row], state)
 
     def _put_key(self, key: int, deliveries: int, before: int, state: int) -> None:
         for held, of_state in ((self.key_leases, _IN_FLIGHT), (self.key_rests, _DELAYED)):

@@ -6,6 +6,7 @@ Columns, because a queue may have a million jobs on lease: a row takes 54 bytes,
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from enum import IntEnum
 
 from topics.log.tags import Labels
@@ -63,36 +64,42 @@ class Rows:
     def __len__(self) -> int:
         return len(self.seqs) - 1 - len(self._free)
 
-    def new(self, seq: int) -> int:
-        """A row for a job that has none, without a lease."""
-        if self._free:
-            row = self._free.pop()
+    def new(self, seqs: Sequence[int]) -> Sequence[int]:
+        """A row for each of these jobs, which have none, without a lease."""
+        count = len(seqs)
+        rows = self._free[-count:] if count else []
+        del self._free[len(self._free) - len(rows) :]
+        for row, seq in zip(rows, seqs, strict=False):
             self.seqs[row] = seq
-            return row
-        row = len(self.seqs)
-        self.seqs.append(seq)
-        self.state.append(0)
-        self.leased.append(0)
-        for column in (
-            self.deliveries, self.until, self.backoffs, self.counters, self.looks, self.nonces, self.nodes,
-        ):  # fmt: skip
-            column.append(0)
-        return row
+        if more := count - len(rows):
+            rows += range(len(self.seqs), len(self.seqs) + more)
+            self.seqs.extend(seqs[-more:])
+            self.state += bytes(more)
+            self.leased += bytes(more)
+            for numbers in (
+                self.deliveries, self.until, self.backoffs, self.counters, self.looks, self.nonces, self.nodes,
+            ):  # fmt: skip
+                numbers.frombytes(bytes(more * numbers.itemsize))
+        return rows
 
-    def free(self, row: int) -> None:
-        """The job has gone, or has nothing that makes it another one."""
-        self.drop_owner(row)
-        self.seqs[row] = self.deliveries[row] = self.until[row] = self.backoffs[row] = self.counters[row] = 0
-        self.looks[row] = self.state[row] = self.leased[row] = 0
-        self.reasons.pop(row, None)
-        self._free.append(row)
+    def free(self, rows: Sequence[int]) -> None:
+        """These jobs have gone, or have nothing that makes them other ones."""
+        self.drop_owners(rows)
+        seqs, state, leased, deliveries = self.seqs, self.state, self.leased, self.deliveries
+        until, backoffs, counters, looks = self.until, self.backoffs, self.counters, self.looks
+        for row in rows:
+            seqs[row] = state[row] = leased[row] = deliveries[row] = 0
+            until[row] = backoffs[row] = counters[row] = looks[row] = 0
+        for row in rows if self.reasons else ():
+            self.reasons.pop(row, None)
+        self._free += rows
 
-    def drop_owner(self, row: int) -> None:
-        """Nobody had it."""
-        if self.nonces[row]:
-            self.worker_names.release(self.nodes[row])
-            self.nonce_names.release(self.nonces[row])
-            self.nodes[row] = self.nonces[row] = 0
+    def drop_owners(self, rows: Sequence[int]) -> None:
+        """Nobody had these."""
+        for names, numbers in ((self.worker_names, self.nodes), (self.nonce_names, self.nonces)):
+            names.release_all(map(numbers.__getitem__, rows))
+            for row in rows:
+                numbers[row] = 0
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""

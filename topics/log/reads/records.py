@@ -7,7 +7,9 @@ stands in nobody's way: nobody reads on behind it.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import attrs
 
@@ -52,24 +54,20 @@ class RecordsPlan(FramesPlan):
 
 def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
     """The plan of one page. Own TTL counts when a frame says so, as for whatever names seqs."""
-    index = topic.index
-    seqs, offsets, lengths = array("Q"), array("I"), array("I")
-    gone: list[int] = []
-    room, asked = query.bytes_max, query.seqs
-    for number, seq in enumerate(asked):
-        if not index.is_live(seq):
-            gone.append(seq)
-            continue
-        at = index.position(seq)
-        if seqs and (index.lengths[at] > room or len(seqs) >= query.limit):
-            left = asked[number:]
-            break
-        room -= index.lengths[at]
-        seqs.append(seq)
-        offsets.append(index.offsets[at])
-        lengths.append(index.lengths[at])
-    else:
-        left = ()
+    index, asked = topic.index, query.seqs
+    found = index.find_all(asked)
+    positions = [at for at in found if at >= 0]
+    lengths = array("I", map(index.lengths.__getitem__, positions))
+    fitting = bisect_right(list(accumulate(lengths)), query.bytes_max)
+    fitting = min(max(fitting, 1), query.limit, len(positions))
+    seqs = array("Q", [seq for seq, at in zip(asked, found, strict=True) if at >= 0])
+    left: Sequence[int] = ()
+    if fitting < len(positions):
+        stop = bisect_left(asked, seqs[fitting])
+        asked, found, left = asked[:stop], found[:stop], asked[stop:]
+        del seqs[fitting:], positions[fitting:], lengths[fitting:]
+    gone = [seq for seq, at in zip(asked, found, strict=True) if at < 0]
+    offsets = array("I", map(index.offsets.__getitem__, positions))
     return RecordsPlan(
         topic=topic.name, topic_id=topic.topic_id, seqs=seqs, offsets=offsets, lengths=lengths,
         extents=extents_at(topic, seqs, offsets, lengths), gone=gone, left=left, damaged=query.damaged,
