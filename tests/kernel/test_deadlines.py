@@ -31,7 +31,7 @@ class Due(RuleBasedStateMachine):
 
     @rule(odd=st.booleans())
     def keep(self, odd):
-        self.deadlines.keep(lambda seq: seq % 2 == odd)
+        self.deadlines.keep(lambda seqs: [seq % 2 == odd for seq in seqs])
         self.pairs = [pair for pair in self.pairs if pair[1] % 2 == odd]
         self.look()
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from topics.engine.commands import Ack, Claim, Extend, Nack, Redrive
 from topics.kernel.checks import clamped, seq_number, text_bytes, whole_number
 from topics.kernel.errors import Code, Rejected, invalid
-from topics.kernel.ids import Lease, check_topic_name, parse_lease
+from topics.kernel.ids import Lease, check_topic_name, parse_leases
 from topics.kernel.limits import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
@@ -111,14 +111,7 @@ def _held(
             f"must have one for each of the {len(numbers)} seqs, not {min(len(ids), most)}; "
             'give "" where any lease is meant',
         )
-    leases = [None if text == "" else parse_lease(text) for text in ids]
-    for i, (text, lease) in enumerate(zip(ids, leases, strict=True)):
-        if lease is None and text != "":
-            raise invalid(
-                f"lease_ids[{i}]",
-                f"{text!r:.64} is no lease id: give it as the claim did, or an empty string for any lease",
-            )
-    return holder, numbers, leases
+    return holder, numbers, parse_leases(ids, field="lease_ids")
 
 
 def _numbers(seqs: object, most: int) -> Sequence[int]:

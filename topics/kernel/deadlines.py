@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 
 from topics.kernel.limits import U64_MAX
 
@@ -90,16 +91,15 @@ class Deadlines:
                     self.add(due_ms, seq)
         return sorted(taken)
 
-    def keep(self, wanted: Callable[[int], bool]) -> None:
-        """Drop every seq that is not `wanted`."""
-        kept = [
-            (due_ms, seq)
-            for bucket in self._buckets.values()
-            for due_ms, seq in bucket.pairs()
-            if wanted(seq)
-        ]
-        self._buckets.clear()
-        self._heap.clear()
-        self._count = 0
-        for due_ms, seq in kept:
-            self.add(due_ms, seq)
+    def keep(self, are_wanted: Callable[[Sequence[int]], Iterable[object]]) -> None:
+        """Drop every seq that is not wanted. Asked for some seqs, `are_wanted` has something true for each that is."""
+        before, self._buckets, self._heap, self._count = self._buckets, {}, [], 0
+        for number, bucket in before.items():
+            kept = _Bucket()
+            for due_ms, seq in compress(bucket.pairs(), are_wanted(bucket.seqs)):
+                kept.add(due_ms, (seq,))
+            if kept.seqs:
+                self._buckets[number] = kept
+                self._heap.append(number)
+                self._count += len(kept.seqs)
+        heapq.heapify(self._heap)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, cast
 
 import xxhash
 
@@ -12,7 +13,11 @@ from topics.kernel.limits import WAL_SHARDS_MAX
 
 INTERNAL: Final = "$"
 Lease = tuple[int, int]  # the nonce of the start that gave it, and its number since
-_LEASE: Final = re.compile(r"lease_([0-9a-f]{16})([1-9a-f][0-9a-f]{0,15})", re.ASCII)
+_OF_LEASE: Final = r"(?:lease_[0-9a-f]{16}[1-9a-f][0-9a-f]{0,15})?"
+_LEASE: Final = re.compile(_OF_LEASE)
+_LEASES: Final = re.compile(rf"{_OF_LEASE}(?:\n{_OF_LEASE})*")
+_NONCE_AT: Final = len("lease_")
+_COUNTER_AT: Final = _NONCE_AT + 16
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 
@@ -52,7 +57,20 @@ def lease_id(nonce: int, counter: int) -> str:
     return f"lease_{nonce:016x}{counter:x}"
 
 
-def parse_lease(text: object) -> Lease | None:
-    """The lease of an id; None for what no server has given out."""
-    found = _LEASE.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else (int(found[1], 16), int(found[2], 16))
+def parse_leases(ids: Sequence[object], *, field: str) -> list[Lease | None]:
+    """The lease of each id, None for an empty one. Raises `Rejected(invalid_request)` for what no server gave out."""
+    try:
+        listed = "\n".join(ids)  # type: ignore[arg-type]  # if it is no text it is said below
+    except TypeError:
+        listed = ""
+    if listed.count("\n") != len(ids) - 1 or not _LEASES.fullmatch(listed):
+        i, text = next(
+            one for one in enumerate(ids) if not isinstance(one[1], str) or not _LEASE.fullmatch(one[1])
+        )
+        raise invalid(
+            f"{field}[{i}]",
+            f"{text!r:.64} is no lease id: give it as the claim did, or an empty string for any lease",
+        )
+    texts = cast("Sequence[str]", ids)
+    starts = {text[:_COUNTER_AT]: int(text[_NONCE_AT:_COUNTER_AT], 16) for text in texts if text}
+    return [(starts[text[:_COUNTER_AT]], int(text[_COUNTER_AT:], 16)) if text else None for text in texts]

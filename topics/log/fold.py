@@ -113,7 +113,7 @@ def loss(topic: Topic, lost: LostRange) -> None:
         topic.index.forget_all(last_seq + 1)
         topic.regions.clear()
         topic.segments = Segments(stored_seq=last_seq)
-        topic.deadlines.keep(topic.index.is_live)
+        topic.deadlines.keep(topic.index.are_live)
         topic.floors.raise_to(last_seq, ts=lost.ts, reason=Reason.RESTART, lost=topic.index.lost)
         return
     assert lost.first == topic.index.head_seq + 1
@@ -148,7 +148,7 @@ def carry(topic: Topic, carried: Carried) -> None:
     topic.index.forget_all(carried.head_seq + 1)
     topic.regions.clear()
     topic.segments = Segments(stored_seq=carried.head_seq)
-    topic.deadlines.keep(topic.index.is_live)
+    topic.deadlines.keep(topic.index.are_live)
     floors = topic.floors
     floors.evict_floor, floors.lost_ts = carried.evict_floor, carried.lost_ts
     topic.last_write_ts = carried.last_write_ts

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
+from topics.kernel.grouped import Group, grouped
 from topics.log.lost import LostRanges
 from topics.log.past import DeathCause, Past
 from topics.log.tags import Labels, TagIndex
@@ -134,12 +135,21 @@ class Index:
         at = self.position(seq)
         return at if self.flags[at] & LIVE else -1
 
-    def find_all(self, seqs: Iterable[int]) -> list[int]:
+    def find_all(self, seqs: Sequence[int]) -> Group:
         """As `find`, of each of these seqs, in any order."""
         if self.lost.firsts:
             return [self.find(seq) for seq in seqs]
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
-        return [seq + shift if base <= seq <= head and flags[seq + shift] & LIVE else -1 for seq in seqs]
+        group = grouped(seqs)
+        if isinstance(group, range) and base <= group.start and group.stop <= head + 1:
+            start, stop = group.start + shift, group.stop + shift
+            if self.all_live(start, stop):
+                return range(start, stop)
+        return [seq + shift if base <= seq <= head and flags[seq + shift] & LIVE else -1 for seq in group]
+
+    def are_live(self, seqs: Sequence[int]) -> list[bool]:
+        """As `is_live`, of each of these."""
+        return [at >= 0 for at in self.find_all(seqs)]
 
     def all_live(self, start: int, stop: int) -> bool:
         """True if every slot at positions [start, stop) is live."""

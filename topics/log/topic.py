@@ -100,7 +100,7 @@ class Topic:
             if due_ms:
                 self.deadlines.add(due_ms, seq)
         if len(self.deadlines) > 4 * self.index.live_count + _STALE_DEADLINES_MIN:
-            self.deadlines.keep(self.index.is_live)
+            self.deadlines.keep(self.index.are_live)
 
     def place_segment(self, segment: Segment, offsets: array[int], lengths: array[int], *, size: int) -> None:
         """A segment's data is another file now: its records lie there, and those that it left out have length 0.

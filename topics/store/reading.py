@@ -20,7 +20,8 @@ import errno
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -37,6 +38,7 @@ from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.regions import Source
 
 Q = TypeVar("Q", DiffQuery, RecordsQuery)
+_IS_COMPRESSED: Final = attrgetter("compressed")
 P = TypeVar("P", DiffPlan, RecordsPlan)
 Unfold: TypeAlias = Callable[[], Sequence[FrameView]]
 Found: TypeAlias = tuple[DiffPlan | RecordsPlan, Sequence[FrameView], Sequence[bytes] | None]
@@ -73,7 +75,7 @@ def page_steps(
                 yield plan, (), texts
                 return
             views: Sequence[FrameView] = assemble(plan, buffers)
-            if not unfold or not any(view.compressed for view in views):
+            if not unfold or not any(map(_IS_COMPRESSED, views)):
                 yield plan, views, None
                 return
             plain = yield partial(decompress_fitting, views, topic=plan.topic, bytes_max=bytes_max)

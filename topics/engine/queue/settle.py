@@ -144,7 +144,7 @@ def _settled(
 
 
 def _leased(
-    queue: QueueLane, node: int | None, seqs: Iterable[int], leases: Sequence[Lease | None] | None, now_ms: int,
+    queue: QueueLane, node: int | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, now_ms: int,
     *, fenced: bool = False,
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
     """(seqs of which a live lease is meant, the number of each lease, the other seqs)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from topics.codec.log.leases import Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
+from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
 from topics.kernel.limits import U32_MAX
 from topics.kernel.whole_numbers import Count
@@ -91,11 +92,9 @@ class Jobs:
         at = self._index.find(seq)
         return self._index.job_rows[at] if at >= 0 else 0  # type: ignore[index]  # a queue's index has it
 
-    def rows_of(self, seqs: Iterable[int]) -> list[int]:
+    def rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """As `row`, of each of these."""
-        job_rows = self._index.job_rows
-        assert job_rows is not None
-        return [job_rows[at] if at >= 0 else 0 for at in self._index.find_all(seqs)]
+        return self._rows_at(self._index.find_all(seqs))
 
     def state(self, seq: int) -> JobState:
         """Of a live job, as of the last `advance`."""
@@ -173,12 +172,11 @@ class Jobs:
             limit = config.rate_limit
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
         if len(self.due) > 4 * len(self.rows) + _STALE_DEADLINES_MIN:
-            self.due.keep(lambda seq: bool(self.row(seq)))
+            self.due.keep(self.rows_of)
 
     def extended(self, event: Extended) -> None:
         rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
-        for row in rows:
-            self.rows.until[row] = event.deadline
+        fill(self.rows.until, rows, event.deadline)
         self._put(rows, _IN_FLIGHT)
         self._look_behind(rows, event.deadline)
 
@@ -197,8 +195,7 @@ class Jobs:
     def moving(self, seqs: Sequence[int]) -> None:
         """They are going elsewhere, and nobody's until then."""
         rows = [row for row in self._rows_of(seqs) if row]
-        for row in rows:
-            self.rows.leased[row] = 0
+        fill(self.rows.leased, rows, 0)
         self._put(rows, _MOVING)
 
     def ready_below(self, upto: int, ts: int) -> list[int]:
@@ -231,7 +228,7 @@ class Jobs:
                     continue  # there is another entry of it
                 rows.looks[row] = 0
                 if rows.state[row] == _IN_FLIGHT and rows.until[row] >= now_ms:
-                    self._look_behind((row,), rows.until[row])  # it was extended
+                    self._look_behind([row], rows.until[row])  # it was extended
                 elif rows.state[row] in (_IN_FLIGHT, _DELAYED):
                     self._rest(row, self._ready_at(row))
 
@@ -270,10 +267,10 @@ class Jobs:
             if kept.reason:
                 rows.reasons[row] = kept.reason
             if kept.moving:
-                self._put((row,), _MOVING)
+                self._put([row], _MOVING)
             elif kept.leased:
-                self._put((row,), _IN_FLIGHT)
-                self._look_behind((row,), kept.until)
+                self._put([row], _IN_FLIGHT)
+                self._look_behind([row], kept.until)
             else:
                 self._rest(row, kept.until)
         if index.jobs is None:
@@ -287,22 +284,26 @@ class Jobs:
 
     # Inside.
 
-    def _rows_of(self, seqs: Sequence[int]) -> list[int]:
+    def _rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """The row of each of these jobs, made if it has none; 0 if there is no such job."""
-        index, job_rows = self._index, self._index.job_rows
+        job_rows, positions = self._index.job_rows, self._index.find_all(seqs)
         assert job_rows is not None
-        positions = index.find_all(seqs)
-        found = [job_rows[at] if at >= 0 else 0 for at in positions]
-        fresh = [
-            (seq, at) for seq, at, row in zip(seqs, positions, found, strict=True) if at >= 0 and not row
-        ]
-        if fresh:
-            made = self.rows.new([seq for seq, _ in fresh])
-            for (_, at), row in zip(fresh, made, strict=True):
-                job_rows[at] = row
-            self.counts[_READY] += len(fresh)
-            found = [job_rows[at] if at >= 0 else 0 for at in positions]
-        return found
+        found = self._rows_at(positions)
+        if 0 not in found:
+            return found
+        is_fresh = [at >= 0 and not row for at, row in zip(positions, found, strict=True)]
+        if any(is_fresh):
+            made = self.rows.new(list(compress(seqs, is_fresh)))
+            scatter(job_rows, grouped(list(compress(positions, is_fresh))), array("I", made))
+            self.counts[_READY] += len(made)
+        return self._rows_at(positions)
+
+    def _rows_at(self, positions: Group) -> Sequence[int]:
+        job_rows = self._index.job_rows
+        assert job_rows is not None
+        if isinstance(positions, range):
+            return gather(job_rows, positions)
+        return [job_rows[at] if at >= 0 else 0 for at in positions]
 
     def _leased_rows(self, seqs: Sequence[int], leases: Sequence[int]) -> list[int]:
         """The row of each job of which the log says that this lease is the last, and not ended; else 0."""
@@ -316,29 +317,32 @@ class Jobs:
         """The jobs of one claimer, the first of which is so far behind in the event."""
         node, deadline, count = grant
         found = self._rows_of(event.seqs[first : first + count])
-        rows = [row for row in found if row]
-        if not rows:
+        counters = array("Q", range(event.first_lease + first, event.first_lease + first + count))
+        if 0 in found:  # some have gone
+            counters = array("Q", compress(counters, found))
+            found = [row for row in found if row]
+        if not found:
             return
-        held = self.rows
-        held.drop_owners([row for row in rows if held.nonces[row]])
+        rows, held = grouped(found), self.rows
+        held.drop_owners(rows)
         self._put(rows, _IN_FLIGHT)
-        owner = held.worker_names.hold(node, len(rows))
-        start = held.nonce_names.hold(event.nonce.to_bytes(8, "big"), len(rows))
-        leased, until, counters, deliveries = held.leased, held.until, held.counters, held.deliveries
-        nodes, nonces = held.nodes, held.nonces
-        for counter, row in enumerate(found, event.first_lease + first):
-            if row:
-                leased[row], until[row], counters[row], nodes[row], nonces[row] = (
-                    1, deadline, counter, owner, start,
-                )  # fmt: skip
-                deliveries[row] = min(deliveries[row] + 1, U32_MAX)
-        for row in rows:
-            held.backoffs[row] = backoff_ms(backoff, deliveries[row], held.seqs[row]) if backoff else 0
+        fill(held.nodes, rows, held.worker_names.hold(node, len(rows)))
+        fill(held.nonces, rows, held.nonce_names.hold(event.nonce.to_bytes(8, "big"), len(rows)))
+        fill(held.leased, rows, 1)
+        fill(held.until, rows, deadline)
+        scatter(held.counters, rows, counters)
+        deliveries = array("I", [min(times + 1, U32_MAX) for times in gather(held.deliveries, rows)])
+        scatter(held.deliveries, rows, deliveries)
+        if backoff is None:
+            fill(held.backoffs, rows, 0)
+        else:
+            rests = [backoff_ms(backoff, *of) for of in zip(deliveries, gather(held.seqs, rows), strict=True)]
+            scatter(held.backoffs, rows, array("Q", rests))
         self._look_behind(rows, deadline)
 
     def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
         rows = self.rows
-        rows.drop_owners((row,))
+        rows.drop_owners([row])
         rows.leased[row] = rows.counters[row] = rows.backoffs[row] = 0
         rows.until[row] = ready_at
         if reason:
@@ -358,58 +362,58 @@ class Jobs:
         if ready_at > self.now_ms:
             if not rows.leased[row]:
                 rows.until[row] = ready_at
-            self._put((row,), _DELAYED)
-            self._look_behind((row,), ready_at - 1)
+            self._put([row], _DELAYED)
+            self._look_behind([row], ready_at - 1)
             return
-        self._put((row,), _READY)
+        self._put([row], _READY)
         if not rows.deliveries[row]:  # as if it had just come
             assert self._index.job_rows is not None
             self._index.job_rows[self._index.find(seq)] = 0
             self.counts[_READY] -= 1
-            rows.free((row,))
+            rows.free([row])
         if self.returned is not None:
             self.returned.append(seq)
 
-    def _look_behind(self, rows: Sequence[int], instant: int) -> None:
+    def _look_behind(self, rows: Group, instant: int) -> None:
         """`advance` is to come to these when that instant has passed. A row has one entry that counts."""
-        looks, seqs = self.rows.looks, self.rows.seqs
-        sooner = [row for row in rows if not 0 < looks[row] <= instant]
-        for row in sooner:
-            looks[row] = instant
-        self.due.add_all(instant, [seqs[row] for row in sooner])
+        looks, seqs = gather(self.rows.looks, rows), self.rows.seqs
+        if any(looks):
+            rows = [row for row, look in zip(rows, looks, strict=True) if not 0 < look <= instant]
+        fill(self.rows.looks, rows, instant)
+        self.due.add_all(instant, gather(seqs, rows))
 
     def _gone(self, positions: Iterable[int]) -> None:
         """These records end, and with them whatever was of them (queues 2)."""
         job_rows, key_ids = self._index.job_rows, self._index.key_ids
         assert job_rows is not None
-        positions = list(positions)
-        rows = [row for at in positions if (row := job_rows[at])]
-        if rows:
+        places = grouped(list(positions))
+        found = [row for row in gather(job_rows, places) if row]
+        if found:
+            rows = grouped(found)
             self._put(rows, _READY)
             self.counts[_READY] -= len(rows)
             self.rows.free(rows)
-            for at in positions:
-                job_rows[at] = 0
+            fill(job_rows, places, 0)
         if self.freed is not None and key_ids is not None:  # another one of the key is the next
-            self.freed += [key for at in positions if (key := key_ids[at])]
+            self.freed += [key for key in gather(key_ids, places) if key]
 
-    def _put(self, rows: Sequence[int], state: int) -> None:
+    def _put(self, rows: Group, state: int) -> None:
         """These change their state; their keys are told, and who asks for ends of leases."""
-        seqs, states, counts = self.rows.seqs, self.rows.state, self.counts
+        before, counts = gather(self.rows.state, rows), self.counts
         if self.ended is not None and state != _IN_FLIGHT:
-            self.ended += [seqs[row] for row in rows if states[row] == _IN_FLIGHT]
+            self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
         if self._index.key_ids is not None:
             self._put_keys(rows, state)
-        for row in rows:
-            counts[states[row]] -= 1
-            states[row] = state
+        for each in range(len(counts)):
+            counts[each] -= before.count(each)
         counts[state] += len(rows)
+        fill(self.rows.state, rows, state)
 
-    def _put_keys(self, rows: Sequence[int], state: int) -> None:
+    def _put_keys(self, rows: Group, state: int) -> None:
         key_ids = self._index.key_ids
         assert key_ids is not None
         seqs, states, deliveries = self.rows.seqs, self.rows.state, self.rows.deliveries
-        for row, at in zip(rows, self._index.find_all([seqs[row] for row in rows]), strict=True):
+        for row, at in zip(rows, self._index.find_all(gather(seqs, rows)), strict=True):
             if key_ids[at] and states[row] != state:
                 self._put_key(key_ids[at], deliveries[row], states[row], state)
 

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 from enum import IntEnum
 
+from topics.kernel.grouped import Column, Group, fill, gather, grouped, scatter
 from topics.log.tags import Labels
 
 
@@ -64,43 +65,43 @@ class Rows:
     def __len__(self) -> int:
         return len(self.seqs) - 1 - len(self._free)
 
-    def new(self, seqs: Sequence[int]) -> Sequence[int]:
+    def new(self, seqs: Sequence[int]) -> Group:
         """A row for each of these jobs, which have none, without a lease."""
-        count = len(seqs)
-        rows = self._free[-count:] if count else []
-        del self._free[len(self._free) - len(rows) :]
-        for row, seq in zip(rows, seqs, strict=False):
-            self.seqs[row] = seq
-        if more := count - len(rows):
+        assert seqs
+        first = max(len(self._free) - len(seqs), 0)
+        rows = self._free[first:]
+        del self._free[first:]
+        if more := len(seqs) - len(rows):
             rows += range(len(self.seqs), len(self.seqs) + more)
-            self.seqs.extend(seqs[-more:])
             self.state += bytes(more)
             self.leased += bytes(more)
-            for numbers in (
-                self.deliveries, self.until, self.backoffs, self.counters, self.looks, self.nonces, self.nodes,
-            ):  # fmt: skip
-                numbers.frombytes(bytes(more * numbers.itemsize))
-        return rows
+            for column in self._numbers():
+                column.frombytes(bytes(more * column.itemsize))
+        made = grouped(rows)
+        scatter(self.seqs, made, array("Q", seqs))
+        return made
 
-    def free(self, rows: Sequence[int]) -> None:
+    def free(self, rows: Group) -> None:
         """These jobs have gone, or have nothing that makes them other ones."""
         self.drop_owners(rows)
-        seqs, state, leased, deliveries = self.seqs, self.state, self.leased, self.deliveries
-        until, backoffs, counters, looks = self.until, self.backoffs, self.counters, self.looks
-        for row in rows:
-            seqs[row] = state[row] = leased[row] = deliveries[row] = 0
-            until[row] = backoffs[row] = counters[row] = looks[row] = 0
+        columns: tuple[Column, ...] = (self.state, self.leased, *self._numbers())
+        for column in columns:
+            fill(column, rows, 0)
         for row in rows if self.reasons else ():
             self.reasons.pop(row, None)
         self._free += rows
 
-    def drop_owners(self, rows: Sequence[int]) -> None:
+    def drop_owners(self, rows: Group) -> None:
         """Nobody had these."""
         for names, numbers in ((self.worker_names, self.nodes), (self.nonce_names, self.nonces)):
-            names.release_all(map(numbers.__getitem__, rows))
-            for row in rows:
-                numbers[row] = 0
+            names.release_all(gather(numbers, rows))
+            fill(numbers, rows, 0)
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""
         return sorted((row for row in range(1, len(self.seqs)) if self.seqs[row]), key=self.seqs.__getitem__)
+
+    def _numbers(self) -> tuple[array[int], ...]:
+        return (
+            self.seqs, self.deliveries, self.until, self.backoffs, self.counters, self.looks, self.nonces, self.nodes,
+        )  # fmt: skip
