@@ -137,7 +137,7 @@ class Index:
 
     def find_all(self, seqs: Sequence[int]) -> Group:
         """As `find`, of each of these seqs, in any order."""
-        if self.lost.firsts:
+        if len(seqs) == 1 or self.lost.firsts:
             return [self.find(seq) for seq in seqs]
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
         group = grouped(seqs)
@@ -291,7 +291,7 @@ class Index:
                     self.tags.remove_range(number, first, behind)
         for ids, labels in ((self.node_ids, self.nodes), (self.key_ids, self.keys)):
             if ids is not None:
-                labels.release_all(compress(ids[start:stop], live))
+                labels.release_all(list(compress(ids[start:stop], live)))
         self.flags[start:stop] = flags.translate(_KILL[end])
         return count
 
@@ -334,7 +334,7 @@ class Index:
         assert self.live_bytes >= 0
         for ids, labels in ((self.node_ids, self.nodes), (self.key_ids, self.keys)):
             if ids is not None:
-                labels.release_all(map(ids.__getitem__, positions))
+                labels.release_all([ids[at] for at in positions])
 
     def _slots_of(self, seqs: list[int]) -> tuple[list[int], list[int]]:
         """Those of these ascending seqs that have a slot, and the position of each: arithmetic between lost ranges."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -106,7 +105,9 @@ class Labels(Names):
 
     def hold_all(self, names: Sequence[bytes]) -> list[int]:
         """The number of each name (0 for `b""`), one more holder each."""
-        numbers, counts = self._counted(names), self._counts
+        numbers, counts = self.number_all(names), self._counts
+        if len(counts) < self.stop:
+            counts += [0] * (self.stop - len(counts))
         for number in numbers:
             counts[number] += 1
         return numbers
@@ -114,7 +115,10 @@ class Labels(Names):
     def hold(self, name: bytes, holders: int) -> int:
         """The number of a name, so many more holders."""
         assert holders > 0
-        (number,) = self._counted((name,))
+        number = self.number(name)
+        if number == NO_LABEL:
+            (number,) = self.hold_all((name,))
+            holders -= 1
         self._counts[number] += holders
         return number
 
@@ -127,16 +131,10 @@ class Labels(Names):
         if self._counts[number] == 0:
             self.free(number)
 
-    def release_all(self, numbers: Iterable[int]) -> None:
+    def release_all(self, numbers: Sequence[int]) -> None:
         """A holder fewer of each, as often as it is there."""
-        for number, holders in Counter(numbers).items():
-            self.release(number, holders)
-
-    def _counted(self, names: Sequence[bytes]) -> list[int]:
-        numbers, counts = self.number_all(names), self._counts
-        if len(counts) < self.stop:
-            counts += [0] * (self.stop - len(counts))
-        return numbers
+        for number in set(numbers):
+            self.release(number, numbers.count(number))
 
     def holders(self, number: int) -> int:
         return self._counts[number]

@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import Final
 
 from topics.codec.log.run import unpack_job
@@ -19,7 +20,7 @@ from topics.log.index import IS_LIVE, TIMED
 from topics.log.jobs.rows import JobState
 from topics.log.topic import Topic
 
-_PRIORITIES: Final = range(9, -1, -1)
+_PRIORITY_MAX: Final = 9
 _READY: Final = int(JobState.READY)
 _SEQ_BITS: Final = 64
 _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
@@ -27,35 +28,47 @@ _COMPACT_MIN: Final = 4096
 _STALE_MIN: Final = 4096
 _SHARE_OF: Final = 100
 _PRIORITY_BYTE: Final = 7 if array("Q", (1,)).tobytes()[0] else 0  # of `pack_job`
-_PRIORITY_OF: Final = bytes(min(max(high - 1, 0), _PRIORITIES[0]) for high in range(256))  # absent is 0
-_IS: Final = [bytes(value == priority for value in range(256)) for priority in reversed(_PRIORITIES)]
+_PRIORITY_OF: Final = bytes(min(max(high - 1, 0), _PRIORITY_MAX) for high in range(256))  # absent is 0
+_IS: Final = [bytes(value == priority for value in range(256)) for priority in range(_PRIORITY_MAX + 1)]
 
 
-class _Line:
-    """Seqs that ascend, taken from the front."""
+class _Rank:
+    """The ready jobs of one priority. Those of the line ascend and are taken from the front: fresh ones that nobody has
+    delayed. `back`: handed out before, `late`: never, and not in the line; heaps.
+    """
 
-    __slots__ = ("at", "seqs")
+    __slots__ = ("at", "back", "late", "line", "priority")
 
-    def __init__(self) -> None:
-        self.seqs = array("Q")
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.line = array("Q")
         self.at = 0
+        self.back: list[int] = []
+        self.late: list[int] = []
 
     @property
     def first(self) -> int:
-        """0: there is none."""
-        return self.seqs[self.at] if self.at < len(self.seqs) else 0
+        """Of the line; 0: there is none."""
+        return self.line[self.at] if self.at < len(self.line) else 0
 
     def take(self, count: int) -> Sequence[int]:
-        taken = self.seqs[self.at : self.at + count]
-        self.at += len(taken)
-        if self.at > _COMPACT_MIN and self.at * 2 > len(self.seqs):
-            del self.seqs[: self.at]
-            self.at = 0
+        """From the line, what comes before the late ones."""
+        stop = self.at + count
+        if self.late:
+            stop = min(stop, bisect_left(self.line, self.late[0], self.at))
+        taken = self.line[self.at : stop]
+        self._drop(len(taken))
         return taken
 
-    def count_before(self, seq: int) -> int:
-        """How many of it are lower than that."""
-        return bisect_left(self.seqs, seq, self.at) - self.at
+    def drop_first(self) -> None:
+        """Of the line, whatever is late."""
+        self._drop(1)
+
+    def _drop(self, count: int) -> None:
+        self.at += count
+        if self.at > _COMPACT_MIN and self.at * 2 > len(self.line):
+            del self.line[: self.at]
+            self.at = 0
 
 
 class ReadyOrder:
@@ -68,9 +81,9 @@ class ReadyOrder:
     """
 
     __slots__ = (
-        "_back", "_busy", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines", "_late", "_lines",
-        "_offered", "_offered_keys", "_promised", "_promised_keys", "_seen_seq", "_starvation_ms",
-        "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
+        "_busy", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines", "_offered", "_offered_keys",
+        "_promised", "_promised_keys", "_ranks", "_seen_seq", "_starvation_ms", "_starvation_share",
+        "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 
     def __init__(self, topic: Topic, busy: set[int]) -> None:
@@ -80,9 +93,7 @@ class ReadyOrder:
         self._starvation_ms, self._starvation_share = config.starvation_ms, config.starvation_share
         self._key_cap, self._ttl_ms = config.max_in_flight_per_key, config.ttl_ms
         self._seen_seq = topic.earliest_seq - 1
-        self._lines = [_Line() for _ in _PRIORITIES]  # fresh ones that nobody has delayed
-        self._late: list[list[int]] = [[] for _ in _PRIORITIES]  # never handed out, and not in their line
-        self._back: list[list[int]] = [[] for _ in _PRIORITIES]  # handed out before
+        self._ranks: list[_Rank] = []  # the highest first
         self._waits: list[int] = []  # (ready since, seq) in one number, of what is in no line
         self._entries, self._entries_max = 0, _STALE_MIN  # of the heaps above
         self.credit = 0
@@ -187,7 +198,7 @@ class ReadyOrder:
             self._put(compress(seqs, map(int.__and__, wanted, keyed)))
             wanted = bytes(map(int.__gt__, wanted, keyed))
         if index.jobs is None:
-            self._lines[0].seqs.extend(seqs if 0 not in wanted else array("Q", compress(seqs, wanted)))
+            self._rank(0).line.extend(seqs if 0 not in wanted else array("Q", compress(seqs, wanted)))
             return
         jobs = index.jobs[start:stop]
         delayed = bytes(unpack_job(job)[1] is not None for job in jobs)
@@ -197,7 +208,7 @@ class ReadyOrder:
         priorities = jobs.tobytes()[_PRIORITY_BYTE::8].translate(_PRIORITY_OF)
         for priority in sorted(set(priorities)):
             chosen = priorities.translate(_IS[priority])
-            self._lines[priority].seqs.extend(array("Q", compress(seqs, map(int.__and__, wanted, chosen))))
+            self._rank(priority).line.extend(array("Q", compress(seqs, map(int.__and__, wanted, chosen))))
 
     def _put(self, seqs: Iterable[int]) -> None:
         """These are ready, and in no line."""
@@ -221,15 +232,17 @@ class ReadyOrder:
     def _push(self, seq: int) -> None:
         jobs = self._jobs
         self._entries += 1
-        row, priority = jobs.row(seq), min(jobs.priority(seq), len(_PRIORITIES) - 1)
-        heapq.heappush((self._back if row and jobs.rows.deliveries[row] else self._late)[priority], seq)
+        row, rank = jobs.row(seq), self._rank(min(jobs.priority(seq), _PRIORITY_MAX))
+        heapq.heappush(rank.back if row and jobs.rows.deliveries[row] else rank.late, seq)
         heapq.heappush(self._waits, jobs.waiting_since(seq) << _SEQ_BITS | seq)
 
     def _drop_stale(self) -> None:
         """A job that comes back again and again leaves an entry each time, behind those that wait longer."""
         ready = [seq for seq in {wait & _SEQ_MASK for wait in self._waits} if self._is_due(seq)]
-        for heap in (self._waits, *self._back, *self._late):
-            heap.clear()
+        self._waits.clear()
+        for rank in self._ranks:
+            rank.back.clear()
+            rank.late.clear()
         self._entries, self._entries_max = 0, 2 * len(ready) + _STALE_MIN
         for seq in ready:
             self._push(seq)
@@ -257,8 +270,8 @@ class ReadyOrder:
 
     def _best(self, count: int) -> Sequence[int]:
         """Some of the next jobs, at most so many; none only if there is none."""
-        for priority in _PRIORITIES:
-            back, late, line = self._back[priority], self._late[priority], self._lines[priority]
+        for rank in self._ranks:
+            back, late = rank.back, rank.late
             while back:
                 seq = heapq.heappop(back)
                 if self._is_due(seq):
@@ -266,10 +279,7 @@ class ReadyOrder:
                     return [seq]
             while late and not self._is_due(late[0]):
                 heapq.heappop(late)
-            while room := min(line.count_before(late[0]) if late else count, count):
-                taken = line.take(room)
-                if not taken:
-                    break
+            while taken := rank.take(count):
                 if found := self._fresh(taken):
                     self._busy.update(found)
                     return found
@@ -278,6 +288,15 @@ class ReadyOrder:
                 self._promise(seq)
                 return [seq]
         return []
+
+    def _rank(self, priority: int) -> _Rank:
+        for rank in self._ranks:
+            if rank.priority == priority:
+                return rank
+        rank = _Rank(priority)
+        self._ranks.append(rank)
+        self._ranks.sort(key=attrgetter("priority"), reverse=True)
+        return rank
 
     def _longest_waiting(self, now_ms: int) -> int | None:
         """The starved job that has waited longest, taken from its line if it is in one; None if there is none."""
@@ -292,16 +311,16 @@ class ReadyOrder:
                 break
             heapq.heappop(waits)
         of_line = None
-        for line in self._lines:
-            while first := line.first:
+        for rank in self._ranks:
+            while first := rank.first:
                 if self._fresh((first,)):
                     since = index.ts[index.position(first)]
                     if (since, first) < starved:
-                        starved, found, of_line = (since, first), first, line
+                        starved, found, of_line = (since, first), first, rank
                     break
-                line.take(1)
+                rank.drop_first()
         if of_line is not None:
-            of_line.take(1)
+            of_line.drop_first()
         return found
 
     def _is_ready(self, seq: int) -> bool:
