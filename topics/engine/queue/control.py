@@ -122,6 +122,6 @@ def _view(row: int, seq: int, lane: Lane) -> JobView:
     leased, resting = state is JobState.IN_FLIGHT, state is JobState.DELAYED
     return JobView(
         seq, state, rows.deliveries[row], jobs.priority(seq), jobs.reason(seq),
-        rows.worker_names.name(rows.nodes[row]) if leased else b"", rows.until[row] if leased else 0,
+        rows.owner(row)[1] if leased else b"", rows.until[row] if leased else 0,
         jobs.waiting_since(seq) if resting else 0,
     )  # fmt: skip

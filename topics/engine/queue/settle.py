@@ -84,7 +84,7 @@ def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
         state.finish(ticket, _told(lane, queue, (), skipped))
         return
     rows = queue.jobs.rows
-    node = rows.worker_names.name(rows.nodes[queue.jobs.row(seqs[0])])
+    _, node = rows.owner(queue.jobs.row(seqs[0]))
     ready_at = array("Q", (now_ms,)) * len(seqs)
     event = Released(node, b"disconnect", array("Q", seqs), array("Q", counters), ready_at)
     entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
@@ -136,15 +136,12 @@ def _settled(
     queue, topic = queue_of(lane)
     state.check_writable(lane.shard, lane)
     queue.jobs.advance(now_ms)  # the counts of the answer are as of now
-    node = queue.jobs.rows.worker_names.number(command.node)
-    if not node:  # it has no lease
-        return queue, [], [], list(command.seqs)
     fenced = topic.config.require_lease_id
-    return queue, *_leased(queue, node, command.seqs, command.leases, now_ms, fenced=fenced)
+    return queue, *_leased(queue, command.node, command.seqs, command.leases, now_ms, fenced=fenced)
 
 
 def _leased(
-    queue: QueueLane, node: int | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, now_ms: int,
+    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, now_ms: int,
     *, fenced: bool = False,
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
     """(seqs of which a live lease is meant, the number of each lease, the other seqs)."""
@@ -154,20 +151,20 @@ def _leased(
     skipped: list[int] = []
     taken: set[int] = set()
     meant: Iterable[Lease | None] = repeat(None) if leases is None else leases
-    starts = {
-        nonce: rows.nonce_names.number(nonce.to_bytes(8, "big"))
-        for nonce in {lease[0] for lease in leases or () if lease is not None}
-    }
+    owners = dict[int, tuple[int, bytes]]()
     for seq, row, lease in zip(seqs, jobs.rows_of(seqs), meant, strict=False):
-        counter = rows.counters[row]
+        counter, owner = rows.counters[row], rows.owners[row]
+        if owner not in owners:
+            nonce, worker = rows.owner(row)
+            owners[owner] = int.from_bytes(nonce, "big"), worker
         if (
             not rows.leased[row]
             or rows.until[row] < now_ms
-            or (node is not None and rows.nodes[row] != node)
+            or (node is not None and owners[owner][1] != node)
             or seq in busy
             or seq in taken
             or (fenced and lease is None)
-            or (lease is not None and (lease[1] != counter or starts[lease[0]] != rows.nonces[row]))
+            or (lease is not None and lease != (owners[owner][0], counter))
         ):
             skipped.append(seq)
             continue

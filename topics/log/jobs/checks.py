@@ -25,7 +25,7 @@ def check_jobs(jobs: Jobs, index: Index) -> None:
     for row in held:
         if rows.state[row] == JobState.IN_FLIGHT:
             assert rows.leased[row]  # I-11: it is the lease that was given last
-            assert rows.nodes[row]
+            assert rows.owners[row]
         assert rows.deliveries[row] or rows.state[row] in (JobState.DELAYED, JobState.MOVING)
     if index.key_ids is not None:
         for state, counted in ((JobState.IN_FLIGHT, jobs.key_leases), (JobState.DELAYED, jobs.key_rests)):

@@ -26,7 +26,7 @@ from topics.kernel.limits import U32_MAX
 from topics.kernel.whole_numbers import Count
 from topics.log.index import LIVE, Index
 from topics.log.jobs.backoff import backoff_ms
-from topics.log.jobs.rows import JobState, Rows
+from topics.log.jobs.rows import NONCE_SIZE, JobState, Rows
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING = (int(state) for state in JobState)
 _STALE_DEADLINES_MIN: Final = 4096
@@ -141,7 +141,7 @@ class Jobs:
         rows, row = self.rows, self.row(seq)
         if not row or rows.state[row] != _IN_FLIGHT or rows.counters[row] != lease[1]:
             return False
-        return rows.nonce_names.name(rows.nonces[row]) == lease[0].to_bytes(8, "big")
+        return rows.owner(row)[0] == lease[0].to_bytes(NONCE_SIZE, "big")
 
     def leased(self) -> list[int]:
         """The jobs that are leased, as of the last `advance`."""
@@ -171,8 +171,6 @@ class Jobs:
         if config.rate_limit is not None:
             limit = config.rate_limit
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
-        if len(self.due) > 4 * len(self.rows) + _STALE_DEADLINES_MIN:
-            self.due.keep(self.rows_of)
 
     def extended(self, event: Extended) -> None:
         rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
@@ -224,12 +222,8 @@ class Jobs:
         while (first := self.due.first_ms()) is not None and first < now_ms:
             for seq in self.due.take_due(now_ms):
                 row = self.row(seq)
-                if not row or rows.looks[row] >= now_ms:
-                    continue  # there is another entry of it
-                rows.looks[row] = 0
-                if rows.state[row] == _IN_FLIGHT and rows.until[row] >= now_ms:
-                    self._look_behind([row], rows.until[row])  # it was extended
-                elif rows.state[row] in (_IN_FLIGHT, _DELAYED):
+                ends = row and rows.state[row] == _IN_FLIGHT and rows.until[row] < now_ms
+                if ends or (row and rows.state[row] == _DELAYED and self._ready_at(row) <= now_ms):
                     self._rest(row, self._ready_at(row))
 
     # Keeping.
@@ -241,8 +235,8 @@ class Jobs:
             JobImage(
                 seq=rows.seqs[row], moving=rows.state[row] == _MOVING, leased=bool(rows.leased[row]),
                 deliveries=rows.deliveries[row], until=rows.until[row], backoff=rows.backoffs[row],
-                nonce=rows.nonce_names.name(rows.nonces[row]), counter=rows.counters[row],
-                node=rows.worker_names.name(rows.nodes[row]), reason=rows.reasons.get(row, b""),
+                nonce=rows.owner(row)[0], counter=rows.counters[row], node=rows.owner(row)[1],
+                reason=rows.reasons.get(row, b""),
             )
             for row in rows.held()
             if rows.deliveries[row] or rows.state[row] == _MOVING
@@ -262,8 +256,7 @@ class Jobs:
                 continue  # its record is damaged and gone
             rows.leased[row], rows.deliveries[row], rows.until[row] = kept.leased, kept.deliveries, kept.until
             rows.backoffs[row], rows.counters[row] = kept.backoff, kept.counter
-            rows.nodes[row] = rows.worker_names.hold(kept.node, 1)
-            rows.nonces[row] = rows.nonce_names.hold(kept.nonce, 1)
+            rows.own([row], kept.nonce, kept.node)
             if kept.reason:
                 rows.reasons[row] = kept.reason
             if kept.moving:
@@ -326,8 +319,7 @@ class Jobs:
         rows, held = grouped(found), self.rows
         held.drop_owners(rows)
         self._put(rows, _IN_FLIGHT)
-        fill(held.nodes, rows, held.worker_names.hold(node, len(rows)))
-        fill(held.nonces, rows, held.nonce_names.hold(event.nonce.to_bytes(8, "big"), len(rows)))
+        held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
         fill(held.leased, rows, 1)
         fill(held.until, rows, deadline)
         scatter(held.counters, rows, counters)
@@ -375,12 +367,18 @@ class Jobs:
             self.returned.append(seq)
 
     def _look_behind(self, rows: Group, instant: int) -> None:
-        """`advance` is to come to these when that instant has passed. A row has one entry that counts."""
-        looks, seqs = gather(self.rows.looks, rows), self.rows.seqs
-        if any(looks):
-            rows = [row for row, look in zip(rows, looks, strict=True) if not 0 < look <= instant]
-        fill(self.rows.looks, rows, instant)
-        self.due.add_all(instant, gather(seqs, rows))
+        """`advance` is to come to these when that instant has passed: what has changed by then it passes over."""
+        if len(self.due) > 4 * len(self.rows) + _STALE_DEADLINES_MIN:
+            self._forget_stale()
+        self.due.add_all(instant, gather(self.rows.seqs, rows))
+
+    def _forget_stale(self) -> None:
+        rows, self.due = self.rows, Deadlines()
+        for row in range(1, len(rows.seqs)):
+            if rows.state[row] == _IN_FLIGHT:
+                self.due.add(rows.until[row], rows.seqs[row])
+            elif rows.state[row] == _DELAYED:
+                self.due.add(self._ready_at(row) - 1, rows.seqs[row])
 
     def _gone(self, positions: Iterable[int]) -> None:
         """These records end, and with them whatever was of them (queues 2)."""

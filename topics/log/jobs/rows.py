@@ -1,6 +1,6 @@
 """What is known of single jobs, in columns: a row for each that is not simply waiting since it came.
 
-Columns, because a queue may have a million jobs on lease: a row takes 54 bytes, and no object.
+Columns, because a queue may have a million jobs on lease: a row takes 42 bytes, and no object.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 from topics.kernel.grouped import Column, Group, fill, gather, grouped, scatter
 from topics.log.tags import Labels
+
+NONCE_SIZE: Final = 8
 
 
 class JobState(IntEnum):
@@ -26,7 +29,7 @@ class Rows:
     """The columns. Row 0 is nobody's. `until`: of a lease its deadline, else the instant the job is ready from.
 
     `leased` is what the log says: a lease was given and no event has ended it. That its time has passed is in `state`.
-    `looks`: when `Jobs.due` comes to the row next; later than it has to, never.
+    `owners`: who has it, or had it last; `counters`: the number of that lease.
     """
 
     __slots__ = (
@@ -35,15 +38,12 @@ class Rows:
         "counters",
         "deliveries",
         "leased",
-        "looks",
-        "nodes",
-        "nonce_names",
-        "nonces",
+        "owner_names",
+        "owners",
         "reasons",
         "seqs",
         "state",
         "until",
-        "worker_names",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -54,12 +54,9 @@ class Rows:
         self.until = array("Q", (0,))
         self.backoffs = array("Q", (0,))  # the rest behind the deadline, fixed when the lease was given
         self.counters = array("Q", (0,))
-        self.looks = array("Q", (0,))
-        self.nonces = array("I", (0,))
-        self.nodes = array("I", (0,))
+        self.owners = array("I", (0,))
         self.reasons: dict[int, bytes] = {}  # by row: what the worker said who gave it back
-        self.worker_names = Labels()
-        self.nonce_names = Labels()
+        self.owner_names = Labels()
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -91,17 +88,23 @@ class Rows:
             self.reasons.pop(row, None)
         self._free += rows
 
+    def own(self, rows: Group, nonce: bytes, node: bytes) -> None:
+        """Whose these are now, by leases of that start."""
+        fill(self.owners, rows, self.owner_names.hold(nonce + node, len(rows)))
+
+    def owner(self, row: int) -> tuple[bytes, bytes]:
+        """(the nonce of its lease, whose that is); both empty if it is nobody's."""
+        name = self.owner_names.name(self.owners[row])
+        return name[:NONCE_SIZE], name[NONCE_SIZE:]
+
     def drop_owners(self, rows: Group) -> None:
         """Nobody had these."""
-        for names, numbers in ((self.worker_names, self.nodes), (self.nonce_names, self.nonces)):
-            names.release_all(gather(numbers, rows))
-            fill(numbers, rows, 0)
+        self.owner_names.release_all(gather(self.owners, rows))
+        fill(self.owners, rows, 0)
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""
         return sorted((row for row in range(1, len(self.seqs)) if self.seqs[row]), key=self.seqs.__getitem__)
 
     def _numbers(self) -> tuple[array[int], ...]:
-        return (
-            self.seqs, self.deliveries, self.until, self.backoffs, self.counters, self.looks, self.nonces, self.nodes,
-        )  # fmt: skip
+        return self.seqs, self.deliveries, self.until, self.backoffs, self.counters, self.owners
