@@ -1,0 +1,53 @@
+"""Places of columns that are read and written together: in one piece where they lie side by side.
+
+A group is a list of places in any order, or a `range`. Most jobs come, are handed out and are done in the order in
+which they were put, so most groups are ranges, and one of a hundred costs what one of a few does.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Group: TypeAlias = "range | list[int]"
+Column: TypeAlias = "array[int] | bytearray"
+
+
+def grouped(places: Sequence[int]) -> Group:
+    """The same places: a range if each is one above the one before."""
+    if isinstance(places, range):
+        return places
+    listed = list(places)
+    if len(listed) > 1 and listed[-1] - listed[0] == len(listed) - 1:
+        side_by_side = range(listed[0], listed[-1] + 1)
+        if listed == list(side_by_side):
+            return side_by_side
+    return listed
+
+
+def gather(column: Column, group: Group) -> Sequence[int]:
+    """What stands there."""
+    if isinstance(group, range):
+        return column[group.start : group.stop]
+    return [column[place] for place in group]
+
+
+def scatter(column: Column, group: Group, values: array[int] | bytes) -> None:
+    """Put these there, of the column's type."""
+    if isinstance(group, range):
+        column[group.start : group.stop] = values  # type: ignore[assignment]  # as the caller says
+    else:
+        for place, value in zip(group, values, strict=True):
+            column[place] = value
+
+
+def fill(column: Column, group: Group, value: int) -> None:
+    """Put the same everywhere."""
+    if not isinstance(group, range):
+        for place in group:
+            column[place] = value
+    elif isinstance(column, bytearray):
+        column[group.start : group.stop] = bytes((value,)) * len(group)
+    else:
+        column[group.start : group.stop] = array(column.typecode, (value,)) * len(group)
