@@ -50,7 +50,7 @@ from topics.engine.verify import digest
 from topics.kernel.config import Durability
 from topics.log.image import TopicImage, take_image, topic_of
 from topics.log.jobs.backoff import backoff_ms
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.regions import WalFileId
 
 pytestmark = [

@@ -14,7 +14,7 @@ from array import array
 from topics.codec.log.run import pack_job
 from topics.engine.image import LogPlace, Snapshot, StateImage
 from topics.log.image import TopicImage
-from topics.log.jobs.jobs import JobImage, JobsImage
+from topics.log.jobs.image import JobImage, JobsImage
 from topics.log.segments import Segment
 from topics.log.slots import Slots
 

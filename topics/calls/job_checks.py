@@ -21,7 +21,7 @@ from topics.kernel.limits import (
     WAIT_MS_MAX,
     Limits,
 )
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 
 PEEKED: Final = {"ready": JobState.READY, "in_flight": JobState.IN_FLIGHT, "delayed": JobState.DELAYED}
 _ONLY_NUMBERS: Final = {int}

@@ -34,7 +34,7 @@ from topics.kernel.ids import shard_of
 from topics.kernel.limits import FLOOR_STALENESS_MS, SYNC_INTERVAL_MS, Limits
 from topics.kernel.ports import Clock
 from topics.log import retention
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.reads import diff, records
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 from topics.log.reads.waiting import News

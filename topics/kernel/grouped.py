@@ -51,3 +51,15 @@ def fill(column: Column, group: Group, value: int) -> None:
         column[group.start : group.stop] = bytes((value,)) * len(group)
     else:
         column[group.start : group.stop] = array(column.typecode, (value,)) * len(group)
+
+
+def grown(
+    column: array[int] | None, typecode: str, before: int, more: list[int] | None, count: int
+) -> array[int] | None:
+    """An optional column of `before` slots with `count` more; None if neither those nor these need it."""
+    if column is None:
+        if more is None:
+            return None
+        column = array(typecode, bytes(before * array(typecode).itemsize))
+    column.fromlist([0] * count if more is None else more)
+    return column

@@ -18,7 +18,7 @@ from topics.kernel.errors import Corrupt
 from topics.kernel.whole_numbers import Count, Generation, ShardNumber
 from topics.log.facts import OF_RECORDS, STANDING, taken
 from topics.log.index import LIVE, Index
-from topics.log.jobs.jobs import JobsImage
+from topics.log.jobs.image import JobsImage
 from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause

@@ -15,11 +15,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, compress, groupby
 from operator import add
-from typing import Final, TypeAlias
+from typing import Final
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
-from topics.kernel.grouped import Group, grouped
+from topics.kernel.grouped import Group, grouped, grown
 from topics.log.lost import LostRanges
 from topics.log.past import DeathCause, Past
 from topics.log.tags import Labels, TagIndex
@@ -32,7 +32,6 @@ TIMED: Final = 32
 _OF_FRAME: Final = bytes(  # the flags of a frame as those of its slot
     LIVE | (TAGGED if flags & TAG else 0) | (NODED if flags & NODE else 0) for flags in range(256)
 )
-_Column: TypeAlias = "array[int] | None"
 _NO_COLUMNS: Final = (None, None, None, None, None, None)
 _DEAD: Final = DeathCause.DELETED | DeathCause.EXPIRED
 _LIVE_BYTE: Final = re.compile(
@@ -142,13 +141,11 @@ class Index:
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
         group = grouped(seqs)
         if isinstance(group, range) and base <= group.start and group.stop <= head + 1:
-            start, stop = group.start + shift, group.stop + shift
-            if self.all_live(start, stop):
-                return range(start, stop)
+            if self.all_live(group.start + shift, group.stop + shift):
+                return range(group.start + shift, group.stop + shift)
         return [seq + shift if base <= seq <= head and flags[seq + shift] & LIVE else -1 for seq in group]
 
     def are_live(self, seqs: Sequence[int]) -> list[bool]:
-        """As `is_live`, of each of these."""
         return [at >= 0 for at in self.find_all(seqs)]
 
     def all_live(self, start: int, stop: int) -> bool:
@@ -401,13 +398,3 @@ class Index:
         columns = (self.ts, self.offsets, self.lengths, self.sizes, self.flags)
         optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.key_ids, self.job_rows)
         return [*columns, *(column for column in optional if column is not None)]
-
-
-def grown(column: _Column, typecode: str, before: int, more: list[int] | None, count: int) -> _Column:
-    """An optional column of `before` slots with `count` more; None if neither those nor these need it."""
-    if column is None:
-        if more is None:
-            return None
-        column = array(typecode, bytes(before * array(typecode).itemsize))
-    column.fromlist([0] * count if more is None else more)
-    return column

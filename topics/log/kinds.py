@@ -16,8 +16,9 @@ from topics.kernel.config import Durability, TopicType
 from topics.kernel.errors import invalid
 from topics.log.facts import Fact
 from topics.log.jobs.checks import check_jobs
-from topics.log.jobs.jobs import Jobs, JobsImage
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.image import JobsImage
+from topics.log.jobs.jobs import Jobs
+from topics.log.jobs.transitions import JobState
 from topics.log.past import DeathCause
 from topics.log.topic import REDRIVE, Topic
 

@@ -12,8 +12,9 @@ from itertools import compress
 
 import msgspec
 
+from topics.kernel.grouped import grown
 from topics.kernel.whole_numbers import Count
-from topics.log.index import IS_LIVE, Index, grown
+from topics.log.index import IS_LIVE, Index
 
 
 class Slots(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from topics.codec.log.control import Control
 from topics.codec.log.leases import LeaseEvent
 from topics.engine.commands import Ack, Claim, Nack, Pause
 from topics.engine.verify import digest
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 
 
 class Queue(Driver):

@@ -7,7 +7,7 @@ from tests.engine.queue.driving import Queue
 from topics.engine.commands import Claim, Extend, GiveUp, Pause, Purge, Release
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 
 
 def test_a_job_is_leased_once_and_gone_when_it_is_done():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.engine.queue.driving import Queue
 from topics.engine.commands import Extend, Purge, Release
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 
 
 class Told(Queue):

@@ -22,7 +22,7 @@ from topics.engine.queue.control import JobView
 from topics.engine.replies import JobsClaimed, JobsSettled, LeasedJob, Reply
 from topics.engine.tickets import Ticket
 from topics.kernel.ids import lease_id
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from topics.kernel.config import Durability
 from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.limits import MOVES_INTO_TOPIC_MAX
 from topics.log.index import LIVE
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.topic import REDRIVE, Topic
 
 

@@ -24,7 +24,7 @@ from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SERVE, WAITED, Timers
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import PASS_JOBS_MAX
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
 _FRAME_ROOM: Final = 256  # of a frame without its seqs and nodes

@@ -15,7 +15,7 @@ from topics.engine.replies import QueuePaused, QueuePurged, QueueState
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import News
 from topics.log.topic import Topic
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from topics.codec.log.run import unpack_job
 from topics.log.index import IS_LIVE, TIMED
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
 _PRIORITY_MAX: Final = 9

@@ -11,7 +11,7 @@ import msgspec
 from topics.engine.queue.ready import ReadyOrder
 from topics.engine.tickets import Ticket
 from topics.log.jobs.jobs import Jobs
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
 _NEWS_MAX: Final = 1 << 14

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
 from typing import Final
 
-import msgspec
-
 from topics.codec.log.leases import Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
@@ -23,38 +21,14 @@ from topics.kernel.deadlines import Deadlines
 from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
 from topics.kernel.limits import U32_MAX
-from topics.kernel.whole_numbers import Count
 from topics.log.index import LIVE, Index
 from topics.log.jobs.backoff import backoff_ms
-from topics.log.jobs.rows import NONCE_SIZE, JobState, Rows
+from topics.log.jobs.image import JobsImage
+from topics.log.jobs.rows import NONCE_SIZE, Rows
+from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
-_READY, _DELAYED, _IN_FLIGHT, _MOVING = (int(state) for state in JobState)
+_READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
 _STALE_DEADLINES_MIN: Final = 4096
-
-
-class JobImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A row as the log tells it. `until`: of a lease its deadline, else the instant the job is ready from."""
-
-    seq: Count
-    moving: bool
-    leased: bool
-    deliveries: Count
-    until: Count
-    backoff: Count
-    nonce: bytes
-    counter: Count
-    node: bytes
-    reason: bytes
-
-
-class JobsImage(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What a snapshot has of a queue's jobs. `tokens` as of `tokens_ms`, in parts of `rate_limit.per_ms`."""
-
-    paused: bool
-    dead_lettered: Count = 0
-    tokens: int = 0
-    tokens_ms: Count = 0
-    rows: list[JobImage] = []
 
 
 class Jobs:
@@ -122,9 +96,8 @@ class Jobs:
         row, rows = self.row(seq), self.rows
         if not row:
             return b""
-        return (
-            b"expired" if rows.leased[row] and rows.state[row] != _IN_FLIGHT else rows.reasons.get(row, b"")
-        )
+        is_over = rows.leased[row] and rows.state[row] != _IN_FLIGHT
+        return b"expired" if is_over else rows.reasons.get(row, b"")
 
     def has_leases(self, now_ms: int) -> bool:
         """True if a job is leased at that instant."""
@@ -175,7 +148,7 @@ class Jobs:
     def extended(self, event: Extended) -> None:
         rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
         fill(self.rows.until, rows, event.deadline)
-        self._put(rows, _IN_FLIGHT)
+        self._put(rows, Change.EXTENDED)
         self._look_behind(rows, event.deadline)
 
     def released(self, event: Released) -> None:
@@ -192,9 +165,9 @@ class Jobs:
 
     def moving(self, seqs: Sequence[int]) -> None:
         """They are going elsewhere, and nobody's until then."""
-        rows = [row for row in self._rows_of(seqs) if row]
+        rows = [row for row in self._open_to(Change.LEFT, self._rows_of(seqs)) if row]
         fill(self.rows.leased, rows, 0)
-        self._put(rows, _MOVING)
+        self._put(rows, Change.LEFT)
 
     def ready_below(self, upto: int, ts: int) -> list[int]:
         """The live jobs up to `upto` that are nobody's at that instant: ready or resting."""
@@ -230,18 +203,7 @@ class Jobs:
 
     def image(self) -> JobsImage:
         """What the log says; a job that only waits for its time says so by its record."""
-        rows = self.rows
-        images = [
-            JobImage(
-                seq=rows.seqs[row], moving=rows.state[row] == _MOVING, leased=bool(rows.leased[row]),
-                deliveries=rows.deliveries[row], until=rows.until[row], backoff=rows.backoffs[row],
-                nonce=rows.owner(row)[0], counter=rows.counters[row], node=rows.owner(row)[1],
-                reason=rows.reasons.get(row, b""),
-            )
-            for row in rows.held()
-            if rows.deliveries[row] or rows.state[row] == _MOVING
-        ]  # fmt: skip
-        return JobsImage(self.paused, self.dead_lettered, self.tokens, self.tokens_ms, images)
+        return JobsImage(self.paused, self.dead_lettered, self.tokens, self.tokens_ms, self.rows.images())
 
     def restore(self, image: JobsImage | None) -> None:
         """Into an index that has all its records."""
@@ -260,9 +222,9 @@ class Jobs:
             if kept.reason:
                 rows.reasons[row] = kept.reason
             if kept.moving:
-                self._put([row], _MOVING)
+                self._put([row], Change.LEFT)
             elif kept.leased:
-                self._put([row], _IN_FLIGHT)
+                self._put([row], Change.CLAIMED)
                 self._look_behind([row], kept.until)
             else:
                 self._rest(row, kept.until)
@@ -309,16 +271,16 @@ class Jobs:
     def _grant(self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None) -> None:
         """The jobs of one claimer, the first of which is so far behind in the event."""
         node, deadline, count = grant
-        found = self._rows_of(event.seqs[first : first + count])
+        found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first : first + count]))
         counters = array("Q", range(event.first_lease + first, event.first_lease + first + count))
-        if 0 in found:  # some have gone
+        if 0 in found:  # some have gone, or are going
             counters = array("Q", compress(counters, found))
             found = [row for row in found if row]
         if not found:
             return
         rows, held = grouped(found), self.rows
         held.drop_owners(rows)
-        self._put(rows, _IN_FLIGHT)
+        self._put(rows, Change.CLAIMED)
         held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
         fill(held.leased, rows, 1)
         fill(held.until, rows, deadline)
@@ -354,10 +316,10 @@ class Jobs:
         if ready_at > self.now_ms:
             if not rows.leased[row]:
                 rows.until[row] = ready_at
-            self._put([row], _DELAYED)
+            self._put([row], Change.RESTED)
             self._look_behind([row], ready_at - 1)
             return
-        self._put([row], _READY)
+        self._put([row], Change.RETURNED)
         if not rows.deliveries[row]:  # as if it had just come
             assert self._index.job_rows is not None
             self._index.job_rows[self._index.find(seq)] = 0
@@ -388,32 +350,41 @@ class Jobs:
         found = [row for row in gather(job_rows, places) if row]
         if found:
             rows = grouped(found)
-            self._put(rows, _READY)
-            self.counts[_READY] -= len(rows)
+            self._put(rows, Change.GONE)
             self.rows.free(rows)
             fill(job_rows, places, 0)
         if self.freed is not None and key_ids is not None:  # another one of the key is the next
             self.freed += [key for key in gather(key_ids, places) if key]
 
-    def _put(self, rows: Group, state: int) -> None:
+    def _open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
+        """The same, 0 for those to which it does nothing."""
+        after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
+        return (
+            rows
+            if REFUSED not in after
+            else [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
+        )
+
+    def _put(self, rows: Group, change: Change) -> None:
         """These change their state; their keys are told, and who asks for ends of leases."""
-        before, counts = gather(self.rows.state, rows), self.counts
-        if self.ended is not None and state != _IN_FLIGHT:
+        before = bytes(gather(self.rows.state, rows))
+        after = before.translate(NEXT[change])
+        assert REFUSED not in after
+        if self.ended is not None and change not in (Change.CLAIMED, Change.EXTENDED):
             self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
         if self._index.key_ids is not None:
-            self._put_keys(rows, state)
-        for each in range(len(counts)):
-            counts[each] -= before.count(each)
-        counts[state] += len(rows)
-        fill(self.rows.state, rows, state)
+            self._put_keys(rows, before, after)
+        for state in range(len(self.counts)):
+            self.counts[state] += after.count(state) - before.count(state)
+        scatter(self.rows.state, rows, after)
 
-    def _put_keys(self, rows: Group, state: int) -> None:
-        key_ids = self._index.key_ids
+    def _put_keys(self, rows: Group, before: bytes, after: bytes) -> None:
+        key_ids, deliveries = self._index.key_ids, gather(self.rows.deliveries, rows)
         assert key_ids is not None
-        seqs, states, deliveries = self.rows.seqs, self.rows.state, self.rows.deliveries
-        for row, at in zip(rows, self._index.find_all(gather(seqs, rows)), strict=True):
-            if key_ids[at] and states[row] != state:
-                self._put_key(key_ids[at], deliveries[row], states[row], state)
+        places = self._index.find_all(gather(self.rows.seqs, rows))
+        for at, times, old, new in zip(places, deliveries, before, after, strict=True):
+            if key_ids[at] and old != new:
+                self._put_key(key_ids[at], times, old, new)
 
     def _put_key(self, key: int, deliveries: int, before: int, state: int) -> None:
         for held, of_state in ((self.key_leases, _IN_FLIGHT), (self.key_rests, _DELAYED)):

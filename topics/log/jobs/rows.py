@@ -7,22 +7,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Final
 
 from topics.kernel.grouped import Column, Group, fill, gather, grouped, scatter
+from topics.log.jobs.image import JobImage
+from topics.log.jobs.transitions import JobState
 from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
-
-
-class JobState(IntEnum):
-    """Where a job stands, as of the last `Jobs.advance` (queues 2)."""
-
-    READY = 0
-    DELAYED = 1
-    IN_FLIGHT = 2
-    MOVING = 3
 
 
 class Rows:
@@ -105,6 +97,19 @@ class Rows:
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""
         return sorted((row for row in range(1, len(self.seqs)) if self.seqs[row]), key=self.seqs.__getitem__)
+
+    def images(self) -> list[JobImage]:
+        """Of those of which the log tells more than that they came and when they may be claimed."""
+        return [
+            JobImage(
+                seq=self.seqs[row], moving=self.state[row] == JobState.MOVING, leased=bool(self.leased[row]),
+                deliveries=self.deliveries[row], until=self.until[row], backoff=self.backoffs[row],
+                nonce=self.owner(row)[0], counter=self.counters[row], node=self.owner(row)[1],
+                reason=self.reasons.get(row, b""),
+            )
+            for row in self.held()
+            if self.deliveries[row] or self.state[row] == JobState.MOVING
+        ]  # fmt: skip
 
     def _numbers(self) -> tuple[array[int], ...]:
         return self.seqs, self.deliveries, self.until, self.backoffs, self.counters, self.owners

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from tests.server.api.asking import ask, code, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
 from topics.kernel.limits import Limits
-from topics.log.jobs.rows import JobState
+from topics.log.jobs.transitions import JobState
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
