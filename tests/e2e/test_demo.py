@@ -64,7 +64,7 @@ def test_as_json_every_proof_is_a_row(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["holds"] is True
-    assert {check["step"] for check in result["checks"]} == {"Load", "Read back", "Crash", "Floors"}
+    assert {check["step"] for check in result["checks"]} == {"Load", "Read back", "Crash", "Work", "Floors"}
     assert all(check["holds"] for check in result["checks"])
     acked = [check for check in result["checks"] if "acked records intact" in check["what"]]
     assert len(acked) == 2

@@ -54,20 +54,9 @@ def job_history(disk: Disk, where: str, queue: str, seq: int) -> Iterator[JobEve
         CannotOpen: no data directory, or one of a newer version.
         OSError: the disk failed, or a file went away.
     """
-    state = read(disk, where, same_boot=False)
-    topic = next((topic for topic in state.topics.values() if topic.name == queue), None)
-    if topic is None:
-        raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {queue!r} in {where}", topic=queue)
-    if topic.config.type is not TopicType.QUEUE:
-        raise Rejected(Code.NOT_A_QUEUE, f"topic {queue!r} is a log; only a queue has jobs", topic=queue)
-    rows = [
-        row for task in (*archive_tasks(disk), *wal_tasks(disk)) if (row := scan_wal(disk, task)) is not None
-    ]
     nonce = 0
-    for at in read_items(disk, rows):
+    for at in queue_items(disk, where, queue):
         item = at.item
-        if item.topic_id != topic.topic_id:
-            continue
         if isinstance(item, Run):
             if item.seq_start <= seq < item.seq_start + len(item):
                 yield JobEvent(ts=item.ts, event="put", file=at.file, offset=item.offset)
@@ -77,6 +66,19 @@ def job_history(disk: Disk, where: str, queue: str, seq: int) -> Iterator[JobEve
             told = _told(item.payload, seq, nonce)
             if told is not None:
                 yield _event(at, item.ts, item.payload, told)
+
+
+def queue_items(disk: Disk, where: str, queue: str) -> Iterator[LogItem]:
+    """All that the log and the archive tell of a queue. Raises as `job_history`."""
+    state = read(disk, where, same_boot=False)
+    topic = next((topic for topic in state.topics.values() if topic.name == queue), None)
+    if topic is None:
+        raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {queue!r} in {where}", topic=queue)
+    if topic.config.type is not TopicType.QUEUE:
+        raise Rejected(Code.NOT_A_QUEUE, f"topic {queue!r} is a log; only a queue has jobs", topic=queue)
+    tasks = (*archive_tasks(disk), *wal_tasks(disk))
+    rows = [row for task in tasks if (row := scan_wal(disk, task)) is not None]
+    return (at for at in read_items(disk, rows) if at.item.topic_id == topic.topic_id)
 
 
 def _event(at: LogItem, ts: int, event: LeaseEvent, told: dict[str, object]) -> JobEvent:

@@ -1,7 +1,7 @@
-"""`topics demo`: the main job, told in four steps, each with its proofs. Exit code 1 if one of them fails.
+"""`topics demo`: the main job, told in five steps, each with its proofs. Exit code 1 if one of them fails.
 
-Load real input, read it back, kill the server in mid-write and look for everything it had promised, see what a reader
-is told of records that are gone. All of it through a server of its own.
+Load real input, read it back, kill the server in mid-write and look for everything it had promised, have jobs done over
+more kills, see what a reader is told of records that are gone. All of it through a server of its own.
 """
 
 from __future__ import annotations
@@ -94,12 +94,14 @@ def _run(story: Story, given: Input, home: Path, data: Path, kills: int) -> None
     from topics.cli.demo import steps
     from topics.cli.demo.clients import client_of
     from topics.cli.demo.private_server import PrivateServer
+    from topics.cli.demo.work import work
 
     with PrivateServer(data, home) as server, client_of(server) as client:
         story.say(f"A private server: topics serve, at {server.url}, ready in {server.ready_ms:.0f} ms.")
         loaded = steps.load(story, server, client, given)
         steps.read_back(story, client, given, loaded)
         steps.crash(story, server, given, kills=kills, acks=_acks)
+        work(story, server, client)
         steps.floors(story, client, given)
 
 

@@ -1,4 +1,6 @@
-"""The four steps of the demo. Each compares what the store answers with the input file, or with what was promised."""
+"""Steps of the demo: load, read back, crash, floors. Each compares what the store answers with the input file, or with
+what was promised.
+"""
 
 from __future__ import annotations
 
