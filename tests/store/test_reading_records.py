@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.embed.test_damaged_reads import COUNT, Failing, damage, filled, place_of
 from tests.store.test_reading import Room
-from topics.codec.json_text import record_with
 from topics.embed.aio.fetch import Fetcher
 from topics.embed.aio.thread import Threads
 from topics.kernel.errors import Code, Corrupt, Rejected
@@ -130,20 +129,3 @@ def test_another_topic_of_the_name_is_another_topic():
     with pytest.raises(Rejected) as caught:
         on_this_thread(store, RecordsQuery(topic_id=topic_id, seqs=[1]))
     assert caught.value.code is Code.TOPIC_NOT_FOUND
-
-
-@pytest.mark.parametrize("meta", [{}, {"meta": {"a": "b"}, "tag": "red", "key": "k"}])
-def test_members_are_spliced_into_a_record(meta):
-    store, _, topic = filled(where="log")
-    topic.put({"n": COUNT + 1}, **meta)
-    _, (view,) = on_this_thread(store, RecordsQuery(topic_id=id_of(store), seqs=[COUNT + 1]))
-    record = msgspec.json.decode(record_with(view, b'"lease_id":"lease_1","deliveries":2'))
-
-    assert record.pop("$ts") == view.ts
-    assert record == {
-        "$seq": COUNT + 1,
-        "data": {"n": COUNT + 1},
-        "lease_id": "lease_1",
-        "deliveries": 2,
-        **{{"tag": "$tag", "key": "$key"}.get(name, name): value for name, value in meta.items()},
-    }

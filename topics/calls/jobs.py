@@ -36,7 +36,7 @@ from topics.calls.retry import Line, Talk
 from topics.calls.topics import State
 from topics.engine import commands
 from topics.engine.replies import JobsSettled, Redriven, TopicState
-from topics.kernel.errors import invalid
+from topics.kernel.errors import Code, Rejected, invalid
 from topics.kernel.ids import check_topic_name, lease_id
 from topics.kernel.limits import LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX, Limits
 
@@ -275,6 +275,8 @@ def redrive(
     """
     if source is None:
         state: TopicState = yield from State(topic, touch=False)
+        if state.queue is None:
+            raise Rejected(Code.NOT_A_QUEUE, f"topic {topic!r} is a log; only a queue has jobs", topic=topic)
         source = state.config.dead_letter
         if source is None:
             raise invalid(

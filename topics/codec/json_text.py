@@ -165,13 +165,6 @@ def records_json(
     return b"[" + b",".join(texts) + b"]"
 
 
-def record_with(view: FrameView, members: bytes) -> bytes:
-    """One record with its tag, and `members` of its object more, as `"a":1,"b":2`: a claim's say of the lease."""
-    if view.flags & _NOT_PLAIN == 0:
-        return b'{"$seq":%d,"$ts":%d,%b,"data":%b}' % (view.seq, view.ts, members, view.data)
-    return _record_json(view, include_tags=True, include_meta=True, include_data=True, members=members)
-
-
 def with_members(record: bytes, members: bytes) -> bytes:
     """A record's object with `members` more, as `"a":1,"b":2`: what is said of the job that it is."""
     return b"{%b,%b" % (members, record[1:])
@@ -245,9 +238,7 @@ def spliced_page(
     )
 
 
-def _record_json(
-    view: FrameView, *, include_tags: bool, include_meta: bool, include_data: bool, members: bytes = b""
-) -> bytes:
+def _record_json(view: FrameView, *, include_tags: bool, include_meta: bool, include_data: bool) -> bytes:
     assert view.flags & COMPRESSED == 0  # the driver decompresses after fetch
     parts = [b'{"$seq":%d,"$ts":%d' % (view.seq, view.ts)]
     if view.node:
@@ -258,8 +249,6 @@ def _record_json(
         parts.append(b',"$key":' + _string(view.key))
     if view.content_type:
         parts.append(b',"$content_type":' + _string(view.content_type))
-    if members:
-        parts.append(b"," + members)
     if include_data:
         parts.append(
             b',"data":' + (b'{"$bytes":%b}' % _encode(view.data) if view.content_type else view.data)

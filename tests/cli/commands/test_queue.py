@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import topics
+from tests.support.embedded import wait_until
 from topics.cli.demo.private_server import PrivateServer
 
 Call = Callable[..., Any]
@@ -68,9 +69,32 @@ def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
     assert at("queue", "drain", "q").text == "q: drained\n"
 
 
+@pytest.mark.rule("Q4.14")
+def test_dead_letters_are_put_back(at: Call) -> None:
+    at("create", "q", "type=queue", "dead_letter=dead")
+    at("create", "other", "type=queue")
+    at("put", "dead", stdin=b"1\n2\n3\n")
+
+    assert at("queue", "redrive", "q", "--seq", "2", "--json").lines == [
+        {"topic": "q", "source": "dead", "redriven": [2]}
+    ]
+    assert at("queue", "redrive", "q", "-n", "1").text == "q: 1 job on the way from dead\n"
+    assert at("queue", "redrive", "other", "dead").text == "other: 1 job on the way from dead\n"
+    assert at("queue", "redrive", "q").text == "q: 0 jobs on the way from dead\n"
+
+    def jobs(name: str) -> list[int]:
+        return sorted(job["data"] for job in at("queue", "peek", name, "--json").lines)
+
+    assert wait_until(lambda: (jobs("q"), jobs("other")) == ([1, 2], [3]))
+    refused = at("queue", "redrive", "other")
+    assert (refused.code, "queue 'other' has no dead_letter of its own" in refused.err) == (2, True), (
+        refused.err
+    )
+
+
 def test_what_is_no_queue_is_refused_in_one_line(at: Call) -> None:
     at("create", "t")
-    for command in ("stats", "peek", "pause", "resume", "purge", "drain"):
+    for command in ("stats", "peek", "pause", "resume", "purge", "drain", "redrive"):
         answer = at("queue", command, "t", *(["--yes"] if command == "purge" else []))
         assert (answer.code, answer.out, len(answer.err.splitlines())) == (1, b"", 1)
         assert "topic 't' is a log; only a queue has jobs" in answer.err, command

@@ -19,11 +19,13 @@ from topics.cli.io.terminal import is_terminal, json_line, print_table
 if TYPE_CHECKING:
     from topics.calls.blocking import TopicStore
     from topics.calls.job_values import PeekedJob
-    from topics.engine.replies import QueueState, TopicState
+    from topics.engine.replies import QueueState, Redriven, TopicState
 
 PEEK_DEFAULT: Final = 20
+REDRIVE_MAX: Final = 1000
 _LOOK_FIRST_S: Final = 0.05
 _LOOK_S: Final = 1.0
+_MOVE_S: Final = 5.0
 _TELL_S: Final = 10.0  # between two lines of progress where nobody sees one change
 
 
@@ -176,6 +178,45 @@ def purge(invocation: Invocation, queue: str, yes: bool, as_json: bool) -> None:
 
 @queue.command()
 @click.argument("queue")
+@click.argument("source", required=False)
+@click.option(
+    "--seq",
+    "seqs",
+    type=click.IntRange(1),
+    multiple=True,
+    metavar="SEQ",
+    help="Of SOURCE; more than once for several. Default: the first ones.",
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, REDRIVE_MAX),
+    default=REDRIVE_MAX,
+    show_default=True,
+    help="At most so many.",
+)
+@json_option
+@common_options
+@pass_invocation
+def redrive(
+    invocation: Invocation, queue: str, source: str | None, seqs: tuple[int, ...], limit: int, as_json: bool
+) -> None:  # fmt: skip
+    """Put dead letters of SOURCE back as fresh jobs of QUEUE. Default: the queue's own dead_letter.
+
+    They go from SOURCE, keep their priority, and their meta still says where they failed. When this returns they are on
+    their way, and will arrive whatever happens.
+    """
+    with invocation.reading() as store:
+        found = store.queue(queue).redrive(seqs or None, source=source, limit=limit)
+        _let_arrive(store, found)
+    if as_json:
+        _print_json({"topic": queue, "source": found.source, "redriven": list(found.seqs)})
+    else:
+        click.echo(f"{queue}: {counted(len(found.seqs), 'job')} on the way from {found.source}")
+
+
+@queue.command()
+@click.argument("queue")
 @click.option("--timeout", metavar="TIME", help="Fail after so long, as in 10m. Default: wait for ever.")
 @json_option
 @common_options
@@ -205,6 +246,19 @@ def queue_state(store: TopicStore, name: str) -> tuple[TopicState, QueueState]:
     if found.queue is None:
         raise Rejected(Code.NOT_A_QUEUE, f"topic {name!r} is a log; only a queue has jobs", topic=name)
     return found, found.queue
+
+
+def _let_arrive(store: TopicStore, redriven: Redriven) -> None:
+    """A directory is moved in by whoever has it open. Where there is no room, for a while: the next command goes on."""
+    from topics.embed.store import Store
+
+    source, until_s = store.topic(redriven.source), time.monotonic() + _MOVE_S
+    left = sorted(redriven.seqs if isinstance(store, Store) else ())
+    while left and time.monotonic() < until_s:
+        if any(record.seq == left[-1] for record in source.read(from_seq=left[-1], limit=1).records):
+            time.sleep(_LOOK_FIRST_S)
+        else:
+            left.pop()
 
 
 def _wait_for_workers(store: TopicStore, name: str, limit_s: float | None) -> tuple[QueueState, bool]:
