@@ -107,6 +107,7 @@ OF_STORE: dict[str, list[Given]] = {
     "sync": [],  # by itself, below: no server has a route for it
     "producer": [],  # tests/calls/test_producer.py
     "worker": [],  # tests/calls/test_workers.py
+    "supply": [],
     "backup": [],
     "close": [],
     "do": [],

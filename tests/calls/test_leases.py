@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from topics.calls.job_values import LeasedRecord
 from topics.calls.trouble import Trouble, Unreachable
-from topics.calls.workers.leases import Leases, passes, pause_s, reason_of
+from topics.calls.workers.leases import Leases, passes, pause_s, reason_of, retry_ms
 from topics.kernel.errors import Code, Corrupt, Fatal, Rejected
 
 LEASE_S = 3.0
@@ -21,6 +21,7 @@ class Job(LeasedRecord):
 
     def __init__(self, seq: int) -> None:
         self.number = seq
+        self.lease_id = f"{seq}:{id(self)}"
         self.until_s, self.is_settled = math.inf, False
 
     @property
@@ -48,10 +49,10 @@ def test_no_lease_is_believed_in_that_has_ended(steps: list[tuple[str, int, floa
         match what:
             case "claim" if there.get(seq, 0) < at_s:
                 there[seq] = at_s + LEASE_S
-                fresh, again = leases.take([job := Job(seq)], asked_s)
-                assert (fresh == [job]) == (seq not in here)
-                assert (again == [job]) == (seq in here)
-                here.setdefault(seq, job)
+                leases.take([job := Job(seq)], asked_s)
+                if seq in here:  # its earlier lease was lost
+                    leases.drop(here[seq])
+                here[seq] = job
             case "extend":
                 due = leases.due(asked_s)
                 live = {job.seq for job in due if there[job.seq] >= at_s}
@@ -62,7 +63,7 @@ def test_no_lease_is_believed_in_that_has_ended(steps: list[tuple[str, int, floa
                 here[seq].is_settled = True
             case "drop" if seq in here:
                 leases.drop(here.pop(seq))
-        assert leases.held() == list(here.values())
+        assert set(leases.held()) == set(here.values())
         lost = leases.lost(now_s)
         for job in here.values():
             assert job.is_settled or job in lost or there[job.seq] >= now_s
@@ -88,6 +89,8 @@ def test_a_lease_is_due_when_a_third_of_it_is_over() -> None:
         [],
         [1],
     )
+    leases.lose()
+    assert leases.lost(101.0) == leases.held()
     assert leases.wait_ms == 500
     assert Leases[Job](86_400_000).wait_ms == 1000
 
@@ -100,6 +103,7 @@ def test_what_passes_is_tried_again_and_what_does_not_is_told() -> None:
     for reason in Trouble:
         assert passes(gone(reason), is_remote=True) == (reason not in (Trouble.TLS, Trouble.NOT_TOPICS))
     assert passes(Rejected(Code.SHUTTING_DOWN, "x"), is_remote=True)
+    assert passes(Rejected(Code.STORAGE_READ_ONLY, "x"), is_remote=True)
     assert not passes(Rejected(Code.SHUTTING_DOWN, "x"), is_remote=False)
     assert passes(Rejected(Code.DISK_LOW, "x"), is_remote=False)
     for error in (Rejected(Code.TOPIC_NOT_FOUND, "x"), Fatal("x"), Corrupt("x")):
@@ -116,3 +120,14 @@ def test_a_reason_is_what_a_nack_takes(text: str) -> None:
     reason = reason_of(ValueError(text * 100 + "\ud800"))
     assert reason.startswith("ValueError: ")
     assert len(reason.encode()) <= 1024
+
+
+def test_what_fails_again_rests_for_twice_as_long_up_to_a_minute() -> None:
+    assert [retry_ms(deliveries) for deliveries in (1, 2, 3, 6, 7, 10**6)] == [
+        1000,
+        2000,
+        4000,
+        32_000,
+        60_000,
+        60_000,
+    ]

@@ -22,6 +22,7 @@ from topics.cli.demo.private_server import PrivateServer
 from topics.kernel.errors import Code
 
 JOBS, CONCURRENCY, LEASE_MS = 40, 8, 300
+AT_ONCE = {"base_ms": 0, "factor": 1, "max_ms": 0}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TopicStore
 @pytest.fixture
 def jobs(store: TopicStore, request: pytest.FixtureRequest) -> topics.Queue:
     name = f"q{abs(hash(request.node.nodeid))}"
-    store.create(name, type="queue", lease_ms=LEASE_MS)
+    store.create(name, type="queue", lease_ms=LEASE_MS, retry_backoff=AT_ONCE)
     return store.queue(name, node="w")
 
 
@@ -64,7 +65,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Main], Any]
         name = f"q{abs(hash(request.node.nodeid))}"
         with anyio.fail_after(30):
             async with opened() as store:
-                await store.create(name, type="queue", lease_ms=LEASE_MS)
+                await store.create(name, type="queue", lease_ms=LEASE_MS, retry_backoff=AT_ONCE)
                 return await main(store, store.queue(name, node="w"))
 
     server = request.getfixturevalue("server")

@@ -19,10 +19,12 @@ from topics.calls import topics as of_topics
 from topics.calls.async_producer import AsyncProducer
 from topics.calls.batches import Rules
 from topics.calls.call import Steps
-from topics.calls.job_values import LeasedRecord, worker_name
+from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.page import Page
 from topics.calls.workers.async_worker import AsyncWorker
+from topics.calls.workers.claims import Claims
+from topics.calls.workers.desk import Supply
 from topics.calls.workers.leases import WorkerRules
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
@@ -141,8 +143,8 @@ def worker_of(
         store: AsyncTopicStore, /, *args: P.args, **options: P.kwargs
     ) -> AbstractAsyncContextManager[AsyncWorker[AsyncJob]]:
         asked = rules(*args, **options)
-        worker: AsyncWorker[AsyncJob] = AsyncWorker(store.queue(asked.queue, node=asked.node), asked)
-        return worker.running()
+        queue = store.queue(asked.queue, node=asked.node)
+        return AsyncWorker(queue, asked, store, store.supply(queue)).running()
 
     return described(method, rules, gives="AbstractAsyncContextManager[AsyncWorker[AsyncJob]]")
 
@@ -249,6 +251,10 @@ class AsyncTopicStore(Located, ABC):
     def queue(self, name: str, *, node: str | None = None) -> AsyncQueue:
         """A handle of a queue. `node`: who claims its jobs, at most 128 bytes; without it a name of its own."""
         return AsyncQueue(self, check_topic_name(name), worker_name(node, self.limits))
+
+    def supply(self, queue: Claimant) -> Supply[Any]:
+        """Where a worker has its jobs from: of a store in this process by claims, of a server by a WebSocket."""
+        return Claims(self, queue)
 
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)

@@ -9,20 +9,23 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from topics.calls import jobs as of_jobs
 from topics.calls import records as of_records
 from topics.calls import topics as of_topics
 from topics.calls.batches import Rules
 from topics.calls.call import Steps
-from topics.calls.job_values import LeasedRecord, worker_name
+from topics.calls.job_values import Claimant, LeasedRecord, worker_name
 from topics.calls.methods import Located, described, named
 from topics.calls.producer import Producer
 from topics.calls.workers.leases import WorkerRules
-from topics.calls.workers.worker import Worker
 from topics.codec.manifest import Written
 from topics.kernel.ids import check_topic_name
+
+if TYPE_CHECKING:
+    from topics.calls.workers.desk import Supply
+    from topics.calls.workers.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -124,8 +127,11 @@ def worker_of(rules: Callable[P, WorkerRules]) -> Callable[Concatenate[TopicStor
     """A method of every store that gives a worker."""
 
     def method(store: TopicStore, /, *args: P.args, **options: P.kwargs) -> Worker[Job]:
+        from topics.calls.workers.worker import Worker  # with all that tasks need
+
         asked = rules(*args, **options)
-        return Worker(store.queue(asked.queue, node=asked.node), asked)
+        queue = store.queue(asked.queue, node=asked.node)
+        return Worker(queue, asked, store, store.supply(queue))
 
     return described(method, rules, gives="Worker[Job]")
 
@@ -247,6 +253,12 @@ class TopicStore(Located, ABC):
     def queue(self, name: str, *, node: str | None = None) -> Queue:
         """A handle of a queue. `node`: who claims its jobs, at most 128 bytes; without it a name of its own."""
         return Queue(self, check_topic_name(name), worker_name(node, self.limits))
+
+    def supply(self, queue: Claimant) -> Supply[Any]:
+        """Where a worker has its jobs from: of a store in this process by claims, of a server by a WebSocket."""
+        from topics.calls.workers.claims import Claims, InThreads
+
+        return Claims(InThreads(self), queue)
 
     create = topic_of(of_topics.create)
     config = of_store(of_topics.config)

@@ -170,6 +170,7 @@ class _Purged(msgspec.Struct):
 
 
 _claimed: Final = msgspec.json.Decoder(_Claimed).decode
+_pushed: Final = msgspec.json.Decoder(_SentLease).decode
 _settled: Final = msgspec.json.Decoder(_Settled).decode
 _peeked: Final = msgspec.json.Decoder(_Peeked).decode
 
@@ -185,11 +186,15 @@ _purged: Final = msgspec.json.Decoder(_Purged).decode
 
 
 def read_claimed(queue: Claimant, body: bytes) -> list[LeasedRecord]:
-    make = queue.job_type
-    return [
-        make(view_of(one), queue, one.lease_id, one.deadline, one.deliveries, one.priority)
-        for one in _claimed(body).claimed
-    ]
+    return [_leased(queue, one) for one in _claimed(body).claimed]
+
+
+def read_pushed(queue: Claimant, body: bytes) -> LeasedRecord:
+    return _leased(queue, _pushed(body))
+
+
+def _leased(queue: Claimant, sent: _SentLease) -> LeasedRecord:
+    return queue.job_type(view_of(sent), queue, sent.lease_id, sent.deadline, sent.deliveries, sent.priority)
 
 
 def read_settled(body: bytes) -> JobsSettled:

@@ -115,14 +115,21 @@ class Settle(_Jobs, Call[JobsSettled], frozen=True, eq=False, kw_only=True):
             ids = [job.lease_id if isinstance(job, LeasedRecord) else "" for job in listed]
         return seqs, ids
 
-    def send(self, line: Line, action: str, command: commands.Settle, **more: object) -> Talk[JobsSettled]:
-        """Its messages. Twice is as good as once: what has been done by then is skipped."""
+    @abstractmethod
+    def message(self) -> tuple[str, bytes]:
+        """(what it is called, its fields as JSON)."""
+
+    def fields(self, command: commands.Settle, **more: object) -> bytes:
         ids = None
         if command.leases is not None:
             ids = ["" if lease is None else lease_id(*lease) for lease in command.leases]
-        body = messages.fields_body(
+        return messages.fields_body(
             {"node": self.queue.node, "seqs": command.seqs}, **{"lease_ids": ids, **more}
         )
+
+    def exchange(self, line: Line) -> Talk[JobsSettled]:
+        """Twice is as good as once: what has been done by then is skipped."""
+        action, body = self.message()
         return line.ask("POST", self.path(action), read_settled, body=body, repeatable=True, writes=True)
 
 
@@ -141,8 +148,8 @@ class Ack(Settle, frozen=True, eq=False):
     def command(self, limits: Limits) -> commands.Ack:
         return ack_command(self.queue.name, self.queue.node, *self.given(), limits)
 
-    def exchange(self, line: Line) -> Talk[JobsSettled]:
-        return self.send(line, "ack", self.command(FORMAT_LIMITS))
+    def message(self) -> tuple[str, bytes]:
+        return "ack", self.fields(self.command(FORMAT_LIMITS))
 
 
 class Nack(Settle, frozen=True, eq=False, kw_only=True):
@@ -160,9 +167,9 @@ class Nack(Settle, frozen=True, eq=False, kw_only=True):
             self.queue.name, self.queue.node, seqs, ids, limits, delay_ms=self.delay_ms, reason=self.reason
         )
 
-    def exchange(self, line: Line) -> Talk[JobsSettled]:
+    def message(self) -> tuple[str, bytes]:
         command = self.command(FORMAT_LIMITS)
-        return self.send(line, "nack", command, delay_ms=command.delay_ms, reason=self.reason or None)
+        return "nack", self.fields(command, delay_ms=command.delay_ms, reason=self.reason or None)
 
 
 class Extend(Settle, frozen=True, eq=False):
@@ -174,9 +181,9 @@ class Extend(Settle, frozen=True, eq=False):
         seqs, ids = self.given()
         return extend_command(self.queue.name, self.queue.node, seqs, ids, limits, lease_ms=self.lease_ms)
 
-    def exchange(self, line: Line) -> Talk[JobsSettled]:
+    def message(self) -> tuple[str, bytes]:
         command = self.command(FORMAT_LIMITS)
-        return self.send(line, "extend", command, lease_ms=command.lease_ms)
+        return "extend", self.fields(command, lease_ms=command.lease_ms)
 
 
 class _State(OfTopic, frozen=True, eq=False):

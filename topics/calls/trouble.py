@@ -85,15 +85,22 @@ def answered(status: int, body: bytes, *, url: str, writes: bool) -> TopicsError
     except (msgspec.MsgspecError, UnicodeDecodeError):
         said = body[:80].decode(errors="replace")
         return not_topics(url, f"it answered {status} with {said!r}")
-    code = _code(error.code, status)
-    detail = error.detail if code == error.code else error.detail | {"server_code": error.code}
+    return told(error.code, error.message, error.detail, status=status, writes=writes)
+
+
+def told(
+    said: str, message: str, detail: dict[str, Any], *, status: int = 400, writes: bool = False
+) -> TopicsError:
+    """What a server's error is here. `status`: with which it came; a WebSocket has none."""
+    code = _code(said, status)
+    detail = detail if code == said else detail | {"server_code": said}
     if writes and code in (Code.INTERNAL, Code.STORAGE_READ_ONLY):
-        fatal = Fatal(error.message, **_free(detail))
+        fatal = Fatal(message, **_free(detail))
         fatal.code = code
         return fatal
     if code is Code.INTERNAL and "files" in detail:
-        return Corrupt(error.message, **_free(detail))
-    return Rejected(code, error.message, **_free(detail))
+        return Corrupt(message, **_free(detail))
+    return Rejected(code, message, **_free(detail))
 
 
 def _code(text: str, status: int) -> Code:

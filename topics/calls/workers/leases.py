@@ -1,8 +1,8 @@
 """What a worker knows of its leases, without waiting for anything: when they are extended, and when they are lost.
 
-All instants are `time.monotonic()` of this process, so no clock of a server matters. A lease is taken to count from the
-moment at which the claim, or the extension, was sent, which is before the engine counts from: it is lost here no later
-than there. Whoever drives this (`worker` with threads, `async_worker` with tasks) asks `next_s` when, and carries out.
+All instants are `time.monotonic()` of this process. A lease is taken to count from the moment at which the claim, or
+the extension, was sent, which is before the engine counts from: it is lost here no later than there. Whoever drives
+this asks `next_s` when, and carries out.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ J = TypeVar("J", bound=LeasedRecord)
 
 STOPPED: Final = "the worker stopped"
 LEFT: Final = "its loop was left before it was done"
-HELD: Final = "its earlier run has not ended in this process"
 
 _ASK_AGAIN_MS: Final = 1000  # who waits for jobs hears in that time that the worker is to stop
 _ATTEMPTS_COUNTED: Final = 10
 _PATIENCE: Final = Patience()
 _PASSES: Final = frozenset({Code.THROTTLED, Code.NOT_READY, Code.DISK_LOW, Code.REQUEST_TIMEOUT})
+_RESTARTS: Final = frozenset({Code.SHUTTING_DOWN, Code.STORAGE_READ_ONLY})
+_RETRY_FIRST_MS: Final = 1000
+_RETRY_MAX_MS: Final = 60_000
 
 
 class _Queue(msgspec.Struct, frozen=True, eq=False):
@@ -64,7 +66,7 @@ class WorkerRules(_Queue, frozen=True, eq=False, kw_only=True):
 
 
 class Leases(Generic[J]):
-    """The jobs that are here: leased, and neither settled nor given back. Each is here once."""
+    """The jobs that are here: leased, and neither settled nor given back; by the id of the lease."""
 
     def __init__(self, lease_ms: int) -> None:
         self.lease_ms = lease_ms
@@ -72,25 +74,22 @@ class Leases(Generic[J]):
             _ASK_AGAIN_MS, lease_ms // 6
         )  # of a claim; a lease is due when a third of it is over
         self._left_s = lease_ms / 1000 * 2 / 3  # of a lease that is due
-        self._held: dict[int, J] = {}
+        self._held: dict[str, J] = {}
 
-    def take(self, jobs: Iterable[J], asked_s: float) -> tuple[list[J], list[J]]:
-        """What a claim gave that was sent at `asked_s`: (what is to be done, what cannot be begun, because an earlier
-        lease of it was lost, and who did it then has not ended).
-        """
-        fresh, again = list[J](), list[J]()
+    def take(self, jobs: Iterable[J], asked_s: float) -> None:
+        """Their leases count from `asked_s` on, or from later."""
         for job in jobs:
             job.until_s = asked_s + self.lease_ms / 1000
-            if self._held.setdefault(job.seq, job) is job:
-                fresh.append(job)
-            else:
-                again.append(job)
-        return fresh, again
+            self._held[job.lease_id] = job
 
     def drop(self, job: J) -> None:
         """It has ended here. Twice is fine."""
-        if self._held.get(job.seq) is job:
-            del self._held[job.seq]
+        self._held.pop(job.lease_id, None)
+
+    def lose(self) -> None:
+        """All have ended, as those do that a connection was pushed when it ends."""
+        for job in self._held.values():
+            job.until_s = -math.inf
 
     def held(self) -> list[J]:
         return list(self._held.values())
@@ -122,12 +121,12 @@ class Leases(Generic[J]):
 
 
 def passes(error: TopicsError, *, is_remote: bool) -> bool:
-    """Whether the same call may do later. A server that shuts down comes back; a store in this process does not."""
+    """Whether the same call may do later. A server is started again by somebody; a store in this process is not."""
     if isinstance(error, Unreachable):
         return error.reason not in (Trouble.TLS, Trouble.NOT_TOPICS)
     if not isinstance(error, Rejected):
         return False
-    return error.code in _PASSES or (is_remote and error.code is Code.SHUTTING_DOWN)
+    return error.code in _PASSES or (is_remote and error.code in _RESTARTS)
 
 
 def pause_s(failures: int, chance: float) -> float:
@@ -136,6 +135,13 @@ def pause_s(failures: int, chance: float) -> float:
     wait_s = _PATIENCE.wait_s(attempts, elapsed_s=0, retry_after_s=0, known=True, chance=chance)
     assert wait_s is not None
     return wait_s
+
+
+def retry_ms(deliveries: int) -> int:
+    """How long a job rests that has failed so often, where its queue says nothing: one that always fails must not keep
+    everybody busy.
+    """
+    return min(_RETRY_FIRST_MS << min(deliveries - 1, 10), _RETRY_MAX_MS)
 
 
 def reason_of(error: BaseException) -> str:
