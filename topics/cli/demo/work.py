@@ -181,8 +181,9 @@ def _prove(story: Story, store: TopicStore, team: Team, told: Told) -> None:
     by_failure = told.failures - last
     story.say(
         f"The log has {told.claimed.total()} leases of {counted(len(told.claimed), 'job')}."
-        f" {counted(again, 'time')} a job was handed out again: {by_failure} because it had failed, {again - by_failure} because the server was killed"
-        " under its worker. That is what at-least-once means: make jobs such that twice does no harm."
+        f" {counted(again, 'time')} a job was handed out again: {by_failure} because it had failed,"
+        f" {again - by_failure} because the server was killed under its worker. That is what at-least-once means: make"
+        " jobs such that twice does no harm."
     )
 
 
