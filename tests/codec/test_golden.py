@@ -28,6 +28,20 @@ from topics.codec.log.control import (
 )
 from topics.codec.log.encode import encode_run
 from topics.codec.log.frame import Keyed, decode_frame
+from topics.codec.log.leases import (
+    LEASE_EVENTS,
+    Acked,
+    Claimed,
+    DeadLettered,
+    Extended,
+    Grant,
+    Moved,
+    Paused,
+    Purged,
+    Released,
+    ReleasedAll,
+    Resumed,
+)
 from topics.codec.log.run import pack_job
 from topics.codec.log.scan import Stop, scan
 from topics.codec.log.walheader import HEADER_SIZE, WalHeader
@@ -79,6 +93,23 @@ PAYLOADS = {
     "checkpoint_mark-cold": CheckpointMark(1, 5, 4, 360, sealed=True, cold=True),
     "loss_range": LossRange(10, 64, "crash"),
     "write_result": WriteResult(b"order-1", 0x1122334455667788, 3, 5, [(1, 2), (2, 4)]),
+    "lease-claimed": Claimed(
+        0x1122334455667788,
+        41,
+        (Grant(b"w1", TS + 30_000, 2), Grant(b"w2", TS + 9_000, 1)),
+        array("Q", (3, 7, 5)),
+    ),
+    "lease-extended": Extended(b"w1", TS + 60_000, array("Q", (3, 7)), array("Q", (41, 42))),
+    "lease-released": Released(
+        b"w2", b"no disk", array("Q", (5,)), array("Q", (43,)), array("Q", (TS + 500,))
+    ),
+    "lease-released_all": ReleasedAll(b"restart"),
+    "lease-acked": Acked(b"w1", array("Q", (3, 7)), array("Q", (41, 42))),
+    "lease-dead_lettered": DeadLettered(b"failed", b"no disk", array("Q", (5,))),
+    "lease-moved": Moved(array("Q", (5,))),
+    "lease-paused": Paused(),
+    "lease-resumed": Resumed(),
+    "lease-purged": Purged(9),
 }
 
 
@@ -196,6 +227,10 @@ def test_golden_control_frames_are_read(name):
     read = decode_control(frame)
 
     assert (read.payload, read.ts, read.length) == (PAYLOADS[name], TS, len(frame))
+
+
+def test_every_event_of_a_lease_is_golden():
+    assert {type(payload) for payload in PAYLOADS.values()} >= set(LEASE_EVENTS)
 
 
 @pytest.mark.rule("T0.3", "T2.11", "T2.12", "T2.15")

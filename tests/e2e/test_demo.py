@@ -95,6 +95,8 @@ def test_a_file_of_ones_own_and_a_directory_to_keep(tmp_path: pathlib.Path) -> N
         "my-data",
         "payments",
         "clicks",
+        "chores",
+        "chores-failed",
         "latest",
     }
     for path in sorted(pathlib.Path(result["directory"]).parent.rglob("*"), reverse=True):

@@ -62,6 +62,7 @@ def one_job():
     return index, jobs
 
 
+@pytest.mark.rule("Q2.1")
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("change", Change)
 def test_a_change_does_what_the_table_says(change, before):

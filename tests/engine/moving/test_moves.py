@@ -39,6 +39,7 @@ def events(mover):
     return [(one.ts, one.payload) for one in controls if isinstance(one.payload, DeadLettered | Moved)]
 
 
+@pytest.mark.rule("Q3.7")
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("durability", CLASSES)
 def test_a_record_goes_with_all_it_has_and_says_where_it_was(durability, shards):
@@ -77,6 +78,7 @@ def test_each_half_is_later_than_the_one_before_and_replays_to_the_same(durabili
     assert digest(mover.replay()) == digest(mover.engine.catalog)
 
 
+@pytest.mark.rule("Q3.6")
 def test_nothing_of_it_is_before_the_intent_is_synced():
     mover = begun(1, durability="disk")
     mover.begin_moves("t", [1], "dlq")
@@ -102,6 +104,7 @@ def test_what_is_on_its_way_is_not_sent_again():
     assert (mover.datas("dlq"), mover.datas("other"), mover.datas()) == ([b"1", b"2"], [b"3"], [])
 
 
+@pytest.mark.rule("Q3.9")
 def test_a_full_topic_keeps_them_moving_until_it_has_room():
     mover = begun(*range(8))
     mover.put("dlq", cap_records=5, discard="reject")
@@ -241,6 +244,7 @@ def test_what_is_durable_does_not_go_where_nothing_is():
     assert mover.engine.moves.blocked == 1
 
 
+@pytest.mark.rule("Q3.8")
 def test_a_repeat_is_told_by_an_id_that_no_window_ends():
     mover = begun(1, 2, durability="disk")
     mover.put("dlq", dedup_window_ms=0, dedup_max_entries=0)
@@ -251,6 +255,7 @@ def test_a_repeat_is_told_by_an_id_that_no_window_ends():
     assert mover.do(again).duplicates == 1
 
 
+@pytest.mark.rule("Q3.8")
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("machine_restarted", [False, True])
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])

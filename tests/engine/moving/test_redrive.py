@@ -99,6 +99,7 @@ def test_it_waits_for_a_change_of_its_source():
     assert mover.datas("q") == [b"1"]
 
 
+@pytest.mark.rule("Q1.4")
 @pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
 def test_a_missing_topic_for_dead_letters_is_made_with_the_queue(durability):
     mover = Mover()
@@ -131,6 +132,7 @@ def test_a_log_names_what_it_likes():
     assert mover.engine.names() == ["t"]
 
 
+@pytest.mark.rule("Q1.4")
 def test_what_takes_dead_letters_keeps_as_much_as_the_queue():
     mover = Mover()
     mover.put("dead", durability="ephemeral")
@@ -141,6 +143,7 @@ def test_what_takes_dead_letters_keeps_as_much_as_the_queue():
     assert refused(mover, put).detail["field"] == "config.dead_letter"
 
 
+@pytest.mark.rule("Q1.4")
 def test_dead_letters_do_not_go_round():
     mover = Mover()
     mover.put("a", type="queue", dead_letter="end")

@@ -1,6 +1,7 @@
 """A job that fails too often goes to the dead letters, without anybody asking for it (queues 3)."""
 
 import msgspec
+import pytest
 
 from tests.engine.driving import config
 from tests.engine.moving.driving import Mover
@@ -18,6 +19,7 @@ class FailingQueue(Queue, Mover):
         return [(record.data, msgspec.json.decode(record.meta)) for record in self.read("dlq")[1]]
 
 
+@pytest.mark.rule("Q2.2")
 def test_the_last_nack_moves_the_job_with_its_reason():
     q = FailingQueue()
     q.jobs(b"1", b"2")
@@ -63,6 +65,7 @@ def test_a_last_lease_that_a_restart_ended_does_so_too():
     assert q.seqs(5) == [2]
 
 
+@pytest.mark.rule("Q1.3")
 def test_a_job_without_dead_letters_is_delivered_for_ever():
     q = Queue(max_deliveries=1)
     q.jobs(b"1")

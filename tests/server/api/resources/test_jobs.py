@@ -47,6 +47,7 @@ async def state(site):
     return (await said(site, "GET", Q))[1]["queue"]
 
 
+@pytest.mark.rule("Q4.5")
 @pytest.mark.rule("Q4.1", "Q4.3", "Q4.4", "Q4.6", "H1.15")
 async def test_a_claim_gives_records_with_their_leases_byte_for_byte():
     clock, site = ManualClock(), new_site()
