@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -128,6 +129,7 @@ def test_readers_need_no_lock_beside_the_writer():
     """Three threads read what a fourth one writes; batches are forgotten and lists are shortened meanwhile."""
     tail, wrong, hits, end = wanted(40_000), [], [0, 0, 0], [64]
     done = threading.Event()
+    deadline = time.monotonic() + 30  # for a machine that lets the writer run first
 
     def read(number):
         step = 0
@@ -143,7 +145,9 @@ def test_readers_need_no_lock_beside_the_writer():
     readers = [threading.Thread(target=read, args=(number,)) for number in range(3)]
     for reader in readers:
         reader.start()
-    for _ in range(12_000):
+    added = 0
+    while added < 12_000 or (not all(hits) and time.monotonic() < deadline):
+        added += 1
         size = 1 + end[0] % 30
         tail.add(FILE, end[0], cut(content(FILE, end[0], size), [size // 3]), size)
         end[0] += size
@@ -152,7 +156,7 @@ def test_readers_need_no_lock_beside_the_writer():
         reader.join()
 
     assert not wrong
-    assert sum(hits) > 0
+    assert all(hits)
 
 
 # In a store.
