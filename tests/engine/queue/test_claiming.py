@@ -4,6 +4,7 @@ import pytest
 
 from tests.engine.driving import T0
 from tests.engine.queue.driving import Queue
+from topics.codec.log.leases import ReleasedAll
 from topics.engine.commands import Claim, Extend, GiveUp, Pause, Purge, Release
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
@@ -264,6 +265,31 @@ def test_a_restart_ends_every_lease_and_keeps_the_counts():
     q.agrees()
 
 
+@pytest.mark.rule("Q1.6", "Q2.6")
+def test_a_restart_in_the_last_millisecond_of_a_lease_ends_it():
+    q = Queue(lease_ms=1000, retry_backoff={"base_ms": 500, "factor": 1, "max_ms": 500})
+    q.jobs(b"1")
+    q.claim()
+    q.clock.advance(1000)
+    q.restart(machine_restarted=False)
+    q.run()
+    assert q.counts() == (1, 0, 0)  # ended by the restart, behind which nothing rests
+    assert q.events()[-1] == ReleasedAll(b"restart")
+    q.agrees()
+
+
+@pytest.mark.rule("Q1.6")
+def test_a_lease_that_was_over_before_the_restart_is_not_ended_by_it():
+    q = Queue(lease_ms=1000, retry_backoff={"base_ms": 500, "factor": 1, "max_ms": 500})
+    q.jobs(b"1")
+    q.claim()
+    q.clock.advance(1001)
+    q.restart(machine_restarted=False)
+    q.run()
+    assert q.counts() == (0, 0, 1)  # the rest behind its deadline
+    assert not any(isinstance(event, ReleasedAll) for event in q.events())
+
+
 def test_a_restart_leaves_durable_leases_alone():
     q = Queue(leases_durable=True)
     q.jobs(b"1")
@@ -294,6 +320,74 @@ def test_jobs_of_an_ephemeral_queue_are_handed_out_too():
     assert q.do(Purge(topic="q")).purged == 1
     assert q.counts() == (0, 1, 0)
     assert q.events() == []
+
+
+@pytest.mark.rule("Q4.11")
+def test_a_job_that_is_being_settled_is_nobody_elses_though_its_lease_lapses():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    acked, given_back = q.propose(q.acking(1)), q.propose(q.nacking(2, delay_ms=0))
+    q.clock.advance(2000)
+    waits = q.propose(q.claiming(2, wait_ms=None))
+    assert q.state("q").queue.ready == 2  # their leases are over
+    assert q.peek(9) == []
+    q.run()
+    assert [list(ticket.result().seqs) for ticket in (acked, given_back)] == [[1], [2]]
+    assert [job.seq for job in waits.result().jobs] == [2]
+    q.agrees()
+
+
+@pytest.mark.rule("Q4.21")
+def test_a_full_disk_takes_acks_and_nacks_and_gives_no_leases():
+    q = Queue()
+    q.jobs(*[b"j"] * 4)
+    q.claim(3)
+    q.engine.space(0, q.engine.limits.wal_reserve)
+    waits = q.propose(q.claiming(wait_ms=None))
+    assert waits.error.code is Code.DISK_LOW
+    assert list(q.ack(1).seqs) == [1]
+    assert list(q.nack(2, delay_ms=0).seqs) == [2]
+    assert list(q.do(Extend(topic="q", node=b"w", seqs=[3], lease_ms=9000)).seqs) == [3]
+    assert q.counts() == (2, 1, 0)
+
+
+@pytest.mark.rule("Q1.13")
+@pytest.mark.parametrize("leases_durable", [False, True])
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+def test_a_claim_is_answered_when_its_frame_is_written_or_synced(durability, leases_durable):
+    q = Queue(durability=durability, leases_durable=leases_durable)
+    q.jobs(b"1")
+    ticket = q.propose(q.claiming())
+    q.take()
+    assert not ticket.done
+    q.write()
+    assert ticket.done is not (leases_durable and durability == "fsync")
+    q.run()
+    assert ticket.result().jobs[0].seq == 1
+
+
+@pytest.mark.rule("Q2.8")
+def test_time_is_let_pass_by_a_wake_up_though_nobody_waits():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1", b"2")
+    q.jobs(b"3", delay_ms=300)
+    q.claim()
+    counts = q.topic("q").jobs.counts
+    for due_ms, before, after in ((300, [0, 1, 1, 0], [0, 0, 1, 0]), (1001, [0, 0, 1, 0], [1, 0, 0, 0])):
+        q.clock.set(T0 + due_ms - 1)
+        q.engine.tick()
+        assert (counts, q.engine.next_deadline_ms()) == (before, T0 + due_ms)
+        q.clock.advance(1)
+        q.engine.tick()
+        assert counts == after
+
+
+@pytest.mark.rule("Q3.10")
+def test_a_worker_gets_what_its_own_node_has_put():
+    q = Queue()
+    q.jobs(b"1", b"2", node=[b"w", b"other"])
+    assert q.seqs(9) == [1, 2]
 
 
 def test_a_failed_shard_refuses_claims_and_those_that_wait():
