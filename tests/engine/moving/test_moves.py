@@ -54,6 +54,10 @@ def test_a_record_goes_with_all_it_has_and_says_where_it_was(durability, shards)
     one, other = mover.read("dlq")[1]
     assert (one.data, one.tag, one.key, one.node) == (b"1", b"red", b"k", b"n")
     assert (other.data, other.content_type) == (b"\x00", b"text/plain")
+    epoch, topic_id = mover.topic().epoch, mover.topic().topic_id
+    assert [record.dedup_id for record in (one, other)] == [
+        b"dl:%d:%d:1" % (topic_id, epoch), b"dl:%d:%d:4" % (topic_id, epoch),
+    ]  # fmt: skip
     assert meta_of(other) == {
         "a": "b",
         "$dead_letter_from": "t",
@@ -66,6 +70,7 @@ def test_a_record_goes_with_all_it_has_and_says_where_it_was(durability, shards)
     assert mover.engine.moves.blocked == 0
 
 
+@pytest.mark.rule("Q3.6")
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
 def test_each_half_is_later_than_the_one_before_and_replays_to_the_same(durability):
     mover = begun(1, 2, shards=3, durability=durability)
@@ -78,7 +83,7 @@ def test_each_half_is_later_than_the_one_before_and_replays_to_the_same(durabili
     assert digest(mover.replay()) == digest(mover.engine.catalog)
 
 
-@pytest.mark.rule("Q3.6")
+@pytest.mark.rule("Q3.6", "S2.25")
 def test_nothing_of_it_is_before_the_intent_is_synced():
     mover = begun(1, durability="disk")
     mover.begin_moves("t", [1], "dlq")
@@ -142,6 +147,7 @@ def test_the_more_often_it_fails_the_longer_it_rests():
     assert len(rests) >= 3
 
 
+@pytest.mark.rule("Q3.12")
 def test_a_thousand_are_under_way_at_most():
     mover = begun(*range(700))
     mover.put("u")
@@ -193,6 +199,7 @@ def test_a_move_ends_with_its_record(end):
     assert not mover.engine.state.moves
 
 
+@pytest.mark.rule("Q3.13")
 def test_provenance_and_payload_may_be_above_every_limit():
     mover = begun(b'"' + b"x" * 5000 + b'"')
     mover.put("dlq", max_record_bytes=10)
@@ -204,6 +211,7 @@ def test_provenance_and_payload_may_be_above_every_limit():
     assert mover.datas() == []
 
 
+@pytest.mark.rule("Q4.14")
 def test_a_redriven_record_keeps_the_provenance_it_came_with():
     mover = begun()
     mover.put("q", type="queue")
@@ -222,6 +230,7 @@ def test_a_redriven_record_keeps_the_provenance_it_came_with():
     assert mover.topic("q").jobs.dead_lettered == 1
 
 
+@pytest.mark.rule("Q3.9")
 def test_a_redrive_makes_no_topic():
     mover = begun(1)
     mover.begin_moves("t", [1], "q", b"redrive")
@@ -255,7 +264,7 @@ def test_a_repeat_is_told_by_an_id_that_no_window_ends():
     assert mover.do(again).duplicates == 1
 
 
-@pytest.mark.rule("Q3.8")
+@pytest.mark.rule("Q3.8", "T4.33")
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("machine_restarted", [False, True])
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])

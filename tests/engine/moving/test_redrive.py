@@ -34,6 +34,7 @@ def refused(mover, command):
     return caught.value
 
 
+@pytest.mark.rule("Q4.14")
 def test_any_record_of_a_topic_becomes_a_fresh_job():
     mover = begun(1, 2, 3)
     reply = redrive(mover)

@@ -4,7 +4,17 @@ import pytest
 
 from tests.engine.driving import T0
 from tests.engine.queue.driving import Queue
-from topics.codec.log.leases import ReleasedAll
+from topics.codec.log.leases import (
+    Acked,
+    Claimed,
+    Extended,
+    LeaseEvent,
+    Paused,
+    Purged,
+    Released,
+    ReleasedAll,
+    Resumed,
+)
 from topics.engine.commands import Claim, Extend, GiveUp, Pause, Purge, Release
 from topics.engine.tickets import Stage
 from topics.kernel.errors import Code, Rejected
@@ -39,6 +49,7 @@ def test_a_log_has_no_jobs():
     assert refused.value.code is Code.TOPIC_NOT_FOUND
 
 
+@pytest.mark.rule("Q2.6", "Q4.7")
 def test_a_lease_that_runs_out_makes_the_job_another_ones_first():
     q = Queue(lease_ms=1000)
     q.jobs(b"1", b"2", b"3")
@@ -69,6 +80,7 @@ def test_an_extended_lease_lasts_from_then_on():
     q.agrees()
 
 
+@pytest.mark.rule("Q1.5")
 def test_a_job_given_back_rests_as_the_worker_or_the_queue_says():
     q = Queue(retry_backoff={"base_ms": 1000, "factor": 2, "max_ms": 3000})
     q.jobs(b"1", b"2")
@@ -100,6 +112,7 @@ def test_the_counts_of_a_settlement_are_as_of_now():
     assert (told.ready, told.in_flight, told.skipped) == (2, 0, [2])
 
 
+@pytest.mark.rule("Q3.1")
 def test_order_is_priority_then_reclaimed_then_seq():
     q = Queue(starvation_share=1)
     q.jobs(b"1", b"2", b"3", b"4", priority=[None, 5, 5, 0])
@@ -112,6 +125,7 @@ def test_order_is_priority_then_reclaimed_then_seq():
     q.agrees()
 
 
+@pytest.mark.rule("Q1.8")
 def test_the_starved_have_their_share():
     q = Queue(starvation_ms=1000, starvation_share=50)
     q.jobs(*[b"old"] * 4)
@@ -149,6 +163,7 @@ def test_waiting_claims_cost_no_deadline_of_their_own():
     assert q.engine.next_deadline_ms() is None
 
 
+@pytest.mark.rule("Q3.2")
 def test_a_cohort_is_dealt_one_a_round():
     q = Queue(claim_jitter_ms=10)
     q.jobs(*[b"j"] * 5)
@@ -173,6 +188,7 @@ def test_a_claim_that_has_its_jobs_is_not_withdrawn():
     assert [[job.seq for job in t.result().jobs] for t in tickets] == [[1], [2]]
 
 
+@pytest.mark.rule("Q1.9")
 def test_max_in_flight_bounds_the_queue():
     q = Queue(max_in_flight=2)
     q.jobs(*[b"j"] * 4)
@@ -184,6 +200,20 @@ def test_max_in_flight_bounds_the_queue():
     assert [job.seq for job in waits.result().jobs] == [3]
 
 
+@pytest.mark.rule("Q1.9", "Q1.12")
+@pytest.mark.parametrize("bound", [{"max_in_flight": 3}, {"rate_limit": {"count": 3, "per_ms": 60_000}}])
+def test_what_is_on_its_way_counts_for_the_bounds(bound):
+    q = Queue(**bound)
+    q.jobs(*[b"j"] * 9)
+    tickets = [q.propose(q.claiming(2, wait_ms=None)) for _ in range(3)]  # no frame is written yet
+    assert [ticket.stage for ticket in tickets] == [Stage.PENDING, Stage.PENDING, Stage.WAITING]
+    q.run()
+    assert [[job.seq for job in ticket.result().jobs] for ticket in tickets[:2]] == [[1, 2], [3]]
+    assert tickets[2].stage is Stage.WAITING
+    q.agrees()
+
+
+@pytest.mark.rule("Q1.12")
 def test_the_rate_limit_is_a_bucket_that_fills_with_time():
     q = Queue(rate_limit={"count": 2, "per_ms": 1000})
     q.jobs(*[b"j"] * 6)
@@ -222,6 +252,14 @@ def test_a_purge_deletes_what_is_nobodys():
     q.agrees()
 
 
+@pytest.mark.rule("Q1.1")
+def test_a_lease_is_as_long_as_the_queue_says_and_30_s_if_it_says_nothing():
+    for fields, lease_ms in (({}, 30_000), ({"lease_ms": 700}, 700)):
+        q = Queue(**fields)
+        q.jobs(b"1", b"2")
+        assert [job.deadline for job in q.claim(2)] == [T0 + lease_ms] * 2
+
+
 def test_what_a_connection_had_is_ready_when_it_has_gone():
     q = Queue()
     q.jobs(b"1", b"2")
@@ -251,6 +289,7 @@ def test_jobs_that_cannot_be_read_go_to_the_dead_letters():
     assert without.counts() == (0, 1, 0)
 
 
+@pytest.mark.rule("Q1.6")
 def test_a_restart_ends_every_lease_and_keeps_the_counts():
     q = Queue()
     q.jobs(b"1", b"2")
@@ -290,6 +329,7 @@ def test_a_lease_that_was_over_before_the_restart_is_not_ended_by_it():
     assert not any(isinstance(event, ReleasedAll) for event in q.events())
 
 
+@pytest.mark.rule("Q1.7")
 def test_a_restart_leaves_durable_leases_alone():
     q = Queue(leases_durable=True)
     q.jobs(b"1")
@@ -300,6 +340,7 @@ def test_a_restart_leaves_durable_leases_alone():
     assert list(q.ack(1, leases=[mine[1:3]]).seqs) == [1]
 
 
+@pytest.mark.rule("Q2.3")
 def test_a_deleted_job_ends_its_lease():
     q = Queue()
     q.jobs(b"1", b"2")
@@ -383,6 +424,57 @@ def test_time_is_let_pass_by_a_wake_up_though_nobody_waits():
         assert counts == after
 
 
+@pytest.mark.rule("Q4.10")
+def test_the_reason_is_that_of_the_last_delivery():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1")
+    reasons = []
+    for ends in ("said", "expired", "said nothing"):
+        q.claim()
+        if ends == "expired":
+            q.passes(1001)
+        else:
+            q.nack(1, delay_ms=0, reason=b"no" if ends == "said" else b"")
+        reasons += [view.reason for view in q.peek(9)]
+    assert reasons == [b"no", b"expired", b""]
+    q.agrees()
+
+
+@pytest.mark.rule("Q2.13")
+def test_the_rest_behind_a_lease_counts_from_its_deadline_whenever_somebody_looks():
+    q = Queue(lease_ms=1000, retry_backoff={"base_ms": 500, "factor": 1, "max_ms": 500})
+    q.jobs(b"1")
+    q.claim()
+    q.clock.set(T0 + 1450 - 1)  # within ten per cent of 500
+    assert q.counts() == (0, 0, 1)
+    q.clock.set(T0 + 1550)
+    assert q.counts() == (1, 0, 0)
+    q.claim()
+    q.clock.set(T0 + 1550 + 1551)  # nobody has looked for as long as both
+    assert q.seqs() == [1]
+
+
+@pytest.mark.rule("Q2.10")
+def test_a_pass_and_a_settlement_are_a_frame_each_of_the_queue():
+    q = Queue(claim_jitter_ms=10)
+    q.jobs(*[b"j"] * 6)
+    for node in (b"a", b"b"):
+        q.propose(q.claiming(3, node=node))
+    q.passes(10)
+    q.nack(1, 3, node=b"a", delay_ms=0)
+    q.do(Extend(topic="q", node=b"b", seqs=[2, 4], lease_ms=5000))
+    q.ack(2, 4, 6, node=b"b")
+    q.do(Purge(topic="q"))
+    q.do(q.pausing(True))
+    q.do(q.pausing(False))
+    said = [item for item in q.items() if isinstance(getattr(item, "payload", None), LeaseEvent)]
+    assert [type(item.payload) for item in said] == [
+        Claimed, Released, Extended, Acked, Purged, Paused, Resumed,
+    ]  # fmt: skip
+    assert {item.topic_id for item in said} == {q.topic("q").topic_id}
+    assert q.counts() == (0, 1, 0)
+
+
 @pytest.mark.rule("Q3.10")
 def test_a_worker_gets_what_its_own_node_has_put():
     q = Queue()
@@ -390,6 +482,7 @@ def test_a_worker_gets_what_its_own_node_has_put():
     assert q.seqs(9) == [1, 2]
 
 
+@pytest.mark.rule("T3.35")
 def test_a_failed_shard_refuses_claims_and_those_that_wait():
     q = Queue()
     waits = q.propose(q.claiming(wait_ms=None))
@@ -398,6 +491,7 @@ def test_a_failed_shard_refuses_claims_and_those_that_wait():
     q.take()
     q.fail()
     assert waits.error is not None
-    with pytest.raises(Rejected) as refused:
-        q.propose(q.claiming())
-    assert refused.value.code is Code.STORAGE_READ_ONLY
+    for command in (q.claiming(), q.acking(1), q.nacking(1), Extend(topic="q", node=b"w", seqs=[1], lease_ms=100)):
+        with pytest.raises(Rejected) as refused:
+            q.propose(command)
+        assert refused.value.code is Code.STORAGE_READ_ONLY

@@ -218,11 +218,13 @@ async def test_a_claim_that_is_cancelled_has_leased_nothing():
         assert (await state(site))["ready"] == 1
 
 
+@pytest.mark.rule("H1.54", "Q4.9")
 async def test_many_jobs_are_taken_in_one_claim_and_one_ack():
     limits = Limits(wal_file_first=SMALL.wal_file_first, wal_reserve=SMALL.wal_reserve)
     async with open_site(limits=limits) as site:
         await queue_of(site, *range(1000))
-        jobs = (await claim(site, max=1000))["claimed"]
+        await ask(site, "POST", Q, {"records": [{"data": "one more"}]})
+        jobs = (await claim(site, max=10**9))["claimed"]
         seqs, ids = [job["$seq"] for job in jobs], [job["lease_id"] for job in jobs]
         told = (await said(site, "POST", f"{Q}/ack", {"node": "w", "seqs": seqs, "lease_ids": ids}))[1]
         assert (len(told["acked"]), told["in_flight"]) == (1000, 0)
