@@ -1,5 +1,5 @@
 """Agreement of queues: the same steps through the embedded store, HTTP and WebSocket ops give the same jobs, skipped
-lists, counts, peeks and refusals (reliability 4). Moves have a model of their own, and waiting has `models.test_leases`."""
+lists, counts, peeks and refusals (reliability 4). Moves have a model of their own, and waits are in `test_leases`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ SETTLEMENTS = st.one_of(
     st.tuples(
         st.just("nack"),
         st.fixed_dictionaries(
-            {}, optional={"delay_ms": st.sampled_from([0, 70, 5000]), "reason": st.sampled_from(["", "bröken"])}
+            {},
+            optional={"delay_ms": st.sampled_from([0, 70, 5000]), "reason": st.sampled_from(["", "bröken"])},
         ),
     ),
     st.tuples(st.just("extend"), st.fixed_dictionaries({"lease_ms": st.sampled_from([1, 400, 9000])})),
@@ -102,7 +103,9 @@ class JobsAgreement(RuleBasedStateMachine):
     )  # fmt: skip
     def claim(self, node, most, lease_ms, max_bytes):
         given = {"max": most, "lease_ms": lease_ms, "max_bytes": max_bytes}
-        told = self.alike("claim", node, **{name: value for name, value in given.items() if value is not None})
+        told = self.alike(
+            "claim", node, **{name: value for name, value in given.items() if value is not None}
+        )
         self.leases += [(job[0], node) for job in told]
 
     @precondition(lambda self: self.leases)

@@ -491,7 +491,12 @@ def test_a_failed_shard_refuses_claims_and_those_that_wait():
     q.take()
     q.fail()
     assert waits.error is not None
-    for command in (q.claiming(), q.acking(1), q.nacking(1), Extend(topic="q", node=b"w", seqs=[1], lease_ms=100)):
+    for command in (
+        q.claiming(),
+        q.acking(1),
+        q.nacking(1),
+        Extend(topic="q", node=b"w", seqs=[1], lease_ms=100),
+    ):
         with pytest.raises(Rejected) as refused:
             q.propose(command)
         assert refused.value.code is Code.STORAGE_READ_ONLY

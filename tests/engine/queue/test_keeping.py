@@ -48,7 +48,7 @@ def test_priorities_and_delays_are_of_the_record(from_image):
     assert [(job.seq, job.priority) for job in q.claim()] == [(2, 9)]
 
 
-@pytest.mark.rule("Q1.6", "Q4.10")
+@pytest.mark.rule("Q1.6", "Q4.10", "T5.23")
 @pytest.mark.parametrize("leases_durable", [False, True])
 @start
 def test_deliveries_delays_and_reasons_are_kept_whatever_becomes_of_leases(from_image, leases_durable):
