@@ -408,6 +408,22 @@ def test_a_claim_is_answered_when_its_frame_is_written_or_synced(durability, lea
     assert ticket.result().jobs[0].seq == 1
 
 
+@pytest.mark.rule("Q2.5")
+@pytest.mark.parametrize("leases_durable", [False, True])
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+def test_an_ack_is_as_durable_as_the_topic(durability, leases_durable):
+    q = Queue(durability=durability, leases_durable=leases_durable)
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    acked, given_back = q.propose(q.acking(1)), q.propose(q.nacking(2))
+    q.take()
+    q.write()
+    assert acked.done is (durability != "fsync")
+    assert given_back.done is not (durability == "fsync" and leases_durable)
+    q.run()
+    assert [list(ticket.result().seqs) for ticket in (acked, given_back)] == [[1], [2]]
+
+
 @pytest.mark.rule("Q2.8")
 def test_time_is_let_pass_by_a_wake_up_though_nobody_waits():
     q = Queue(lease_ms=1000)
