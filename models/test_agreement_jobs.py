@@ -25,11 +25,10 @@ RECORDS = st.fixed_dictionaries(
     },
 )
 CONFIGS = st.fixed_dictionaries(
-    {},
+    {"retry_backoff": st.sampled_from([{"base_ms": 100, "factor": 2, "max_ms": 300}, None])},
     optional={
         "lease_ms": st.sampled_from([100, 1000]),
         "max_deliveries": st.sampled_from([0, 2]),
-        "retry_backoff": st.sampled_from([None, {"base_ms": 100, "factor": 2, "max_ms": 300}]),
         "leases_durable": st.booleans(),
         "starvation_ms": st.sampled_from([0, 500]),
         "starvation_share": st.sampled_from([1, 50, 100]),
@@ -47,7 +46,10 @@ SETTLEMENTS = st.one_of(
         st.just("nack"),
         st.fixed_dictionaries(
             {},
-            optional={"delay_ms": st.sampled_from([0, 70, 5000]), "reason": st.sampled_from(["", "bröken"])},
+            optional={
+                "delay_ms": st.sampled_from([0, 0, 70, 5000]),
+                "reason": st.sampled_from(["", "bröken"]),
+            },
         ),
     ),
     st.tuples(st.just("extend"), st.fixed_dictionaries({"lease_ms": st.sampled_from([1, 400, 9000])})),

@@ -79,6 +79,7 @@ def test_a_job_that_somebody_has_stays():
     assert list(redrive(mover, "p").seqs) == [2, 3, 4]
     assert claimed == [1]
     assert mover.datas("p") == [b"1"]
+    assert mover.state("p").queue.dead_lettered == 0  # they are none
 
 
 def test_what_is_refused_says_why():

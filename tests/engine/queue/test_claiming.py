@@ -440,6 +440,21 @@ def test_time_is_let_pass_by_a_wake_up_though_nobody_waits():
         assert counts == after
 
 
+@pytest.mark.rule("Q2.8", "Q4.13")
+def test_a_peek_is_as_of_now_and_leases_nothing():
+    q = Queue(lease_ms=1000)
+    q.jobs(b"1", b"2")
+    q.jobs(b"3", delay_ms=500)
+    q.claim()
+    states = (JobState.READY, JobState.IN_FLIGHT, JobState.DELAYED)
+    for _ in range(2):
+        assert [[view.seq for view in q.peek(9, state)] for state in states] == [[2], [1], [3]]
+    q.clock.advance(1001)  # nobody has looked since
+    for state, seqs in zip(reversed(states), ([], [], [1, 2, 3]), strict=True):
+        assert [view.seq for view in q.peek(9, state)] == seqs
+    assert q.events() == q.events()[:1]
+
+
 @pytest.mark.rule("Q4.10")
 def test_the_reason_is_that_of_the_last_delivery():
     q = Queue(lease_ms=1000)

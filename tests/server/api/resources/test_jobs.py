@@ -139,6 +139,18 @@ async def test_jobs_that_unfold_to_more_than_an_answer_holds_are_ready_again():
         assert [job["$seq"] for job in (await claim(site, max=5))["claimed"]] == [4, 5]
 
 
+async def test_jobs_that_there_is_no_memory_for_are_ready_again():
+    async with open_site() as site:
+        await queue_of(site, "x" * 900, "y")
+        room, site.answers.bytes_max = site.answers.bytes_max, 0
+        assert code(await said(site, "POST", f"{Q}/claim", {"node": "w", "max": 2})) == (429, "throttled")
+        await wait_all_tasks_blocked()
+        assert (await state(site))["ready"] == 2
+        site.answers.bytes_max = room
+        jobs = (await claim(site, max=2))["claimed"]
+        assert [(job["$seq"], job["deliveries"]) for job in jobs] == [(1, 2), (2, 2)]
+
+
 @pytest.mark.rule("Q3.5")
 @pytest.mark.parametrize(
     ("config", "becomes"), [({}, JobState.IN_FLIGHT), ({"dead_letter": "letters"}, JobState.MOVING)]
