@@ -10,8 +10,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.server.api.asking import ask, code, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
+from topics.calls.job_checks import claim_command
+from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits
 from topics.log.jobs.transitions import JobState
+from topics.server.api.memory import MemoryAccount, Share
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
@@ -139,14 +142,18 @@ async def test_jobs_that_unfold_to_more_than_an_answer_holds_are_ready_again():
         assert [job["$seq"] for job in (await claim(site, max=5))["claimed"]] == [4, 5]
 
 
+@pytest.mark.rule("Q4.2")
 async def test_jobs_that_there_is_no_memory_for_are_ready_again():
-    async with open_site() as site:
-        await queue_of(site, "x" * 900, "y")
-        room, site.answers.bytes_max = site.answers.bytes_max, 0
-        assert code(await said(site, "POST", f"{Q}/claim", {"node": "w", "max": 2})) == (429, "throttled")
-        await wait_all_tasks_blocked()
+    site, account = new_site(), MemoryAccount("unsent", "answers", 1)
+    async with alone(), begun(site) as runtime:
+        await queue_of(site, 1, 2)
+        account.hold(1)
+        command = claim_command("q", "w", site.options.limits, most=2)
+        with pytest.raises(Rejected) as refused:
+            await runtime.jobs.claim(command, Share(account))
+        assert refused.value.code is Code.THROTTLED
+        await settled(runtime)
         assert (await state(site))["ready"] == 2
-        site.answers.bytes_max = room
         jobs = (await claim(site, max=2))["claimed"]
         assert [(job["$seq"], job["deliveries"]) for job in jobs] == [(1, 2), (2, 2)]
 
