@@ -27,7 +27,7 @@ def at(request: pytest.FixtureRequest, call: Call) -> Call:
     return lambda *arguments, **given: call("--url", server.url, *arguments, **given)
 
 
-@pytest.mark.rule("Q4.13", "Q4.15", "Q4.16")
+@pytest.mark.rule("O2.9", "Q4.13", "Q4.15", "Q4.16")
 def test_a_queue_is_looked_at_paused_and_emptied(at: Call) -> None:
     at("create", "q", "type=queue", "dead_letter=dead", "max_deliveries=9")
     at("create", "log")

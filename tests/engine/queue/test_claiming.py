@@ -163,7 +163,7 @@ def test_waiting_claims_cost_no_deadline_of_their_own():
     assert q.engine.next_deadline_ms() is None
 
 
-@pytest.mark.rule("Q3.2")
+@pytest.mark.rule("Q1.2", "Q3.2", "Q3.4")
 def test_a_cohort_is_dealt_one_a_round():
     q = Queue(claim_jitter_ms=10)
     q.jobs(*[b"j"] * 5)
@@ -173,6 +173,7 @@ def test_a_cohort_is_dealt_one_a_round():
     assert [t.stage for t in tickets] == [Stage.WAITING] * 2
     q.passes(1)
     assert [[job.seq for job in t.result().jobs] for t in tickets] == [[1, 3, 5], [2, 4]]
+    assert {job.deadline for t in tickets for job in t.result().jobs} == {T0 + 10 + 30_000}  # from the pass
     assert len(list(q.events())) == 1  # one frame a pass
     q.agrees()
 
