@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -21,13 +21,15 @@ from topics.engine.engine import Engine
 from topics.engine.queue.control import JobView
 from topics.engine.replies import JobsClaimed, JobsSettled, LeasedJob, Reply
 from topics.engine.tickets import Ticket
-from topics.kernel.ids import lease_id
+from topics.kernel.ids import LEASE_ID
 from topics.log.jobs.transitions import JobState
 from topics.log.reads.records import RecordsPlan, RecordsQuery
 
 T = TypeVar("T")
 _Fetch: TypeAlias = Callable[[RecordsQuery], Awaitable[tuple[RecordsPlan, Sequence[T]]]]
 _FORM: Final = Form(include_tags=True)
+_LEASED: Final = b'{"lease_id":"%b","deadline":%%d,"deliveries":%%d%%b,%%b' % LEASE_ID  # before the rest of its record
+_PRIORITY: Final = b',"priority":%d'
 
 
 class Driver(Protocol):
@@ -97,8 +99,13 @@ class JobDesk:
         self._give_up(reply, damaged)
         if left:  # unfolded they are more than an answer holds
             self.release(reply.topic, [job for job in reply.jobs if job.seq in left])
-        jobs = [job for job in reply.jobs if job.seq in texts]
-        entries = [with_members(texts[job.seq], _lease(job)) for job in jobs]
+        jobs = reply.jobs
+        if len(texts) < len(jobs):
+            jobs = [job for job in jobs if job.seq in texts]
+        entries = [
+            _LEASED % (nonce, counter, deadline, deliveries, _PRIORITY % priority if priority else b"", texts[seq][1:])
+            for seq, nonce, counter, deadline, deliveries, priority in jobs
+        ]
         return Claimed(jobs, entries, reply.ready, reply.topic_id)
 
     async def claim_records(self, command: Claim) -> Sequence[tuple[FrameView, LeasedJob]] | None:
@@ -162,9 +169,10 @@ class JobDesk:
 
     # Inside.
 
-    def _give_up(self, reply: JobsClaimed, damaged: Container[int]) -> None:
+    def _give_up(self, reply: JobsClaimed, damaged: Collection[int]) -> None:
         """Jobs whose records are damaged go to the dead letters."""
-        self._tell(GiveUp, reply.topic, [job for job in reply.jobs if job.seq in damaged])
+        if damaged:
+            self._tell(GiveUp, reply.topic, [job for job in reply.jobs if job.seq in damaged])
 
     def _tell(self, command: type[Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
         leases = {job.seq: (job.nonce, job.counter) for job in jobs}
@@ -219,14 +227,6 @@ class JobDesk:
 
 def _size(view: FrameView) -> int:
     return len(view.data) + len(view.meta)
-
-
-def _lease(job: LeasedJob) -> bytes:
-    """What a claim says of a job beside its record."""
-    members = b'"lease_id":"%b","deadline":%d,"deliveries":%d' % (
-        lease_id(job.nonce, job.counter).encode(), job.deadline, job.deliveries,
-    )  # fmt: skip
-    return b'%b,"priority":%d' % (members, job.priority) if job.priority else members
 
 
 def _shown(job: JobView) -> bytes:

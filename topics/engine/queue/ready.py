@@ -332,14 +332,16 @@ class ReadyOrder:
 
     def _fresh(self, seqs: Sequence[int]) -> list[int]:
         """Those that are ready, and never were anything else: whoever has a row is not a line's any more."""
-        index, busy, job_rows = self._index, self._busy, self._index.job_rows
-        assert job_rows is not None
-        dies = bool(self._ttl_ms) or index.expires is not None
-        return [
-            seq
-            for seq, at in zip(seqs, index.find_all(seqs), strict=True)
-            if at >= 0 and not job_rows[at] and seq not in busy and not (dies and self._is_over(at))
-        ]
+        index, found = self._index, list(seqs)
+        places = index.find_all(found)
+        rows = self._jobs.rows_at(places)
+        if any(rows) or -1 in places:
+            found = [seq for seq, at, row in zip(found, places, rows, strict=True) if at >= 0 and not row]
+        if not self._busy.isdisjoint(found):
+            found = [seq for seq in found if seq not in self._busy]
+        if self._ttl_ms or index.expires is not None:
+            found = [seq for seq in found if not self._is_over(index.find(seq))]
+        return found
 
     def _is_over(self, at: int) -> bool:
         """Its time has passed, and the frame that says so is to come."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import compress, repeat
+from operator import not_
+from typing import Final
 
 from topics.codec.log.leases import Acked, Extended, Released
 from topics.engine.batch import Entry
@@ -22,9 +24,14 @@ from topics.engine.queue.waiting import QueueLane
 from topics.engine.replies import JobsSettled
 from topics.engine.state import EngineState
 from topics.engine.tickets import Ticket
+from topics.kernel.grouped import gather, grouped
 from topics.kernel.ids import Lease
 from topics.log.jobs.backoff import backoff_ms
+from topics.log.jobs.rows import Rows
+from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import News
+
+_IN_FLIGHT: Final = int(JobState.IN_FLIGHT)
 
 
 def propose_ack(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
@@ -79,7 +86,7 @@ def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
     queue, _ = queue_of(lane)
     state.check_writable(lane.shard, lane)
     queue.jobs.advance(now_ms)
-    seqs, counters, skipped = _leased(queue, None, command.seqs, command.leases, now_ms)
+    seqs, counters, skipped = _leased(queue, None, command.seqs, command.leases)
     if not seqs:
         state.finish(ticket, _told(lane, queue, (), skipped))
         return
@@ -97,7 +104,7 @@ def propose_give_up(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
     assert isinstance(command, GiveUp)
     queue, topic = queue_of(lane)
     queue.jobs.advance(now_ms)
-    seqs, _, _ = _leased(queue, None, command.seqs, command.leases, now_ms)
+    seqs, _, _ = _leased(queue, None, command.seqs, command.leases)
     begun: Sequence[int] = ()
     if seqs and topic.config.dead_letter is not None:
         begun = begin_move(state, lane, seqs, topic.config.dead_letter, CORRUPT.encode(), now_ms)
@@ -137,41 +144,43 @@ def _settled(
     state.check_writable(lane.shard, lane)
     queue.jobs.advance(now_ms)  # the counts of the answer are as of now
     fenced = topic.config.require_lease_id
-    return queue, *_leased(queue, command.node, command.seqs, command.leases, now_ms, fenced=fenced)
+    return queue, *_leased(queue, command.node, command.seqs, command.leases, fenced=fenced)
 
 
 def _leased(
-    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, now_ms: int,
-    *, fenced: bool = False,
+    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, *, fenced: bool = False,
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
-    """(seqs of which a live lease is meant, the number of each lease, the other seqs)."""
-    jobs, rows, busy = queue.jobs, queue.jobs.rows, queue.busy
-    kept: list[int] = []
-    counters: list[int] = []
-    skipped: list[int] = []
-    taken: set[int] = set()
+    """(seqs of which a live lease is meant, the number of each lease, the other seqs), as of the last `advance`."""
+    rows, busy = queue.jobs.rows, queue.busy
+    group = grouped(queue.jobs.rows_of(seqs))
+    counters, owners = gather(rows.counters, group), gather(rows.owners, group)
+    nonces = {owner: nonce for owner in set(owners) if (nonce := _nonce(rows, owner, node)) is not None}
+    unnamed = not fenced
     meant: Iterable[Lease | None] = repeat(None) if leases is None else leases
-    owners = dict[int, tuple[int, bytes]]()
-    for seq, row, lease in zip(seqs, jobs.rows_of(seqs), meant, strict=False):
-        counter, owner = rows.counters[row], rows.owners[row]
-        if owner not in owners:
-            nonce, worker = rows.owner(row)
-            owners[owner] = int.from_bytes(nonce, "big"), worker
-        if (
-            not rows.leased[row]
-            or rows.until[row] < now_ms
-            or (node is not None and owners[owner][1] != node)
-            or seq in busy
-            or seq in taken
-            or (fenced and lease is None)
-            or (lease is not None and lease != (owners[owner][0], counter))
-        ):
-            skipped.append(seq)
-            continue
-        taken.add(seq)
-        kept.append(seq)
-        counters.append(counter)
-    return kept, counters, skipped
+    count = [
+        state == _IN_FLIGHT
+        and owner in nonces
+        and (unnamed if lease is None else lease == (nonces[owner], counter))
+        and seq not in busy
+        for seq, state, owner, counter, lease in zip(
+            seqs, gather(rows.state, group), owners, counters, meant, strict=False
+        )
+    ]
+    if len(set(seqs)) != len(seqs):  # the first that counts is the one
+        taken = set[int]()
+        for at, seq in enumerate(seqs):
+            count[at] = count[at] and seq not in taken
+            if count[at]:
+                taken.add(seq)
+    if all(count):
+        return list(seqs), list(counters), []
+    return list(compress(seqs, count)), list(compress(counters, count)), list(compress(seqs, map(not_, count)))
+
+
+def _nonce(rows: Rows, owner: int, node: bytes | None) -> int | None:
+    """Of the start that gave the leases of this owner; None if they are not the node's."""
+    nonce, worker = rows.named(owner)
+    return int.from_bytes(nonce, "big") if node is None or worker == node else None
 
 
 def _backed_off(lane: Lane, queue: QueueLane, seqs: Iterable[int], now_ms: int) -> array[int]:

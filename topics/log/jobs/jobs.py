@@ -68,7 +68,15 @@ class Jobs:
 
     def rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """As `row`, of each of these."""
-        return self._rows_at(self._index.find_all(seqs))
+        return self.rows_at(self._index.find_all(seqs))
+
+    def rows_at(self, positions: Group) -> Sequence[int]:
+        """As `row`, of what `Index.find_all` has found."""
+        job_rows = self._index.job_rows
+        assert job_rows is not None
+        if isinstance(positions, range):
+            return gather(job_rows, positions)
+        return [job_rows[at] if at >= 0 else 0 for at in positions]
 
     def state(self, seq: int) -> JobState:
         """Of a live job, as of the last `advance`."""
@@ -243,22 +251,20 @@ class Jobs:
         """The row of each of these jobs, made if it has none; 0 if there is no such job."""
         job_rows, positions = self._index.job_rows, self._index.find_all(seqs)
         assert job_rows is not None
-        found = self._rows_at(positions)
+        found = self.rows_at(positions)
         if 0 not in found:
             return found
-        is_fresh = [at >= 0 and not row for at, row in zip(positions, found, strict=True)]
-        if any(is_fresh):
-            made = self.rows.new(list(compress(seqs, is_fresh)))
-            scatter(job_rows, grouped(list(compress(positions, is_fresh))), array("I", made))
+        fresh: Group = positions
+        if -1 in positions or any(found):
+            is_fresh = [at >= 0 and not row for at, row in zip(positions, found, strict=True)]
+            seqs, fresh = list(compress(seqs, is_fresh)), grouped(list(compress(positions, is_fresh)))
+        if seqs:
+            made = self.rows.new(seqs)
+            scatter(job_rows, fresh, array("I", made))
             self.counts[_READY] += len(made)
-        return self._rows_at(positions)
-
-    def _rows_at(self, positions: Group) -> Sequence[int]:
-        job_rows = self._index.job_rows
-        assert job_rows is not None
-        if isinstance(positions, range):
-            return gather(job_rows, positions)
-        return [job_rows[at] if at >= 0 else 0 for at in positions]
+            if len(made) == len(found):
+                return made
+        return self.rows_at(positions)
 
     def _leased_rows(self, seqs: Sequence[int], leases: Sequence[int]) -> list[int]:
         """The row of each job of which the log says that this lease is the last, and not ended; else 0."""
@@ -285,7 +291,7 @@ class Jobs:
         fill(held.leased, rows, 1)
         fill(held.until, rows, deadline)
         scatter(held.counters, rows, counters)
-        deliveries = array("I", [min(times + 1, U32_MAX) for times in gather(held.deliveries, rows)])
+        deliveries = array("I", [times + (times < U32_MAX) for times in gather(held.deliveries, rows)])
         scatter(held.deliveries, rows, deliveries)
         if backoff is None:
             fill(held.backoffs, rows, 0)

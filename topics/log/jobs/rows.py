@@ -86,7 +86,11 @@ class Rows:
 
     def owner(self, row: int) -> tuple[bytes, bytes]:
         """(the nonce of its lease, whose that is); both empty if it is nobody's."""
-        name = self.owner_names.name(self.owners[row])
+        return self.named(self.owners[row])
+
+    def named(self, owner: int) -> tuple[bytes, bytes]:
+        """As `owner`, by its number in `owners`."""
+        name = self.owner_names.name(owner)
         return name[:NONCE_SIZE], name[NONCE_SIZE:]
 
     def drop_owners(self, rows: Group) -> None:
