@@ -28,7 +28,9 @@ from topics.log.reads.records import RecordsPlan, RecordsQuery
 T = TypeVar("T")
 _Fetch: TypeAlias = Callable[[RecordsQuery], Awaitable[tuple[RecordsPlan, Sequence[T]]]]
 _FORM: Final = Form(include_tags=True)
-_LEASED: Final = b'{"lease_id":"%b","deadline":%%d,"deliveries":%%d%%b,%%b' % LEASE_ID  # before the rest of its record
+_LEASED: Final = (
+    b'{"lease_id":"%b","deadline":%%d,"deliveries":%%d%%b,%%b' % LEASE_ID
+)  # before the rest of its record
 _PRIORITY: Final = b',"priority":%d'
 
 
@@ -103,7 +105,15 @@ class JobDesk:
         if len(texts) < len(jobs):
             jobs = [job for job in jobs if job.seq in texts]
         entries = [
-            _LEASED % (nonce, counter, deadline, deliveries, _PRIORITY % priority if priority else b"", texts[seq][1:])
+            _LEASED
+            % (
+                nonce,
+                counter,
+                deadline,
+                deliveries,
+                _PRIORITY % priority if priority else b"",
+                texts[seq][1:],
+            )
             for seq, nonce, counter, deadline, deliveries, priority in jobs
         ]
         return Claimed(jobs, entries, reply.ready, reply.topic_id)

@@ -1,7 +1,8 @@
 """Ack, nack, extend, and what a worker that went away had (queues 4).
 
 A seq counts only if the node holds its live lease, and if a lease is named, only if it is that one. What does not count
-is listed, never an error, so all of them may be said again. Until the frame is applied nobody else is given the job.
+is listed, never an error, so all of them may be said again. Until the frame is applied nobody else is given the job;
+only what ends the lease makes later words of it count no more: frames are applied in their order.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def propose_extend(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
         return
     deadline = now_ms + command.lease_ms
     event = Extended(command.node, deadline, array("Q", seqs), array("Q", counters))
-    entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
+    entry = in_lease_class(state, _Extension, lane, ticket, [event], now_ms)
     entry.deadline = deadline
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
@@ -112,21 +113,44 @@ def propose_give_up(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
 
 
 class _Settlement(Entry, eq=False, kw_only=True):
-    """Jobs on their way to being settled."""
+    """Jobs whose leases are about to end. `keys`: the number of each one's, if keys are bounded."""
 
     lane: Lane
     seqs: Sequence[int] = ()
     skipped: Sequence[int] = ()
     deadline: int | None = None
+    keys: Sequence[int] = ()
+
+    def hold(self, queue: QueueLane) -> None:
+        queue.busy.update(self.seqs)
 
     def release(self) -> None:
-        assert self.lane.queue is not None
-        self.lane.queue.busy.difference_update(self.seqs)
+        queue = self.lane.queue
+        assert queue is not None
+        queue.busy.difference_update(self.seqs)
+        queue.let_go_keys(self.seqs, self.keys)
 
     def reply(self) -> JobsSettled:
         queue = self.lane.queue
         assert queue is not None
         return _told(self.lane, queue, self.seqs, self.skipped, self.deadline)
+
+
+class _Extension(_Settlement, eq=False, kw_only=True):
+    """Jobs whose leases are about to last longer: until then nobody else may have them, and their holder may say more."""
+
+    def hold(self, queue: QueueLane) -> None:
+        for seq in self.seqs:
+            queue.extending[seq] = queue.extending.get(seq, 0) + 1
+
+    def release(self) -> None:
+        queue = self.lane.queue
+        assert queue is not None
+        for seq in self.seqs:
+            queue.extending[seq] -= 1
+            if not queue.extending[seq]:
+                del queue.extending[seq]
+        queue.let_go_keys(self.seqs, self.keys)
 
 
 class _Acknowledgement(_Settlement, eq=False, kw_only=True):
@@ -174,7 +198,11 @@ def _leased(
                 taken.add(seq)
     if all(count):
         return list(seqs), list(counters), []
-    return list(compress(seqs, count)), list(compress(counters, count)), list(compress(seqs, map(not_, count)))
+    return (
+        list(compress(seqs, count)),
+        list(compress(counters, count)),
+        list(compress(seqs, map(not_, count))),
+    )
 
 
 def _nonce(rows: Rows, owner: int, node: bytes | None) -> int | None:
@@ -194,8 +222,13 @@ def _backed_off(lane: Lane, queue: QueueLane, seqs: Iterable[int], now_ms: int) 
 def _enqueue(
     state: EngineState, lane: Lane, queue: QueueLane, entry: _Settlement, seqs: Sequence[int], skipped: Sequence[int]
 ) -> None:  # fmt: skip
+    assert lane.topic is not None
+    index = lane.topic.index
     entry.seqs, entry.skipped = seqs, skipped
-    queue.busy.update(seqs)
+    if lane.topic.config.max_in_flight_per_key and index.key_ids is not None:
+        entry.keys = gather(index.key_ids, index.find_all(seqs))
+    entry.hold(queue)
+    queue.hold_keys(seqs, entry.keys)
     state.enqueue(lane.shard, entry)
 
 
