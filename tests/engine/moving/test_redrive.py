@@ -129,7 +129,8 @@ def test_without_room_for_both_neither_is_made():
 def test_a_log_names_what_it_likes():
     mover = Mover()
     mover.put("t", dead_letter="nowhere")
-    assert mover.engine.names() == ["t"]
+    mover.put("u", dead_letter="u")
+    assert mover.engine.names() == ["t", "u"]
 
 
 @pytest.mark.rule("Q1.4")

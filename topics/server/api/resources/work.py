@@ -56,7 +56,7 @@ async def work(call: HandlerCall) -> Answer:
     command = work_of(
         name, call.text("node"), limits,
         most=call.number("max", default=1, most=limits.claim_limit),
-        lease_ms=call.number("lease_ms", default=0, most=LEASE_MS_MAX) or None,
+        lease_ms=call.number("lease_ms", default=0, most=LEASE_MS_MAX) if b"lease_ms" in call.query else None,
     )  # fmt: skip
     check_queue(call.runtime.engine, name)
     stream = JobStream(call.runtime, command, Share(call.site.answers), call.site.options.bytes_per_s)
