@@ -392,6 +392,8 @@ class Leases(RuleBasedStateMachine):
         match command:
             case Claim():
                 until = None if command.wait_ms is None else self.time.timer_ms + command.wait_ms
+                if not self.claimers:
+                    self.window = None
                 self.claimers[ticket] = until
                 if oracle.config.claim_jitter_ms and self.window is None:
                     self.window = now + oracle.config.claim_jitter_ms

@@ -43,6 +43,8 @@ def propose_claim(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -
     state.check_writable(lane.shard, lane)
     if command.told_end and queue.jobs.ended is None:
         queue.jobs.ended = []
+    if not queue.claimers:
+        queue.window_ms = None  # of a cohort that was withdrawn
     if topic.config.claim_jitter_ms and queue.window_ms is None:
         queue.window_ms = now_ms + topic.config.claim_jitter_ms
     until_ms = None if command.wait_ms is None else state.time.timer_ms + command.wait_ms
@@ -81,7 +83,7 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
         state.tell_ended(lane, queue.jobs.ended)
         queue.jobs.ended = []
     again_ms = queue.jobs.next_due_ms()
-    if topic.config.max_deliveries and topic.config.dead_letter is not None:
+    if topic.config.deliveries_max_of(topic.name):
         retry_ms = _give_up(state, lane, queue, topic, now_ms)
         again_ms = min(filter(None, (again_ms, retry_ms)), default=None)
     if queue.claimers and not queue.jobs.paused:
@@ -105,7 +107,7 @@ def _give_up(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now
 
     Returns when to try again, if some have to stay.
     """
-    dest, order = topic.config.dead_letter, queue.ready_order(topic)
+    dest, order = topic.config.dead_letter_of(topic.name), queue.ready_order(topic)
     assert dest is not None
     if not order.exhausted or state.shards[lane.shard].read_only is not None:
         return None
