@@ -106,8 +106,7 @@ class ReadyOrder:
         self._offered_keys: dict[int, int] = {}  # and the other way round
         self._promised: dict[int, int] = {}  # of each key how many are busy
         self._promised_keys: dict[int, int] = {}  # the key of each of these
-        has_letters = config.dead_letter not in (None, topic.name)  # an earlier build took its own name
-        self.deliveries_max = config.max_deliveries if has_letters else 0
+        self.deliveries_max = config.deliveries_max_of(topic.name)
         self.exhausted: list[int] = []  # they have had that many
         rows = self._jobs.rows
         self._jobs.freed = []

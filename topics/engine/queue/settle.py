@@ -56,10 +56,7 @@ def propose_nack(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) ->
     if not seqs:
         state.finish(ticket, _told(lane, queue, (), skipped))
         return
-    if command.delay_ms is None:
-        ready_at = _backed_off(lane, queue, seqs, now_ms)
-    else:
-        ready_at = array("Q", (now_ms + command.delay_ms,)) * len(seqs)
+    ready_at = _rested(lane, queue, seqs, command.delay_ms, now_ms)
     event = Released(command.node, command.reason, array("Q", seqs), array("Q", counters), ready_at)
     entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
     _enqueue(state, lane, queue, entry, seqs, skipped)
@@ -107,8 +104,9 @@ def propose_give_up(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
     queue.jobs.advance(now_ms)
     seqs, _, _ = _leased(queue, None, command.seqs, command.leases)
     begun: Sequence[int] = ()
-    if seqs and topic.config.dead_letter is not None:
-        begun = begin_move(state, lane, seqs, topic.config.dead_letter, CORRUPT.encode(), now_ms)
+    dest = topic.config.dead_letter_of(topic.name)
+    if seqs and dest is not None:
+        begun = begin_move(state, lane, seqs, dest, CORRUPT.encode(), now_ms)
     state.finish(ticket, _told(lane, queue, begun, [seq for seq in command.seqs if seq not in begun]))
 
 
@@ -211,12 +209,23 @@ def _nonce(rows: Rows, owner: int, node: bytes | None) -> int | None:
     return int.from_bytes(nonce, "big") if node is None or worker == node else None
 
 
-def _backed_off(lane: Lane, queue: QueueLane, seqs: Iterable[int], now_ms: int) -> array[int]:
+def _rested(
+    lane: Lane, queue: QueueLane, seqs: Sequence[int], delay_ms: int | None, now_ms: int
+) -> array[int]:
+    """When each is ready again: one that has had all its deliveries at once, for it is moved then (queues 3)."""
     assert lane.topic is not None
-    backoff, jobs = lane.topic.config.retry_backoff, queue.jobs
-    return array(
-        "Q", [now_ms + backoff_ms(backoff, jobs.rows.deliveries[jobs.row(seq)], seq) for seq in seqs]
-    )
+    config, jobs = lane.topic.config, queue.jobs
+    deliveries = gather(jobs.rows.deliveries, grouped(jobs.rows_of(seqs)))
+    if delay_ms is not None:
+        ready_at = array("Q", (now_ms + delay_ms,)) * len(seqs)
+    else:
+        rests = [backoff_ms(config.retry_backoff, *of) for of in zip(deliveries, seqs, strict=True)]
+        ready_at = array("Q", [now_ms + rest for rest in rests])
+    if deliveries_max := config.deliveries_max_of(lane.name):
+        for i, times in enumerate(deliveries):
+            if times >= deliveries_max:
+                ready_at[i] = now_ms
+    return ready_at
 
 
 def _enqueue(

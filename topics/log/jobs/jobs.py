@@ -144,10 +144,11 @@ class Jobs:
                 (row,) = self._rows_of((seq,))
                 self._rest(row, not_before)
 
-    def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
+    def claimed(self, event: Claimed, ts: int, config: TopicConfig, *, deliveries_max: int = 0) -> None:
+        """`deliveries_max`: behind the last of so many a job does not rest, for it is moved then; 0: it never is."""
         at = 0
         for grant in event.grants:
-            self._grant(event, grant, at, config.retry_backoff)
+            self._grant(event, grant, at, config.retry_backoff, deliveries_max)
             at += grant.jobs
         if config.rate_limit is not None:
             limit = config.rate_limit
@@ -274,7 +275,9 @@ class Jobs:
             for row, counter in zip(self.rows_of(seqs), leases, strict=True)
         ]
 
-    def _grant(self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None) -> None:
+    def _grant(
+        self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None, deliveries_max: int
+    ) -> None:
         """The jobs of one claimer, the first of which is so far behind in the event."""
         node, deadline, count = grant
         found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first : first + count]))
@@ -296,7 +299,10 @@ class Jobs:
         if backoff is None:
             fill(held.backoffs, rows, 0)
         else:
-            rests = [backoff_ms(backoff, *of) for of in zip(deliveries, gather(held.seqs, rows), strict=True)]
+            rests = [
+                backoff_ms(backoff, times, seq) if not deliveries_max or times < deliveries_max else 0
+                for times, seq in zip(deliveries, gather(held.seqs, rows), strict=True)
+            ]
             scatter(held.backoffs, rows, array("Q", rests))
         self._look_behind(rows, deadline)
 
