@@ -131,12 +131,15 @@ class Index:
         """The position of the live slot of `seq`; -1 if there is none."""
         if not self.base_seq <= seq <= self.head_seq or (self.lost.firsts and self.lost.at(seq) is not None):
             return -1
-        at = self.position(seq)
+        at = self.position(seq) if self.lost.firsts else self._skip + seq - self.base_seq
         return at if self.flags[at] & LIVE else -1
 
     def find_all(self, seqs: Sequence[int]) -> Group:
         """As `find`, of each of these seqs, in any order."""
-        if len(seqs) == 1 or self.lost.firsts:
+        if len(seqs) == 1:
+            at = self.find(seqs[0])
+            return range(at, at + 1) if at >= 0 else [at]
+        if self.lost.firsts:
             return [self.find(seq) for seq in seqs]
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
         group = grouped(seqs)

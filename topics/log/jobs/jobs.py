@@ -28,6 +28,7 @@ from topics.log.jobs.rows import NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
+_UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
 
 
@@ -380,8 +381,10 @@ class Jobs:
             self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
         if self._index.key_ids is not None:
             self._put_keys(rows, before, after)
-        for state in range(len(self.counts)):
-            self.counts[state] += after.count(state) - before.count(state)
+        for state in set(before):
+            self.counts[state] -= before.count(state)
+        for state in set(after) - _UNCOUNTED:
+            self.counts[state] += after.count(state)
         scatter(self.rows.state, rows, after)
 
     def _put_keys(self, rows: Group, before: bytes, after: bytes) -> None:
