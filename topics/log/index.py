@@ -19,7 +19,7 @@ from typing import Final
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
-from topics.kernel.grouped import Group, grouped, grown
+from topics.kernel.grouped import Group, gather, grouped, grown
 from topics.log.lost import LostRanges
 from topics.log.past import DeathCause, Past
 from topics.log.tags import Labels, TagIndex
@@ -147,6 +147,10 @@ class Index:
             if self.all_live(group.start + shift, group.stop + shift):
                 return range(group.start + shift, group.stop + shift)
         return [seq + shift if base <= seq <= head and flags[seq + shift] & LIVE else -1 for seq in group]
+
+    def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
+        """Of live records."""
+        return gather(self.sizes, self.find_all(seqs))
 
     def are_live(self, seqs: Sequence[int]) -> list[bool]:
         return [at >= 0 for at in self.find_all(seqs)]

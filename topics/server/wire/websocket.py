@@ -96,6 +96,7 @@ class WebSocket:
         self._pushed: deque[Sequence[bytes]] = deque()
         self._takes = trio.lowlevel.ParkingLot()  # who waits for what he pushed to be taken
         self.works: dict[str, Work] = {}
+        self.claims: dict[OpCall, Callable[[], None]] = {}
         self._under_way = self._under_way_bytes = 0
         self._resting = trio.lowlevel.ParkingLot()  # the task that sends
         self._ended: tuple[CloseCode, str] | None = None  # what to close with
@@ -142,12 +143,16 @@ class WebSocket:
         self._collect()
         try:
             async with trio.open_nursery() as self._tasks:
-                self._tasks.start_soon(self._send)
-                self._tasks.start_soon(self._watch_over)
-                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self._receive()
-                    await self._close()
-                self._tasks.cancel_scope.cancel()
+                try:
+                    self._tasks.start_soon(self._send)
+                    self._tasks.start_soon(self._watch_over)
+                    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                        await self._receive()
+                        await self._close()
+                    self._tasks.cancel_scope.cancel()
+                finally:
+                    for leave in list(self.claims.values()):
+                        leave()
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._link.linger()
         except Exception as bug:  # noqa: BLE001 -- a bug ends this connection only (architecture 4)
