@@ -146,10 +146,16 @@ class Jobs:
                 self._rest(row, not_before)
 
     def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
-        at = 0
+        found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs))
+        first, counters = 0, array("Q", range(event.first_lease, event.first_lease + len(event.seqs)))
+        if 0 not in found:
+            self._lease(grouped(found), counters, config.retry_backoff)
+        elif any(found):  # some have gone, or are going
+            kept = grouped([row for row in found if row])
+            self._lease(kept, array("Q", compress(counters, found)), config.retry_backoff)
         for grant in event.grants:
-            self._grant(event, grant, at, config.retry_backoff)
-            at += grant.jobs
+            self._grant(found[first : first + grant.jobs], grant, event.nonce)
+            first += grant.jobs
         if config.rate_limit is not None:
             limit = config.rate_limit
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
@@ -275,22 +281,12 @@ class Jobs:
             for row, counter in zip(self.rows_of(seqs), leases, strict=True)
         ]
 
-    def _grant(self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None) -> None:
-        """The jobs of one claimer, the first of which is so far behind in the event."""
-        node, deadline, count = grant
-        found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first : first + count]))
-        counters = array("Q", range(event.first_lease + first, event.first_lease + first + count))
-        if 0 in found:  # some have gone, or are going
-            counters = array("Q", compress(counters, found))
-            found = [row for row in found if row]
-        if not found:
-            return
-        rows, held = grouped(found), self.rows
+    def _lease(self, rows: Group, counters: array[int], backoff: RetryBackoff | None) -> None:
+        """These have the leases with these numbers; whose, and until when, is `_grant`'s to say."""
+        held = self.rows
         held.drop_owners(rows)
         self._put(rows, Change.CLAIMED)
-        held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
         fill(held.leased, rows, 1)
-        fill(held.until, rows, deadline)
         scatter(held.counters, rows, counters)
         deliveries = array("I", [times + (times < U32_MAX) for times in gather(held.deliveries, rows)])
         scatter(held.deliveries, rows, deliveries)
@@ -299,7 +295,14 @@ class Jobs:
         else:
             rests = [backoff_ms(backoff, *of) for of in zip(deliveries, gather(held.seqs, rows), strict=True)]
             scatter(held.backoffs, rows, array("Q", rests))
-        self._look_behind(rows, deadline)
+
+    def _grant(self, found: Sequence[int], grant: Grant, nonce: int) -> None:
+        """The jobs of one claimer; 0 for those that have gone."""
+        rows = grouped([row for row in found if row] if 0 in found else found)
+        if rows:
+            self.rows.own(rows, nonce.to_bytes(NONCE_SIZE, "big"), grant.node)
+            fill(self.rows.until, rows, grant.deadline)
+            self._look_behind(rows, grant.deadline)
 
     def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
         rows = self.rows
