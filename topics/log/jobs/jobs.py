@@ -30,6 +30,7 @@ from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
 _UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
+_TOGETHER_MIN: Final = 32  # jobs of several claimers; those of one are mostly side by side, those of more are not
 
 
 class Jobs:
@@ -146,16 +147,14 @@ class Jobs:
                 self._rest(row, not_before)
 
     def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
-        found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs))
-        first, counters = 0, array("Q", range(event.first_lease, event.first_lease + len(event.seqs)))
-        if 0 not in found:
-            self._lease(grouped(found), counters, config.retry_backoff)
-        elif any(found):  # some have gone, or are going
-            kept = grouped([row for row in found if row])
-            self._lease(kept, array("Q", compress(counters, found)), config.retry_backoff)
+        first = stop = 0
+        grants: list[Grant] = []
         for grant in event.grants:
-            self._grant(found[first : first + grant.jobs], grant, event.nonce)
-            first += grant.jobs
+            grants.append(grant)
+            stop += grant.jobs
+            if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
+                self._lease(event, first, stop, config.retry_backoff, grants)
+                first, grants = stop, []
         if config.rate_limit is not None:
             limit = config.rate_limit
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
@@ -281,9 +280,17 @@ class Jobs:
             for row, counter in zip(self.rows_of(seqs), leases, strict=True)
         ]
 
-    def _lease(self, rows: Group, counters: array[int], backoff: RetryBackoff | None) -> None:
-        """These have the leases with these numbers; whose, and until when, is `_grant`'s to say."""
-        held = self.rows
+    def _lease(
+        self, event: Claimed, first: int, stop: int, backoff: RetryBackoff | None, grants: Sequence[Grant]
+    ) -> None:
+        """The leases [first, stop) of an event, which are those of some grants."""
+        held, found = self.rows, self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first:stop]))
+        counters = array("Q", range(event.first_lease + first, event.first_lease + stop))
+        if 0 in found:  # some have gone, or are going
+            counters = array("Q", compress(counters, found))
+        rows = grouped([row for row in found if row] if 0 in found else found)
+        if not rows:
+            return
         held.drop_owners(rows)
         self._put(rows, Change.CLAIMED)
         fill(held.leased, rows, 1)
@@ -295,6 +302,10 @@ class Jobs:
         else:
             rests = [backoff_ms(backoff, *of) for of in zip(deliveries, gather(held.seqs, rows), strict=True)]
             scatter(held.backoffs, rows, array("Q", rests))
+        first = 0
+        for grant in grants:
+            self._grant(found[first : first + grant.jobs], grant, event.nonce)
+            first += grant.jobs
 
     def _grant(self, found: Sequence[int], grant: Grant, nonce: int) -> None:
         """The jobs of one claimer; 0 for those that have gone."""
