@@ -65,10 +65,11 @@ def served(setting: Setting) -> Iterator[Figure]:
         aim=5.0,
         less=True,
         beside=beside,
+        cpu=True,
     )
     yield median_figure(
         "B8 put + claim + ack one by one", [turn.single for turn in ours], "µs", must=170.0, aim=110.0, less=True,
-        beside=beside,
+        beside=beside, cpu=True,
     )  # fmt: skip
     yield from _made_of(turns)
     yield from _made_of(_turns(setting, SERVED, 1), ", 1 connection")
@@ -80,11 +81,11 @@ def in_process(setting: Setting) -> Iterator[Figure]:
     ours, beside = turns["topics, embedded"], f"{PAYLOAD_BYTES} B, Raw, disk, 1 thread, CPU a job"
     yield median_figure(
         "B8b put + claim + ack by 100", [turn.whole for turn in ours], "µs", must=8.0, aim=5.0, less=True,
-        beside=beside,
+        beside=beside, cpu=True,
     )  # fmt: skip
     yield median_figure(
         "B8b put + claim + ack one by one", [turn.single for turn in ours], "µs", must=220.0, aim=120.0,
-        less=True, beside=beside,
+        less=True, beside=beside, cpu=True,
     )  # fmt: skip
     yield from _made_of(turns)
 

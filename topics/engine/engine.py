@@ -105,6 +105,18 @@ class Engine:
         self._settle()
         return ticket
 
+    def propose_all(self, tickets: Sequence[Ticket]) -> None:
+        """As `propose`, of commands that came together: claims among them are served together. One that is refused has
+        ended with that.
+        """
+        state, now_ms = self._state, self._state.time.read()
+        for ticket in tickets:
+            try:
+                propose(state, ticket, now_ms)
+            except Rejected as refused:
+                state.fail(ticket, refused)
+        self._settle()
+
     def withdraw(self, ticket: Ticket) -> bool:
         """Whoever proposed it has gone: if it still waits it never happens. False if it goes on or has ended.
 

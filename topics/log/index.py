@@ -19,7 +19,7 @@ from typing import Final
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
-from topics.kernel.grouped import Group, grouped, grown
+from topics.kernel.grouped import Group, gather, grouped, grown
 from topics.log.lost import LostRanges
 from topics.log.past import DeathCause, Past
 from topics.log.tags import Labels, TagIndex
@@ -131,12 +131,15 @@ class Index:
         """The position of the live slot of `seq`; -1 if there is none."""
         if not self.base_seq <= seq <= self.head_seq or (self.lost.firsts and self.lost.at(seq) is not None):
             return -1
-        at = self.position(seq)
+        at = self.position(seq) if self.lost.firsts else self._skip + seq - self.base_seq
         return at if self.flags[at] & LIVE else -1
 
     def find_all(self, seqs: Sequence[int]) -> Group:
         """As `find`, of each of these seqs, in any order."""
-        if len(seqs) == 1 or self.lost.firsts:
+        if len(seqs) == 1:
+            at = self.find(seqs[0])
+            return range(at, at + 1) if at >= 0 else [at]
+        if self.lost.firsts:
             return [self.find(seq) for seq in seqs]
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
         group = grouped(seqs)
@@ -144,6 +147,10 @@ class Index:
             if self.all_live(group.start + shift, group.stop + shift):
                 return range(group.start + shift, group.stop + shift)
         return [seq + shift if base <= seq <= head and flags[seq + shift] & LIVE else -1 for seq in group]
+
+    def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
+        """Of live records."""
+        return gather(self.sizes, self.find_all(seqs))
 
     def are_live(self, seqs: Sequence[int]) -> list[bool]:
         return [at >= 0 for at in self.find_all(seqs)]

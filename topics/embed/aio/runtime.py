@@ -27,7 +27,7 @@ from topics.embed.aio.mover import MoverTask
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
 from topics.engine.commands import Append, Claim, Command, Release, Retire
-from topics.engine.replies import Appended, Reply
+from topics.engine.replies import Appended, JobsClaimed, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
@@ -66,7 +66,9 @@ class Runtime:
         self.engine = opened.engine
         self.hub = Hub()
         self.shards = [
-            ShardTask(self.engine, writer, self._after_call, observe_sync or _nobody, self.threads, log)
+            ShardTask(
+                self.engine, writer, self._after_call, observe_sync or _nobody, self.threads, log, self._propose_claims
+            )
             for writer in opened.writers
         ]
         self.compactor: CompactorTask | None = None
@@ -84,6 +86,7 @@ class Runtime:
         self.hands = Hands(self.engine, self.jobs)
         self._in_flight = 0
         self._took = NOTHING_TOOK
+        self._claims: list[Ticket] = []  # to be proposed together
         self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
 
     @asynccontextmanager
@@ -162,22 +165,47 @@ class Runtime:
         self._in_flight += 1
         ticket.waiter = partial(self._tell_ended, ticket, ended)
 
-    async def propose_claim(self, command: Claim) -> Ticket:
-        """Propose a claim, which may wait for jobs behind this: claims come in the order of these calls.
+    def begin_claim(self, command: Claim, ended: Callable[[Ticket], None]) -> Ticket:
+        """Propose a claim, in the order of all calls: with those that come next, before the next batch is taken.
+        `ended` is called once, when the ticket has ended.
 
         Raises:
-            Rejected: refused; nothing is leased.
+            Rejected: shutting_down. What else is refused is so in the ticket.
         """
-        return (await self._proposed(command, until_in_frames=True))[0]
+        self.check_open()
+        ticket = Ticket(command)
+        ticket.waiter = partial(self._tell_claimed, ticket, ended)
+        self._in_flight += 1
+        self._claims.append(ticket)
+        self._ring_all()
+        return ticket
 
-    async def reply_of(self, ticket: Ticket) -> Reply:
-        """Of a claim, once there is one. Cancelled while it waits for jobs, it never happens. Raises `TopicsError`."""
-        if not ticket.done:
-            await self._wait(ticket)
-        return ticket.result()
+    async def claim(self, command: Claim) -> JobsClaimed:
+        """Claim, and wait for jobs as long as the command says. Cancelled while it waits it never happens; one that has
+        jobs by then comes to its end, for the caller to give back. Raises `TopicsError`.
+        """
+        tries = _ROOM_TRIES
+        while True:
+            ticket = await self._claimed(command)
+            refused = ticket.error
+            if refused is None or refused.code is not Code.DISK_LOW or tries == 0:
+                reply = ticket.result()
+                assert isinstance(reply, JobsClaimed)
+                return reply
+            tries = tries - 1 if await self._make_room(refused) else 0
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        """A claim that was begun never happens. False if it has jobs, or has ended."""
+        self._propose_claims()
+        withdrawn = self.engine.withdraw(ticket)
+        if withdrawn:
+            self._in_flight -= 1
+            self._after_call(NOTHING_TOOK)
+        return withdrawn
 
     def give(self, command: Release) -> None:
         """Have it carried out, if it can be; nobody waits for it."""
+        self._propose_claims()
         with suppress(Rejected):
             try:
                 self.engine.propose(command)
@@ -263,6 +291,7 @@ class Runtime:
         tries, created = _ROOM_TRIES, False
         while True:
             self.check_open()
+            self._propose_claims()
             took, ticket = NOTHING_TOOK, None
             try:
                 try:
@@ -272,7 +301,7 @@ class Runtime:
                     self._after_call(NOTHING_TOOK)
                 if not ticket.done:
                     _let_go(ticket, command)
-                    if until_in_frames and (ticket.stage is Stage.PENDING or isinstance(command, Claim)):
+                    if until_in_frames and ticket.stage is Stage.PENDING:
                         return ticket, took
                     took = await self._wait(ticket)
                 refused = ticket.error
@@ -296,6 +325,17 @@ class Runtime:
         finally:
             self._in_flight -= 1
 
+    async def _claimed(self, command: Claim) -> Ticket:
+        """When it has ended."""
+        task = trio.lowlevel.current_task()
+        ticket = self.begin_claim(command, lambda _: trio.lowlevel.reschedule(task))
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            return trio.lowlevel.Abort.SUCCEEDED if self.withdraw(ticket) else trio.lowlevel.Abort.FAILED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
+        return ticket
+
     async def _make_room(self, refused: TopicsError) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
@@ -306,9 +346,10 @@ class Runtime:
         """Empty the outbox: whoever waits goes on and learns what his batch took; shards with work are rung."""
         engine = self.engine
         if engine.has_effects:
-            effects, self._took = engine.take_effects(), took
+            effects = engine.take_effects()
             for ticket in effects.finished:
                 if ticket.waiter is not None:
+                    self._took = took  # whoever is called may call the engine
                     ticket.waiter()
             self.hub.tell(effects.news)
             if effects.ended_leases:
@@ -323,6 +364,16 @@ class Runtime:
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()
 
+    def _propose_claims(self) -> None:
+        if self._claims:
+            claims, self._claims = self._claims, []
+            self.engine.propose_all(claims)
+            self._after_call(NOTHING_TOOK)
+
+    def _tell_claimed(self, ticket: Ticket, ended: Callable[[Ticket], None]) -> None:
+        self._in_flight -= 1
+        ended(ticket)
+
     def _tell_ended(self, ticket: Ticket, ended: Ended) -> None:
         self._in_flight -= 1
         ended(ticket, self._took)
@@ -332,13 +383,9 @@ class Runtime:
         trio.lowlevel.reschedule(task, outcome.Value(self._took))
 
     def _leave(self, ticket: Ticket, _: object) -> trio.lowlevel.Abort:
-        """The caller has gone. A write goes on; that time passes was asked for by his read alone. A claim was his, too;
-        one that has jobs comes to its end, for him to give back.
-        """
-        if isinstance(ticket.command, (Retire, Claim)):
-            withdrawn = self.engine.withdraw(ticket)
-            if not withdrawn and isinstance(ticket.command, Claim):
-                return trio.lowlevel.Abort.FAILED
+        """The caller has gone. A write goes on; that time passes was asked for by his read alone."""
+        if isinstance(ticket.command, Retire):
+            self.engine.withdraw(ticket)
         ticket.waiter = None
         return trio.lowlevel.Abort.SUCCEEDED
 

@@ -1,15 +1,16 @@
 """Claims, those that wait too, and the pass that deals ready jobs out to them (queues 3).
 
 A claim always joins those that wait. Whenever something of the queue has changed, or its time has come, a pass serves
-them: with `claim_jitter_ms` 0 one after the other, else all that came within the window together.
+them all, in one frame: with `claim_jitter_ms` 0 one after the other, else what came within the window shares the jobs.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain, compress, repeat
+from itertools import accumulate, chain, compress, repeat
 from operator import and_, eq
 from typing import Final
 
@@ -130,13 +131,14 @@ def _give_up(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now
 
 def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms: int) -> int | None:
     """Serve those that wait. Returns when the rate limit lets the next job go, if only that is in the way."""
-    claimers, together = list(queue.claimers.values()), bool(topic.config.claim_jitter_ms)
-    if together:
-        turn = queue.turn % len(claimers)
-        claimers = claimers[turn:] + claimers[:turn]
-    order = queue.ready_order(topic)
-    groups = iter([claimers]) if together else ([claimer] for claimer in claimers)
-    for group in groups:
+    together, order = bool(topic.config.claim_jitter_ms), queue.ready_order(topic)
+    while queue.claimers:
+        group = list(queue.claimers.values())
+        if together:
+            turn = queue.turn % len(group)
+            group = group[turn:] + group[:turn]
+        else:  # no more get any
+            del group[max(queue.counts(topic)[0], 1) :]
         room, due_ms = _room(queue, topic, now_ms)
         if not room:
             return due_ms
@@ -153,13 +155,15 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         seqs = order.take(wanted, now_ms)
         if not seqs:
             return None
-        hands = _hands(topic, group, seqs)
+        hands = (_shared_out if together else _in_turn)(group, seqs, topic.index.sizes_of(seqs))
         dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
         count = sum(len(hand) for _, hand in dealt)
         if count < len(seqs):
             order.hand_out(seqs, count, credit)
         queue.turn += together
         _grant(state, lane, queue, topic, dealt, now_ms)
+        if together:
+            break
     return None
 
 
@@ -207,11 +211,23 @@ def _grant(
         state.enqueue(lane.shard, entry)
 
 
-def _hands(topic: Topic, group: Sequence[Claimer], seqs: list[int]) -> list[list[int]]:
-    """One job a round to each, until each has its number or its bytes; a single one takes all."""
-    sizes = gather(topic.index.sizes, topic.index.find_all(seqs))
-    if len(group) == 1 and sum(sizes) <= _of(group[0]).bytes_max:
-        return [seqs]
+def _in_turn(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) -> list[list[int]]:
+    """To the first its number or its bytes, then to the next."""
+    hands: list[list[int]] = []
+    first = 0
+    for claimer in group:
+        command = _of(claimer)
+        hand = seqs[first : first + command.count_max]
+        if hand and sum(sizes[first : first + len(hand)]) > command.bytes_max:
+            fitting = bisect_right(list(accumulate(sizes[first : first + len(hand)])), command.bytes_max)
+            del hand[max(fitting, 1) :]
+        hands.append(hand)
+        first += len(hand)
+    return hands
+
+
+def _shared_out(group: Sequence[Claimer], seqs: list[int], sizes: Sequence[int]) -> list[list[int]]:
+    """One job a round to each, until each has its number or its bytes."""
     hands: list[list[int]] = [[] for _ in group]
     bytes_left = [_of(claimer).bytes_max for claimer in group]
     open_hands = list(range(len(group)))

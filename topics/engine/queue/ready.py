@@ -81,8 +81,8 @@ class ReadyOrder:
     """
 
     __slots__ = (
-        "_busy", "_entries", "_entries_max", "_extending", "_index", "_jobs", "_key_cap", "_key_lines", "_offered", "_offered_keys",
-        "_promised", "_promised_keys", "_ranks", "_seen_seq", "_settling", "_starvation_ms",
+        "_busy", "_calm_until", "_entries", "_entries_max", "_extending", "_index", "_jobs", "_key_cap", "_key_lines",
+        "_offered", "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_settling", "_starvation_ms",
         "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 
@@ -100,6 +100,7 @@ class ReadyOrder:
         self._waits: list[int] = []  # (ready since, seq) in one number, of what is in no line
         self._entries, self._entries_max = 0, _STALE_MIN  # of the heaps above
         self.credit = 0
+        self._calm_until = 0  # nobody is starved before that
         self._starved: list[int] = []  # which of the jobs that were taken last were the starved ones' turn
         self._key_lines: dict[int, list[int]] = {}  # ready seqs of each key, a heap
         self._offered: dict[int, int] = {}  # of each key the one that is in a heap above
@@ -192,6 +193,8 @@ class ReadyOrder:
         self._seen_seq = index.head_seq
         assert index.job_rows is not None
         rows, seqs = index.job_rows[start:stop], index.seqs(start, stop)
+        if seqs:
+            self._calm_until = min(self._calm_until, index.ts[start] + self._starvation_ms)
         wanted = bytes(index.flags[start:stop]).translate(IS_LIVE)
         if rows.tobytes().strip(b"\0"):
             wanted = bytes(map(int.__and__, wanted, map((0).__eq__, rows)))
@@ -236,7 +239,9 @@ class ReadyOrder:
         self._entries += 1
         row, rank = jobs.row(seq), self._rank(min(jobs.priority(seq), _PRIORITY_MAX))
         heapq.heappush(rank.back if row and jobs.rows.deliveries[row] else rank.late, seq)
-        heapq.heappush(self._waits, jobs.waiting_since(seq) << _SEQ_BITS | seq)
+        since = jobs.waiting_since(seq)
+        heapq.heappush(self._waits, since << _SEQ_BITS | seq)
+        self._calm_until = min(self._calm_until, since + self._starvation_ms)
 
     def _drop_stale(self) -> None:
         """A job that comes back again and again leaves an entry each time, behind those that wait longer."""
@@ -306,12 +311,15 @@ class ReadyOrder:
 
     def _longest_waiting(self, now_ms: int) -> int | None:
         """The starved job that has waited longest, taken from its line if it is in one; None if there is none."""
+        if now_ms <= self._calm_until:
+            return None
         index, waits = self._index, self._waits
-        starved = (now_ms - self._starvation_ms, 0)
+        starved, first_since = (now_ms - self._starvation_ms, 0), now_ms
         found = None
         while waits:
             since, seq = waits[0] >> _SEQ_BITS, waits[0] & _SEQ_MASK
             if self._is_due(seq) and self._jobs.waiting_since(seq) == since:
+                first_since = since
                 if (since, seq) < starved:
                     starved, found = (since, seq), seq
                 break
@@ -321,12 +329,15 @@ class ReadyOrder:
             while first := rank.first:
                 if self._fresh((first,)):
                     since = index.ts[index.position(first)]
+                    first_since = min(first_since, since)
                     if (since, first) < starved:
                         starved, found, of_line = (since, first), first, rank
                     break
                 rank.drop_first()
         if of_line is not None:
             of_line.drop_first()
+        if found is None:
+            self._calm_until = first_since + self._starvation_ms
         return found
 
     def _is_ready(self, seq: int) -> bool:

@@ -28,7 +28,9 @@ from topics.log.jobs.rows import NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
+_UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
+_TOGETHER_MIN: Final = 32  # jobs of several claimers; those of one are mostly side by side, those of more are not
 
 
 class Jobs:
@@ -146,10 +148,14 @@ class Jobs:
 
     def claimed(self, event: Claimed, ts: int, config: TopicConfig, *, deliveries_max: int = 0) -> None:
         """`deliveries_max`: behind the last of so many a job does not rest, for it is moved then; 0: it never is."""
-        at = 0
+        first = stop = 0
+        grants: list[Grant] = []
         for grant in event.grants:
-            self._grant(event, grant, at, config.retry_backoff, deliveries_max)
-            at += grant.jobs
+            grants.append(grant)
+            stop += grant.jobs
+            if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
+                self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
+                first, grants = stop, []
         if config.rate_limit is not None:
             limit = config.rate_limit
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
@@ -275,24 +281,21 @@ class Jobs:
             for row, counter in zip(self.rows_of(seqs), leases, strict=True)
         ]
 
-    def _grant(
-        self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None, deliveries_max: int
-    ) -> None:
-        """The jobs of one claimer, the first of which is so far behind in the event."""
-        node, deadline, count = grant
-        found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first : first + count]))
-        counters = array("Q", range(event.first_lease + first, event.first_lease + first + count))
+    def _lease(
+        self, event: Claimed, first: int, stop: int, backoff: RetryBackoff | None, deliveries_max: int,
+        grants: Sequence[Grant],
+    ) -> None:  # fmt: skip
+        """The leases [first, stop) of an event, which are those of some grants."""
+        held, found = self.rows, self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first:stop]))
+        counters = array("Q", range(event.first_lease + first, event.first_lease + stop))
         if 0 in found:  # some have gone, or are going
             counters = array("Q", compress(counters, found))
-            found = [row for row in found if row]
-        if not found:
+        rows = grouped([row for row in found if row] if 0 in found else found)
+        if not rows:
             return
-        rows, held = grouped(found), self.rows
         held.drop_owners(rows)
         self._put(rows, Change.CLAIMED)
-        held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
         fill(held.leased, rows, 1)
-        fill(held.until, rows, deadline)
         scatter(held.counters, rows, counters)
         deliveries = array("I", [times + (times < U32_MAX) for times in gather(held.deliveries, rows)])
         scatter(held.deliveries, rows, deliveries)
@@ -304,7 +307,18 @@ class Jobs:
                 for times, seq in zip(deliveries, gather(held.seqs, rows), strict=True)
             ]
             scatter(held.backoffs, rows, array("Q", rests))
-        self._look_behind(rows, deadline)
+        first = 0
+        for grant in grants:
+            self._grant(found[first : first + grant.jobs], grant, event.nonce)
+            first += grant.jobs
+
+    def _grant(self, found: Sequence[int], grant: Grant, nonce: int) -> None:
+        """The jobs of one claimer; 0 for those that have gone."""
+        rows = grouped([row for row in found if row] if 0 in found else found)
+        if rows:
+            self.rows.own(rows, nonce.to_bytes(NONCE_SIZE, "big"), grant.node)
+            fill(self.rows.until, rows, grant.deadline)
+            self._look_behind(rows, grant.deadline)
 
     def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
         rows = self.rows
@@ -386,8 +400,10 @@ class Jobs:
             self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
         if self._index.key_ids is not None:
             self._put_keys(rows, before, after)
-        for state in range(len(self.counts)):
-            self.counts[state] += after.count(state) - before.count(state)
+        for state in set(before):
+            self.counts[state] -= before.count(state)
+        for state in set(after) - _UNCOUNTED:
+            self.counts[state] += after.count(state)
         scatter(self.rows.state, rows, after)
 
     def _put_keys(self, rows: Group, before: bytes, after: bytes) -> None:

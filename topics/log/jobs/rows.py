@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
 
-from topics.kernel.grouped import Column, Group, fill, gather, grouped, scatter
+from topics.kernel.grouped import Column, Group, clear, fill, gather, grouped, scatter
 from topics.log.jobs.image import JobImage
 from topics.log.jobs.transitions import JobState
 from topics.log.tags import Labels
@@ -25,6 +26,7 @@ class Rows:
     """
 
     __slots__ = (
+        "_columns",
         "_free",
         "backoffs",
         "counters",
@@ -50,6 +52,9 @@ class Rows:
         self.reasons: dict[int, bytes] = {}  # by row: what the worker said who gave it back
         self.owner_names = Labels()
         self._free: list[int] = []
+        self._columns: tuple[Column, ...] = (
+            self.seqs, self.state, self.leased, self.deliveries, self.until, self.backoffs, self.counters, self.owners
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.seqs) - 1 - len(self._free)
@@ -62,10 +67,8 @@ class Rows:
         del self._free[first:]
         if more := len(seqs) - len(rows):
             rows += range(len(self.seqs), len(self.seqs) + more)
-            self.state += bytes(more)
-            self.leased += bytes(more)
-            for column in self._numbers():
-                column.frombytes(bytes(more * column.itemsize))
+            for column in self._columns:
+                column.extend(repeat(0, more))
         made = grouped(rows)
         scatter(self.seqs, made, array("Q", seqs))
         return made
@@ -73,9 +76,7 @@ class Rows:
     def free(self, rows: Group) -> None:
         """These jobs have gone, or have nothing that makes them other ones."""
         self.drop_owners(rows)
-        columns: tuple[Column, ...] = (self.state, self.leased, *self._numbers())
-        for column in columns:
-            fill(column, rows, 0)
+        clear(self._columns, rows)
         for row in rows if self.reasons else ():
             self.reasons.pop(row, None)
         self._free += rows
@@ -114,6 +115,3 @@ class Rows:
             for row in self.held()
             if self.deliveries[row] or self.state[row] == JobState.MOVING
         ]  # fmt: skip
-
-    def _numbers(self) -> tuple[array[int], ...]:
-        return self.seqs, self.deliveries, self.until, self.backoffs, self.counters, self.owners

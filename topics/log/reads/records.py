@@ -42,8 +42,7 @@ class RecordsQuery:
         return attrs.evolve(self, seqs=plan.left, damaged=()) if plan.left else None
 
 
-@attrs.frozen(kw_only=True)
-class RecordsPlan(FramesPlan):
+class RecordsPlan(FramesPlan, frozen=True, kw_only=True):
     """Which frames to fetch. `gone`: asked for, and not live. `left`: for the next page. `damaged`: as the query has
     them, which is how a page names those that it found.
     """
