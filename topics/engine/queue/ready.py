@@ -81,8 +81,8 @@ class ReadyOrder:
     """
 
     __slots__ = (
-        "_busy", "_calm_until", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines", "_offered", "_offered_keys",
-        "_promised", "_promised_keys", "_ranks", "_seen_seq", "_starvation_ms", "_starvation_share",
+        "_busy", "_calm_until", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines", "_offered",
+        "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_starvation_ms", "_starvation_share",
         "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 

@@ -148,7 +148,8 @@ def _settled(
 
 
 def _leased(
-    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, *, fenced: bool = False,
+    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, *,
+    fenced: bool = False,
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
     """(seqs of which a live lease is meant, the number of each lease, the other seqs), as of the last `advance`."""
     rows, busy = queue.jobs.rows, queue.busy
@@ -174,7 +175,11 @@ def _leased(
                 taken.add(seq)
     if all(count):
         return list(seqs), list(counters), []
-    return list(compress(seqs, count)), list(compress(counters, count)), list(compress(seqs, map(not_, count)))
+    return (
+        list(compress(seqs, count)),
+        list(compress(counters, count)),
+        list(compress(seqs, map(not_, count))),
+    )
 
 
 def _nonce(rows: Rows, owner: int, node: bytes | None) -> int | None:
