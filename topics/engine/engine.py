@@ -106,7 +106,7 @@ class Engine:
         return ticket
 
     def propose_all(self, tickets: Sequence[Ticket]) -> None:
-        """As `propose`, of claims that waited for each other and are served together. Who is refused, ends with that."""
+        """As `propose`, of claims that waited for each other and are served together. One that is refused, ends."""
         self._state.time.read()
         self._state.ready += [(ticket, None) for ticket in tickets]
         self._settle()
