@@ -78,7 +78,9 @@ def main(arguments: Sequence[str]) -> int:
             scale = 1.0
             if group in SCALED and not setting.quick:
                 scale = serving.scale(setting)
-                print(f"\nscale {scale:.2f}: the floor server takes {scale * FLOOR_CPU_US:.1f} µs for a single write")
+                print(
+                    f"\nscale {scale:.2f}: the floor server takes {scale * FLOOR_CPU_US:.1f} µs for a single write"
+                )
             print(f"\n{_HEADING}", flush=True)
             for measured in GROUPS[group](setting):
                 figure = replace(measured, must=None, aim=None) if setting.quick else measured.scaled(scale)

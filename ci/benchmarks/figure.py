@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-
 FLOOR_CPU_US = 45.0  # of the floor server for a write of one record, on a machine of scale 1
 
 

@@ -106,15 +106,9 @@ class Engine:
         return ticket
 
     def propose_all(self, tickets: Sequence[Ticket]) -> None:
-        """As `propose`, of commands that came together: claims among them are served together. One that is refused has
-        ended with that.
-        """
-        state, now_ms = self._state, self._state.time.read()
-        for ticket in tickets:
-            try:
-                propose(state, ticket, now_ms)
-            except Rejected as refused:
-                state.fail(ticket, refused)
+        """As `propose`, of claims that waited for each other and are served together. One that is refused, ends."""
+        self._state.time.read()
+        self._state.ready += [(ticket, None) for ticket in tickets]
         self._settle()
 
     def withdraw(self, ticket: Ticket) -> bool:

@@ -19,7 +19,7 @@ from typing import Final
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
-from topics.kernel.grouped import Group, gather, grouped, grown
+from topics.kernel.grouped import Group, grouped, grown
 from topics.log.lost import LostRanges
 from topics.log.past import DeathCause, Past
 from topics.log.tags import Labels, TagIndex
@@ -56,8 +56,7 @@ class Index:
 
     def __init__(self, *, of_queue: bool = False) -> None:
         self.of_queue = of_queue
-        self.base_seq = 1
-        self.head_seq = 0
+        self.base_seq, self.head_seq = 1, 0
         self.ts: array[int] = array("Q")
         self.offsets: array[int] = array("I")
         self.lengths: array[int] = array("I")
@@ -136,21 +135,15 @@ class Index:
 
     def find_all(self, seqs: Sequence[int]) -> Group:
         """As `find`, of each of these seqs, in any order."""
-        if len(seqs) == 1:
-            at = self.find(seqs[0])
-            return range(at, at + 1) if at >= 0 else [at]
-        if self.lost.firsts:
-            return [self.find(seq) for seq in seqs]
+        if len(seqs) == 1 or self.lost.firsts:
+            found = [self.find(seq) for seq in seqs]
+            return found if -1 in found else grouped(found)
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
         group = grouped(seqs)
         if isinstance(group, range) and base <= group.start and group.stop <= head + 1:
             if self.all_live(group.start + shift, group.stop + shift):
                 return range(group.start + shift, group.stop + shift)
         return [seq + shift if base <= seq <= head and flags[seq + shift] & LIVE else -1 for seq in group]
-
-    def sizes_of(self, seqs: Sequence[int]) -> Sequence[int]:
-        """Of live records."""
-        return gather(self.sizes, self.find_all(seqs))
 
     def are_live(self, seqs: Sequence[int]) -> list[bool]:
         return [at >= 0 for at in self.find_all(seqs)]

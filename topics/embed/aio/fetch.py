@@ -154,13 +154,13 @@ class Fetcher:
         plan = engine.plan_records(query)
         if plan.left or next(steps) is not query or steps.send(plan) is not plan:
             return None
-        buffers = [found for extent in plan.extents if (found := self._reader.nowait(extent)) is not None]
+        buffers = [at_hand for extent in plan.extents if (at_hand := self._reader.nowait(extent)) is not None]
         if len(buffers) < len(plan.extents):
             return None
         held = room.size
         room.reserve(sum(map(len, buffers)))
         found = steps.send(buffers)
-        texts = found[2] if isinstance(found, tuple) else None
+        texts = found[2] if isinstance(found, tuple) else None  # else it goes on, or is to be unfolded
         room.settle(held + (sum(map(len, texts)) if texts is not None else 0))
         return None if texts is None else dict(zip(plan.seqs, texts, strict=True))
 

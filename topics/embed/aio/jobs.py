@@ -14,6 +14,7 @@ import trio
 
 from topics.codec.json_text import with_members
 from topics.codec.log.frame import FrameView
+from topics.embed.aio.claims import Claims
 from topics.embed.aio.events import EventLog
 from topics.embed.aio.fetch import NO_BOUND, AnswerRoom, Fetcher, Form
 from topics.engine.commands import Ack, Claim, Extend, GiveUp, Nack, Release
@@ -39,18 +40,6 @@ class Driver(Protocol):
 
     async def submit(self, command: Ack | Nack | Extend) -> Reply: ...
 
-    async def claim(self, command: Claim) -> JobsClaimed:
-        """Once it has ended. Cancelled while it waits for jobs, it never happens. Raises `TopicsError`."""
-        ...
-
-    def begin_claim(self, command: Claim, ended: Callable[[Ticket], None]) -> Ticket:
-        """`ended` is called when it has, behind this. Raises `Rejected`."""
-        ...
-
-    def withdraw(self, ticket: Ticket) -> bool:
-        """It never happens. False if it has jobs, or has ended."""
-        ...
-
     def give(self, command: Release) -> None:
         """Nobody waits for it."""
         ...
@@ -69,10 +58,13 @@ class Claimed:
 class JobDesk:
     """`draining`: nobody waits for jobs any longer."""
 
-    def __init__(self, engine: Engine, fetcher: Fetcher, driver: Driver, log: EventLog) -> None:
+    def __init__(
+        self, engine: Engine, fetcher: Fetcher, driver: Driver, claims: Claims, log: EventLog
+    ) -> None:
         self._engine = engine
         self._fetcher = fetcher
         self._driver = driver
+        self._claims = claims
         self._log = log
         self._waits: set[trio.CancelScope] = set()
         self._begun: dict[Ticket, Callable[[Ticket], None]] = {}
@@ -100,7 +92,7 @@ class JobDesk:
         Raises:
             Rejected: shutting_down.
         """
-        ticket = self._driver.begin_claim(command, self._ended)
+        ticket = self._claims.begin(command, self._ended)
         self._begun[ticket] = told
         if self.draining:
             self._end(ticket)
@@ -114,7 +106,9 @@ class JobDesk:
             Rejected: topic_not_found, throttled; nothing is leased any longer.
         """
         try:
-            texts = self._fetcher.texts_nowait(self._engine, _query(reply, self._engine), form=_FORM, room=room)
+            texts = self._fetcher.texts_nowait(
+                self._engine, _query(reply, self._engine), form=_FORM, room=room
+            )
         except BaseException:
             self.release(reply.topic, reply.jobs)
             raise
@@ -216,7 +210,7 @@ class JobDesk:
 
     def _end(self, ticket: Ticket) -> None:
         """Nobody waits any longer."""
-        if ticket in self._begun and self._driver.withdraw(ticket):
+        if ticket in self._begun and self._claims.withdraw(ticket):
             self._ended(ticket)
 
     def _leave(self, ticket: Ticket) -> None:
@@ -230,7 +224,7 @@ class JobDesk:
             self.release(ticket.reply.topic, ticket.reply.jobs)
 
     async def _leased(self, command: Claim, until_s: float) -> JobsClaimed | None:
-        return await self.wait(partial(self._driver.claim, command), until_s)
+        return await self.wait(partial(self._claims.claim, command), until_s)
 
     def _peeked(self, topic: str, state: JobState, limit: int) -> tuple[Sequence[JobView], int]:
         jobs = self._engine.peek(topic, state, limit)
@@ -285,7 +279,8 @@ def _claimed(reply: JobsClaimed, texts: Mapping[int, bytes]) -> Claimed:
     if len(texts) < len(jobs):
         jobs = [job for job in jobs if job.seq in texts]
     entries = [
-        _LEASED % (nonce, counter, deadline, deliveries, _PRIORITY % priority if priority else b"", texts[seq][1:])
+        _LEASED
+        % (nonce, counter, deadline, deliveries, _PRIORITY % priority if priority else b"", texts[seq][1:])
         for seq, nonce, counter, deadline, deliveries, priority in jobs
     ]
     return Claimed(jobs, entries, reply.ready, reply.topic_id)

@@ -17,6 +17,7 @@ import outcome
 import trio
 
 from topics.codec.log.frame import FrameView
+from topics.embed.aio.claims import Claims
 from topics.embed.aio.compactor import CompactorTask
 from topics.embed.aio.events import NOBODY, EventLog
 from topics.embed.aio.fetch import AnswerRoom, Fetcher, Form
@@ -26,8 +27,8 @@ from topics.embed.aio.jobs import JobDesk
 from topics.embed.aio.mover import MoverTask
 from topics.embed.aio.shard import ShardTask
 from topics.embed.aio.thread import Threads
-from topics.engine.commands import Append, Claim, Command, Release, Retire
-from topics.engine.replies import Appended, JobsClaimed, Reply
+from topics.engine.commands import Append, Command, Release, Retire
+from topics.engine.replies import Appended, Reply
 from topics.engine.tickets import Stage, Ticket
 from topics.host.checkpoint.checkpointer import Checkpointer
 from topics.host.system.compress import compress_records
@@ -65,9 +66,16 @@ class Runtime:
         self.opened = opened
         self.engine = opened.engine
         self.hub = Hub()
+        self.claims = Claims(self)
         self.shards = [
             ShardTask(
-                self.engine, writer, self._after_call, observe_sync or _nobody, self.threads, log, self._propose_claims
+                self.engine,
+                writer,
+                self._after_call,
+                observe_sync or _nobody,
+                self.threads,
+                log,
+                self.claims.propose,
             )
             for writer in opened.writers
         ]
@@ -75,18 +83,17 @@ class Runtime:
         if opened.checkpointer is not None:
             found = partial(found_since, opened)
             self.compactor = CompactorTask(
-                opened.checkpointer, self.threads, self.submit, self._ring_all, found, log
+                opened.checkpointer, self.threads, self.submit, self.ring_all, found, log
             )
         told = partial(self._after_call, NOTHING_TOOK)
         self.mover = MoverTask(self.engine, opened.reader.read, self.threads, self.submit, told)
         self.closing = False
         self.tombstones: dict[str, int] = {}  # read with a tombstone, by reason
         self._fetcher = Fetcher(opened.reader, self.threads)
-        self.jobs = JobDesk(self.engine, self._fetcher, self, log)
+        self.jobs = JobDesk(self.engine, self._fetcher, self, self.claims, log)
         self.hands = Hands(self.engine, self.jobs)
         self._in_flight = 0
         self._took = NOTHING_TOOK
-        self._claims: list[Ticket] = []  # to be proposed together
         self._sooner = trio.Event()  # the next deadline is earlier than the alarms' task knows
 
     @asynccontextmanager
@@ -165,47 +172,9 @@ class Runtime:
         self._in_flight += 1
         ticket.waiter = partial(self._tell_ended, ticket, ended)
 
-    def begin_claim(self, command: Claim, ended: Callable[[Ticket], None]) -> Ticket:
-        """Propose a claim, in the order of all calls: with those that come next, before the next batch is taken.
-        `ended` is called once, when the ticket has ended.
-
-        Raises:
-            Rejected: shutting_down. What else is refused is so in the ticket.
-        """
-        self.check_open()
-        ticket = Ticket(command)
-        ticket.waiter = partial(self._tell_claimed, ticket, ended)
-        self._in_flight += 1
-        self._claims.append(ticket)
-        self._ring_all()
-        return ticket
-
-    async def claim(self, command: Claim) -> JobsClaimed:
-        """Claim, and wait for jobs as long as the command says. Cancelled while it waits it never happens; one that has
-        jobs by then comes to its end, for the caller to give back. Raises `TopicsError`.
-        """
-        tries = _ROOM_TRIES
-        while True:
-            ticket = await self._claimed(command)
-            refused = ticket.error
-            if refused is None or refused.code is not Code.DISK_LOW or tries == 0:
-                reply = ticket.result()
-                assert isinstance(reply, JobsClaimed)
-                return reply
-            tries = tries - 1 if await self._make_room(refused) else 0
-
-    def withdraw(self, ticket: Ticket) -> bool:
-        """A claim that was begun never happens. False if it has jobs, or has ended."""
-        self._propose_claims()
-        withdrawn = self.engine.withdraw(ticket)
-        if withdrawn:
-            self._in_flight -= 1
-            self._after_call(NOTHING_TOOK)
-        return withdrawn
-
     def give(self, command: Release) -> None:
         """Have it carried out, if it can be; nobody waits for it."""
-        self._propose_claims()
+        self.claims.propose()
         with suppress(Rejected):
             try:
                 self.engine.propose(command)
@@ -230,7 +199,7 @@ class Runtime:
     @property
     def in_flight(self) -> int:
         """Commands proposed and not yet answered."""
-        return self._in_flight
+        return self._in_flight + self.claims.in_flight
 
     # Reading.
 
@@ -291,7 +260,7 @@ class Runtime:
         tries, created = _ROOM_TRIES, False
         while True:
             self.check_open()
-            self._propose_claims()
+            self.claims.propose()
             took, ticket = NOTHING_TOOK, None
             try:
                 try:
@@ -312,7 +281,7 @@ class Runtime:
             if refused.code is not Code.DISK_LOW or tries == 0:
                 raise refused
             # Once more where there is none: why there is none was not known before it was tried.
-            tries = tries - 1 if await self._make_room(refused) else 0
+            tries = tries - 1 if await self.make_room(refused) else 0
             created = created or (ticket is not None and ticket.created)
 
     async def _wait(self, ticket: Ticket) -> BatchTiming:
@@ -325,18 +294,7 @@ class Runtime:
         finally:
             self._in_flight -= 1
 
-    async def _claimed(self, command: Claim) -> Ticket:
-        """When it has ended."""
-        task = trio.lowlevel.current_task()
-        ticket = self.begin_claim(command, lambda _: trio.lowlevel.reschedule(task))
-
-        def leave(_: object) -> trio.lowlevel.Abort:
-            return trio.lowlevel.Abort.SUCCEEDED if self.withdraw(ticket) else trio.lowlevel.Abort.FAILED
-
-        await trio.lowlevel.wait_task_rescheduled(leave)
-        return ticket
-
-    async def _make_room(self, refused: TopicsError) -> bool:
+    async def make_room(self, refused: TopicsError) -> bool:
         shard, needed = refused.detail["shard"], refused.detail["needed_bytes"]
         assert isinstance(shard, int)
         assert isinstance(needed, int)
@@ -364,16 +322,6 @@ class Runtime:
         if self.compactor is not None and self.compactor.ended is not None:
             self.compactor.ended.set()
 
-    def _propose_claims(self) -> None:
-        if self._claims:
-            claims, self._claims = self._claims, []
-            self.engine.propose_all(claims)
-            self._after_call(NOTHING_TOOK)
-
-    def _tell_claimed(self, ticket: Ticket, ended: Callable[[Ticket], None]) -> None:
-        self._in_flight -= 1
-        ended(ticket)
-
     def _tell_ended(self, ticket: Ticket, ended: Ended) -> None:
         self._in_flight -= 1
         ended(ticket, self._took)
@@ -389,7 +337,10 @@ class Runtime:
         ticket.waiter = None
         return trio.lowlevel.Abort.SUCCEEDED
 
-    def _ring_all(self) -> None:
+    def after_call(self) -> None:
+        self._after_call(NOTHING_TOOK)
+
+    def ring_all(self) -> None:
         for shard in self.shards:
             shard.ring()
 

@@ -155,7 +155,8 @@ def _deal(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now_ms
         seqs = order.take(wanted, now_ms)
         if not seqs:
             return None
-        hands = (_shared_out if together else _in_turn)(group, seqs, topic.index.sizes_of(seqs))
+        sizes = gather(topic.index.sizes, topic.index.find_all(seqs))
+        hands = (_shared_out if together else _in_turn)(group, seqs, sizes)
         dealt = [(claimer, hand) for claimer, hand in zip(group, hands, strict=True) if hand]
         count = sum(len(hand) for _, hand in dealt)
         if count < len(seqs):

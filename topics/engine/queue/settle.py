@@ -170,7 +170,8 @@ def _settled(
 
 
 def _leased(
-    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, *, fenced: bool = False,
+    queue: QueueLane, node: bytes | None, seqs: Sequence[int], leases: Sequence[Lease | None] | None, *,
+    fenced: bool = False,
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
     """(seqs of which a live lease is meant, the number of each lease, the other seqs), as of the last `advance`."""
     rows, busy = queue.jobs.rows, queue.busy

@@ -20,9 +20,7 @@ from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
-from topics.kernel.limits import U32_MAX
 from topics.log.index import LIVE, Index
-from topics.log.jobs.backoff import backoff_ms
 from topics.log.jobs.image import JobsImage
 from topics.log.jobs.rows import NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
@@ -30,7 +28,9 @@ from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
 _UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
-_TOGETHER_MIN: Final = 32  # jobs of several claimers; those of one are mostly side by side, those of more are not
+_TOGETHER_MIN: Final = (
+    32  # jobs of several claimers; those of one are mostly side by side, those of more are not
+)
 
 
 class Jobs:
@@ -109,11 +109,6 @@ class Jobs:
         is_over = rows.leased[row] and rows.state[row] != _IN_FLIGHT
         return b"expired" if is_over else rows.reasons.get(row, b"")
 
-    def has_leases(self, now_ms: int) -> bool:
-        """True if a job is leased at that instant."""
-        rows = self.rows
-        return any(leased and rows.until[row] >= now_ms for row, leased in enumerate(rows.leased))
-
     def tokens_at(self, now_ms: int, limit: RateLimit) -> int:
         """How full the bucket is, in parts of `limit.per_ms` a job."""
         filled = self.tokens + (now_ms - self.tokens_ms) * limit.count
@@ -125,12 +120,6 @@ class Jobs:
         if not row or rows.state[row] != _IN_FLIGHT or rows.counters[row] != lease[1]:
             return False
         return rows.owner(row)[0] == lease[0].to_bytes(NONCE_SIZE, "big")
-
-    def leased(self) -> list[int]:
-        """The jobs that are leased, as of the last `advance`."""
-        return [
-            seq for seq, state in zip(self.rows.seqs, self.rows.state, strict=True) if state == _IN_FLIGHT
-        ]
 
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
@@ -295,30 +284,15 @@ class Jobs:
             return
         held.drop_owners(rows)
         self._put(rows, Change.CLAIMED)
-        fill(held.leased, rows, 1)
-        scatter(held.counters, rows, counters)
-        deliveries = array("I", [times + (times < U32_MAX) for times in gather(held.deliveries, rows)])
-        scatter(held.deliveries, rows, deliveries)
-        if backoff is None:
-            fill(held.backoffs, rows, 0)
-        else:
-            rests = [
-                backoff_ms(backoff, times, seq) if not deliveries_max or times < deliveries_max else 0
-                for times, seq in zip(deliveries, gather(held.seqs, rows), strict=True)
-            ]
-            scatter(held.backoffs, rows, array("Q", rests))
+        held.lease(rows, counters, backoff, deliveries_max)
         first = 0
-        for grant in grants:
-            self._grant(found[first : first + grant.jobs], grant, event.nonce)
-            first += grant.jobs
-
-    def _grant(self, found: Sequence[int], grant: Grant, nonce: int) -> None:
-        """The jobs of one claimer; 0 for those that have gone."""
-        rows = grouped([row for row in found if row] if 0 in found else found)
-        if rows:
-            self.rows.own(rows, nonce.to_bytes(NONCE_SIZE, "big"), grant.node)
-            fill(self.rows.until, rows, grant.deadline)
-            self._look_behind(rows, grant.deadline)
+        for node, deadline, count in grants:
+            its = found[first : first + count]
+            if rows := grouped([row for row in its if row] if 0 in its else its):
+                held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
+                fill(held.until, rows, deadline)
+                self._look_behind(rows, deadline)
+            first += count
 
     def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
         rows = self.rows

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
+from topics.kernel.config import RetryBackoff
 from topics.kernel.grouped import Column, Group, clear, fill, gather, grouped, scatter
+from topics.kernel.limits import U32_MAX
+from topics.log.jobs.backoff import backoff_ms
 from topics.log.jobs.image import JobImage
 from topics.log.jobs.transitions import JobState
 from topics.log.tags import Labels
@@ -81,6 +84,25 @@ class Rows:
             self.reasons.pop(row, None)
         self._free += rows
 
+    def lease(
+        self, rows: Group, counters: array[int], backoff: RetryBackoff | None, deliveries_max: int
+    ) -> None:
+        """These have leases with these numbers; whose, and until when, is for `own` to say. `deliveries_max`: no rest
+        is behind the last of so many; 0: it is as any other.
+        """
+        fill(self.leased, rows, 1)
+        scatter(self.counters, rows, counters)
+        deliveries = array("I", [times + (times < U32_MAX) for times in gather(self.deliveries, rows)])
+        scatter(self.deliveries, rows, deliveries)
+        if backoff is None:
+            fill(self.backoffs, rows, 0)
+        else:
+            rests = [
+                backoff_ms(backoff, times, seq) if not deliveries_max or times < deliveries_max else 0
+                for times, seq in zip(deliveries, gather(self.seqs, rows), strict=True)
+            ]
+            scatter(self.backoffs, rows, array("Q", rests))
+
     def own(self, rows: Group, nonce: bytes, node: bytes) -> None:
         """Whose these are now, by leases of that start."""
         fill(self.owners, rows, self.owner_names.hold(nonce + node, len(rows)))
@@ -98,6 +120,14 @@ class Rows:
         """Nobody had these."""
         self.owner_names.release_all(gather(self.owners, rows))
         fill(self.owners, rows, 0)
+
+    def any_leased(self, now_ms: int) -> bool:
+        """True if a job is leased at that instant."""
+        return any(leased and self.until[row] >= now_ms for row, leased in enumerate(self.leased))
+
+    def in_flight(self) -> list[int]:
+        """The jobs that are leased, as of the last `Jobs.advance`."""
+        return [seq for seq, state in zip(self.seqs, self.state, strict=True) if state == JobState.IN_FLIGHT]
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""

@@ -80,7 +80,9 @@ class Waited:
 
     def whole(self) -> DiffPlan:
         """What the caller gets."""
-        return msgspec.structs.replace(self._plan, from_seq=start_of(self._first, self._plan), account=self._passed)
+        return msgspec.structs.replace(
+            self._plan, from_seq=start_of(self._first, self._plan), account=self._passed
+        )
 
 
 def plus(one: Account, other: Account) -> Account:

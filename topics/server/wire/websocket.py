@@ -335,9 +335,7 @@ class WebSocket:
             self._tasks.cancel_scope.cancel()
 
     def _send_now(self) -> bool:
-        """Answer the only command that is under way, by whoever has found its answer: to wake the task that sends costs
-        a third of a small command. False if the rest is that task's.
-        """
+        """Answer the only command under way: to wake who sends costs much. False if the rest is for that task."""
         self._gather()
         try:
             if not self._link.outgoing.send_nowait():
