@@ -23,7 +23,7 @@ from topics.engine.propose import propose
 from topics.engine.queue.claim import serve
 from topics.engine.queue.control import JobView, peek, queue_state
 from topics.engine.recovery import restart
-from topics.engine.replies import TopicState
+from topics.engine.replies import QueueState, TopicState
 from topics.engine.state import Effects, EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SYNC
@@ -286,8 +286,7 @@ class Engine:
         lane, topic = self._state.topic(name)
         if touch:
             lane.last_read_ms = self._state.time.read()
-        queue = None if lane.queue is None else queue_state(lane, topic, self._state.time.read())
-        return lane.topic_state(queue)
+        return lane.topic_state(queue_state(lane, topic, self._state.time.read()))
 
     def peek(self, name: str, state: JobState, limit: int) -> Sequence[JobView]:
         """The jobs of a queue in a state (`queue.control.peek`). Raises `Rejected`: topic_not_found, not_a_queue."""
@@ -303,14 +302,15 @@ class Engine:
         """Names of the public topics, ascending, that start with `prefix` and come after `after`; the first so many."""
         return self._state.catalog.names(prefix, after, count_max)
 
-    def topic_figures(self) -> Iterator[tuple[Topic, int]]:
-        """Each topic with its durable seq, for statistics; the one created first comes first.
+    def topic_figures(self) -> Iterator[tuple[Topic, int, QueueState | None]]:
+        """Each topic with its durable seq, and how its jobs stand if it is a queue, for statistics; the one created
+        first comes first.
 
         The figures are those of the moment a topic's turn comes, so a caller may take them in slices.
         """
         for lane in list(self._state.lanes.values()):
             if lane.topic is not None:
-                yield lane.topic, lane.durable_seq
+                yield lane.topic, lane.durable_seq, queue_state(lane, lane.topic, self._state.time.read())
 
     @property
     def topic_count(self) -> int:
