@@ -23,7 +23,7 @@ from topics.codec.log.leases import (
     ReleasedAll,
 )
 from topics.kernel.config import TopicType
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Code, Rejected, not_a_queue
 from topics.kernel.ids import lease_id
 from topics.kernel.ports import Disk
 
@@ -75,7 +75,7 @@ def queue_items(disk: Disk, where: str, queue: str) -> Iterator[LogItem]:
     if topic is None:
         raise Rejected(Code.TOPIC_NOT_FOUND, f"there is no topic {queue!r} in {where}", topic=queue)
     if topic.config.type is not TopicType.QUEUE:
-        raise Rejected(Code.NOT_A_QUEUE, f"topic {queue!r} is a log; only a queue has jobs", topic=queue)
+        raise not_a_queue(queue)
     tasks = (*archive_tasks(disk), *wal_tasks(disk))
     rows = [row for task in tasks if (row := scan_wal(disk, task)) is not None]
     return (at for at in read_items(disk, rows) if at.item.topic_id == topic.topic_id)

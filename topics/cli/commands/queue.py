@@ -240,11 +240,11 @@ def drain(invocation: Invocation, queue: str, timeout: str | None, as_json: bool
 
 def queue_state(store: TopicStore, name: str) -> tuple[TopicState, QueueState]:
     """Raises `Rejected`: topic_not_found, not_a_queue."""
-    from topics.kernel.errors import Code, Rejected
+    from topics.kernel.errors import not_a_queue
 
     found = store.topic(name).state()
     if found.queue is None:
-        raise Rejected(Code.NOT_A_QUEUE, f"topic {name!r} is a log; only a queue has jobs", topic=name)
+        raise not_a_queue(name)
     return found, found.queue
 
 
@@ -272,8 +272,8 @@ def _wait_for_workers(store: TopicStore, name: str, limit_s: float | None) -> tu
             return counts, True
         if isinstance(store, Store):
             raise Failed(
-                f"{name}: {_words(counts)}, and nobody else can work on a directory as long as this waits: run "
-                f"topics work {name} --until-empty, or have it served"
+                f"{name}: {_words(counts)}, and no worker can run: this process has the directory open; use "
+                f"topics work {name} --until-empty, or serve the directory"
             )
         passed_s = time.monotonic() - began
         if limit_s is not None and passed_s >= limit_s:
@@ -298,7 +298,7 @@ def _set_paused(invocation: Invocation, queues: tuple[str, ...], *, paused: bool
 
 def _ask(name: str, counts: QueueState) -> None:
     if not is_terminal(sys.stdin):
-        raise Failed(f"nobody to ask whether the jobs of {name!r} may go; say --yes", code=USAGE)
+        raise Failed(f"stdin is no terminal, so purge cannot ask: pass --yes to delete the jobs of {name!r}", code=USAGE)
     if not click.confirm(f"delete {counted(counts.ready + counts.delayed, 'job')} of {name}?", err=True):
         raise Failed(f"the jobs of {name!r} are kept")
 
