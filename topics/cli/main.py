@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "delete": ("commands.manage", "Delete records, by seq or tag, for good."),
     "rm": ("commands.manage", "Delete topics with everything in them."),
     "compact": ("commands.manage", "Give back the space of what was deleted from a directory."),
-    "queue": ("commands.queue", "Look after job queues: list, peek, pause, purge, drain."),
+    "queue": ("commands.queue", "Look after job queues: list, peek, claim, ack, pause, purge, drain."),
     "work": ("commands.work", "Do the jobs of a queue, each by a command."),
     "fsck": ("commands.check", "Check that a data directory is whole."),
     "inspect": ("commands.check", "Print what is in a file of a data directory."),

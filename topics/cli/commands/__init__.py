@@ -7,6 +7,7 @@ backup      `backup`, `verify` and `restore`: a copy of a store that is being us
             store made of it
 check       `fsck` and `inspect`: is a data directory whole, and what is in one of its files
 job_history  `queue history`: who had a job when, and how that ended, by the log of a data directory
+leases      `queue claim`, `ack`, `nack` and `extend`: the jobs of a queue by hand, each call a step of its own
 manage      topics themselves: `create`, `configure`, `state`, `ls`, `rm`, `delete` for their records, `compact`
             for the space
 queue       `queue`: job queues, for who looks after them
