@@ -159,10 +159,12 @@ def _own_name() -> str:
 
 def _check_leases_last(store: TopicStore, queue: str) -> None:
     """A directory is closed behind each command, which ends leases unless the queue says otherwise."""
-    from topics.cli.commands.queue import queue_state
     from topics.embed.store import Store
 
-    if isinstance(store, Store) and not queue_state(store, queue)[0].config.leases_durable:
+    if not isinstance(store, Store):
+        return
+    found = store.topic(queue).state()
+    if found.queue is not None and not found.config.leases_durable:
         raise Failed(
             f"{queue}: a lease would end with this command, which closes the directory: serve the directory, use "
             f"topics work {queue}, or run topics configure {queue} leases_durable=true"

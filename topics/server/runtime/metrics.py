@@ -188,9 +188,9 @@ class Metrics:
                 by_shard = {(str(shard.shard),): _at(shard, place) for shard in taken.shards}
                 yield make(name, what, ("shard",), by_shard)
         bound = f"; series of their own have the {self._topics_max} topics created first"
-        for of_topic, figures in ((_TOPIC_GAUGES, taken.topics), (_QUEUE_GAUGES, taken.queues)):
+        for of_topic, rows_of in ((_TOPIC_GAUGES, taken.topics), (_QUEUE_GAUGES, taken.queues)):
             for column, (name, what) in enumerate(of_topic, 1):
-                values = {(row[0],): row[column] for row in figures if row[column] is not None}
+                values: _Values = {(row[0],): row[column] for row in rows_of if row[column] is not None}  # type: ignore[misc]  # a name is in the first column alone
                 yield _gauges(name, what + bound, ("topic",), values)
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
