@@ -302,15 +302,18 @@ class Engine:
         """Names of the public topics, ascending, that start with `prefix` and come after `after`; the first so many."""
         return self._state.catalog.names(prefix, after, count_max)
 
-    def topic_figures(self) -> Iterator[tuple[Topic, int, QueueState | None]]:
-        """Each topic with its durable seq, and how its jobs stand if it is a queue, for statistics; the one created
-        first comes first.
+    def topic_figures(self, queues_max: int) -> Iterator[tuple[Topic, int, QueueState | None]]:
+        """Each topic with its durable seq, for statistics; the one created first comes first. Of queues among the first
+        `queues_max` topics also how their jobs stand.
 
         The figures are those of the moment a topic's turn comes, so a caller may take them in slices.
         """
         for lane in list(self._state.lanes.values()):
             if lane.topic is not None:
-                yield lane.topic, lane.durable_seq, queue_state(lane, lane.topic, self._state.time.read())
+                now_ms = self._state.time.read()
+                queue = queue_state(lane, lane.topic, now_ms) if queues_max > 0 else None
+                yield lane.topic, lane.durable_seq, queue
+                queues_max -= 1
 
     @property
     def topic_count(self) -> int:

@@ -108,7 +108,7 @@ class TierFigures:
             else:
                 self.hot_segments += 1
                 self.hot_bytes += segment.size
-        self._looked += 1 + len(topic.segments)
+        self._looked += 1 + len(topic.segments) + 2 * (topic.jobs is not None)
         if self._looked < SLICE:
             return False
         self._looked = 0
@@ -164,7 +164,7 @@ async def take_figures(
             rewritten_bytes=compactor.reclaimer.rewritten_bytes,
             freed_bytes=compactor.reclaimer.freed_bytes,
         )
-    return await with_topics(shown, runtime.engine.topic_figures(), topics_max)
+    return await with_topics(shown, runtime.engine.topic_figures(topics_max), topics_max)
 
 
 async def with_topics(
