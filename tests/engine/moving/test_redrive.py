@@ -162,5 +162,6 @@ def test_dead_letters_do_not_go_round():
 
     assert (error.code, error.detail["reason"]) == (Code.TOPIC_EXISTS_INCOMPATIBLE, "dead_letter_cycle")
     assert error.detail["cycle"] == ["a", "c", "b", "a"]
+    assert "would form a cycle: a -> c -> b -> a; choose another topic" in error.message
     mover.put("x", dead_letter="c")  # a log has none
     mover.put("a", type="queue", dead_letter="x")
