@@ -99,9 +99,9 @@ class Leases(Generic[J]):
         return [job for job in self._live(now_s) if job.until_s - self._left_s <= now_s]
 
     def extended(self, jobs: Iterable[J], seqs: Collection[int], asked_s: float) -> None:
-        """What came of it: `seqs` counted, and the others have ended."""
+        """What came of it: `seqs` counted, and the others have ended. What has ended meanwhile is not extended."""
         for job in jobs:
-            if not job.is_settled:
+            if not job.is_settled and job.until_s > -math.inf:
                 job.until_s = asked_s + self.lease_ms / 1000 if job.seq in seqs else -math.inf
 
     def lost(self, now_s: float) -> list[J]:
