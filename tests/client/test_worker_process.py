@@ -87,7 +87,9 @@ def test_a_process_that_is_stopped_loses_its_lease_and_knows_it_when_it_wakes(
     worker = begin()
     worker.expect(f"begun {seq}")
     worker.child.send_signal(signal.SIGSTOP)
-    assert wait_until(lambda: [job.deliveries for job in queue.peek("in_flight")] == [2])  # pushed to it again
+    assert wait_until(
+        lambda: [job.deliveries for job in queue.peek("in_flight")] == [2]
+    )  # pushed to it again
     job = queue.get(timeout=20, lease_ms=60_000)
     assert job is not None
     assert job.seq == seq

@@ -238,7 +238,7 @@ class _Line(Generic[J]):
     def _bring(self, job: J) -> None:
         now_s, lease_s = time.monotonic(), self._desk.leases.lease_ms / 1000
         began_s = job.deadline / 1000 - lease_s - self._ahead_s
-        self._desk.bring([job], min(max(began_s, self._first_s), now_s))
+        self._desk.bring([job], min(began_s if self._ahead_s < math.inf else self._first_s, now_s))
         if not self._works and not now_s - lease_s / 3 <= began_s <= now_s:
             self._room = -1
             self._socket.wake()
