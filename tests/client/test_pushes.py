@@ -196,10 +196,11 @@ def test_what_is_refused_for_now_is_asked_again_and_no_lease_is_lost(play) -> No
 
 
 def test_what_comes_when_nobody_is_here_any_more_is_given_back(play) -> None:
-    is_given_back = threading.Event()
+    is_asked, is_given_back = threading.Event(), threading.Event()
 
     def live(line: Line) -> None:
         line.work(1)
+        is_asked.set()
         asked = line.get("stop_work")
         line.push(1)  # before it heard of that
         line.say("stopped", request_id=asked["request_id"], topic="q")
@@ -209,7 +210,7 @@ def test_what_comes_when_nobody_is_here_any_more_is_given_back(play) -> None:
         line.push(2)
 
     async def work(place: Place) -> None:
-        await place.until(lambda: place.supply._line is not None and place.supply._line.has_worked)
+        await place.until(is_asked.is_set)
         place.desk.add_hands(-1)
         await place.until(is_given_back.is_set)
         place.desk.add_hands(1)

@@ -71,7 +71,9 @@ class AsyncClient(AsyncTopicStore):
     health = of_store(topics.Health)
     ready = of_store(topics.Ready)
 
-    def supply(self, queue: Claimant) -> Supply[Any]:
+    def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
+        if until_empty:
+            return super().supply(queue, until_empty=True)
         return Pushes(Way(self.where, self._transport.headers, self._transport.trust), queue)
 
     async def do(self, steps: Steps[R]) -> R:

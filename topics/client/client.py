@@ -95,7 +95,9 @@ class Client(TopicStore):
     health = of_store(topics.Health)
     ready = of_store(topics.Ready)
 
-    def supply(self, queue: Claimant) -> Supply[Any]:
+    def supply(self, queue: Claimant, *, until_empty: bool) -> Supply[Any]:
+        if until_empty:
+            return super().supply(queue, until_empty=True)
         from topics.client.pushes import Pushes  # with all that tasks need
         from topics.client.websocket import Way
 

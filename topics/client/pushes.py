@@ -13,7 +13,6 @@ asked again.
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Iterable, Iterator
 from itertools import count
@@ -26,8 +25,9 @@ from topics.calls.job_values import Claimant, LeasedRecord, read_pushed, read_se
 from topics.calls.jobs import Ack, Nack, Settle
 from topics.calls.messages import MALFORMED
 from topics.calls.trouble import WORDS, Trouble, Unreachable, not_topics, told
+from topics.calls.workers.absence import Absence
 from topics.calls.workers.desk import Desk
-from topics.calls.workers.leases import LEFT, passes, pause_s
+from topics.calls.workers.leases import LEFT
 from topics.client.websocket import Way, WebSocket, connected
 from topics.engine.replies import JobsSettled
 from topics.kernel.errors import TopicsError
@@ -35,7 +35,6 @@ from topics.kernel.limits import Limits
 
 J = TypeVar("J", bound=LeasedRecord)
 
-_chance: Final = random.random
 _ACKS_MAX: Final = Limits().claim_limit  # of one ack
 _encode: Final = msgspec.json.encode
 
@@ -75,27 +74,22 @@ class Pushes(Generic[J]):
         self._way = way
         self._queue = queue
         self._line: _Line[J] | None = None
+        self._absence = Absence(way.url)
 
     async def run(self, desk: Desk[J]) -> None:
-        failures = 0
         while not desk.is_stopping:
             if not desk.wanted:
                 await desk.wishes.wait()
                 continue
             try:
                 async with connected(self._way) as socket:
-                    self._line = _Line(socket, self._queue, desk)
+                    self._line = _Line(socket, self._queue, desk, self._absence)
                     try:
                         await self._line.run()
                     finally:
-                        if self._line.has_worked:
-                            failures = 0
                         self._line = None
             except TopicsError as error:
-                if not passes(error, is_remote=True):
-                    raise
-                failures += 1
-                await desk.pause(pause_s(failures, _chance()))
+                await desk.pause(self._absence.pause_s(error, is_remote=True))
         desk.end()
 
     async def tell(self, call: Settle) -> JobsSettled:
@@ -105,13 +99,13 @@ class Pushes(Generic[J]):
 
 
 class _Line(Generic[J]):
-    """What is said on one connection. `has_worked`: the server has taken us once."""
+    """What is said on one connection."""
 
-    def __init__(self, socket: WebSocket, queue: Claimant, desk: Desk[J]) -> None:
-        self.has_worked = False
+    def __init__(self, socket: WebSocket, queue: Claimant, desk: Desk[J], absence: Absence) -> None:
         self._socket = socket
         self._queue = queue
         self._desk = desk
+        self._absence = absence
         self._room = 0  # for so many jobs `work` was asked; -1: ask again
         self._works: dict[int, float] = {}  # asked and not answered, and when
         self._first_s = self._ahead_s = (
@@ -181,16 +175,13 @@ class _Line(Generic[J]):
 
     async def _follow(self) -> None:
         """See that as many jobs are asked for as there is room for, until there are to be no more."""
-        desk, failures = self._desk, 0
+        desk = self._desk
         while not (desk.is_stopping and self._room == 0 and not self._works):
             self._socket.wake()
             await desk.wishes.wait()
             if self._refused is not None:
                 error, self._refused = self._refused, None
-                if not passes(error, is_remote=True):
-                    raise error
-                failures += 1
-                await desk.pause(pause_s(failures, _chance()))
+                await desk.pause(self._absence.pause_s(error, is_remote=True))
                 self._room = 0
         desk.end()
 
@@ -245,7 +236,7 @@ class _Line(Generic[J]):
 
     def _worked(self, asked_s: float, head: _Head, text: bytes) -> None:
         if head.op == "working":
-            self.has_worked = True
+            self._absence.ended()
             self._ahead_s = (_working(text).now + 1) / 1000 - asked_s  # it tells whole ms
         elif head.op == "error":
             self._refuse(head)

@@ -90,7 +90,9 @@ class AsyncWorker(Generic[J]):
         self._backs_off = config.retry_backoff is not None
         self.desk = Desk(Leases[J](self._rules.lease_ms or config.lease_ms))
         raised: Exception | None = None
-        bringing = anyio.CancelScope(shield=True)  # also where the block is cancelled, until its jobs are given back
+        bringing = anyio.CancelScope(
+            shield=True
+        )  # also where the block is cancelled, until its jobs are given back
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._bring, bringing)
             tasks.start_soon(self._keep, tasks)
