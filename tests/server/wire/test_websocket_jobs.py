@@ -221,7 +221,7 @@ async def test_jobs_are_pushed_as_those_before_are_settled(mock_clock):
         await place.put(*"abcdefgh", priority=3)
         await peer.send(work(2, lease_ms=1000, request_id=7))
         assert await peer.message() == {
-            "op": "working", "topic": "q", "max": 2, "lease_ms": 1000, "request_id": 7
+            "op": "working", "topic": "q", "max": 2, "lease_ms": 1000, "request_id": 7, "now": place.clock.now_ms(),
         }  # fmt: skip
         first = await peer.message()
         assert first.pop("lease_id").startswith("lease_")
