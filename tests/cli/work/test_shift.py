@@ -75,6 +75,7 @@ def queue(tmp_path: pathlib.Path) -> Iterator[topics.Queue]:
         yield store.queue("jobs", node="w")
 
 
+@pytest.mark.rule("O2.9")
 def test_so_many_at_a_time_and_each_is_settled_as_it_ended(queue: topics.Queue) -> None:
     queue.put_many([{"data": i} for i in range(5)])
     running = Running(queue, concurrency=2)

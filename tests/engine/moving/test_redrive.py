@@ -34,6 +34,7 @@ def refused(mover, command):
     return caught.value
 
 
+@pytest.mark.rule("Q4.14")
 def test_any_record_of_a_topic_becomes_a_fresh_job():
     mover = begun(1, 2, 3)
     reply = redrive(mover)
@@ -78,6 +79,7 @@ def test_a_job_that_somebody_has_stays():
     assert list(redrive(mover, "p").seqs) == [2, 3, 4]
     assert claimed == [1]
     assert mover.datas("p") == [b"1"]
+    assert mover.state("p").queue.dead_lettered == 0  # they are none
 
 
 def test_what_is_refused_says_why():
