@@ -16,7 +16,7 @@ from topics.engine.replies import Appended, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicConfig
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.simulation.job_claims import DURABLE, JobClaims, Place
+from topics.simulation.queues.job_claims import DURABLE, JobClaims, Place
 from topics.simulation.oracle import Facts, PromiseBroken
 
 PerhapsGone = dict[

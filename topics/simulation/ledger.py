@@ -42,7 +42,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.config import Durability
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.simulation.claims import PerhapsGone, TopicClaims
-from topics.simulation.job_claims import DURABLE, Place
+from topics.simulation.queues.job_claims import DURABLE, Place
 from topics.simulation.machine import peek, restarted
 from topics.simulation.oracle import (
     Facts,
