@@ -144,13 +144,15 @@ class Index:
 
         A search in C: there may be millions, mostly live.
         """
-        found = [
-            Gone(first, behind - 1, self.flags[dead.start()] & _DEAD)
-            for dead in DEAD_RUN.finditer(self.flags, start, stop)
-            for first, behind in self.spans(*dead.span())
-        ]
+        flags, dead = self.flags, DEAD_RUN.finditer(self.flags, start, stop)
         if not self.slotless.firsts:
-            return found
+            shift = self.base_seq - self._skip
+            return [Gone(run.start() + shift, run.end() + shift - 1, flags[run.start()] & _DEAD) for run in dead]
+        found = [
+            Gone(first, behind - 1, flags[run.start()] & _DEAD)
+            for run in dead
+            for first, behind in self.spans(*run.span())
+        ]
         gone = self.slotless.between(self.seq_at(start), self.seq_at(stop))
         return joined([*found, *(run for run in gone if run.end != LOST)])
 

@@ -8,26 +8,25 @@ What must never leave is a slot whose place somebody needs. Until a segment has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from topics.log.index import DEAD_RUN, ENDS, Index
 from topics.log.past import DeathCause, Gone
 
 RUN_MIN: Final = 1024  # slots of a run: 45 bytes each, and the run takes 150
-_PAID_FOR: Final = 2  # slots that each change pays for
+PAID_FOR: Final = 2  # slots that each change pays for
 
 
-def let_go(index: Index, stop: int) -> list[Gone]:
-    """Long runs of dead slots before position `stop` leave, if a look is paid for. Returns their seqs.
+def let_go(index: Index, stop_seq: int) -> list[Gone]:
+    """Long runs of dead slots below `stop_seq` leave, if a look is paid for. Returns their seqs.
 
     The slots before the last of them, which are few if old ones are held, move up to what is behind it.
     """
     slots = index.stop - index.start
-    if slots - index.live_count < RUN_MIN or index.changes * _PAID_FOR < slots:
+    if slots - index.live_count < RUN_MIN or index.changes * PAID_FOR < slots:
         return []
     index.changes = 0
-    runs = list(_runs(index, stop))
+    runs = _runs(index, index.position(stop_seq))
     if not runs:
         return []
     gone = [
@@ -48,7 +47,7 @@ def let_go(index: Index, stop: int) -> list[Gone]:
     return gone
 
 
-def _runs(index: Index, stop: int) -> Iterator[tuple[int, int]]:
+def _runs(index: Index, stop: int) -> list[tuple[int, int]]:
     """The positions [start, behind) of each run of slots that died alike, if it is long."""
     ends = index.flags[index.start : stop].translate(ENDS)
     found: list[tuple[int, int]] = []
@@ -60,4 +59,4 @@ def _runs(index: Index, stop: int) -> Iterator[tuple[int, int]]:
             assert run is not None
             found.append((run.start() + index.start, run.end() + index.start))
             at = ends.find(wanted, run.end())
-    return iter(sorted(found))
+    return sorted(found)

@@ -127,7 +127,7 @@ class Topic:
         """Long runs of dead slots leave, once no place of theirs is needed: a segment has them, or nothing ever will."""
         index = self.index
         if self.config.durability is not Durability.EPHEMERAL:
-            let_go(index, index.position(self.segments.stored_seq + 1))
+            let_go(index, self.segments.stored_seq + 1)
             return
-        for run in let_go(index, index.stop):
+        for run in let_go(index, index.head_seq + 1):
             self.regions.move(run.first, run.last, index.head_seq, b"")  # frees what memory holds of them
