@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from itertools import compress, pairwise
-from typing import Final
 
 import msgspec
 import xxhash
@@ -26,6 +25,7 @@ from topics.log.past import LOST, Gone, joined
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.tags import Labels
 from topics.log.topic import Topic
+
 
 def check_state(state: EngineState) -> None:
     """Assert what must hold between any two calls."""
@@ -65,7 +65,9 @@ def check_topic(topic: Topic) -> None:
     assert 1 <= floors.evict_floor <= index.base_seq <= index.head_seq + 1  # I-01
     slots = index.stop - index.start
     _check_slotless(topic)
-    assert slots == index.head_seq + 1 - index.base_seq - index.slotless.count_below(index.head_seq + 1)  # I-02
+    assert slots == index.head_seq + 1 - index.base_seq - index.slotless.count_below(
+        index.head_seq + 1
+    )  # I-02
     for column in (index.ts, index.offsets, index.lengths, index.sizes):
         assert len(column) == index.stop  # I-02
     for optional in (index.tag_ids, index.node_ids, index.expires, index.jobs, index.key_ids):
@@ -205,7 +207,7 @@ def _check_places(topic: Topic) -> None:
 
 
 def _check_slotless(topic: Topic) -> None:
-    """What has no slot is lost, or died where no place is needed, and lies between the first slot and the head (I-02)."""
+    """What has no slot is lost, or died where nobody needs its place; before the first slot nothing is told of (I-02)."""
     index = topic.index
     runs = list(index.slotless)
     lost = joined(Gone(lost.first, lost.last, LOST) for lost in index.lost if lost.first > index.base_seq)

@@ -2,8 +2,8 @@
 
 Slots cover exactly [base_seq, head_seq] less what is `slotless` (I-02), so a seq is found by arithmetic. Dead slots at
 the front are popped at once, so `base_seq` is always the first live seq, or `head_seq + 1`: it is `earliest_seq`. One
-that dies in the middle stays as a flag; long runs of such leave when nobody needs their places, at a time that no reader
-can tell. Both are lazy underneath: a skip count, compacted now and then.
+that dies in the middle stays as a flag; long runs of such leave (`log.leaving`), and no reader can tell. Popping is
+lazy underneath: a skip count, compacted now and then.
 
 What it must never know: why a record dies (retention, fold), and what file its bytes are in (regions).
 """
@@ -14,7 +14,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, compress
+from itertools import accumulate, chain, compress, starmap
 from typing import Final
 
 from topics.codec.log.frame import Run
@@ -38,7 +38,9 @@ _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
 )
 IS_LIVE: Final = bytes(i & LIVE for i in range(256))
-ENDS: Final = bytes(0 if i & LIVE else i & _DEAD for i in range(256))  # of flags: how the slot died, 0 if it lives
+ENDS: Final = bytes(
+    0 if i & LIVE else i & _DEAD for i in range(256)
+)  # of flags: how the slot died, 0 if it lives
 DEAD_RUN: Final = re.compile(
     b"|".join(
         b"[%b]+" % re.escape(bytes(flags for flags in range(64) if not flags & LIVE and flags & _DEAD == end))
@@ -57,9 +59,9 @@ class Index:
 
     COMPACT_MIN = 4096
     __slots__ = (
-        "_skip", "base_seq", "changes", "expires", "flags", "has_absent", "head_seq", "job_rows", "jobs", "key_ids", "keys",
-        "lengths", "live_bytes", "live_count", "lost", "node_ids", "nodes", "of_queue", "offsets", "on_killed", "past",
-        "sizes", "slotless", "tag_ids", "tags", "ts",
+        "_skip", "base_seq", "changes", "expires", "flags", "has_absent", "head_seq", "job_rows", "jobs", "key_ids",
+        "keys", "lengths", "live_bytes", "live_count", "lost", "node_ids", "nodes", "of_queue", "offsets", "on_killed",
+        "past", "sizes", "slotless", "tag_ids", "tags", "ts",
     )  # fmt: skip
 
     def __init__(self, *, of_queue: bool = False) -> None:
@@ -120,16 +122,13 @@ class Index:
         first, behind = self.seq_at(start), self.seq_at(stop - 1) + 1
         if behind - first == stop - start:
             return [(first, behind)]
-        between = self.slotless.between(first, behind)
-        firsts, behinds = [first, *(run.last + 1 for run in between)], [*(run.first for run in between), behind]
+        runs = self.slotless.between(first, behind)
+        firsts, behinds = [first, *(run.last + 1 for run in runs)], [*(run.first for run in runs), behind]
         return [span for span in zip(firsts, behinds, strict=True) if span[0] < span[1]]
 
     def seqs(self, start: int, stop: int) -> array[int]:
         """The seqs of the slots at positions [start, stop), ascending."""
-        seqs = array("Q")
-        for first, behind in self.spans(start, stop):
-            seqs.extend(range(first, behind))
-        return seqs
+        return array("Q", chain.from_iterable(starmap(range, self.spans(start, stop))))
 
     def seqs_at(self, positions: Sequence[int]) -> array[int]:
         """The seqs of the slots at these ascending positions."""
@@ -147,7 +146,9 @@ class Index:
         flags, dead = self.flags, DEAD_RUN.finditer(self.flags, start, stop)
         if not self.slotless.firsts:
             shift = self.base_seq - self._skip
-            return [Gone(run.start() + shift, run.end() + shift - 1, flags[run.start()] & _DEAD) for run in dead]
+            return [
+                Gone(run.start() + shift, run.end() + shift - 1, flags[run.start()] & _DEAD) for run in dead
+            ]
         found = [
             Gone(first, behind - 1, flags[run.start()] & _DEAD)
             for run in dead

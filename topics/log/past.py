@@ -102,7 +102,9 @@ class Slotless:
         self._runs = joined(runs)
         self.firsts = array("Q", (run.first for run in self._runs))
         self._before = array("Q", accumulate((run.last + 1 - run.first for run in self._runs), initial=0))
-        self._slots_before = array("Q", map(sub, self.firsts, self._before))  # and the seqs below the first slot
+        self._slots_before = array(
+            "Q", map(sub, self.firsts, self._before)
+        )  # and the seqs below the first slot
 
     def __iter__(self) -> Iterator[Gone]:
         return iter(self._runs)

@@ -124,7 +124,7 @@ class Topic:
         self.let_go()
 
     def let_go(self) -> None:
-        """Long runs of dead slots leave, once no place of theirs is needed: a segment has them, or nothing ever will."""
+        """Long runs of dead slots leave, once nobody needs their places: a segment has them, or nothing will."""
         index = self.index
         if self.config.durability is not Durability.EPHEMERAL:
             let_go(index, self.segments.stored_seq + 1)

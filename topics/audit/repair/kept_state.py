@@ -18,6 +18,7 @@ from topics.log.index import LIVE, Index
 from topics.log.segments import Segment
 from topics.log.topic import Topic
 
+
 def changed_image(
     topic: Topic, kept: Sequence[Segment], salvaged: Salvaged, ts: int, *, missing: int
 ) -> TopicImage:
