@@ -1,4 +1,4 @@
-"""Runs of dead slots leave the index, and nobody can tell: two topics take the same frames, in one of them none leaves."""
+"""Runs of dead slots leave the index, and nobody can tell: two topics take the same frames, and in one none leaves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from array import array
 from contextlib import contextmanager
 
 import attrs
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -262,6 +263,72 @@ class Twins(RuleBasedStateMachine):
 def unsourced(plan):
     """Live records of a topic in memory lie in other extents where what is between them has gone."""
     return attrs.evolve(plan, extents=())
+
+
+JOBS, TOGETHER, SEGMENT = 200_000, 1000, 10_000
+SLOT = 25  # bytes of a job without labels: ts, offset, length, size, flags, row
+
+
+def held_in_front(order):
+    """The first job of very many is leased, and all others are done, before or after segments have them."""
+    topic = Topic(1, "jobs", 1, TopicConfig(type=TopicType.QUEUE))
+
+    def take(event):
+        class Item:
+            payload, ts = event, 5
+
+        kind_of(topic).fold(topic, Item)
+
+    for first in range(1, JOBS + 1, TOGETHER):
+        lengths = array("I", [FRAME] * TOGETHER)
+        run = Run(topic_id=1, seq_start=first, ts=5, lengths=lengths, sizes=lengths, offset=first)
+        fold.run(topic, run, WalFileId(0, 0, 1))
+    take(Claimed(1, 1, (Grant(b"w", NEVER, 1),), array("Q", [1])))
+    stored = slots_between(topic.index, 0, JOBS)
+
+    def store():
+        for first in range(1, JOBS + 1, SEGMENT):
+            mark = CheckpointMark(first, first, first + SEGMENT - 1, SEGMENT * (FRAME + END), sealed=True)
+            fold.checkpoint(topic, mark, 5)
+
+    def finish():
+        for first in range(1, JOBS + 1, TOGETHER):
+            seqs = array("Q", range(max(first, 2), first + TOGETHER))
+            take(Acked(b"w", seqs, seqs))
+
+    acts = {"store": store, "finish": finish}
+    for act in order:
+        acts[act]()
+    return topic, stored
+
+
+def room_of(index):
+    """Bytes of the columns, and of what is told of seqs without a slot."""
+    columns = sum(len(one) * getattr(one, "itemsize", 1) for one in index.columns())
+    return columns + 150 * len(index.slotless)
+
+
+@pytest.mark.rule("T5.23")
+@pytest.mark.parametrize("order", [("store", "finish"), ("finish", "store")])
+def test_finished_jobs_behind_one_that_is_held_take_no_room(order):
+    with runs_of(NEVER):
+        kept, _ = held_in_front(order)
+    topic, stored = held_in_front(order)
+    again = topic_of(take_image(topic), [stored])
+
+    assert room_of(kept.index) == SLOT * JOBS
+    assert room_of(topic.index) < 2 * SLOT * leaving.RUN_MIN
+    assert room_of(again.index) < 2 * SLOT * leaving.RUN_MIN
+    assert digest_of(kept) == digest_of(topic) == digest_of(again)
+    assert topic.jobs is not None
+    assert topic.jobs.leased() == [1]
+
+
+def test_until_a_segment_has_them_they_stay():
+    """The next mark counts each slot between the last one and the head."""
+    topic, _ = held_in_front(["finish"])
+
+    assert topic.index.stop - topic.index.start == JOBS
 
 
 TestTwins = Twins.TestCase

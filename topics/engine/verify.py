@@ -207,7 +207,7 @@ def _check_places(topic: Topic) -> None:
 
 
 def _check_slotless(topic: Topic) -> None:
-    """What has no slot is lost, or died where nobody needs its place; before the first slot nothing is told of (I-02)."""
+    """What has no slot is lost, or died where nobody needs its place; it is between slots, or behind them (I-02)."""
     index = topic.index
     runs = list(index.slotless)
     lost = joined(Gone(lost.first, lost.last, LOST) for lost in index.lost if lost.first > index.base_seq)
