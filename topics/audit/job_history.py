@@ -54,7 +54,7 @@ def job_history(disk: Disk, where: str, queue: str, seq: int) -> Iterator[JobEve
         CannotOpen: no data directory, or one of a newer version.
         OSError: the disk failed, or a file went away.
     """
-    nonce = 0
+    nonce: int | None = None
     for at in queue_items(disk, where, queue):
         item = at.item
         if isinstance(item, Run):
@@ -85,8 +85,10 @@ def _event(at: LogItem, ts: int, event: LeaseEvent, told: dict[str, object]) -> 
     return JobEvent(ts=ts, event=_NAMES[type(event)], file=at.file, offset=at.item.offset, **told)  # type: ignore[arg-type]  # as `_told` gives them
 
 
-def _told(event: LeaseEvent, seq: int, nonce: int) -> dict[str, object] | None:
-    """What an event says of a job; None if it is not of it. `nonce`: of the start that leased it last."""
+def _told(event: LeaseEvent, seq: int, nonce: int | None) -> dict[str, object] | None:
+    """What an event says of a job; None if it is not of it. `nonce`: of the start that leased it last, if the log
+    goes back so far.
+    """
     match event:
         case ReleasedAll(reason=reason):
             return {"reason": _text(reason)}
@@ -111,7 +113,7 @@ def _told(event: LeaseEvent, seq: int, nonce: int) -> dict[str, object] | None:
         case Extended() | Released() | Acked():
             told: dict[str, object] = {
                 "node": _text(event.node),
-                "lease_id": lease_id(nonce, event.leases[i]),
+                "lease_id": None if nonce is None else lease_id(nonce, event.leases[i]),
             }
             if isinstance(event, Extended):
                 told["deadline"] = event.deadline

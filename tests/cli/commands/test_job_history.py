@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import topics
 from tests.support.sample_store import JOBS, build, write_out
 
 
@@ -24,3 +25,21 @@ def test_what_is_no_queue_is_said_in_a_line(call, tmp_path):
     write_out(build().files, root)
     assert call("queue", "history", "orders", "6", "--data", str(root)).code == 1
     assert "says nothing of job 99" in call("queue", "history", JOBS, "99", "--data", str(root)).text
+
+
+def test_a_lease_whose_claim_is_in_no_log_any_more_is_not_named(call, tmp_path):
+    root = tmp_path / "data"
+    with topics.open(root) as store:
+        store.create("q", type="queue")
+        queue = store.queue("q", node="w")
+        queue.put(1)
+        job = queue.get()
+        while (root / "wal/gen-0/shard-00/wal-00000000000000000001.log").exists():
+            store.topic("other").put_many([{"data": "x" * 100_000}] * 20)
+            store.compact()
+        job.ack()
+    (line,) = call("queue", "history", "q", "1", "--data", str(root)).text.splitlines()
+    (row,) = call("queue", "history", "q", "1", "--json", "--data", str(root)).text.splitlines()
+
+    assert "acked  by w  (" in line
+    assert "lease_id" not in json.loads(row)

@@ -53,7 +53,9 @@ def history(invocation: Invocation, queue: str, seq: int, as_json: bool) -> None
 def _line(event: JobEvent) -> str:
     parts = []
     if event.node is not None:
-        parts.append(f"by {safe(event.node)}, {event.lease_id}")
+        parts.append(f"by {safe(event.node)}")
+    if event.lease_id is not None:
+        parts.append(event.lease_id)
     if event.deadline is not None:
         parts.append(f"until {moment(event.deadline)}")
     if event.ready_at is not None and event.ready_at > event.ts:
