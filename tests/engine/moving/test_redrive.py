@@ -131,7 +131,8 @@ def test_without_room_for_both_neither_is_made():
 def test_a_log_names_what_it_likes():
     mover = Mover()
     mover.put("t", dead_letter="nowhere")
-    assert mover.engine.names() == ["t"]
+    mover.put("u", dead_letter="u")
+    assert mover.engine.names() == ["t", "u"]
 
 
 @pytest.mark.rule("Q1.4")
@@ -163,5 +164,6 @@ def test_dead_letters_do_not_go_round():
 
     assert (error.code, error.detail["reason"]) == (Code.TOPIC_EXISTS_INCOMPATIBLE, "dead_letter_cycle")
     assert error.detail["cycle"] == ["a", "c", "b", "a"]
+    assert "would form a cycle: a -> c -> b -> a; choose another topic" in error.message
     mover.put("x", dead_letter="c")  # a log has none
     mover.put("a", type="queue", dead_letter="x")

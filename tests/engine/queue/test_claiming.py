@@ -178,6 +178,20 @@ def test_a_cohort_is_dealt_one_a_round():
     q.agrees()
 
 
+@pytest.mark.parametrize("later_ms", [0, 1000])
+def test_a_cohort_that_was_withdrawn_has_no_part_in_the_next_one(later_ms):
+    q = Queue(claim_jitter_ms=10)
+    q.engine.withdraw(q.propose(q.claiming(wait_ms=None)))
+    q.passes(later_ms)
+    q.clock.advance(5)
+    tickets = [q.propose(q.claiming(2, node=node)) for node in (b"a", b"b")]
+    q.jobs(b"1", b"2")
+    q.passes(9)
+    assert [t.stage for t in tickets] == [Stage.WAITING] * 2
+    q.passes(1)
+    assert [len(t.result().jobs) for t in tickets] == [1, 1]
+
+
 def test_a_claim_that_has_its_jobs_is_not_withdrawn():
     q = Queue(claim_jitter_ms=10)
     q.jobs(*[b"j"] * 2)

@@ -95,7 +95,7 @@ async def test_clients_that_go_while_their_jobs_are_on_their_way():
             client.edge.close()
         await wait_all_tasks_blocked()
         assert place.runtime.in_flight == 2  # until their jobs are theirs, to be given back
-        place.runtime._ring_all()
+        place.runtime.ring_all()
         assert await place.counts() == (2, 0)
 
 

@@ -168,6 +168,7 @@ async def test_claims_are_served_in_the_order_in_which_they_came(mock_clock):
         await peer.send(
             *[text(op="claim", topic="q", node="w", wait_ms=9 * (i % 2), request_id=i) for i in range(1, 51)]
         )
+        await wait_all_tasks_blocked()
         await place.put(*range(20))
         found = await peer.messages(50)
         given = {one["request_id"]: [job["$seq"] for job in one["claimed"]] for one in found}
@@ -220,7 +221,7 @@ async def test_jobs_are_pushed_as_those_before_are_settled(mock_clock):
         await place.put(*"abcdefgh", priority=3)
         await peer.send(work(2, lease_ms=1000, request_id=7))
         assert await peer.message() == {
-            "op": "working", "topic": "q", "max": 2, "lease_ms": 1000, "request_id": 7
+            "op": "working", "topic": "q", "max": 2, "lease_ms": 1000, "request_id": 7, "now": place.clock.now_ms(),
         }  # fmt: skip
         first = await peer.message()
         assert first.pop("lease_id").startswith("lease_")

@@ -95,6 +95,15 @@ async def test_jobs_come_as_those_before_are_settled(mock_clock):
         assert await place.counts() == (2, 1)  # what was claimed stays
 
 
+@pytest.mark.parametrize(("asked", "lease_ms"), [(b"", 5000), (b"&lease_ms=0", 100), (b"&lease_ms=1", 100)])
+async def test_a_lease_is_as_long_as_a_claims(mock_clock, asked, lease_ms):
+    async with queue(lease_ms=5000) as place:
+        await place.put("a")
+        async with stream(place, b"node=w" + asked) as jobs:
+            _, _, job = await jobs.told()
+            assert job["deadline"] == place.clock.now_ms() + lease_ms
+
+
 async def test_a_payload_of_several_lines_is_one(mock_clock):
     async with queue() as place, stream(place) as jobs:
         body = b'{"records":[{"data":{"a":\n[1,\r\n2\r]}}]}'
