@@ -72,7 +72,8 @@ class JobQueue(Kind):
         jobs = _jobs(topic)
         match item.payload:
             case Claimed() as claimed:
-                jobs.claimed(claimed, item.ts, topic.config)
+                deliveries_max = topic.config.deliveries_max_of(topic.name)
+                jobs.claimed(claimed, item.ts, topic.config, deliveries_max=deliveries_max)
             case Extended() as extended:
                 jobs.extended(extended)
             case Released() as released:

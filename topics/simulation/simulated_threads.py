@@ -112,6 +112,7 @@ class WatchedEngine(Engine):
     def propose(self, command: Command, *, sync: bool = False) -> Ticket:
         watcher = self._watcher
         acked = watcher.ledger.asking(self, command) if isinstance(command, DeleteRecords) else []
+        watcher.ledger.asking_of_jobs(self, command)
         asked_ms = self.now_ms()
         if isinstance(command, Append):  # the server lets go of the records of its own
             command = msgspec.structs.replace(command, records=copy.copy(command.records))

@@ -34,7 +34,9 @@ _KEYS_KEPT = 24
 
 
 class Workload:
-    """Draws commands and reads."""
+    """Draws commands and reads. `names`: the topics that clients may know of."""
+
+    names: tuple[str, ...] = NAMES
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng

@@ -30,7 +30,7 @@ from topics.simulation.ledger import Ledger
 from topics.simulation.machine import RunEnd, cold_folder, end_as, may_lose_pages, open_simulated
 from topics.simulation.oracle import PromiseBroken, check_losses, facts
 from topics.simulation.shard_stepper import BatchStage, ShardStepper, WatchedWriter
-from topics.simulation.workload import NAMES, Workload
+from topics.simulation.workload import Workload
 from topics.store.opened import Opened
 from topics.store.reading import read_page
 from topics.testing.clock import ManualClock
@@ -226,7 +226,7 @@ class World:
             case "write":
                 self._advance(self.random.choice(self.pens))
             case "read":
-                self._read(self.random.choice(NAMES))
+                self._read(self.random.choice(self.workload.names))
             case "time":
                 self._pass_time()
             case "tick":
@@ -289,7 +289,7 @@ class World:
         """Nothing of a refused write may ever be read."""
         self.counts[f"refused {refused.code}"] += 1
         self._note(f"refused {refused.code}")
-        if isinstance(command, Append) and command.idempotency_key is None:
+        if isinstance(command, Append) and command.idempotency_key is None and not command.moved:
             self.ledger.refused.update(command.records.data)
 
     def _advance(self, pen: ShardStepper) -> None:

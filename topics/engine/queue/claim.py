@@ -25,7 +25,7 @@ from topics.engine.replies import JobsClaimed, LeasedJob
 from topics.engine.state import EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SERVE, WAITED, Timers
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Rejected, not_a_queue
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.limits import PASS_JOBS_MAX
 from topics.log.jobs.transitions import JobState
@@ -44,6 +44,8 @@ def propose_claim(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -
     state.check_writable(lane.shard, lane)
     if command.told_end and queue.jobs.ended is None:
         queue.jobs.ended = []
+    if not queue.claimers:
+        queue.window_ms = None  # of a cohort that was withdrawn
     if topic.config.claim_jitter_ms and queue.window_ms is None:
         queue.window_ms = now_ms + topic.config.claim_jitter_ms
     until_ms = None if command.wait_ms is None else state.time.timer_ms + command.wait_ms
@@ -61,9 +63,7 @@ def queue_of(lane: Lane) -> tuple[QueueLane, Topic]:
     topic = lane.topic
     assert topic is not None
     if lane.queue is None:
-        raise Rejected(
-            Code.NOT_A_QUEUE, f"topic {topic.name!r} is a log; only a queue has jobs", topic=topic.name
-        )
+        raise not_a_queue(topic.name)
     return lane.queue, topic
 
 
@@ -82,7 +82,7 @@ def serve(state: EngineState, lane: Lane, now_ms: int) -> None:
         state.tell_ended(lane, queue.jobs.ended)
         queue.jobs.ended = []
     again_ms = queue.jobs.next_due_ms()
-    if topic.config.max_deliveries and topic.config.dead_letter is not None:
+    if topic.config.deliveries_max_of(topic.name):
         retry_ms = _give_up(state, lane, queue, topic, now_ms)
         again_ms = min(filter(None, (again_ms, retry_ms)), default=None)
     if queue.claimers and not queue.jobs.paused:
@@ -106,7 +106,7 @@ def _give_up(state: EngineState, lane: Lane, queue: QueueLane, topic: Topic, now
 
     Returns when to try again, if some have to stay.
     """
-    dest, order = topic.config.dead_letter, queue.ready_order(topic)
+    dest, order = topic.config.dead_letter_of(topic.name), queue.ready_order(topic)
     assert dest is not None
     if not order.exhausted or state.shards[lane.shard].read_only is not None:
         return None

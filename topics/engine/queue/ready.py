@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Final
@@ -73,23 +73,26 @@ class _Rank:
 
 class ReadyOrder:
     """Made of the topic as it is; from then on it follows what comes and what comes back. `busy`: seqs that are
-    promised to somebody and not yet his, and those that are being settled. `exhausted`: ready jobs that had all
-    their deliveries. `credit`: what the starved have earned, in hundredths of a job.
+    promised to somebody and not yet his, and those that are being settled; `extending`: those whose leases are being
+    extended, so that one that lapses meanwhile is nobody else's; `settling`: both kinds that are being, by key. `exhausted`: ready jobs that had all their deliveries. `credit`: what the starved have earned, in hundredths of a job.
 
     The starved: each job that is handed out earns them `starvation_share` hundredths of one. Once that is a whole one,
     the next is theirs if there is any; what nobody is there for is not saved beyond one.
     """
 
     __slots__ = (
-        "_busy", "_calm_until", "_entries", "_entries_max", "_index", "_jobs", "_key_cap", "_key_lines", "_offered",
-        "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_starvation_ms", "_starvation_share",
-        "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
+        "_busy", "_calm_until", "_entries", "_entries_max", "_extending", "_index", "_jobs", "_key_cap", "_key_lines",
+        "_offered", "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_settling", "_starvation_ms",
+        "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 
-    def __init__(self, topic: Topic, busy: set[int]) -> None:
+    def __init__(
+        self, topic: Topic, busy: set[int], extending: Container[int], settling: Mapping[int, Iterable[int]]
+    ) -> None:
         assert topic.jobs is not None
         config = topic.config
-        self._index, self._jobs, self._busy = topic.index, topic.jobs, busy
+        self._index, self._jobs = topic.index, topic.jobs
+        self._busy, self._extending, self._settling = busy, extending, settling
         self._starvation_ms, self._starvation_share = config.starvation_ms, config.starvation_share
         self._key_cap, self._ttl_ms = config.max_in_flight_per_key, config.ttl_ms
         self._seen_seq = topic.earliest_seq - 1
@@ -104,8 +107,7 @@ class ReadyOrder:
         self._offered_keys: dict[int, int] = {}  # and the other way round
         self._promised: dict[int, int] = {}  # of each key how many are busy
         self._promised_keys: dict[int, int] = {}  # the key of each of these
-        has_letters = config.dead_letter not in (None, topic.name)  # an earlier build took its own name
-        self.deliveries_max = config.max_deliveries if has_letters else 0
+        self.deliveries_max = config.deliveries_max_of(topic.name)
         self.exhausted: list[int] = []  # they have had that many
         rows = self._jobs.rows
         self._jobs.freed = []
@@ -264,8 +266,12 @@ class ReadyOrder:
             return
         jobs = self._jobs
         taken = jobs.key_leases.get(key, 0) + self._promised.get(key, 0)
+        counted = {JobState.IN_FLIGHT}
         if self._key_cap == 1:
             taken += jobs.key_rests.get(key, 0)
+            counted.add(JobState.DELAYED)
+        if key in self._settling:  # leases that have lapsed meanwhile
+            taken += sum(jobs.state(seq) not in counted for seq in set(self._settling[key]))
         before = self._offered.get(key)
         if taken < self._key_cap and before != line[0]:
             if before is not None:
@@ -336,7 +342,7 @@ class ReadyOrder:
 
     def _is_ready(self, seq: int) -> bool:
         at = self._index.find(seq)
-        if at < 0 or seq in self._busy:
+        if at < 0 or seq in self._busy or seq in self._extending:
             return False
         row = self._index.job_rows[at]  # type: ignore[index]  # a queue's index has it
         return (not row or self._jobs.rows.state[row] == _READY) and not self._is_over(at)

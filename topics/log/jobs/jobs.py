@@ -135,14 +135,15 @@ class Jobs:
                 (row,) = self._rows_of((seq,))
                 self._rest(row, not_before)
 
-    def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
+    def claimed(self, event: Claimed, ts: int, config: TopicConfig, *, deliveries_max: int = 0) -> None:
+        """`deliveries_max`: behind the last of so many a job does not rest, for it is moved then; 0: it never is."""
         first = stop = 0
         grants: list[Grant] = []
         for grant in event.grants:
             grants.append(grant)
             stop += grant.jobs
             if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
-                self._lease(event, first, stop, config.retry_backoff, grants)
+                self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
                 first, grants = stop, []
         if config.rate_limit is not None:
             limit = config.rate_limit
@@ -270,8 +271,9 @@ class Jobs:
         ]
 
     def _lease(
-        self, event: Claimed, first: int, stop: int, backoff: RetryBackoff | None, grants: Sequence[Grant]
-    ) -> None:
+        self, event: Claimed, first: int, stop: int, backoff: RetryBackoff | None, deliveries_max: int,
+        grants: Sequence[Grant],
+    ) -> None:  # fmt: skip
         """The leases [first, stop) of an event, which are those of some grants."""
         held, found = self.rows, self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first:stop]))
         counters = array("Q", range(event.first_lease + first, event.first_lease + stop))
@@ -282,7 +284,7 @@ class Jobs:
             return
         held.drop_owners(rows)
         self._put(rows, Change.CLAIMED)
-        held.lease(rows, counters, backoff)
+        held.lease(rows, counters, backoff, deliveries_max)
         first = 0
         for node, deadline, count in grants:
             its = found[first : first + count]

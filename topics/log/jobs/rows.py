@@ -84,8 +84,12 @@ class Rows:
             self.reasons.pop(row, None)
         self._free += rows
 
-    def lease(self, rows: Group, counters: array[int], backoff: RetryBackoff | None) -> None:
-        """These have leases with these numbers; whose, and until when, is for `own` to say."""
+    def lease(
+        self, rows: Group, counters: array[int], backoff: RetryBackoff | None, deliveries_max: int
+    ) -> None:
+        """These have leases with these numbers; whose, and until when, is for `own` to say. `deliveries_max`: no rest
+        is behind the last of so many; 0: it is as any other.
+        """
         fill(self.leased, rows, 1)
         scatter(self.counters, rows, counters)
         deliveries = array("I", [times + (times < U32_MAX) for times in gather(self.deliveries, rows)])
@@ -93,7 +97,10 @@ class Rows:
         if backoff is None:
             fill(self.backoffs, rows, 0)
         else:
-            rests = [backoff_ms(backoff, *of) for of in zip(deliveries, gather(self.seqs, rows), strict=True)]
+            rests = [
+                backoff_ms(backoff, times, seq) if not deliveries_max or times < deliveries_max else 0
+                for times, seq in zip(deliveries, gather(self.seqs, rows), strict=True)
+            ]
             scatter(self.backoffs, rows, array("Q", rests))
 
     def own(self, rows: Group, nonce: bytes, node: bytes) -> None:
