@@ -205,6 +205,16 @@ class Leases(RuleBasedStateMachine):
         return {seq for event in self.events if not event.applied for seq in event.busy}
 
     @property
+    def ending(self):
+        """Whose lease something on its way ends, or is only about to give: what is said of it then counts no more."""
+        return {
+            seq
+            for event in self.events
+            if not event.applied and event.does != "extended"
+            for seq in event.busy
+        }
+
+    @property
     def barrier(self):
         """While the queue changes, nothing is dealt out."""
         return any(event.does in ("purged", "configure") for event in self.events if not event.applied)
@@ -382,6 +392,8 @@ class Leases(RuleBasedStateMachine):
         match command:
             case Claim():
                 until = None if command.wait_ms is None else self.time.timer_ms + command.wait_ms
+                if not self.claimers:
+                    self.window = None
                 self.claimers[ticket] = until
                 if oracle.config.claim_jitter_ms and self.window is None:
                     self.window = now + oracle.config.claim_jitter_ms
@@ -418,7 +430,7 @@ class Leases(RuleBasedStateMachine):
                 and now <= job.lease[2]
                 and (isinstance(command, Release) or job.lease[1] == command.node)
                 and (token == job.lease[0] if token is not None else not oracle.config.require_lease_id)
-                and seq not in self.busy
+                and seq not in self.ending
                 and seq not in kept
             )
             if mine:
@@ -634,9 +646,12 @@ class Leases(RuleBasedStateMachine):
         assert (queue.ready, queue.in_flight, queue.delayed) == oracle.counts(self.now)  # I-12
         assert queue.paused == oracle.paused
         lane = self.lane
-        assert [view.seq for view in peek(lane, JobState.READY, 99, self.now)] == oracle.order(
-            self.now, self.busy
-        )
+        ready = peek(lane, JobState.READY, 99, self.now)
+        assert [view.seq for view in ready] == oracle.order(self.now, self.busy)
+        for view in ready:
+            job = oracle.jobs[view.seq]
+            assert (view.deliveries, view.priority) == (job.deliveries, job.priority)
+            assert view.reason == (b"expired" if job.lease else job.reason)
         for state in (JobState.IN_FLIGHT, JobState.DELAYED):
             views = peek(lane, state, 99, self.now)
             assert [view.seq for view in views] == oracle.in_state(state.name.lower(), self.now)

@@ -63,7 +63,7 @@ OF_QUEUE: dict[str, list[Given]] = {
     "put": [given(1, priority=5, delay_ms=9), given(1, create=True)],
     "put_many": [given(JOBS), given([{"data": 1, "delay_ms": -1}])],
     "claim": [
-        given(), given(2, lease_ms=1), given(0), given(9), given(9), given(wait_ms=1), given(-1), given("1"),
+        given(), given(2, lease_ms=10**12), given(0), given(9), given(9), given(wait_ms=1), given(-1), given("1"),
         given(lease_ms=True), given(wait_ms=1.5), given(max_bytes=-1), given(max_bytes=10**9),
     ],
     "get": [

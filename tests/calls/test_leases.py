@@ -91,6 +91,8 @@ def test_a_lease_is_due_when_a_third_of_it_is_over() -> None:
     )
     leases.lose()
     assert leases.lost(101.0) == leases.held()
+    leases.extended(leases.held(), {1}, 101.0)  # which was asked before they were lost
+    assert leases.lost(101.0) == leases.held()
     assert leases.wait_ms == 500
     assert Leases[Job](86_400_000).wait_ms == 1000
 

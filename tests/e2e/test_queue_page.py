@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 SAID = [
     ["2 ben 1", "1 ann 1", "1"],
     ["['dan', 'eve']"],
-    ["[]"],
+    ["{'to': 'nobody'} no such address", "1"],
 ]
 
 

@@ -22,7 +22,7 @@ def numbers(*values):
 
 def found(items, topic_id=1):
     """What is wrong with the events among the items of a log: (check, seq)."""
-    history, wrong = QueueHistory(topic_id, whole=True, config=parse_config(QUEUE)), []
+    history, wrong = QueueHistory(topic_id, "q", whole=True, config=parse_config(QUEUE)), []
     for item in items:
         if item.topic_id != topic_id:
             continue
@@ -104,7 +104,7 @@ KEYED = {"type": "queue", "max_in_flight_per_key": 1, "max_deliveries": 1, "dead
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_no_engine_writes(what, events, wrong):
-    history = QueueHistory(1, whole=True, config=parse_config(KEYED))
+    history = QueueHistory(1, "q", whole=True, config=parse_config(KEYED))
     history.configured(parse_config(KEYED))
     run = Run(topic_id=1, seq_start=1, ts=0, lengths=numbers(1, 1, 1, 1), sizes=numbers(1, 1, 1, 1))
     run.keys = [b"", b"", b"k", b"k"]
@@ -114,6 +114,6 @@ def test_what_no_engine_writes(what, events, wrong):
 
 
 def test_a_log_that_begins_in_the_middle_blames_nobody():
-    history = QueueHistory(1, whole=False, config=parse_config(QUEUE))
+    history = QueueHistory(1, "q", whole=False, config=parse_config(QUEUE))
     for event in (Acked(b"w", numbers(1), numbers(1)), Moved(numbers(2))):
         assert list(history.happened(event, 5, PLACE)) == []

@@ -34,6 +34,7 @@ def refused(mover, command):
     return caught.value
 
 
+@pytest.mark.rule("Q4.14")
 def test_any_record_of_a_topic_becomes_a_fresh_job():
     mover = begun(1, 2, 3)
     reply = redrive(mover)
@@ -78,6 +79,7 @@ def test_a_job_that_somebody_has_stays():
     assert list(redrive(mover, "p").seqs) == [2, 3, 4]
     assert claimed == [1]
     assert mover.datas("p") == [b"1"]
+    assert mover.state("p").queue.dead_lettered == 0  # they are none
 
 
 def test_what_is_refused_says_why():
@@ -129,7 +131,8 @@ def test_without_room_for_both_neither_is_made():
 def test_a_log_names_what_it_likes():
     mover = Mover()
     mover.put("t", dead_letter="nowhere")
-    assert mover.engine.names() == ["t"]
+    mover.put("u", dead_letter="u")
+    assert mover.engine.names() == ["t", "u"]
 
 
 @pytest.mark.rule("Q1.4")
@@ -161,5 +164,6 @@ def test_dead_letters_do_not_go_round():
 
     assert (error.code, error.detail["reason"]) == (Code.TOPIC_EXISTS_INCOMPATIBLE, "dead_letter_cycle")
     assert error.detail["cycle"] == ["a", "c", "b", "a"]
+    assert "would form a cycle: a -> c -> b -> a; choose another topic" in error.message
     mover.put("x", dead_letter="c")  # a log has none
     mover.put("a", type="queue", dead_letter="x")

@@ -61,8 +61,9 @@ class QueueHistory:
     have been in the log all the time. `unsure`: what is wrong if the limits were those of `config`.
     """
 
-    def __init__(self, topic_id: int, *, whole: bool, config: TopicConfig) -> None:
+    def __init__(self, topic_id: int, name: str, *, whole: bool, config: TopicConfig) -> None:
         self.topic_id = topic_id
+        self._name = name
         self.whole = whole
         self.is_queue = config.type is TopicType.QUEUE
         self.is_logged = True
@@ -187,9 +188,9 @@ class QueueHistory:
                 f"it was leased to {shown(lease.node)} at {ts}, and had been acked or moved before",
             )
         deliveries = self._deliveries[seq] = self._deliveries.get(seq, 0) + 1
-        if config.max_deliveries and config.dead_letter is not None:
-            if deliveries > config.max_deliveries:
-                yield DELIVERIES, seq, f"delivery {deliveries} of at most {config.max_deliveries}"
+        deliveries_max = config.deliveries_max_of(self._name)
+        if deliveries_max and deliveries > deliveries_max:
+            yield DELIVERIES, seq, f"delivery {deliveries} of at most {deliveries_max}"
         self._let_go(seq)
         self._leases[seq] = lease
         if config.max_in_flight_per_key and seq in self._keys and not self._expires:

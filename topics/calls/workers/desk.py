@@ -50,7 +50,7 @@ class Desk(Generic[J]):
         self.ended = anyio.Event()  # no more will come
         self._failure: TopicsError | None = None
         self._ready: deque[J] = deque()
-        self._under_way: set[int] = set()
+        self._under_way: dict[int, J] = {}  # by seq
         self._turn = anyio.Lock()  # one task waits for all, so a job wakes one
         self._moved = Bell()
 
@@ -61,6 +61,11 @@ class Desk(Generic[J]):
         """For how many jobs somebody waits."""
         return max(self.waiting - len(self._ready), 0)
 
+    @property
+    def wanted(self) -> int:
+        """How many jobs may be leased here: one for each who does jobs, but for those who still do what is lost."""
+        return max(self.hands - sum(job.is_lost for job in self._under_way.values()), 0)
+
     def bring(self, jobs: Iterable[J], asked_s: float) -> None:
         """They are leased, from `asked_s` on or later."""
         brought = list(jobs)
@@ -68,6 +73,16 @@ class Desk(Generic[J]):
         self._ready.extend(brought)
         self.news.ring()
         self._moved.ring()
+
+    def unwanted(self) -> list[J]:
+        """What was brought, and nobody is here to do. It is not here any more."""
+        if self.wanted:
+            return []
+        jobs = [job for job in self._ready if not job.is_lost]
+        for job in self._ready:
+            self.leases.drop(job)
+        self._ready.clear()
+        return jobs
 
     def lose(self) -> None:
         """The leases of all that are here have ended."""
@@ -119,7 +134,8 @@ class Desk(Generic[J]):
     def done(self, job: J) -> None:
         """Its run has ended."""
         self.leases.drop(job)
-        self._under_way.discard(job.seq)
+        if self._under_way.get(job.seq) is job:
+            del self._under_way[job.seq]
         self._moved.ring()
 
     def _pick(self) -> J | None:
@@ -129,7 +145,7 @@ class Desk(Generic[J]):
                 self.leases.drop(job)
             elif job.seq not in self._under_way:
                 self._ready.remove(job)
-                self._under_way.add(job.seq)
+                self._under_way[job.seq] = job
                 return job
         return None
 

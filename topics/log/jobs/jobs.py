@@ -20,15 +20,17 @@ from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
-from topics.kernel.limits import U32_MAX
 from topics.log.index import LIVE, Index
-from topics.log.jobs.backoff import backoff_ms
 from topics.log.jobs.image import JobsImage
 from topics.log.jobs.rows import NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
+_UNCOUNTED: Final = {int(JobState.GONE)}
 _STALE_DEADLINES_MIN: Final = 4096
+_TOGETHER_MIN: Final = (
+    32  # jobs of several claimers; those of one are mostly side by side, those of more are not
+)
 
 
 class Jobs:
@@ -68,7 +70,15 @@ class Jobs:
 
     def rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """As `row`, of each of these."""
-        return self._rows_at(self._index.find_all(seqs))
+        return self.rows_at(self._index.find_all(seqs))
+
+    def rows_at(self, positions: Group) -> Sequence[int]:
+        """As `row`, of what `Index.find_all` has found."""
+        job_rows = self._index.job_rows
+        assert job_rows is not None
+        if isinstance(positions, range):
+            return gather(job_rows, positions)
+        return [job_rows[at] if at >= 0 else 0 for at in positions]
 
     def state(self, seq: int) -> JobState:
         """Of a live job, as of the last `advance`."""
@@ -99,11 +109,6 @@ class Jobs:
         is_over = rows.leased[row] and rows.state[row] != _IN_FLIGHT
         return b"expired" if is_over else rows.reasons.get(row, b"")
 
-    def has_leases(self, now_ms: int) -> bool:
-        """True if a job is leased at that instant."""
-        rows = self.rows
-        return any(leased and rows.until[row] >= now_ms for row, leased in enumerate(rows.leased))
-
     def tokens_at(self, now_ms: int, limit: RateLimit) -> int:
         """How full the bucket is, in parts of `limit.per_ms` a job."""
         filled = self.tokens + (now_ms - self.tokens_ms) * limit.count
@@ -115,12 +120,6 @@ class Jobs:
         if not row or rows.state[row] != _IN_FLIGHT or rows.counters[row] != lease[1]:
             return False
         return rows.owner(row)[0] == lease[0].to_bytes(NONCE_SIZE, "big")
-
-    def leased(self) -> list[int]:
-        """The jobs that are leased, as of the last `advance`."""
-        return [
-            seq for seq, state in zip(self.rows.seqs, self.rows.state, strict=True) if state == _IN_FLIGHT
-        ]
 
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
@@ -136,11 +135,16 @@ class Jobs:
                 (row,) = self._rows_of((seq,))
                 self._rest(row, not_before)
 
-    def claimed(self, event: Claimed, ts: int, config: TopicConfig) -> None:
-        at = 0
+    def claimed(self, event: Claimed, ts: int, config: TopicConfig, *, deliveries_max: int = 0) -> None:
+        """`deliveries_max`: behind the last of so many a job does not rest, for it is moved then; 0: it never is."""
+        first = stop = 0
+        grants: list[Grant] = []
         for grant in event.grants:
-            self._grant(event, grant, at, config.retry_backoff)
-            at += grant.jobs
+            grants.append(grant)
+            stop += grant.jobs
+            if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
+                self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
+                first, grants = stop, []
         if config.rate_limit is not None:
             limit = config.rate_limit
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
@@ -243,22 +247,20 @@ class Jobs:
         """The row of each of these jobs, made if it has none; 0 if there is no such job."""
         job_rows, positions = self._index.job_rows, self._index.find_all(seqs)
         assert job_rows is not None
-        found = self._rows_at(positions)
+        found = self.rows_at(positions)
         if 0 not in found:
             return found
-        is_fresh = [at >= 0 and not row for at, row in zip(positions, found, strict=True)]
-        if any(is_fresh):
-            made = self.rows.new(list(compress(seqs, is_fresh)))
-            scatter(job_rows, grouped(list(compress(positions, is_fresh))), array("I", made))
+        fresh: Group = positions
+        if -1 in positions or any(found):
+            is_fresh = [at >= 0 and not row for at, row in zip(positions, found, strict=True)]
+            seqs, fresh = list(compress(seqs, is_fresh)), grouped(list(compress(positions, is_fresh)))
+        if seqs:
+            made = self.rows.new(seqs)
+            scatter(job_rows, fresh, array("I", made))
             self.counts[_READY] += len(made)
-        return self._rows_at(positions)
-
-    def _rows_at(self, positions: Group) -> Sequence[int]:
-        job_rows = self._index.job_rows
-        assert job_rows is not None
-        if isinstance(positions, range):
-            return gather(job_rows, positions)
-        return [job_rows[at] if at >= 0 else 0 for at in positions]
+            if len(made) == len(found):
+                return made
+        return self.rows_at(positions)
 
     def _leased_rows(self, seqs: Sequence[int], leases: Sequence[int]) -> list[int]:
         """The row of each job of which the log says that this lease is the last, and not ended; else 0."""
@@ -268,31 +270,29 @@ class Jobs:
             for row, counter in zip(self.rows_of(seqs), leases, strict=True)
         ]
 
-    def _grant(self, event: Claimed, grant: Grant, first: int, backoff: RetryBackoff | None) -> None:
-        """The jobs of one claimer, the first of which is so far behind in the event."""
-        node, deadline, count = grant
-        found = self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first : first + count]))
-        counters = array("Q", range(event.first_lease + first, event.first_lease + first + count))
+    def _lease(
+        self, event: Claimed, first: int, stop: int, backoff: RetryBackoff | None, deliveries_max: int,
+        grants: Sequence[Grant],
+    ) -> None:  # fmt: skip
+        """The leases [first, stop) of an event, which are those of some grants."""
+        held, found = self.rows, self._open_to(Change.CLAIMED, self._rows_of(event.seqs[first:stop]))
+        counters = array("Q", range(event.first_lease + first, event.first_lease + stop))
         if 0 in found:  # some have gone, or are going
             counters = array("Q", compress(counters, found))
-            found = [row for row in found if row]
-        if not found:
+        rows = grouped([row for row in found if row] if 0 in found else found)
+        if not rows:
             return
-        rows, held = grouped(found), self.rows
         held.drop_owners(rows)
         self._put(rows, Change.CLAIMED)
-        held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
-        fill(held.leased, rows, 1)
-        fill(held.until, rows, deadline)
-        scatter(held.counters, rows, counters)
-        deliveries = array("I", [min(times + 1, U32_MAX) for times in gather(held.deliveries, rows)])
-        scatter(held.deliveries, rows, deliveries)
-        if backoff is None:
-            fill(held.backoffs, rows, 0)
-        else:
-            rests = [backoff_ms(backoff, *of) for of in zip(deliveries, gather(held.seqs, rows), strict=True)]
-            scatter(held.backoffs, rows, array("Q", rests))
-        self._look_behind(rows, deadline)
+        held.lease(rows, counters, backoff, deliveries_max)
+        first = 0
+        for node, deadline, count in grants:
+            its = found[first : first + count]
+            if rows := grouped([row for row in its if row] if 0 in its else its):
+                held.own(rows, event.nonce.to_bytes(NONCE_SIZE, "big"), node)
+                fill(held.until, rows, deadline)
+                self._look_behind(rows, deadline)
+            first += count
 
     def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
         rows = self.rows
@@ -374,8 +374,10 @@ class Jobs:
             self.ended += compress(gather(self.rows.seqs, rows), map(_IN_FLIGHT.__eq__, before))
         if self._index.key_ids is not None:
             self._put_keys(rows, before, after)
-        for state in range(len(self.counts)):
-            self.counts[state] += after.count(state) - before.count(state)
+        for state in set(before):
+            self.counts[state] -= before.count(state)
+        for state in set(after) - _UNCOUNTED:
+            self.counts[state] += after.count(state)
         scatter(self.rows.state, rows, after)
 
     def _put_keys(self, rows: Group, before: bytes, after: bytes) -> None:
