@@ -308,7 +308,7 @@ def room_of(index):
     return columns + 150 * len(index.slotless)
 
 
-@pytest.mark.rule("T5.23")
+@pytest.mark.rule("T5.24")
 @pytest.mark.parametrize("order", [("store", "finish"), ("finish", "store")])
 def test_finished_jobs_behind_one_that_is_held_take_no_room(order):
     with runs_of(NEVER):
