@@ -27,7 +27,6 @@ from topics.calls.trouble import Trouble, Unreachable
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import Leases
 from topics.cli.demo.private_server import PrivateServer
-from topics.client import websocket
 from topics.client.pushes import Pushes
 from topics.client.websocket import Way, connected
 from topics.kernel.errors import Code
@@ -44,9 +43,9 @@ class Queue:
 class Place:
     """A desk and its supply, with so many hands."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, silent_s: float) -> None:
         self.desk = Desk(Leases[AsyncJob](60_000))
-        self.supply = Pushes[AsyncJob](Way(url, {}, trust=False), Queue())
+        self.supply = Pushes[AsyncJob](Way(url, {}, trust=False, silent_s=silent_s), Queue())
         self.failure: topics.TopicsError | None = None
 
     @asynccontextmanager
@@ -86,11 +85,14 @@ def play(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Play what connections do against what a worker does there, which is given a place."""
 
     def run(
-        worker: Callable[[Place], Awaitable[None]], *lives: Callable[[Line], None], hands: int = 1
+        worker: Callable[[Place], Awaitable[None]],
+        *lives: Callable[[Line], None],
+        hands: int = 1,
+        silent_s: float = 25,
     ) -> None:
         async def main(url: str) -> None:
             with anyio.fail_after(30):
-                async with Place(url).working(hands) as place:
+                async with Place(url, silent_s).working(hands) as place:
                     await worker(place)
 
         with scripted(*lives) as url:
@@ -297,9 +299,8 @@ def test_what_a_server_answers_instead_is_raised_and_nobody_is_found_out() -> No
 
 
 def test_a_peer_of_whom_nothing_comes_is_asked_and_one_that_answers_is_kept(
-    play, monkeypatch: pytest.MonkeyPatch
+    play,
 ) -> None:
-    monkeypatch.setattr(websocket, "SILENT_S", 0.02)
     silent = threading.Event()
 
     def live(line: Line) -> None:
@@ -311,11 +312,10 @@ def test_a_peer_of_whom_nothing_comes_is_asked_and_one_that_answers_is_kept(
     async def work(place: Place) -> None:
         await place.ack(await place.next())
 
-    play(work, live)
+    play(work, live, silent_s=0.02)
 
 
-def test_a_peer_that_says_nothing_though_asked_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "SILENT_S", 0.02)
+def test_a_peer_that_says_nothing_though_asked_is_given_up() -> None:
     heard: list[Frame] = []
 
     def mute(listener: socket.socket) -> None:
@@ -332,7 +332,10 @@ def test_a_peer_that_says_nothing_though_asked_is_given_up(monkeypatch: pytest.M
                         heard.append(event)
 
     async def main(url: str) -> None:
-        async with connected(Way(url, {}, trust=False)) as line, anyio.create_task_group() as tasks:
+        async with (
+            connected(Way(url, {}, trust=False, silent_s=0.02)) as line,
+            anyio.create_task_group() as tasks,
+        ):
             tasks.start_soon(line.write, list)
             with pytest.raises(Unreachable, match="silent") as told:
                 await line.receive()
