@@ -83,6 +83,7 @@ def test_what_all_jobs_meet_is_told_of_those_that_met_it(call, tmp_path):
         queue = store.queue("q", node="w")
         queue.claim(1)
         queue.purge()
+        queue.purge()
 
     def told(seq):
         return words(call("why", "q", "--job", str(seq), "--data", str(tmp_path / "d")).text)

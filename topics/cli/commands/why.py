@@ -77,10 +77,6 @@ def _story(found: History) -> Iterator[tuple[int, str]]:
         if until is not None and event.ts > until:
             yield until, "the lease ran out"
             until = None
-        if event.event == "released_all" and until is None:
-            continue  # it was not among them
-        if event.event == "purged" and until is not None:
-            continue
         yield event.ts, _words(event)
         until = event.deadline
     if until is not None and found.now.state in ("ready", "delayed"):
