@@ -171,6 +171,8 @@ class Jobs:
         """They are going elsewhere, and nobody's until then."""
         rows = [row for row in self._open_to(Change.LEFT, self._rows_of(seqs)) if row]
         fill(self.rows.leased, rows, 0)
+        # Of a job that was only delayed time has taken the row, or it has not: a replay reads no clock (I-09).
+        fill(self.rows.until, [row for row in rows if not self.rows.deliveries[row]], 0)
         self._put(rows, Change.LEFT)
 
     def ready_below(self, upto: int, ts: int) -> list[int]:

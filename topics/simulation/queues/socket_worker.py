@@ -124,8 +124,8 @@ class SocketWorker:
                 request, SimulatedResponse(200, fields_of(entry), b"200 " + entry, closes=False)
             )
             return
-        request_id = fields.get("request_id")
-        if op == "error" and request_id is None:
+        request_id: int | None = fields.get("request_id")
+        if request_id is None:  # an error that answers none ends a `work`
             self._pushing.pop(topic, None)
             return
         request = self._asked[request_id]
