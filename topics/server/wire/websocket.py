@@ -124,8 +124,11 @@ class WebSocket:
             while any(one is pushed for one in self._pushed):
                 await self._takes.park()
         except trio.Cancelled:
-            self._pushed = deque(one for one in self._pushed if one is not pushed)
-            raise
+            if any(
+                one is pushed for one in self._pushed
+            ):  # else they went in the same moment, and nobody takes them back
+                self._pushed = deque(one for one in self._pushed if one is not pushed)
+                raise
 
     def at_end(self, give_back: Callable[[], None]) -> None:
         self._at_end.append(give_back)

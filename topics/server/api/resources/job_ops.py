@@ -166,7 +166,7 @@ async def work(call: OpCall) -> None:
         session.at_end(works[name].hand.give_back)
     works[name].begin(command)
     session.start(partial(_push_jobs, works[name], name, Share(call.site.answers), session))
-    fields: dict[str, object] = {"topic": name, "max": command.count_max, "now": runtime.engine.now_ms()}
+    fields: dict[str, object] = {"topic": name, "max": command.count_max}
     fields |= {"lease_ms": command.lease_ms} if command.lease_ms is not None else {}
     fields |= {"ignored": ignored} if ignored else {}
     call.answer(lambda: msgspec.json.encode(fields))
