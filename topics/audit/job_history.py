@@ -31,7 +31,8 @@ from topics.kernel.ports import Disk
 @attrs.frozen(kw_only=True)
 class JobEvent:
     """`ts`, `deadline` and `ready_at` in ms; what an event does not say is None. `dest`: where it is moved. A `purged`
-    or `released_all` is of every job: this one was among them if it was ready, or leased.
+    or `released_all` is of every job: this one was among them if it was ready, or leased. A `released` without a `node`:
+    nobody was given the job, and that was no delivery.
     """
 
     ts: int
@@ -112,13 +113,13 @@ def _told(event: LeaseEvent, seq: int, nonce: int | None) -> dict[str, object] |
             return {"dest": _text(dest), "reason": _text(reason)}
         case Extended() | Released() | Acked():
             told: dict[str, object] = {
-                "node": _text(event.node),
+                "node": _text(event.node) or None,
                 "lease_id": None if nonce is None else lease_id(nonce, event.leases[i]),
             }
             if isinstance(event, Extended):
                 told["deadline"] = event.deadline
             if isinstance(event, Released):
-                told |= {"reason": _text(event.reason), "ready_at": event.ready_at[i]}
+                told |= {"reason": _text(event.reason) or None, "ready_at": event.ready_at[i]}
             return told
         case _:
             pass

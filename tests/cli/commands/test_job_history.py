@@ -43,3 +43,17 @@ def test_a_lease_whose_claim_is_in_no_log_any_more_is_not_named(call, tmp_path):
 
     assert "acked  by w  (" in line
     assert "lease_id" not in json.loads(row)
+
+
+def test_a_job_that_nobody_was_given_is_told_so(call, tmp_path):
+    root = tmp_path / "data"
+    with topics.open(root) as store:
+        store.create("q", type="queue", compression="zstd")
+        queue = store.queue("q", node="w")
+        queue.put_many([{"data": "x" * 100_000}] * 2)
+        assert len(queue.claim(2, max_bytes=150_000)) == 1
+    line = call("queue", "history", "q", "2", "--data", str(root)).text.splitlines()[-1]
+    row = call("queue", "history", "q", "2", "--json", "--data", str(root)).text.splitlines()[-1]
+
+    assert "released  nobody was given it, lease_" in line
+    assert json.loads(row).keys() == {"ts", "event", "file", "offset", "lease_id", "ready_at"}

@@ -54,6 +54,8 @@ def _line(event: JobEvent) -> str:
     parts = []
     if event.node is not None:
         parts.append(f"by {safe(event.node)}")
+    elif event.event == "released":
+        parts.append("nobody was given it")
     if event.lease_id is not None:
         parts.append(event.lease_id)
     if event.deadline is not None:
