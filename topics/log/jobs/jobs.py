@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
 from typing import Final
 
-from topics.codec.log.leases import Claimed, Extended, Grant, Released
+from topics.codec.log.leases import NOBODY, Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
@@ -22,7 +22,7 @@ from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
 from topics.log.index import LIVE, Index
 from topics.log.jobs.image import JobsImage
-from topics.log.jobs.rows import NONCE_SIZE, Rows
+from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
@@ -107,7 +107,7 @@ class Jobs:
         if not row:
             return b""
         is_over = rows.leased[row] and rows.state[row] != _IN_FLIGHT
-        return b"expired" if is_over else rows.reasons.get(row, b"")
+        return EXPIRED if is_over else rows.reasons.get(row, b"")
 
     def tokens_at(self, now_ms: int, limit: RateLimit) -> int:
         """How full the bucket is, in parts of `limit.per_ms` a job."""
@@ -159,7 +159,7 @@ class Jobs:
         rows = self._leased_rows(event.seqs, event.leases)
         for row, ready_at in zip(rows, event.ready_at, strict=True):
             if row:
-                self._end_lease(row, ready_at, event.reason)
+                self._end_lease(row, ready_at, event.reason if event.node != NOBODY else None)
 
     def released_all(self, reason: bytes, ts: int) -> None:
         rows = self.rows
@@ -296,12 +296,16 @@ class Jobs:
                 self._look_behind(rows, deadline)
             first += count
 
-    def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
+    def _end_lease(self, row: int, ready_at: int, reason: bytes | None) -> None:
+        """`reason`: None if nobody was given the job, which then is as it was before."""
         rows = self.rows
         rows.drop_owners([row])
         rows.leased[row] = rows.counters[row] = rows.backoffs[row] = 0
         rows.until[row] = ready_at
-        if reason:
+        if reason is None:
+            self._put([row], Change.RETURNED)  # its key has counted the delivery
+            rows.deliveries[row] -= rows.deliveries[row] > 0
+        elif reason:
             rows.reasons[row] = reason
         else:
             rows.reasons.pop(row, None)

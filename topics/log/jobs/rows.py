@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import compress, repeat
 from itertools import repeat
 from typing import Final
 
@@ -19,6 +20,7 @@ from topics.log.jobs.transitions import JobState
 from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
+EXPIRED: Final = b"expired"
 
 
 class Rows:
@@ -90,6 +92,8 @@ class Rows:
         """These have leases with these numbers; whose, and until when, is for `own` to say. `deliveries_max`: no rest
         is behind the last of so many; 0: it is as any other.
         """
+        if 1 in (lapsed := gather(self.leased, rows)):  # time has ended that lease, and no event
+            self.reasons.update(zip(compress(rows, lapsed), repeat(EXPIRED)))
         fill(self.leased, rows, 1)
         scatter(self.counters, rows, counters)
         deliveries = array("I", [times + (times < U32_MAX) for times in gather(self.deliveries, rows)])
