@@ -123,8 +123,7 @@ class Jobs:
 
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
-        first = self.due.first_ms()
-        return None if first is None else first + 1
+        return None if (first := self.due.first_ms()) is None else first + 1
 
     # Folding: each is a function of the log, and an event of a job that is not there does nothing.
 
@@ -222,11 +221,7 @@ class Jobs:
             (row,) = self._rows_of((kept.seq,))
             if not row:
                 continue  # its record is damaged and gone
-            rows.leased[row], rows.deliveries[row], rows.until[row] = kept.leased, kept.deliveries, kept.until
-            rows.backoffs[row], rows.counters[row] = kept.backoff, kept.counter
-            rows.own([row], kept.nonce, kept.node)
-            if kept.reason:
-                rows.reasons[row] = kept.reason
+            rows.restore(row, kept)
             if kept.moving:
                 self._put([row], Change.LEFT)
             elif kept.leased:
@@ -237,11 +232,10 @@ class Jobs:
         if index.jobs is None:
             return
         for at, job in enumerate(index.jobs[index.start :], index.start):
-            if job and index.flags[at] & LIVE and not index.job_rows[at]:
-                not_before = unpack_job(job)[1]
-                if not_before:
-                    (row,) = self._rows_of((index.seq_at(at),))
-                    self._rest(row, not_before)
+            is_new = job and index.flags[at] & LIVE and not index.job_rows[at]
+            if is_new and (not_before := unpack_job(job)[1]):
+                (row,) = self._rows_of((index.seq_at(at),))
+                self._rest(row, not_before)
 
     # Inside.
 
@@ -365,11 +359,9 @@ class Jobs:
     def _open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
         """The same, 0 for those to which it does nothing."""
         after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
-        return (
-            rows
-            if REFUSED not in after
-            else [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
-        )
+        if REFUSED not in after:
+            return rows
+        return [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
 
     def _put(self, rows: Group, change: Change) -> None:
         """These change their state; their keys are told, and who asks for ends of leases."""
