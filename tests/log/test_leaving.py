@@ -321,7 +321,7 @@ def test_finished_jobs_behind_one_that_is_held_take_no_room(order):
     assert room_of(again.index) < 2 * SLOT * leaving.RUN_MIN
     assert digest_of(kept) == digest_of(topic) == digest_of(again)
     assert topic.jobs is not None
-    assert topic.jobs.leased() == [1]
+    assert topic.jobs.rows.in_flight() == [1]
 
 
 def test_until_a_segment_has_them_they_stay():

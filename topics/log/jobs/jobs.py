@@ -145,8 +145,7 @@ class Jobs:
             if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
                 self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
                 first, grants = stop, []
-        if config.rate_limit is not None:
-            limit = config.rate_limit
+        if (limit := config.rate_limit) is not None:
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
 
     def extended(self, event: Extended) -> None:
@@ -359,11 +358,9 @@ class Jobs:
     def _open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
         """The same, 0 for those to which it does nothing."""
         after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
-        return (
-            rows
-            if REFUSED not in after
-            else [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
-        )
+        if REFUSED not in after:
+            return rows
+        return [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
 
     def _put(self, rows: Group, change: Change) -> None:
         """These change their state; their keys are told, and who asks for ends of leases."""
