@@ -27,7 +27,7 @@ class Line:
 
     def next(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.connection.recv(timeout=PATIENCE_S))
-        assert found["topic"] == "q"
+        assert found.get("topic", "q") == "q"
         return found
 
     def get(self, op: str, **fields: Any) -> dict[str, Any]:
@@ -40,10 +40,20 @@ class Line:
     def say(self, op: str, **fields: Any) -> None:
         self.connection.send(json.dumps({"op": op, **fields}))
 
-    def work(self, most: int, *, ahead_ms: int = 0) -> None:
-        """Be asked for so many, and say so, by a clock that is ahead of ours."""
+    def work(self, most: int) -> None:
+        """Be asked for so many, and say so."""
         asked = self.get("work", node="w", max=most, lease_ms=60_000)
-        self.say("working", request_id=asked["request_id"], topic="q", max=most, now=now_ms() + ahead_ms)
+        self.say("working", request_id=asked["request_id"], topic="q", max=most)
+
+    def begin(self, most: int, *, ahead_ms: int = 0) -> None:
+        """The same of a connection that is new."""
+        self.work(most)
+        self.ping(ahead_ms)
+
+    def ping(self, ahead_ms: int = 0) -> None:
+        """Be asked what time it is, and say so, by a clock that is ahead of ours."""
+        assert self.next() == {"op": "ping"}
+        self.say("pong", now=now_ms() + ahead_ms)
 
     def stop(self) -> None:
         self.say("stopped", request_id=self.get("stop_work")["request_id"], topic="q")

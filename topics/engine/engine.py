@@ -309,15 +309,15 @@ class Engine:
         return self._state.catalog.names(prefix, after, count_max)
 
     def topic_figures(self, queues_max: int) -> Iterator[tuple[Topic, int, QueueState | None]]:
-        """Each topic with its durable seq, for statistics, as of the moment of its turn, the first created first. Of
-        queues among the first `queues_max` topics also how their jobs stand. To be taken in slices.
+        """Each topic, the one created first first, with its durable seq; of queues among the first `queues_max` topics
+        also how their jobs stand. All as of the moment a topic's turn comes, so a caller may take them in slices.
         """
-        for number, lane in enumerate(
-            [lane for lane in self._state.lanes.values() if lane.topic is not None]
-        ):
-            if (topic := lane.topic) is not None:
-                queue = queue_state(lane, topic, self._state.time.read()) if number < queues_max else None
-                yield topic, lane.durable_seq, queue
+        for lane in list(self._state.lanes.values()):
+            if lane.topic is not None:
+                counted = queues_max > 0
+                queue = queue_state(lane, lane.topic, self._state.time.read()) if counted else None
+                yield lane.topic, lane.durable_seq, queue
+                queues_max -= 1
 
     @property
     def topic_count(self) -> int:
