@@ -144,8 +144,7 @@ class Jobs:
             if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
                 self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
                 first, grants = stop, []
-        if config.rate_limit is not None:
-            limit = config.rate_limit
+        if (limit := config.rate_limit) is not None:
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
 
     def extended(self, event: Extended) -> None:
