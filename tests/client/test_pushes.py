@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,7 @@ from topics.client.pushes import Pushes
 from topics.client.websocket import Way, connected
 from topics.kernel.errors import Code
 
+TLS = Path(__file__).parents[1] / "server" / "tls"
 AT_ONCE = {"base_ms": 0, "factor": 1, "max_ms": 0}
 
 
@@ -179,9 +181,9 @@ def test_what_is_refused_for_good_is_raised(play) -> None:
 def test_what_is_refused_for_now_is_asked_again_and_no_lease_is_lost(play) -> None:
     def live(line: Line) -> None:
         asked = line.get("work")
-        line.ping()
-        line.say("error", request_id=asked["request_id"], code="throttled", message="later")
-        line.work(2)
+        line.ping(None)
+        line.say("error", request_id=asked["request_id"], code="not_ready", message="later")
+        line.begin(2)
         line.push(1)
         line.say("error", topic="q", code="disk_low", message="no room")  # of no message: it pushes no more
         line.work(2)
@@ -218,6 +220,43 @@ def test_what_comes_when_nobody_is_here_any_more_is_given_back(play) -> None:
         assert (await place.next()).seq == 2
 
     play(work, live)
+
+
+def test_who_still_does_what_is_lost_is_brought_nothing(play) -> None:
+    def live(line: Line) -> None:
+        line.begin(2)
+        line.push(1)
+        line.work(1)
+        line.work(2)
+        line.push(2)
+        line.settle("ack", 2)
+
+    async def work(place: Place) -> None:
+        lost = await place.next()
+        place.desk.leases.extended([lost], (), 0)
+        place.desk.goes_on(lost)
+        place.desk.goes_on(lost)
+        await place.until(lambda: place.supply._line is not None and place.supply._line._room == 1)
+        place.desk.done(lost)
+        await place.ack(await place.next())
+
+    play(work, live, hands=2)
+
+
+def test_over_tls_and_a_server_that_is_not_trusted() -> None:
+    certificate = TLS / "one.pem"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, TLS / "one.key")
+
+    async def main(url: str, trust: ssl.SSLContext) -> None:
+        async with connected(Way(url, {}, trust)) as line:
+            assert await line.receive() == [b'{"op": "hello"}']
+
+    with scripted(lambda line: line.say("hello"), tls=context) as url:
+        anyio.run(main, url, ssl.create_default_context(cafile=certificate))
+        with pytest.raises(Unreachable, match="not trusted") as told:
+            anyio.run(main, url, ssl.create_default_context())
+        assert told.value.reason is Trouble.TLS
 
 
 @pytest.mark.rule("Q6.2")

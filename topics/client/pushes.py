@@ -50,7 +50,7 @@ class _Head(msgspec.Struct):
 
 
 class _Pong(msgspec.Struct):
-    now: int
+    now: int | None = None  # while the server recovers
 
 
 _head: Final = msgspec.json.Decoder(_Head).decode
@@ -108,7 +108,7 @@ class _Line(Generic[J]):
         self._absence = absence
         self._room = 0  # for so many jobs `work` was asked
         self._works: set[int] = set()  # asked and not answered
-        self._has_to_ping = True
+        self._has_to_ping = False
         self._pinged_s: float | None = None  # when it was asked, if that is not answered
         self._first_s = math.inf  # when it was first asked
         self._ahead_s = math.inf  # how far the server's clock is ahead of ours, at most
@@ -207,6 +207,7 @@ class _Line(Generic[J]):
         if not room:
             return self._message("stop_work", b"{}", number)
         self._first_s = min(self._first_s, time.monotonic())
+        self._has_to_ping = self._has_to_ping or self._ahead_s == math.inf
         fields = {"node": self._queue.node, "max": room, "lease_ms": self._desk.leases.lease_ms}
         return self._message("work", _encode(fields), number)
 
@@ -225,8 +226,7 @@ class _Line(Generic[J]):
                 self._works.discard(head.request_id)
                 self._worked(head)
             elif head.op == "pong" and self._pinged_s is not None:
-                self._ahead_s = (_pong(text).now + 1) / 1000 - self._pinged_s  # it tells whole ms
-                self._pinged_s = None
+                self._told_time(_pong(text).now, self._pinged_s)
             elif head.request_id in self._asked:
                 self._answered(self._asked.pop(head.request_id), head, text)
             elif head.op == "error":  # of no message: it pushes no more
@@ -241,6 +241,11 @@ class _Line(Generic[J]):
         if self._pinged_s is None and not now_s - lease_s / 3 <= began_s <= now_s:
             self._has_to_ping = True
             self._socket.wake()
+
+    def _told_time(self, now_ms: int | None, asked_s: float) -> None:
+        self._pinged_s = None
+        if now_ms is not None:
+            self._ahead_s = (now_ms + 1) / 1000 - asked_s  # it tells whole ms
 
     def _worked(self, head: _Head) -> None:
         if head.op == "working":
