@@ -84,6 +84,7 @@ def test_each_end_of_a_record_is_told(tmp_path, absorbed):
         log.put(7, ttl_ms=1000)
         capped.put_many([{"data": seq} for seq in range(1, 5)])
         mortal.put(1)
+        log.delete(match="b", before_seq=2)
         log.delete(before_seq=3)
         log.delete(match="a", before_seq=5)
         if absorbed:
@@ -93,6 +94,9 @@ def test_each_end_of_a_record_is_told(tmp_path, absorbed):
     root, put = tmp_path / "data", [] if absorbed else ["put"]
     deleted = [*put, *([] if absorbed else ["deleted"])]
 
+    assert became(root, "log", 1, now_ms) == (
+        deleted, "deleted", None if absorbed else 'match ["tag","Eq","b"]',
+    )  # fmt: skip
     assert became(root, "log", 2, now_ms) == (deleted, "deleted", None if absorbed else "before_seq 3")
     assert became(root, "log", 3, now_ms) == (put, "live", None)
     assert became(root, "log", 4, now_ms) == (

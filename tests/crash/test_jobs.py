@@ -1,6 +1,6 @@
 """A queue struck at every disk call: no job is lost, none that was acked comes back, and no two leases of one are live.
 
-What workers were told is held against the state by `topics.simulation.queues.job_claims`, beside the oracle of all logs.
+What workers were told is held against the state by `simulation.queues.job_claims`, beside the oracle of all logs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole runs of the simulated server with queues: workers over HTTP and over WebSockets that freeze, die, answer late."""
+"""Whole runs of the simulated server with queues: workers on HTTP and on WebSockets that freeze, die, answer late."""
 
 from __future__ import annotations
 

@@ -371,3 +371,15 @@ def test_dead_letters_are_put_back_as_fresh_jobs(tmp_path: Path) -> None:
         store.create("plain", type="queue")
         with pytest.raises(topics.Rejected, match="has no dead_letter of its own"):
             store.queue("plain").redrive()
+
+
+def test_a_claim_is_bounded_by_what_its_jobs_are_unfolded(store: topics.Store) -> None:
+    store.create("q", type="queue", compression="gzip")
+    queue = store.queue("q", node="w")
+    for priority in (0, 0, 0, 9):
+        queue.put("0" * 4000, priority=priority)
+    peeked = queue.peek()
+    assert seqs(queue.claim(9, max_bytes=9000)) == [4, 1]
+    assert [(job.seq, job.deliveries) for job in queue.peek()] == [(2, 0), (3, 0)]
+    assert seqs(queue.claim(9, max_bytes=1)) == [2]
+    assert [job.seq for job in peeked] == [4, 1, 2, 3]

@@ -42,7 +42,8 @@ _ENDINGS = frozenset({"acked", "moved", "deleted"})
 @attrs.frozen(kw_only=True)
 class LogEvent:
     """`ts`, `deadline` and `ready_at` in ms; what an event does not say is None. `dest`: where it is moved. A `purged`
-    or `released_all` is of every job: this one was among them if it was ready, or leased.
+    is told of what the log does not show leased; that is not for certain where the log begins later than the job. A
+    `released` without a `node`: nobody was given the job, and that was no delivery.
     """
 
     ts: int
@@ -125,11 +126,13 @@ def _events(items: Iterator[LogItem], seq: int) -> Iterator[LogEvent]:
     """Those that are of this seq, up to the one that ended it."""
     nonce: int | None = None
     tag = b""
+    held_until: int | None = None  # 0: it is not leased; None: the log does not go back so far
     for at in items:
         item = at.item
         if isinstance(item, Run):
             if item.seq_start <= seq < item.seq_stop:
                 tag = b"" if item.tags is None else item.tags[seq - item.seq_start]
+                held_until = 0
                 yield LogEvent(ts=item.ts, event="put", file=at.file, offset=item.offset)
             continue
         if isinstance(item.payload, Delete):
@@ -138,13 +141,16 @@ def _events(items: Iterator[LogItem], seq: int) -> Iterator[LogEvent]:
         elif isinstance(item.payload, LeaseEvent):
             if isinstance(item.payload, Claimed) and seq in item.payload.seqs:
                 nonce = item.payload.nonce
-            told = _told(item.payload, seq, nonce)
+            told = _told(
+                item.payload, seq, nonce, is_held=None if held_until is None else held_until >= item.ts
+            )
+            held_until = _held_until(item.payload, told, held_until)
             event = _NAMES.get(type(item.payload), "")
         else:
             continue
         if told is not None:
             yield LogEvent(ts=item.ts, event=event, file=at.file, offset=item.offset, **told)  # type: ignore[arg-type]  # as `_told` gives them
-            if event in _ENDINGS:
+            if event in _ENDINGS or (event == "purged" and held_until is not None):
                 return
 
 
@@ -219,15 +225,34 @@ def _gone(topic: Topic, seq: int) -> Standing:
     return Standing(state="expired" if is_expired else "deleted")
 
 
-def _told(event: LeaseEvent, seq: int, nonce: int | None) -> dict[str, object] | None:
+def _held_until(event: LeaseEvent, told: dict[str, object] | None, before: int | None) -> int | None:
+    """Until when nobody else can get it, behind an event."""
+    match event:
+        case _ if told is None:
+            return before
+        case Claimed() | Extended():
+            deadline = told["deadline"]
+            assert isinstance(deadline, int)
+            return deadline
+        case DeadLettered():
+            return U64_MAX
+        case Purged():
+            return before
+        case _:
+            return 0
+
+
+def _told(
+    event: LeaseEvent, seq: int, nonce: int | None, *, is_held: bool | None
+) -> dict[str, object] | None:
     """What an event of leases says of this seq; None if it is not of it. `nonce`: of the start that leased it last, if
-    the log goes back so far.
+    the log goes back so far. `is_held`: whether it is leased then, or moves; None if that is not known.
     """
     match event:
         case ReleasedAll(reason=reason):
-            return {"reason": _text(reason)}
+            return {"reason": _text(reason)} if is_held else None
         case Purged(upto=upto):
-            return {} if seq <= upto else None
+            return {} if seq <= upto and not is_held else None
         case Claimed() | Extended() | Released() | Acked() | DeadLettered() | Moved():
             if seq not in event.seqs:
                 return None
@@ -246,13 +271,13 @@ def _told(event: LeaseEvent, seq: int, nonce: int | None) -> dict[str, object] |
             return {"dest": _text(dest), "reason": _text(reason)}
         case Extended() | Released() | Acked():
             told: dict[str, object] = {
-                "node": _text(event.node),
+                "node": _text(event.node) or None,
                 "lease_id": None if nonce is None else lease_id(nonce, event.leases[i]),
             }
             if isinstance(event, Extended):
                 told["deadline"] = event.deadline
             if isinstance(event, Released):
-                told |= {"reason": _text(event.reason), "ready_at": event.ready_at[i]}
+                told |= {"reason": _text(event.reason) or None, "ready_at": event.ready_at[i]}
             return told
         case _:
             pass

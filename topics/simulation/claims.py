@@ -16,8 +16,8 @@ from topics.engine.replies import Appended, TopicState
 from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability, TopicConfig
 from topics.log.reads.diff import DiffPlan, DiffQuery
-from topics.simulation.queues.job_claims import DURABLE, JobClaims, Place, PutJob
 from topics.simulation.oracle import Facts, PromiseBroken
+from topics.simulation.queues.job_claims import DURABLE, JobClaims, Place, PutJob
 
 PerhapsGone = dict[
     int, tuple[DeleteRecords, int | None]

@@ -43,7 +43,6 @@ from topics.kernel.columns import RecordColumns
 from topics.kernel.config import Durability
 from topics.log.reads.diff import DiffPlan, DiffQuery
 from topics.simulation.claims import PerhapsGone, TopicClaims
-from topics.simulation.queues.job_claims import DURABLE, Place
 from topics.simulation.machine import peek, restarted
 from topics.simulation.oracle import (
     Facts,
@@ -54,6 +53,7 @@ from topics.simulation.oracle import (
     facts,
     find_prefixes,
 )
+from topics.simulation.queues.job_claims import DURABLE, Place
 from topics.simulation.synced_bytes import SyncWatch
 from topics.testing.faults import DiskCall
 from topics.testing.simdisk import SimDisk

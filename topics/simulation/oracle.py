@@ -223,19 +223,20 @@ def _check_ended_leases(before: Facts, after: Facts) -> str:
     (*queue, rows), (*queue_now, rows_now) = before["jobs"], after["jobs"]
     if [row[0] for row in rows] != [row[0] for row in rows_now]:
         return difference(before, after)
-    ended = [now for was, now in zip(rows, rows_now, strict=True) if was[6:] != now[6:] == _ENDED]
-    ended_ms = max((now[_UNTIL] for now in ended), default=sys.maxsize)
+    pairs = list(zip(rows, rows_now, strict=True))
+    ended = [row for was, row in pairs if was[6:] != row[6:] == _ENDED]
+    ended_ms = max((row[_UNTIL] for row in ended), default=sys.maxsize)
     given_up = []
-    for was, now in zip(rows, rows_now, strict=True):
+    for was, row in pairs:
         seq, moving, leased, deliveries, until = was[:5]
         expected = was
         if leased and until >= ended_ms and not config["leases_durable"]:
             expected = [seq, moving, False, deliveries, ended_ms, 0, *_ENDED]
-        if most and deliveries >= most and now != was and now[1]:
+        if most and deliveries >= most and row != was and row[1]:
             given_up.append(seq)
             expected = [seq, True, False, *expected[3:]]
-        if now != expected:
-            return f"topic {before['name']!r}: leases end at {ended_ms}, and {was!r} becomes {now!r}"
+        if row != expected:
+            return f"topic {before['name']!r}: leases end at {ended_ms}, and {was!r} becomes {row!r}"
     sent = [move[0] for move in after.get("moves", ()) if move not in before.get("moves", ())]
     queue[_DEAD_LETTERED] += len(given_up)
     return "" if (queue, given_up) == (queue_now, sent) else difference(before, after)

@@ -23,7 +23,6 @@ from topics.embed.aio.runtime import Runtime
 from topics.engine.commands import Append, Claim, Settle
 from topics.engine.replies import JobsClaimed, JobsSettled
 from topics.engine.tickets import Stage, Ticket
-from topics.host.cold.cold_tier import ColdTier
 from topics.host.directory.layout import path_of
 from topics.host.segments.reading import Reader
 from topics.kernel.errors import Fatal, Rejected
@@ -43,9 +42,10 @@ from topics.simulation.http_messages import SimulatedRequest, SimulatedResponse
 from topics.simulation.machine import COLD_FOLDER
 from topics.simulation.oracle import PromiseBroken
 from topics.simulation.queues.job_workload import JobWorkload
+from topics.simulation.queues.queue_history import check_queue_history
 from topics.simulation.queues.wire_jobs import OverheardEdge, WireJobs
-from topics.simulation.scheduling import LoopClock, run_seeded
-from topics.simulation.simulated_threads import SeededThreads, watched
+from topics.simulation.scheduling import LoopClock, innermost, run_seeded
+from topics.simulation.simulated_threads import Doubtful, SeededThreads, watched
 from topics.simulation.wire_claims import WireClaims
 from topics.simulation.workload import Workload
 from topics.simulation.world import World, WorldReport
@@ -59,7 +59,9 @@ _BURY_S: Final = 10.0
 _PERFORMANCE: Final = re.compile(rb'"performance":\{[^}]*\}')
 _CLIENTS: Final = 7
 _TIDY: Final = 0.4
-_SERVED: Final[ContextVar[OverheardEdge | None]] = ContextVar("_SERVED", default=None)  # the connection of a task
+_SERVED: Final[ContextVar[OverheardEdge | None]] = ContextVar(
+    "_SERVED", default=None
+)  # the connection of a task
 
 
 class SteadySite(Site):
@@ -122,6 +124,7 @@ class ServedWorld(World):
                 self._crash()
             self._open()
             self._read_everything()
+            check_queue_history(self.disk)
         except Exception as error:
             tail = "\n".join(list(self.lines)[-60:])
             error.add_note(
@@ -143,7 +146,7 @@ class ServedWorld(World):
         self.wire_jobs.begin()
         self._askers.clear()
         threads = SeededThreads(self.random, self._die)
-        doubtful = cast(Reader, Doubtful(self.opened.reader, self))
+        doubtful = cast(Reader, Doubtful(self.opened.reader, self.random))
         self.runtime = self._runtime_type(attrs.evolve(self.opened, reader=doubtful), threads=threads)
         self.site = SteadySite(route_table(), SiteOptions(limits=self._options.limits))
         if end == "crash":
@@ -223,7 +226,7 @@ class ServedWorld(World):
 
     async def _bury(self) -> None:
         """A claim that has jobs is waited for to its end, and in a process that has died it has none."""
-        while not self.disk.down:
+        while not self.disk.down:  # noqa: ASYNC110 -- a disk tells nobody
             await trio.sleep(_BURY_S)
         await trio.sleep(_BURY_S)  # whoever was at the disk has met the crash
         self._tell_the_end()
@@ -392,43 +395,3 @@ class ServedWorld(World):
             with suppress(Rejected):
                 heads[name] = self.engine.topic_state(name).head_seq
         return heads
-
-
-def innermost(group: BaseExceptionGroup) -> BaseException:
-    """The first error that is no group; a broken promise before any other."""
-    leaves: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting:
-        error = waiting.pop()
-        if isinstance(error, BaseExceptionGroup):
-            waiting += reversed(error.exceptions)
-        else:
-            leaves.append(error)
-    first = next((leaf for leaf in leaves if isinstance(leaf, PromiseBroken)), leaves[0])
-    for note in getattr(group, "__notes__", ()):
-        first.add_note(note)
-    return first
-
-
-@attrs.frozen
-class Doubtful:
-    """A reader that says of half of what is at hand in memory that it is not, so that both ways are gone."""
-
-    reader: Reader
-    world: World
-
-    @property
-    def cold(self) -> ColdTier | None:
-        return self.reader.cold
-
-    def is_cold(self, extent: Extent) -> bool:
-        return self.reader.is_cold(extent)
-
-    def read(self, extent: Extent) -> bytes:
-        return self.reader.read(extent)
-
-    def read_hot(self, extent: Extent) -> bytes:
-        return self.reader.read_hot(extent)
-
-    def nowait(self, extent: Extent) -> bytes | None:
-        return None if self.world.random.random() < 0.5 else self.reader.nowait(extent)

@@ -22,9 +22,12 @@ from topics.engine.commands import Append, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
+from topics.host.cold.cold_tier import ColdTier
+from topics.host.segments.reading import Reader
 from topics.kernel.columns import RecordColumns
 from topics.kernel.limits import INLINE_BYTES_MAX
 from topics.log.reads.diff import DiffPlan, DiffQuery
+from topics.log.reads.frames import Extent
 from topics.simulation.ledger import Ledger
 from topics.simulation.shard_stepper import WatchedWriter
 from topics.store.opened import Opened
@@ -145,3 +148,27 @@ def watched(opened: Opened, watcher: Watcher) -> Opened:
     for writer in writers:
         writer.engine = engine
     return attrs.evolve(opened, engine=engine, writers=writers)
+
+
+@attrs.frozen
+class Doubtful:
+    """A reader that says of half of what is at hand in memory that it is not, so that both ways are gone."""
+
+    reader: Reader
+    random: random.Random
+
+    @property
+    def cold(self) -> ColdTier | None:
+        return self.reader.cold
+
+    def is_cold(self, extent: Extent) -> bool:
+        return self.reader.is_cold(extent)
+
+    def read(self, extent: Extent) -> bytes:
+        return self.reader.read(extent)
+
+    def read_hot(self, extent: Extent) -> bytes:
+        return self.reader.read_hot(extent)
+
+    def nowait(self, extent: Extent) -> bytes | None:
+        return None if self.random.random() < 0.5 else self.reader.nowait(extent)

@@ -69,6 +69,20 @@ def test_no_more_than_there_is_room_for_at_a_time():
     assert refused(mover, Redrive(topic="dead", queue="q", seqs=range(1, 1002))).code is Code.BATCH_TOO_LARGE
 
 
+@pytest.mark.invariant("I-09")
+@pytest.mark.parametrize("passed_ms", [0, 1000])
+def test_a_job_that_was_delayed_moves_as_a_replay_says_whatever_time_has_made_of_it(passed_ms):
+    mover = begun()
+    mover.put("p", type="queue")
+    records = RecordColumns([b"1"], delay_ms=[500])
+    mover.do(Append(topic="p", records=records, create=False))
+    mover.clock.advance(passed_ms)
+    mover.do(Redrive(topic="p", queue="q"))
+
+    assert mover.topic("p").moving()
+    assert digest(mover.replay()) == digest(mover.engine.catalog)
+
+
 def test_a_job_that_somebody_has_stays():
     mover = begun()
     mover.put("p", type="queue")

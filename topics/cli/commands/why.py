@@ -77,10 +77,6 @@ def _story(found: History) -> Iterator[tuple[int, str]]:
         if until is not None and event.ts > until:
             yield until, "the lease ran out"
             until = None
-        if event.event == "released_all" and until is None:
-            continue  # it was not among them
-        if event.event == "purged" and until is not None:
-            continue
         yield event.ts, _words(event)
         until = event.deadline
     if until is not None and found.now.state in ("ready", "delayed"):
@@ -97,6 +93,8 @@ def _words(event: LogEvent) -> str:
             return f"leased by {node} until {moment(event.deadline)}"
         case "extended":
             return f"extended by {node} until {moment(event.deadline)}"
+        case "released" if event.node is None:
+            return "given back: it was not sent to anybody, and that counts as no delivery"
         case "released":
             rests = event.ready_at is not None and event.ready_at > event.ts
             again = f", to be ready at {moment(event.ready_at)}" if rests else ""

@@ -133,7 +133,12 @@ class JobClaims:
         if len(leased) >= cap:
             raise PromiseBroken(f"{job!r} is leased, and of its key {put.key!r} so were {leased}")
         for seq, other in of_key.items() if cap == 1 and not self._may_move else ():
-            if seq < job.seq and other.due_ms <= granted_ms and seq not in self.done and not self.may_be_gone(seq):
+            if (
+                seq < job.seq
+                and other.due_ms <= granted_ms
+                and seq not in self.done
+                and not self.may_be_gone(seq)
+            ):
                 raise PromiseBroken(f"{job!r} is leased before seq {seq} of the same key {put.key!r}")
 
     def settled(self, command: Settle | Release, reply: JobsSettled, asked_ms: int, place: Place) -> None:

@@ -47,6 +47,7 @@ class JobWorkload(Workload):
     """Half of what is asked for is of jobs."""
 
     names = (*NAMES, *dict.fromkeys((*LETTERS, *LETTERS.values())))
+    keeps_logs = True
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)

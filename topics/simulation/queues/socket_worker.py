@@ -58,7 +58,9 @@ class SocketWorker:
                 elif manner == "closes":
                     await self._speaker.close()
                 if manner != "drops":
-                    await trio.sleep(_PATIENCE_S if manner == "never reads" else rng.choice((0, 0.1, 1.0, 3.0)))
+                    await trio.sleep(
+                        _PATIENCE_S if manner == "never reads" else rng.choice((0, 0.1, 1.0, 3.0))
+                    )
                 nursery.cancel_scope.cancel()
 
     async def _talk(self) -> None:
@@ -82,7 +84,9 @@ class SocketWorker:
         kind = rng.choices(("work", "stop", "wish"), (20, 5, 75))[0]
         if kind == "stop":
             body = b'{"op":"stop_work","topic":"%b","request_id":%d}' % (name.encode(), request_id)
-            request = SimulatedRequest(method=b"SAY", path=b"stop_work", body=body, good=frozenset((200, 400)))
+            request = SimulatedRequest(
+                method=b"SAY", path=b"stop_work", body=body, good=frozenset((200, 400))
+            )
         else:
             command = self._working(name, request_id) if kind == "work" else self._wish()
             found = message_of_jobs(command, request_id)
@@ -110,14 +114,18 @@ class SocketWorker:
         op, topic = fields["op"], fields.get("topic", "")
         if op == "job":
             if topic not in self._pushing:
-                raise PromiseBroken(f"a job is pushed that nobody has asked for, or behind `stopped`: {text!r:.200}")
+                raise PromiseBroken(
+                    f"a job is pushed that nobody has asked for, or behind `stopped`: {text!r:.200}"
+                )
             command = Claim(topic=topic, node=b"", count_max=1, wait_ms=None, told_end=True)
             request = SimulatedRequest(method=b"SAY", path=b"job", command=command, good=frozenset((200,)))
             entry = b'{"claimed":[%b],"count":1,"ready":0}' % text
-            self._world.heard(request, SimulatedResponse(200, fields_of(entry), b"200 " + entry, closes=False))
+            self._world.heard(
+                request, SimulatedResponse(200, fields_of(entry), b"200 " + entry, closes=False)
+            )
             return
-        request_id = fields.get("request_id")
-        if op == "error" and request_id is None:
+        request_id: int | None = fields.get("request_id")
+        if request_id is None:  # an error that answers none ends a `work`
             self._pushing.pop(topic, None)
             return
         request = self._asked[request_id]

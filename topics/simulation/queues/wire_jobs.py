@@ -81,7 +81,9 @@ class WireJobs:
 
     # What came over the wire.
 
-    def heard_claimed(self, command: Claim, response: SimulatedResponse) -> Sequence[tuple[bytes, int, Lease]]:
+    def heard_claimed(
+        self, command: Claim, response: SimulatedResponse
+    ) -> Sequence[tuple[bytes, int, Lease]]:
         """The leases that a worker has from now on: (its name, seq, lease)."""
         heard = []
         fields = msgspec.json.decode(response.text[4:], type=dict[str, msgspec.Raw])
@@ -116,7 +118,9 @@ class WireJobs:
             )  # fmt: skip
             if same and all(deadlines.get(str(seq)) == reply.deadline for seq in counted):
                 return
-        raise PromiseBroken(f"the wire says what the engine has not answered: {command!r:.200} {fields!r:.300}")
+        raise PromiseBroken(
+            f"the wire says what the engine has not answered: {command!r:.200} {fields!r:.300}"
+        )
 
     # Ends.
 
@@ -127,7 +131,12 @@ class WireJobs:
             if claims is None:
                 continue
             held = claims.jobs.held.get(grant.job.seq)
-            if held is None or held.lease != lease or held.deadline < now_ms or lease in claims.jobs.given_back:
+            if (
+                held is None
+                or held.lease != lease
+                or held.deadline < now_ms
+                or lease in claims.jobs.given_back
+            ):
                 continue
             if grant.command.told_end:
                 raise PromiseBroken(f"a connection has ended, and keeps {held}, which it was pushed")
