@@ -46,7 +46,11 @@ def test_one_seed_with_workers_gives_one_trace_byte_for_byte():
 class Keeping(JobDesk):
     """Gives nothing back."""
 
-    def release(self, topic, jobs): ...
+    def release(self, topic, jobs, *, was_sent): ...
+
+
+def parts(runtime):
+    return runtime.engine, runtime._fetcher, runtime, runtime.claims, runtime._log
 
 
 class SocketsKeep(Runtime):
@@ -54,7 +58,7 @@ class SocketsKeep(Runtime):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.hands = Hands(self.engine, Keeping(self.engine, self._fetcher, self, self._log))
+        self.hands = Hands(self.engine, Keeping(*parts(self)))
 
 
 class ClaimsKeep(Runtime):
@@ -62,7 +66,7 @@ class ClaimsKeep(Runtime):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.jobs = Keeping(self.engine, self._fetcher, self, self._log)
+        self.jobs = Keeping(*parts(self))
 
 
 class Trusting(Runtime):
@@ -84,12 +88,10 @@ class Twice(JobDesk):
 
     last = None
 
-    async def finish(self, ticket, room, **until):
-        claimed = await super().finish(ticket, room, **until)
-        if claimed is None or not claimed.jobs:
-            return self.last if claimed is not None and self.last is not None else claimed
-        self.last = claimed
-        return claimed
+    def at_hand(self, reply, room):
+        claimed = super().at_hand(reply, room)
+        self.last = claimed if claimed is not None and claimed.jobs else self.last
+        return (claimed and self.last) or claimed
 
 
 class TellsTwice(Runtime):
@@ -97,7 +99,7 @@ class TellsTwice(Runtime):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.jobs = Twice(self.engine, self._fetcher, self, self._log)
+        self.jobs = Twice(*parts(self))
 
 
 @pytest.mark.parametrize(

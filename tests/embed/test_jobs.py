@@ -162,7 +162,7 @@ def test_numbers_out_of_range_are_clamped(queue: topics.Queue, clock: ManualCloc
 def test_a_call_takes_a_thousand_jobs_and_says_so_of_one_more(queue: topics.Queue) -> None:
     assert len(queue.ack(range(1000)).skipped) == 1000
     assert len(queue.ack(iter(range(1000))).skipped) == 1000
-    with pytest.raises(topics.Rejected, match="than the limit of 1000 a call"):
+    with pytest.raises(topics.Rejected, match="more than the limit of 1000 a call"):
         queue.ack(iter(range(1001)))
     with pytest.raises(topics.Rejected, match="than the limit of 1000 a call"):
         queue.redrive(range(1001), source="letters")
