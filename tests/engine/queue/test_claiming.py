@@ -423,6 +423,30 @@ def test_a_claim_is_answered_when_its_frame_is_written_or_synced(durability, lea
     assert ticket.result().jobs[0].seq == 1
 
 
+@pytest.mark.rule("Q1.5", "Q4.5")
+def test_a_delay_of_nothing_is_a_delay():
+    q = Queue(retry_backoff={"base_ms": 1000, "factor": 2, "max_ms": 3000})
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    q.nack(1, delay_ms=0)
+    q.nack(2)
+    assert q.counts() == (1, 0, 1)
+
+
+@pytest.mark.rule("Q4.11")
+def test_what_is_being_settled_is_settled_once():
+    q = Queue()
+    q.jobs(b"1", b"2")
+    q.claim(2)
+    commands = q.acking(1), q.nacking(1, 2), q.acking(2)
+    tickets = [q.propose(command) for command in commands]
+    q.run()
+    told = [(list(ticket.result().seqs), list(ticket.result().skipped)) for ticket in tickets]
+    assert told == [([1], []), ([2], [1]), ([], [2])]
+    assert q.counts() == (1, 0, 0)
+    q.agrees()
+
+
 @pytest.mark.rule("Q2.5")
 @pytest.mark.parametrize("leases_durable", [False, True])
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])

@@ -144,14 +144,21 @@ async def test_jobs_that_unfold_to_more_than_an_answer_holds_are_ready_again():
 
 
 @pytest.mark.rule("Q4.2")
-async def test_jobs_that_there_is_no_memory_for_are_ready_again():
+@pytest.mark.parametrize("are_at_hand", [True, False])
+async def test_jobs_that_there_is_no_memory_for_are_ready_again(are_at_hand):
     site, account = new_site(), MemoryAccount("unsent", "answers", 1)
     async with alone(), begun(site) as runtime:
         await queue_of(site, 1, 2)
         account.hold(1)
-        command = claim_command("q", "w", site.options.limits, most=2)
+        command, ended = claim_command("q", "w", site.options.limits, most=2), []
+        runtime.jobs.begin(command, ended.append)
+        await settled(runtime)
+        (reply,) = [ticket.result() for ticket in ended]
         with pytest.raises(Rejected) as refused:
-            await runtime.jobs.claim(command, Share(account))
+            if are_at_hand:
+                runtime.jobs.at_hand(reply, Share(account))
+            else:
+                await runtime.jobs.fetch(reply, Share(account), bytes_max=9999)
         assert refused.value.code is Code.THROTTLED
         await settled(runtime)
         assert (await state(site))["ready"] == 2
