@@ -9,7 +9,7 @@ def start_of(topic, from_ts: int) -> int:
     """The bound before everything at or after `from_ts`, losses included."""
     if any(e.ts >= from_ts and e.end == LOST for s, e in topic.log.items() if s < topic.evict_floor):
         return 0
-    above = [s for s, e in topic.log.items() if e.ts >= from_ts and (s >= topic.earliest or e.in_range)]
+    above = [s for s, e in topic.log.items() if e.ts >= from_ts and (e.end is None or e.in_range)]
     return min((s for s in above if s >= topic.evict_floor), default=topic.head + 1) - 1
 
 

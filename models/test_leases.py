@@ -650,9 +650,12 @@ class Leases(RuleBasedStateMachine):
         assert (queue.ready, queue.in_flight, queue.delayed) == oracle.counts(self.now)  # I-12
         assert queue.paused == oracle.paused
         lane = self.lane
-        assert [view.seq for view in peek(lane, JobState.READY, 99, self.now)] == oracle.order(
-            self.now, self.busy
-        )
+        ready = peek(lane, JobState.READY, 99, self.now)
+        assert [view.seq for view in ready] == oracle.order(self.now, self.busy)
+        for view in ready:
+            job = oracle.jobs[view.seq]
+            assert (view.deliveries, view.priority) == (job.deliveries, job.priority)
+            assert view.reason == (b"expired" if job.lease else job.reason)
         for state in (JobState.IN_FLIGHT, JobState.DELAYED):
             views = peek(lane, state, 99, self.now)
             assert [view.seq for view in views] == oracle.in_state(state.name.lower(), self.now)

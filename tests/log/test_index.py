@@ -126,8 +126,7 @@ class Columns(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def lose(self, count):
         first = self.index.head_seq + 1
-        self.index.lost.add(LostRange(first, first + count - 1, "crash", 0))
-        self.index.lose(first + count - 1)
+        self.index.lose(LostRange(first, first + count - 1, "crash", 0))
         self.lost |= set(range(first, first + count))
         self.look()
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from topics.calls import jobs, records, topics
 from topics.calls.blocking import TopicStore
-from topics.calls.call import Call, Steps, carry_out
+from topics.calls.call import Call, Steps, carry_out, drive
 from topics.calls.job_checks import peeked
 from topics.calls.job_values import LeasedRecord, PeekedJob, leased_of, peeked_of
 from topics.calls.messages import TopicSummary, summary_of
@@ -265,13 +265,7 @@ class Store(Findings, TopicStore):
         """As `first_records`."""
         page_bytes = self.limits.page_bytes
         steps = first_records(topic_id, seqs, bytes_max=bytes_max, page_bytes=page_bytes, size=size_of)
-        try:
-            query = next(steps)
-            while True:
-                query = steps.send(read_page(query, self._plan_records, self._opened.reader.read))
-        except StopIteration as end:
-            found: Found[FrameView] = end.value
-            return found
+        return drive(steps, lambda query: read_page(query, self._plan_records, self._opened.reader.read))
 
     def _plan_records(self, query: RecordsQuery) -> RecordsPlan:
         with self._local.lock:

@@ -7,10 +7,9 @@ rewrite of a segment changes are no state.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections import Counter
-from typing import Final
+from itertools import compress, pairwise
 
 import msgspec
 import xxhash
@@ -20,20 +19,12 @@ from topics.engine.lane import Lane
 from topics.engine.state import EngineState
 from topics.kernel.config import Durability
 from topics.log.facts import OF_RECORDS, STANDING, told
-from topics.log.index import LIVE, NODED, TAGGED, TIMED, Index
+from topics.log.index import IS_LIVE, LIVE, NODED, TAGGED, TIMED, Index
 from topics.log.kinds import kind_of
-from topics.log.past import DeathCause
+from topics.log.past import LOST, Gone, joined
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.tags import Labels
 from topics.log.topic import Topic
-
-# A slot that is dead has an end and no more: its bytes and labels go with a rewrite.
-_FLAGS_OF: Final = bytes(
-    flags if flags & LIVE else flags & (DeathCause.DELETED | DeathCause.EXPIRED) for flags in range(256)
-)
-_DEAD_RUN: Final = re.compile(
-    b"[%b]+" % re.escape(bytes(flags for flags in range(256) if not flags & LIVE)), re.DOTALL
-)
 
 
 def check_state(state: EngineState) -> None:
@@ -73,8 +64,10 @@ def check_topic(topic: Topic) -> None:
     index, floors = topic.index, topic.floors
     assert 1 <= floors.evict_floor <= index.base_seq <= index.head_seq + 1  # I-01
     slots = index.stop - index.start
-    lost_above = index.lost.count_below(index.head_seq + 1) - index.lost.count_below(index.base_seq)
-    assert slots == index.head_seq + 1 - index.base_seq - lost_above  # I-02
+    _check_slotless(topic)
+    assert slots == index.head_seq + 1 - index.base_seq - index.slotless.count_below(
+        index.head_seq + 1
+    )  # I-02
     for column in (index.ts, index.offsets, index.lengths, index.sizes):
         assert len(column) == index.stop  # I-02
     for optional in (index.tag_ids, index.node_ids, index.expires, index.jobs, index.key_ids):
@@ -129,15 +122,15 @@ def canonical(catalog: CatalogView) -> bytes:
 
 def _topic(topic: Topic) -> dict[str, object]:
     index = topic.index
-    span = slice(index.start, index.stop)
     return {
         "id": topic.topic_id,
         **told(topic, STANDING),
         "live": (index.live_count, index.live_bytes),
-        "ts": index.ts[span].tobytes(),
+        "ended": index.ended(index.start, index.stop),  # with a slot or without: which, is no state
+        "ts": _of_live(index, index.ts).tobytes(),
         "lengths": _of_live(index, index.lengths).tobytes(),
         "sizes": _of_live(index, index.sizes).tobytes(),
-        "flags": bytes(index.flags[span]).translate(_FLAGS_OF),
+        "flags": bytes(_of_live(index, index.flags)),
         "tags": [(name, index.tags.seqs(number).tolist()) for name, number in index.tags.labels.items()],
         "nodes": _named(index, index.node_ids, index.nodes),
         "expires": [] if index.expires is None else _sparse(_of_live(index, index.expires)),
@@ -146,13 +139,11 @@ def _topic(topic: Topic) -> dict[str, object]:
     }
 
 
-def _of_live(index: Index, column: array[int]) -> array[int]:
-    """A column without what a rewrite drops."""
-    flags, values = index.flags, column[index.start : index.stop]
-    for dead in _DEAD_RUN.finditer(flags, index.start, index.stop):
-        start, stop = dead.start() - index.start, dead.end() - index.start
-        values[start:stop] = array(values.typecode, bytes((stop - start) * values.itemsize))
-    return values
+def _of_live(index: Index, column: array[int] | bytearray) -> array[int]:
+    """A column of what is live: of the dead there is an end and no more."""
+    live = index.flags[index.start :].translate(IS_LIVE)
+    typecode = "B" if isinstance(column, bytearray) else column.typecode
+    return array(typecode, compress(column[index.start :], live))
 
 
 def _jobs(index: Index) -> dict[str, object]:
@@ -213,6 +204,18 @@ def _check_places(topic: Topic) -> None:
             assert segment.last >= min(stop, head + 1) - 1 or topic.index.lost.at(segment.last + 1)
         elif isinstance(source, WalFileId):
             assert stop > stored + 1 or topic.index.position(seq) == topic.index.position(stop)
+
+
+def _check_slotless(topic: Topic) -> None:
+    """What has no slot is lost, or died where nobody needs its place; it is between slots, or behind them (I-02)."""
+    index = topic.index
+    runs = list(index.slotless)
+    lost = joined(Gone(lost.first, lost.last, LOST) for lost in index.lost if lost.first > index.base_seq)
+    assert lost == [run for run in runs if run.end == LOST]
+    assert not runs or index.base_seq < runs[0].first <= runs[-1].last <= index.head_seq
+    assert all(a.last < b.first for a, b in pairwise(runs))
+    if topic.config.durability is not Durability.EPHEMERAL:
+        assert all(run.last <= topic.segments.stored_seq for run in runs if run.end != LOST)
 
 
 def _check_nothing_reserved(lane: Lane) -> None:

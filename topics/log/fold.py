@@ -18,6 +18,7 @@ from topics.log.dedupe import Result
 from topics.log.floors import Reason
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
+from topics.log.places import place
 from topics.log.reads.match import Match
 from topics.log.regions import SegmentId, Source
 from topics.log.segments import Segments
@@ -117,8 +118,7 @@ def loss(topic: Topic, lost: LostRange) -> None:
         topic.floors.raise_to(last_seq, ts=lost.ts, reason=Reason.RESTART, lost=topic.index.lost)
         return
     assert lost.first == topic.index.head_seq + 1
-    topic.index.lost.add(lost)
-    topic.index.lose(lost.last)
+    topic.index.lose(lost)
     assert topic.head_seq == lost.last
 
 
@@ -177,9 +177,11 @@ def checkpoint(topic: Topic, mark: CheckpointMark, ts: int) -> None:
     )
     first = max(mark.first, topic.index.base_seq)
     if first <= mark.last:
-        topic.index.place(first, mark.last, mark.size)
+        place(topic.index, first, mark.last, mark.size)
         topic.regions.move(first, mark.last, topic.head_seq, SegmentId(topic.topic_id, mark.segment))
+        topic.index.changes += mark.last + 1 - first
     topic.segments.drop_below(topic.index.base_seq)
+    topic.let_go()
 
 
 def takes(topic: Topic, mark: CheckpointMark) -> bool:

@@ -6,9 +6,7 @@ columns. An ephemeral topic's records are in no file: its image is that of a top
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -21,7 +19,7 @@ from topics.log.index import LIVE, Index
 from topics.log.jobs.image import JobsImage
 from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
-from topics.log.past import DeathCause
+from topics.log.past import LOST, DeathCause, Gone, Slotless
 from topics.log.regions import SegmentId, Source, WalFileId
 from topics.log.segments import Segment, Segments
 from topics.log.slots import Slots, restore, slots_between
@@ -29,14 +27,6 @@ from topics.log.topic import Topic
 
 _SHORT: Final = 64  # seqs of a dead range; below it, what a call costs is more than what its seqs do
 _TOGETHER: Final = 1 << 16  # seqs of one call, which holds each as an object
-_DEAD: Final = int(DeathCause.DELETED | DeathCause.EXPIRED)
-_DEAD_RUN: Final = re.compile(
-    b"|".join(
-        b"[%b]+" % re.escape(bytes(flags for flags in range(64) if flags & _DEAD == end))
-        for end in DeathCause
-    ),
-    re.DOTALL,
-)
 _Id = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -92,7 +82,7 @@ def take_image(topic: Topic) -> TopicImage:
     else:
         behind = index.position(topic.segments.stored_seq + 1)
         fields |= taken(topic, OF_RECORDS)
-        fields["dead"], fields["slots"] = _dead_ranges(index, behind), _slots(index, behind)
+        fields["dead"], fields["slots"] = index.ended(index.start, behind), _slots(index, behind)
         fields["regions"] = _wal_regions(topic, topic.segments.stored_seq + 1)
     return TopicImage(topic_id=topic.topic_id, **fields)
 
@@ -119,6 +109,8 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
     index.base_seq, index.head_seq = image.base_seq, image.head_seq
     for lost in image.lost:
         index.lost.add(LostRange(*lost))
+    between = (lost for lost in index.lost if lost.first >= index.base_seq)
+    index.slotless = Slotless(Gone(lost.first, lost.last, LOST) for lost in between)
     for first, last, end in image.past:
         index.past.add(first, last, DeathCause(end))
     for slots in stored:
@@ -133,6 +125,7 @@ def _restore_index(topic: Topic, image: TopicImage, stored: Iterable[Slots]) -> 
         topic.regions.extend(first, WalFileId(generation, shard, first_frame))
     _check_count(topic, index.head_seq + 1)
     _note_deadlines(topic)
+    topic.let_go()
 
 
 def _check_count(topic: Topic, stop: int) -> None:
@@ -190,20 +183,7 @@ def _note_deadlines(topic: Topic) -> None:
             topic.deadlines.add(index.expires[at], index.seq_at(at))
 
 
-def _dead_ranges(index: Index, stop: int) -> list[tuple[int, int, int]]:
-    """(first seq, last seq, end) of the dead slots before `stop`. A search in C: there may be millions, mostly live."""
-    return [
-        (index.seq_at(found.start()), index.seq_at(found.end() - 1), index.flags[found.start()] & _DEAD)
-        for found in _DEAD_RUN.finditer(index.flags, index.start, stop)
-    ]
-
-
 def _slots(index: Index, start: int) -> list[Slots]:
-    """The slots from `start` on, cut at lost ranges so that the seqs of each follow one another."""
-    cuts = [start]
-    for lost in index.lost:
-        at = index.position(lost.first)
-        if cuts[-1] < at < index.stop:
-            cuts.append(at)
-    cuts.append(index.stop)
-    return [slots_between(index, a, b) for a, b in pairwise(cuts) if a < b]
+    """The slots from `start` on, in pieces in which the seqs follow one another."""
+    spans = index.spans(start, index.stop)
+    return [slots_between(index, index.position(first), index.position(behind)) for first, behind in spans]

@@ -1,8 +1,9 @@
 """The columnar index of one topic: a slot a record, an array a field, no object a record (performance 4).
 
-Slots cover exactly [base_seq, head_seq] less the lost ranges (I-02), so a seq is found by arithmetic. A slot that
-dies in the middle stays as a flag; dead slots at the front are popped at once, so `base_seq` is always the first
-live seq, or `head_seq + 1`: it is `earliest_seq`. Popping is lazy underneath: a skip count, compacted now and then.
+Slots cover exactly [base_seq, head_seq] less what is `slotless` (I-02), so a seq is found by arithmetic. Dead slots at
+the front are popped at once, so `base_seq` is always the first live seq, or `head_seq + 1`: it is `earliest_seq`. One
+that dies in the middle stays as a flag; long runs of such leave (`log.leaving`), and no reader can tell. Popping is
+lazy underneath: a skip count, compacted now and then.
 
 What it must never know: why a record dies (retention, fold), and what file its bytes are in (regions).
 """
@@ -13,15 +14,14 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, compress, groupby
-from operator import add
+from itertools import accumulate, chain, compress, starmap
 from typing import Final
 
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
 from topics.kernel.grouped import Group, grouped, grown
-from topics.log.lost import LostRanges
-from topics.log.past import DeathCause, Past
+from topics.log.lost import LostRange, LostRanges
+from topics.log.past import LOST, DeathCause, Gone, Past, Slotless, joined
 from topics.log.tags import Labels, TagIndex
 
 LIVE: Final = 1
@@ -38,6 +38,16 @@ _LIVE_BYTE: Final = re.compile(
     b"[%s]" % b"".join(re.escape(bytes([i])) for i in range(64) if i & LIVE), re.DOTALL
 )
 IS_LIVE: Final = bytes(i & LIVE for i in range(256))
+ENDS: Final = bytes(
+    0 if i & LIVE else i & _DEAD for i in range(256)
+)  # of flags: how the slot died, 0 if it lives
+DEAD_RUN: Final = re.compile(
+    b"|".join(
+        b"[%b]+" % re.escape(bytes(flags for flags in range(64) if not flags & LIVE and flags & _DEAD == end))
+        for end in DeathCause
+    ),
+    re.DOTALL,
+)
 _KILL: Final = {end: bytes((i & ~LIVE | end) if i & LIVE else i for i in range(256)) for end in DeathCause}
 
 
@@ -49,9 +59,9 @@ class Index:
 
     COMPACT_MIN = 4096
     __slots__ = (
-        "_skip", "base_seq", "expires", "flags", "has_absent", "head_seq", "job_rows", "jobs", "key_ids", "keys",
-        "lengths", "live_bytes", "live_count", "lost", "node_ids", "nodes", "of_queue", "offsets", "on_killed", "past",
-        "sizes", "tag_ids", "tags", "ts",
+        "_skip", "base_seq", "changes", "expires", "flags", "has_absent", "head_seq", "job_rows", "jobs", "key_ids",
+        "keys", "lengths", "live_bytes", "live_count", "lost", "node_ids", "nodes", "of_queue", "offsets", "on_killed",
+        "past", "sizes", "slotless", "tag_ids", "tags", "ts",
     )  # fmt: skip
 
     def __init__(self, *, of_queue: bool = False) -> None:
@@ -72,7 +82,8 @@ class Index:
         self.has_absent = False  # true if the bytes of a live slot may be gone
         self._skip = 0
         self.live_count = self.live_bytes = 0
-        self.lost, self.past = LostRanges(), Past()
+        self.changes = 0  # slots that died, or could leave if they did, since `let_go` has looked
+        self.lost, self.past, self.slotless = LostRanges(), Past(), Slotless()
         self.tags, self.nodes, self.keys = TagIndex(), Labels(), Labels()
 
     # Where things are.
@@ -92,8 +103,8 @@ class Index:
         if seq <= self.base_seq:
             return self._skip
         position = self._skip + seq - self.base_seq
-        if self.lost.firsts:
-            position -= self.lost.count_below(seq) - self.lost.count_below(self.base_seq)
+        if self.slotless.firsts:
+            position -= self.slotless.count_below(seq)
         return min(position, len(self.flags))
 
     def seq_at(self, position: int) -> int:
@@ -101,26 +112,49 @@ class Index:
         if position == len(self.flags):
             return self.head_seq + 1
         seq = self.base_seq + position - self._skip
-        for lost in self.lost:
-            if lost.first > seq:
-                break
-            if lost.first >= self.base_seq:
-                seq += lost.size
-        return seq
+        return seq + self.slotless.count_before(seq) if self.slotless.firsts else seq
+
+    def spans(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The seqs of the slots at positions [start, stop) as ranges [first, behind), ascending."""
+        if start >= stop:
+            return []
+        first, behind = self.seq_at(start), self.seq_at(stop - 1) + 1
+        if behind - first == stop - start:
+            return [(first, behind)]
+        runs = self.slotless.between(first, behind)
+        firsts, behinds = [first, *(run.last + 1 for run in runs)], [*(run.first for run in runs), behind]
+        return [span for span in zip(firsts, behinds, strict=True) if span[0] < span[1]]
 
     def seqs(self, start: int, stop: int) -> array[int]:
-        """The seqs of the slots at positions [start, stop), ascending; lost ones lie between them."""
-        first, behind = self.seq_at(start), self.seq_at(stop)
-        if behind - first == stop - start:
-            return array("Q", range(first, behind))
-        seqs = array("Q")
-        for lost in self.lost:
-            if first < lost.first < behind:
-                seqs.extend(range(first, lost.first))
-            if first <= lost.last < behind:
-                first = lost.last + 1
-        seqs.extend(range(first, behind))
-        return seqs[: stop - start]
+        """The seqs of the slots at positions [start, stop), ascending."""
+        return array("Q", chain.from_iterable(starmap(range, self.spans(start, stop))))
+
+    def seqs_at(self, positions: Sequence[int]) -> array[int]:
+        """The seqs of the slots at these ascending positions."""
+        first, last = positions[0], positions[-1]
+        shift = self.seq_at(first) - first
+        if self.seq_at(last) == last + shift:
+            return array("Q", [shift + at for at in positions])
+        return array("Q", map(self.seq_at, positions))
+
+    def ended(self, start: int, stop: int) -> list[Gone]:
+        """What is dead from the slot at `start` on and before that at `stop`, with a slot or without: the fewest runs.
+
+        A search in C: there may be millions, mostly live.
+        """
+        flags, dead = self.flags, DEAD_RUN.finditer(self.flags, start, stop)
+        if not self.slotless.firsts:
+            shift = self.base_seq - self._skip
+            return [
+                Gone(run.start() + shift, run.end() + shift - 1, flags[run.start()] & _DEAD) for run in dead
+            ]
+        found = [
+            Gone(first, behind - 1, flags[run.start()] & _DEAD)
+            for run in dead
+            for first, behind in self.spans(*run.span())
+        ]
+        gone = self.slotless.between(self.seq_at(start), self.seq_at(stop))
+        return joined([*found, *(run for run in gone if run.end != LOST)])
 
     def is_live(self, seq: int) -> bool:
         """True if `seq` has a live slot."""
@@ -128,17 +162,26 @@ class Index:
 
     def find(self, seq: int) -> int:
         """The position of the live slot of `seq`; -1 if there is none."""
-        if not self.base_seq <= seq <= self.head_seq or (self.lost.firsts and self.lost.at(seq) is not None):
+        if not self.base_seq <= seq <= self.head_seq:
             return -1
-        at = self.position(seq) if self.lost.firsts else self._skip + seq - self.base_seq
+        at = self._skip + seq - self.base_seq
+        if self.slotless.firsts:
+            if self.slotless.holds(seq):
+                return -1
+            at -= self.slotless.count_below(seq)
         return at if self.flags[at] & LIVE else -1
 
     def find_all(self, seqs: Sequence[int]) -> Group:
         """As `find`, of each of these seqs, in any order."""
-        if len(seqs) == 1 or self.lost.firsts:
-            found = [self.find(seq) for seq in seqs]
-            return found if -1 in found else grouped(found)
+        if len(seqs) < 2:
+            return [self.find(seq) for seq in seqs]
         base, head, flags, shift = self.base_seq, self.head_seq, self.flags, self._skip - self.base_seq
+        if self.slotless.firsts:
+            first, last = min(seqs), max(seqs)
+            run = self.slotless.next_from(first)
+            if run is not None and run.first <= last:
+                return [self.find(seq) for seq in seqs]
+            shift -= self.slotless.count_below(first)
         group = grouped(seqs)
         if isinstance(group, range) and base <= group.start and group.stop <= head + 1:
             if self.all_live(group.start + shift, group.stop + shift):
@@ -155,6 +198,11 @@ class Index:
     def position_of_ts(self, ts: int) -> int:
         """Position of the first slot whose `ts` is not below `ts`."""
         return bisect_left(self.ts, ts, self._skip)
+
+    def live_from(self, position: int) -> int:
+        """Position of the first live slot from `position` on; behind the last slot, if there is none."""
+        found = _LIVE_BYTE.search(self.flags, position)
+        return len(self.flags) if found is None else found.start()
 
     # Growing.
 
@@ -211,58 +259,15 @@ class Index:
             self.job_rows = grown(self.job_rows, "I", before, None, count)
         self.flags += flags
 
-    def lose(self, last_seq: int) -> None:
-        """The head moves to `last_seq` without slots: the seqs up to it are lost (the caller lists them)."""
-        assert last_seq > self.head_seq
-        self.head_seq = last_seq
+    def lose(self, lost: LostRange) -> None:
+        """The seqs of a range behind the head are lost: the head moves on without slots."""
+        assert lost.first == self.head_seq + 1
+        self.lost.add(lost)
+        self.head_seq = lost.last
         if self._skip == len(self.flags):
-            self.base_seq = last_seq + 1
-
-    def place(self, first: int, last: int, data_end: int) -> None:
-        """The frames of [first, last] lie one behind the other now, a delete byte behind each, up to `data_end`.
-
-        Counted from the end, for the first of them may be gone already.
-        """
-        assert last <= self.head_seq
-        start, stop = self.position(first), self.position(last + 1)
-        if start == stop:
-            return
-        lengths = self.lengths[start:stop]
-        begin = data_end - sum(lengths) - len(lengths)
-        assert begin >= 0
-        self.offsets[start:stop] = array(
-            "I", map(add, accumulate(lengths[:-1], initial=begin), range(len(lengths)))
-        )
-
-    def put_places(self, first: int, last: int, offsets: array[int], lengths: array[int]) -> None:
-        """The slots of [first, last] lie there now; those that are gone already are passed over."""
-        assert len(offsets) == len(lengths) == last - first + 1
-        start, stop = self.position(first), self.position(last + 1)
-        skip = len(offsets) - (stop - start)
-        assert skip >= 0
-        self.offsets[start:stop] = offsets[skip:]
-        self.lengths[start:stop] = lengths[skip:]
-
-    def places_end(self, first: int, last: int) -> int:
-        """Where the delete byte of the last frame of [first, last] ends; 0 if none of them has bytes."""
-        start = self.position(first)
-        for at in range(self.position(last + 1) - 1, start - 1, -1):
-            if self.lengths[at]:
-                return self.offsets[at] + self.lengths[at] + 1
-        return 0
-
-    def drop_places(self, seqs: Sequence[int]) -> None:
-        """These have no bytes that anybody could use."""
-        for seq in seqs:
-            if self.is_live(seq):
-                self.lengths[self.position(seq)] = 0
-
-    def absent(self, first: int, last: int) -> list[int]:
-        """The live seqs of [first, last] that have no bytes."""
-        start, stop = self.position(first), self.position(last + 1)
-        return [
-            self.seq_at(at) for at in range(start, stop) if not self.lengths[at] and self.flags[at] & LIVE
-        ]
+            self.base_seq = lost.last + 1
+        else:
+            self.slotless = self.slotless.with_runs([Gone(lost.first, lost.last, LOST)])
 
     # Dying.
 
@@ -279,6 +284,7 @@ class Index:
         whole = count == len(flags)
         self.live_bytes -= sum(self.sizes[start:stop] if whole else compress(self.sizes[start:stop], live))
         self.live_count -= count
+        self.changes += count
         assert self.live_count >= 0
         assert self.live_bytes >= 0
         if self.tag_ids is not None:
@@ -326,6 +332,7 @@ class Index:
         for at in positions:
             flags[at] = killed[flags[at]]
         self.live_count -= len(positions)
+        self.changes += len(positions)
         self.live_bytes -= sum(map(self.sizes.__getitem__, positions))
         assert self.live_count >= 0
         assert self.live_bytes >= 0
@@ -334,17 +341,16 @@ class Index:
                 labels.release_all([ids[at] for at in positions])
 
     def _slots_of(self, seqs: list[int]) -> tuple[list[int], list[int]]:
-        """Those of these ascending seqs that have a slot, and the position of each: arithmetic between lost ranges."""
+        """Those of these ascending seqs that have a slot, and the position of each."""
         held: list[int] = []
         positions: list[int] = []
         at, stop = bisect_left(seqs, self.base_seq), bisect_right(seqs, self.head_seq)
         while at < stop:
-            lost = self.lost.at(seqs[at])
-            if lost is not None:
-                at = bisect_right(seqs, lost.last, at)
+            run = self.slotless.next_from(seqs[at]) if self.slotless.firsts else None
+            if run is not None and run.first <= seqs[at]:
+                at = bisect_right(seqs, run.last, at)
                 continue
-            following = self.lost.next_from(seqs[at])
-            until = stop if following is None else bisect_left(seqs, following.first, at, stop)
+            until = stop if run is None else bisect_left(seqs, run.first, at, stop)
             shift = self.position(seqs[at]) - seqs[at]
             held += seqs[at:until]
             positions += [seq + shift for seq in seqs[at:until]]
@@ -353,48 +359,41 @@ class Index:
 
     def pop_dead(self, evict_floor: int) -> None:
         """Pop the dead slots at the front; what ended above `evict_floor` is remembered in `past`."""
-        found = _LIVE_BYTE.search(self.flags, self._skip)
-        alive = found.start() if found is not None else len(self.flags)
+        alive = self.live_from(self._skip)
         base_seq = self.seq_at(alive)
         assert self.base_seq <= base_seq <= self.head_seq + 1  # I-01: never backwards
         if base_seq > evict_floor:
-            self._remember(self._skip, alive, evict_floor)
+            for first, last, end in self.ended(self._skip, alive):
+                if last >= evict_floor:
+                    self.past.add(max(first, evict_floor), last, DeathCause(end))
         self.past.drop_below(evict_floor)
+        if self.slotless.firsts:
+            self.slotless = self.slotless.above(base_seq)
         self.base_seq = base_seq
-        self._skip = alive
-        if alive > self.COMPACT_MIN and alive * 2 > len(self.flags):
-            for column in self._columns():
-                del column[:alive]
+        self.skip_to(alive)
+
+    def skip_to(self, position: int) -> None:
+        """The first slot is there. What is before it goes, lazily."""
+        self._skip = position
+        if position > self.COMPACT_MIN and position * 2 > len(self.flags):
+            for column in self.columns():
+                del column[:position]
             self._skip = 0
 
     def forget_all(self, next_seq: int) -> None:
         """Drop every slot without a word: the next record is `next_seq` (an ephemeral topic after a restart)."""
         if self.on_killed is not None:
             self.on_killed(range(self._skip, len(self.flags)))
-        for column in self._columns():
+        for column in self.columns():
             del column[:]
         self._skip = 0
         self.live_count = self.live_bytes = 0
         self.tags, self.nodes, self.keys = TagIndex(), Labels(), Labels()
-        self.past, self.lost = Past(), LostRanges()
+        self.past, self.lost, self.slotless = Past(), LostRanges(), Slotless()
         self.base_seq = next_seq
         self.head_seq = next_seq - 1
 
-    def _remember(self, start: int, stop: int, evict_floor: int) -> None:
-        """List the ends of the dead slots [start, stop) in `past`, from `evict_floor` up, split at lost ranges."""
-        at = start
-        for dead, group in groupby(self.flags[start:stop], key=lambda f: f & _DEAD):
-            run_stop = at + sum(1 for _ in group)
-            first, last = max(self.seq_at(at), evict_floor), self.seq_at(run_stop - 1)
-            at = run_stop
-            for lost in self.lost:
-                if first < lost.first <= last:
-                    self.past.add(first, lost.first - 1, DeathCause(dead))
-                    first = lost.last + 1
-            if first <= last:
-                self.past.add(first, last, DeathCause(dead))
-
-    def _columns(self) -> list[array[int] | bytearray]:
+    def columns(self) -> list[array[int] | bytearray]:
         columns = (self.ts, self.offsets, self.lengths, self.sizes, self.flags)
         optional = (self.tag_ids, self.node_ids, self.expires, self.jobs, self.key_ids, self.job_rows)
         return [*columns, *(column for column in optional if column is not None)]

@@ -10,13 +10,15 @@ from array import array
 from typing import Final, NamedTuple
 
 from topics.codec.log.frame import Run
-from topics.kernel.config import TopicConfig, TopicType
+from topics.kernel.config import Durability, TopicConfig, TopicType
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
 from topics.log.jobs.jobs import Jobs
+from topics.log.leaving import let_go
+from topics.log.places import put_places
 from topics.log.regions import Regions
 from topics.log.segments import Segment, Segments
 
@@ -107,7 +109,7 @@ class Topic:
 
         No frame says so, for no reader is told of it: where bytes lie is no state.
         """
-        self.index.put_places(segment.first, segment.last, offsets, lengths)
+        put_places(self.index, segment.first, segment.last, offsets, lengths)
         self.segments.resize(segment.first, size)
 
     def note_damage(self, segment: Segment) -> None:
@@ -119,3 +121,13 @@ class Topic:
         """After the front moved: forget where gone records were."""
         self.regions.drop_below(self.index.base_seq)
         self.segments.drop_below(self.index.base_seq)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Long runs of dead slots leave, once nobody needs their places: a segment has them, or nothing will."""
+        index = self.index
+        if self.config.durability is not Durability.EPHEMERAL:
+            let_go(index, self.segments.stored_seq + 1)
+            return
+        for run in let_go(index, index.head_seq + 1):
+            self.regions.move(run.first, run.last, index.head_seq, b"")  # frees what memory holds of them

@@ -121,15 +121,7 @@ def pieces_of(topic: Topic, slots: SlotColumns, *, target_bytes: int) -> Iterato
 
 
 def _seqs(topic: Topic, first: int, behind: int) -> Longs:
-    """The seqs of the slots at these positions: consecutive, but for lost ranges between them."""
-    index = topic.index
-    if first == behind:
-        return np.zeros(0, dtype=np.int64)
-    seqs: Longs = np.arange(index.seq_at(first), index.seq_at(first) + behind - first, dtype=np.int64)
-    for lost in index.lost:
-        if lost.first > seqs[0]:
-            seqs[np.searchsorted(seqs, lost.first) :] += lost.size
-    return seqs
+    return _column(topic.index.seqs(first, behind).tobytes(), np.dtype("<u8"))
 
 
 def _column(data: bytes, kind: np.dtype[np.unsignedinteger]) -> Longs:

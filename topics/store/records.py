@@ -1,7 +1,7 @@
 """Records that are named in an order of their own, as jobs are: as many of the first as so many bytes hold (queues 4).
 
-They are read by seq, and only when a page is unfolded it is known how many of its records fit. What fits by seq need not be
-what comes first: then the first are kept, or one that comes first could be left behind again and again.
+They are read by seq, and only when a page is unfolded it is known how many of its records fit. What fits by seq need
+not be what comes first: then the first are kept, or one that comes first could be left behind again and again.
 """
 
 from __future__ import annotations

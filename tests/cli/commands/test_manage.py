@@ -91,7 +91,7 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
     call("put", "t", stdin=b"1\n")
 
     assert call("rm", "t").code == 2
-    assert "say --yes" in call("rm", "t").err
+    assert "so rm cannot ask: pass --yes to delete 't'" in call("rm", "t").err
     assert call("rm", "t", "nope", "--yes").code == 1
     assert call("rm", "t", "--yes", "--if-empty").code == 1
     assert call("ls", "--json").lines[0]["topic"] == "t"

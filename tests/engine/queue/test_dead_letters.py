@@ -6,7 +6,7 @@ import pytest
 from tests.engine.driving import config
 from tests.engine.moving.driving import Mover
 from tests.engine.queue.driving import Queue
-from topics.engine.commands import GiveUp
+from topics.engine.commands import GiveUp, Purge
 
 
 class FailingQueue(Queue, Mover):
@@ -20,7 +20,7 @@ class FailingQueue(Queue, Mover):
         return [(record.data, msgspec.json.decode(record.meta)) for record in self.read("dlq")[1]]
 
 
-@pytest.mark.rule("Q2.2")
+@pytest.mark.rule("Q2.2", "Q3.6", "Q3.11")
 def test_the_last_nack_moves_the_job_with_its_reason():
     q = FailingQueue()
     q.jobs(b"1", b"2")
@@ -40,6 +40,7 @@ def test_the_last_nack_moves_the_job_with_its_reason():
     q.agrees()
 
 
+@pytest.mark.rule("Q3.11")
 def test_a_last_lease_that_runs_out_does_so_too():
     q = FailingQueue(lease_ms=1000)
     q.jobs(b"1")
@@ -64,6 +65,29 @@ def test_a_last_lease_that_a_restart_ended_does_so_too():
     ((data, meta),) = q.letters()
     assert (data, meta["$dead_letter_reason"]) == (b"1", "restart")
     assert q.seqs(5) == [2]
+
+
+@pytest.mark.rule("Q2.2", "Q4.16")
+def test_a_purge_leaves_what_moves():
+    q = FailingQueue()
+    q.jobs(b"1", b"2")
+    for _ in range(2):
+        q.claim()
+        q.nack(1, delay_ms=0)
+    assert q.do(Purge(topic="q")).purged == 1
+    assert q.counts() == (0, 1, 0)
+    assert [data for data, _ in q.letters()] == [b"1"]
+    q.agrees()
+
+
+@pytest.mark.rule("Q1.3")
+def test_no_maximum_is_none():
+    q = Queue(dead_letter="dlq")
+    q.jobs(b"1")
+    for deliveries in range(1, 5):
+        (job,) = q.claim()
+        assert job.deliveries == deliveries
+        q.nack(1, delay_ms=0)
 
 
 @pytest.mark.rule("Q1.3")

@@ -67,6 +67,7 @@ async def test_a_client_that_goes_while_it_waits():
         assert await place.counts() == (1, 0)
 
 
+@pytest.mark.rule("A5.23")
 async def test_a_client_that_ends_its_side_is_answered_with_what_there_is():
     async with queue() as place:
         client = place.connect()

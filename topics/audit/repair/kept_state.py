@@ -15,11 +15,8 @@ from topics.kernel.config import Durability
 from topics.log.floors import Reason
 from topics.log.image import TopicImage, take_image
 from topics.log.index import LIVE, Index
-from topics.log.past import DeathCause
 from topics.log.segments import Segment
 from topics.log.topic import Topic
-
-_DEAD = int(DeathCause.DELETED | DeathCause.EXPIRED)
 
 
 def changed_image(
@@ -33,7 +30,7 @@ def changed_image(
     gone = frozenset(salvaged.lost)
     segments = sorted([*kept, *salvaged.segments], key=attrgetter("first"))
     base = _base(index, gone) or image.head_seq + 1
-    dead = _dead(index, gone)
+    dead = index.ended(index.start, index.stop)
     behind = [(index.head_seq + 1, image.head_seq)] if missing else []
     image.lost = _merged(image.lost, [*((seq, seq) for seq in sorted(gone)), *behind], ts)
     image.past = [*image.past, *(one for one in _clipped(dead, topic.evict_floor, base - 1))]
@@ -81,22 +78,6 @@ def _base(index: Index, gone: frozenset[int]) -> int:
         if index.flags[at] & LIVE and (seq := index.seq_at(at)) not in gone:
             return seq
     return 0
-
-
-def _dead(index: Index, gone: frozenset[int]) -> list[tuple[int, int, int]]:
-    """(first, last, end) of all dead slots; a range is of seqs that follow each other."""
-    ranges: list[tuple[int, int, int]] = []
-    for at in range(index.start, index.stop):
-        end = index.flags[at] & _DEAD
-        if not end:
-            continue
-        seq = index.seq_at(at)
-        assert seq not in gone
-        if ranges and ranges[-1][1] + 1 == seq and ranges[-1][2] == end:
-            ranges[-1] = (ranges[-1][0], seq, end)
-        else:
-            ranges.append((seq, seq, end))
-    return ranges
 
 
 def _clipped(ranges: Sequence[tuple[int, int, int]], first: int, last: int) -> list[tuple[int, int, int]]:

@@ -61,7 +61,10 @@ class Salvaged:
 
 
 def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot | int]:
-    """The slots of a segment in the order of their seqs; of a live record that is damaged only the seq."""
+    """The slots of a segment in the order of their seqs; of a live record that is damaged only the seq.
+
+    Dead ones that have left the index keep their entries, for a segment covers seqs without a gap.
+    """
     path = segment_path(topic.topic_id, segment.first, "data")
     size = disk.size(path)
     data = b"" if size is None else disk.read(path, 0, min(size, U32_MAX))  # offsets name no more
@@ -70,8 +73,12 @@ def of_segment(disk: Disk, topic: Topic, segment: Segment) -> Iterator[KeptSlot 
     )
     places = {seq: (found.offsets[at], found.lengths[at]) for at, seq in enumerate(found.seqs)}
     index = topic.index
-    for at in range(index.position(segment.first), index.position(segment.last + 1)):
-        seq = index.seq_at(at)
+    for seq in range(max(segment.first, index.base_seq), segment.last + 1):
+        at = index.position(seq)
+        run = index.slotless.next_from(seq)
+        if run is not None and run.first <= seq:
+            yield KeptSlot(seq, b"", index.ts[at - 1], run.end)
+            continue
         offset, length = places.get(seq, (0, 0))
         if length or not index.flags[at] & IS_LIVE:
             frame, damaged = data[offset : offset + length], not length and index.lengths[at] > 0

@@ -52,8 +52,8 @@ class Extended(LeaseEvent, frozen=True):
 
 
 class Released(LeaseEvent, frozen=True):
-    """These leases ended without an ack; job i is ready at `ready_at[i]` (ms). `reason`: as the worker gave it. An empty
-    `node`: nobody was ever given these jobs, so that was no delivery.
+    """These leases ended without an ack; job i is ready at `ready_at[i]` (ms). `reason`: as the worker gave it. An
+    empty `node`: nobody was ever given these jobs, so that was no delivery.
     """
 
     node: bytes

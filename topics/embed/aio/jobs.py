@@ -11,6 +11,7 @@ import attrs
 import msgspec
 import trio
 
+from topics.calls.call import drive_async
 from topics.codec.json_text import with_members
 from topics.codec.log.frame import FrameView
 from topics.embed.aio.claims import Claims
@@ -254,16 +255,14 @@ class JobDesk:
         steps = first_records(
             topic_id, seqs, bytes_max=bytes_max, page_bytes=self._engine.limits.page_bytes, size=size
         )
-        try:
-            query = next(steps)
-            while True:
-                plan, records = await fetch(query)
-                if plan.damaged:
-                    self._log.error("jobs.damaged", topic=plan.topic, seqs=plan.damaged[:100])
-                query = steps.send((plan, records))
-        except StopIteration as end:
-            found: Found[T] = end.value
-            return found
+
+        async def read(query: RecordsQuery) -> tuple[RecordsPlan, Sequence[T]]:
+            plan, records = await fetch(query)
+            if plan.damaged:
+                self._log.error("jobs.damaged", topic=plan.topic, seqs=plan.damaged[:100])
+            return plan, records
+
+        return await drive_async(steps, read)
 
 
 def _query(reply: JobsClaimed, engine: Engine) -> RecordsQuery:

@@ -25,7 +25,7 @@ from topics.engine.replies import JobsClaimed, LeasedJob
 from topics.engine.state import EngineState
 from topics.engine.tickets import Stage, Ticket
 from topics.engine.timers import SERVE, WAITED, Timers
-from topics.kernel.errors import Code, Rejected
+from topics.kernel.errors import Rejected, not_a_queue
 from topics.kernel.grouped import gather, grouped
 from topics.kernel.limits import PASS_JOBS_MAX
 from topics.log.jobs.transitions import JobState
@@ -63,9 +63,7 @@ def queue_of(lane: Lane) -> tuple[QueueLane, Topic]:
     topic = lane.topic
     assert topic is not None
     if lane.queue is None:
-        raise Rejected(
-            Code.NOT_A_QUEUE, f"topic {topic.name!r} is a log; only a queue has jobs", topic=topic.name
-        )
+        raise not_a_queue(topic.name)
     return lane.queue, topic
 
 

@@ -137,7 +137,7 @@ class _Settlement(Entry, eq=False, kw_only=True):
 
 
 class _Extension(_Settlement, eq=False, kw_only=True):
-    """Jobs whose leases are about to last longer: until then nobody else may have them, and their holder may say more."""
+    """Jobs whose leases are about to last longer: until then nobody else may have them; their holder may say more."""
 
     def hold(self, queue: QueueLane) -> None:
         for seq in self.seqs:

@@ -36,6 +36,7 @@ from topics.kernel.limits import UNSEEN_RECORDS_MAX
 from topics.kernel.ports import Disk
 from topics.log.image import TopicImage
 from topics.log.index import LIVE
+from topics.log.places import absent, drop_places, places_end
 from topics.log.regions import SegmentId, WalFileId
 from topics.log.segments import Segment
 from topics.log.slots import Slots
@@ -120,13 +121,13 @@ def settle(disk: ColdBehind, catalog: Catalog, unsure: Mapping[SegmentId, Sequen
             segment = _moved(disk, topic, counted) if here is None else counted
             size = here or 0
             if segment.cold:
-                stale = topic.index.places_end(segment.first, segment.last) != segment.size
+                stale = places_end(topic.index, segment.first, segment.last) != segment.size
             else:
                 stale = size < segment.size or (segment.sealed and size != segment.size)
             if stale or named in unsure:
                 rebuilt = _place(disk, topic, segment, segment.size if segment.cold else size)
-                topic.index.drop_places(unsure.get(named, ()))
-                if gone := topic.index.absent(segment.first, segment.last):
+                drop_places(topic.index, unsure.get(named, ()))
+                if gone := absent(topic.index, segment.first, segment.last):
                     topic.note_damage(segment)
                     topic.segments.resize(segment.first, segment.size)  # so that the next start asks again
                     damages.append(_absent(disk, topic, segment, gone))

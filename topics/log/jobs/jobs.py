@@ -123,8 +123,7 @@ class Jobs:
 
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
-        first = self.due.first_ms()
-        return None if first is None else first + 1
+        return None if (first := self.due.first_ms()) is None else first + 1
 
     # Folding: each is a function of the log, and an event of a job that is not there does nothing.
 
@@ -145,8 +144,7 @@ class Jobs:
             if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
                 self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
                 first, grants = stop, []
-        if config.rate_limit is not None:
-            limit = config.rate_limit
+        if (limit := config.rate_limit) is not None:
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
 
     def extended(self, event: Extended) -> None:
@@ -171,6 +169,8 @@ class Jobs:
         """They are going elsewhere, and nobody's until then."""
         rows = [row for row in self._open_to(Change.LEFT, self._rows_of(seqs)) if row]
         fill(self.rows.leased, rows, 0)
+        # Of a job that was only delayed time has taken the row, or it has not: a replay reads no clock (I-09).
+        fill(self.rows.until, [row for row in rows if not self.rows.deliveries[row]], 0)
         self._put(rows, Change.LEFT)
 
     def ready_below(self, upto: int, ts: int) -> list[int]:
@@ -220,11 +220,7 @@ class Jobs:
             (row,) = self._rows_of((kept.seq,))
             if not row:
                 continue  # its record is damaged and gone
-            rows.leased[row], rows.deliveries[row], rows.until[row] = kept.leased, kept.deliveries, kept.until
-            rows.backoffs[row], rows.counters[row] = kept.backoff, kept.counter
-            rows.own([row], kept.nonce, kept.node)
-            if kept.reason:
-                rows.reasons[row] = kept.reason
+            rows.restore(row, kept)
             if kept.moving:
                 self._put([row], Change.LEFT)
             elif kept.leased:
@@ -235,11 +231,10 @@ class Jobs:
         if index.jobs is None:
             return
         for at, job in enumerate(index.jobs[index.start :], index.start):
-            if job and index.flags[at] & LIVE and not index.job_rows[at]:
-                not_before = unpack_job(job)[1]
-                if not_before:
-                    (row,) = self._rows_of((index.seq_at(at),))
-                    self._rest(row, not_before)
+            is_new = job and index.flags[at] & LIVE and not index.job_rows[at]
+            if is_new and (not_before := unpack_job(job)[1]):
+                (row,) = self._rows_of((index.seq_at(at),))
+                self._rest(row, not_before)
 
     # Inside.
 
@@ -363,11 +358,9 @@ class Jobs:
     def _open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
         """The same, 0 for those to which it does nothing."""
         after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
-        return (
-            rows
-            if REFUSED not in after
-            else [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
-        )
+        if REFUSED not in after:
+            return rows
+        return [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
 
     def _put(self, rows: Group, change: Change) -> None:
         """These change their state; their keys are told, and who asks for ends of leases."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import compress, repeat
-from itertools import repeat
 from typing import Final
 
 from topics.kernel.config import RetryBackoff
@@ -132,6 +131,14 @@ class Rows:
     def in_flight(self) -> list[int]:
         """The jobs that are leased, as of the last `Jobs.advance`."""
         return [seq for seq, state in zip(self.seqs, self.state, strict=True) if state == JobState.IN_FLIGHT]
+
+    def restore(self, row: int, kept: JobImage) -> None:
+        """All of an image but the state."""
+        self.leased[row], self.deliveries[row], self.until[row] = kept.leased, kept.deliveries, kept.until
+        self.backoffs[row], self.counters[row] = kept.backoff, kept.counter
+        self.own([row], kept.nonce, kept.node)
+        if kept.reason:
+            self.reasons[row] = kept.reason
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""

@@ -16,13 +16,12 @@ from typing import Final
 import attrs
 
 from topics.kernel.limits import SCAN_SEQS_MAX, SCAN_SLICE_SEQS
-from topics.log import masks
 from topics.log.floors import Gap
 from topics.log.index import LIVE, TIMED
-from topics.log.masks import Members
-from topics.log.past import DeathCause
-from topics.log.reads import tombstone
+from topics.log.past import LOST, DeathCause, Gone
+from topics.log.reads import masks, tombstone
 from topics.log.reads.frames import FramesPlan, extents_at
+from topics.log.reads.masks import Members
 from topics.log.reads.match import Match
 from topics.log.topic import Topic
 
@@ -137,8 +136,13 @@ class _Scan:
             self._pass_by(min(index.base_seq - 1, self.last))
 
     def step(self) -> None:
-        """Examine one slice of slots."""
+        """Examine one slice of slots, or pass by a run of dead ones that have left."""
         stop_seq = min(self.cursor + SCAN_SLICE_SEQS, self.last)
+        if self.index.slotless.firsts and (run := self.index.slotless.next_from(self.cursor + 1)) is not None:
+            if run.first <= self.cursor + 1:
+                self._pass_run(run)
+                return
+            stop_seq = min(stop_seq, run.first - 1)
         start, stop = self.index.position(self.cursor + 1), self.index.position(stop_seq + 1)
         assert stop - start == stop_seq - self.cursor
         full = self._deliver_dense(start, stop) if self._dense(start, stop) else self._examine(start, stop)
@@ -153,12 +157,10 @@ class _Scan:
             return array("Q"), array("I"), array("I")
         first, last = positions[0], positions[-1]
         if last - first + 1 == len(positions):
-            seq = index.seq_at(first)
-            seqs = array("Q", range(seq, seq + len(positions)))
-            return seqs, index.offsets[first : last + 1], index.lengths[first : last + 1]
-        base = index.seq_at(first) - first  # no lost range lies within a page
+            span = slice(first, last + 1)
+            return index.seqs(first, last + 1), index.offsets[span], index.lengths[span]
         return (
-            array("Q", [base + at for at in positions]),
+            index.seqs_at(positions),
             array("I", [index.offsets[at] for at in positions]),
             array("I", [index.lengths[at] for at in positions]),
         )
@@ -169,6 +171,16 @@ class _Scan:
         assert deleted + expired == last - self.cursor
         self.deleted += deleted
         self.expired += expired
+        self.cursor = last
+        self.ended = self.cursor >= self.last
+
+    def _pass_run(self, run: Gone) -> None:
+        last = min(run.last, self.last)
+        assert run.end != LOST  # a page ends before
+        if run.end == DeathCause.DELETED:
+            self.deleted += last - self.cursor
+        else:
+            self.expired += last - self.cursor
         self.cursor = last
         self.ended = self.cursor >= self.last
 

@@ -21,8 +21,8 @@ from topics.log.topic import Topic
 
 @attrs.frozen(kw_only=True)
 class RecordsQuery:
-    """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max` (of data and meta as they
-    are stored): of one page, which has one record at least. `damaged`: left out, for they were found so.
+    """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max` (of data and meta as
+    they are stored): of one page, which has one record at least. `damaged`: left out, for they were found so.
     """
 
     topic_id: int

@@ -38,10 +38,13 @@ def classify(index: Index, floors: Floors, from_seq: int, *, same_epoch: bool) -
 
 
 def resolve_ts(index: Index, floors: Floors, from_ts: int) -> int:
-    """The exclusive lower bound that stands before everything at or after `from_ts`, losses included."""
+    """The exclusive lower bound that stands before everything at or after `from_ts`, losses included.
+
+    What is dead may have left the index, and nobody knows any more when it came: it is passed over.
+    """
     if floors.evict_floor > 1 and from_ts <= floors.lost_ts:
         return 0
-    seq = index.seq_at(index.position_of_ts(from_ts))
+    seq = index.seq_at(index.live_from(index.position_of_ts(from_ts)))
     for lost in index.lost:
         if lost.ts >= from_ts and lost.first < seq:
             return lost.first - 1

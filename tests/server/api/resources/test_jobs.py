@@ -10,11 +10,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.server.api.asking import ask, code, said
 from tests.server.wire.places import SMALL, alone, begun, new_site, open_site
+from topics.calls.job_checks import claim_command
 from topics.engine.commands import Claim
 from topics.kernel.errors import Code, Rejected
 from topics.kernel.limits import Limits
 from topics.log.jobs.transitions import JobState
-from topics.server.api.memory import Share
+from topics.server.api.memory import MemoryAccount, Share
 from topics.testing.clock import ManualClock
 from topics.testing.simdisk import SimDisk
 
@@ -142,6 +143,22 @@ async def test_jobs_that_unfold_to_more_than_an_answer_holds_are_ready_again():
         assert [job["$seq"] for job in (await claim(site, max=5))["claimed"]] == [3, 4]
 
 
+@pytest.mark.rule("Q4.2")
+async def test_jobs_that_there_is_no_memory_for_are_ready_again():
+    site, account = new_site(), MemoryAccount("unsent", "answers", 1)
+    async with alone(), begun(site) as runtime:
+        await queue_of(site, 1, 2)
+        account.hold(1)
+        command = claim_command("q", "w", site.options.limits, most=2)
+        with pytest.raises(Rejected) as refused:
+            await runtime.jobs.claim(command, Share(account))
+        assert refused.value.code is Code.THROTTLED
+        await settled(runtime)
+        assert (await state(site))["ready"] == 2
+        jobs = (await claim(site, max=2))["claimed"]
+        assert [(job["$seq"], job["deliveries"]) for job in jobs] == [(1, 1), (2, 1)]
+
+
 @pytest.mark.rule("Q3.5")
 @pytest.mark.parametrize(
     ("config", "becomes"), [({}, JobState.IN_FLIGHT), ({"dead_letter": "letters"}, JobState.MOVING)]
@@ -221,11 +238,13 @@ async def test_a_claim_that_is_cancelled_has_leased_nothing():
         assert (await state(site))["ready"] == 1
 
 
+@pytest.mark.rule("H1.54", "Q4.9")
 async def test_many_jobs_are_taken_in_one_claim_and_one_ack():
     limits = Limits(wal_file_first=SMALL.wal_file_first, wal_reserve=SMALL.wal_reserve)
     async with open_site(limits=limits) as site:
         await queue_of(site, *range(1000))
-        jobs = (await claim(site, max=1000))["claimed"]
+        await ask(site, "POST", Q, {"records": [{"data": "one more"}]})
+        jobs = (await claim(site, max=10**9))["claimed"]
         seqs, ids = [job["$seq"] for job in jobs], [job["lease_id"] for job in jobs]
         told = (await said(site, "POST", f"{Q}/ack", {"node": "w", "seqs": seqs, "lease_ids": ids}))[1]
         assert (len(told["acked"]), told["in_flight"]) == (1000, 0)

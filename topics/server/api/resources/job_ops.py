@@ -156,7 +156,7 @@ async def work(call: OpCall) -> None:
     elif len(works) >= WORKS_MAX:
         raise Rejected(
             Code.THROTTLED,
-            f"topic: {WORKS_MAX} queues push to this connection, which is the limit; use another",
+            f"topic: this connection already works on {WORKS_MAX} queues, the limit; open another connection",
             limit="works",
             max=WORKS_MAX,
         )
