@@ -6,6 +6,7 @@ from tests.engine.driving import config
 from tests.engine.queue.driving import Queue
 from topics.engine.commands import Extend, PutMode, PutTopic
 from topics.engine.tickets import Stage
+from topics.log.jobs.transitions import JobState
 
 
 @pytest.mark.rule("Q3.1")
@@ -238,3 +239,36 @@ def test_where_a_lease_must_be_named_none_is_nobodys():
     assert q.ack(1).skipped == [1]
     assert q.nack(1, 2, leases=[None, other[1:3]]).skipped == [1]
     assert list(q.ack(1, leases=[one[1:3]]).seqs) == [1]
+
+
+def test_a_peek_shows_ready_jobs_that_wait_for_others_of_their_key():
+    q = Queue(max_in_flight_per_key=1, max_deliveries=1, dead_letter="dlq")
+    keys = [b"a", b"a", b"", b"b", b"a", b"b"]
+    q.jobs(*range(6), key=keys, priority=[0, 0, 0, 5, 0, 9])
+    assert [view.seq for view in q.peek(9)] == [4, 1, 3, 2, 5, 6]
+    assert [view.seq for view in q.peek(4)] == [4, 1, 3, 2]
+    assert q.seqs(2) == [4, 1]
+    assert [view.seq for view in q.peek(9)] == [3, 2, 5, 6]
+    assert len(q.peek(9)) == q.counts()[0]
+    q.ack(1, 4)
+    assert [view.seq for view in q.peek(9)] == [6, 2, 3, 5]
+    assert q.seqs(9) == [6, 2, 3]
+
+
+def test_a_peek_of_jobs_that_nobody_may_have_yet_is_by_seq():
+    q = Queue()
+    q.jobs(*range(6), delay_ms=[None, 500, None, 500, 500, None])
+    q.claim(3)
+    q.ack(1)
+    q.nack(3, delay_ms=100)  # its row is another one's
+    assert [view.seq for view in q.peek(2, JobState.DELAYED)] == [2, 3]
+    assert [view.seq for view in q.peek(9, JobState.DELAYED)] == [2, 3, 4, 5]
+    assert [view.seq for view in q.peek(9, JobState.IN_FLIGHT)] == [6]
+
+
+def test_what_was_delayed_and_is_due_before_anybody_asks_keeps_its_place():
+    q = Queue(max_in_flight_per_key=1)
+    q.jobs(*range(6), delay_ms=[100, None, 100, None, 100, 900], key=[b"", b"", b"k", b"k", b"", b""],
+           priority=[0, 0, 0, 9, 5, 0])  # fmt: skip
+    q.passes(101)
+    assert q.seqs(9) == [5, 1, 2, 3]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from bisect import bisect_left
-from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import compress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice
 from operator import attrgetter
 from typing import Final
 
 from topics.codec.log.run import unpack_job
+from topics.engine.queue.rank import Rank
 from topics.log.index import IS_LIVE, TIMED
 from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
@@ -24,51 +24,11 @@ _PRIORITY_MAX: Final = 9
 _READY: Final = int(JobState.READY)
 _SEQ_BITS: Final = 64
 _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
-_COMPACT_MIN: Final = 4096
 _STALE_MIN: Final = 4096
 _SHARE_OF: Final = 100
 _PRIORITY_BYTE: Final = 7 if array("Q", (1,)).tobytes()[0] else 0  # of `pack_job`
 _PRIORITY_OF: Final = bytes(min(max(high - 1, 0), _PRIORITY_MAX) for high in range(256))  # absent is 0
 _IS: Final = [bytes(value == priority for value in range(256)) for priority in range(_PRIORITY_MAX + 1)]
-
-
-class _Rank:
-    """The ready jobs of one priority. Those of the line ascend and are taken from the front: fresh ones that nobody has
-    delayed. `back`: handed out before, `late`: never, and not in the line; heaps.
-    """
-
-    __slots__ = ("at", "back", "late", "line", "priority")
-
-    def __init__(self, priority: int) -> None:
-        self.priority = priority
-        self.line = array("Q")
-        self.at = 0
-        self.back: list[int] = []
-        self.late: list[int] = []
-
-    @property
-    def first(self) -> int:
-        """Of the line; 0: there is none."""
-        return self.line[self.at] if self.at < len(self.line) else 0
-
-    def take(self, count: int) -> Sequence[int]:
-        """From the line, what comes before the late ones."""
-        stop = self.at + count
-        if self.late:
-            stop = min(stop, bisect_left(self.line, self.late[0], self.at))
-        taken = self.line[self.at : stop]
-        self._drop(len(taken))
-        return taken
-
-    def drop_first(self) -> None:
-        """Of the line, whatever is late."""
-        self._drop(1)
-
-    def _drop(self, count: int) -> None:
-        self.at += count
-        if self.at > _COMPACT_MIN and self.at * 2 > len(self.line):
-            del self.line[: self.at]
-            self.at = 0
 
 
 class ReadyOrder:
@@ -97,7 +57,7 @@ class ReadyOrder:
         self._starvation_ms, self._starvation_share = config.starvation_ms, config.starvation_share
         self._key_cap, self._ttl_ms = config.max_in_flight_per_key, config.ttl_ms
         self._seen_seq = topic.earliest_seq - 1
-        self._ranks: list[_Rank] = []  # the highest first
+        self._ranks: list[Rank] = []  # the highest first
         self._waits: list[int] = []  # (ready since, seq) in one number, of what is in no line
         self._entries, self._entries_max = 0, _STALE_MIN  # of the heaps above
         self.credit = 0
@@ -110,9 +70,8 @@ class ReadyOrder:
         self._promised_keys: dict[int, int] = {}  # the key of each of these
         self.deliveries_max = config.deliveries_max_of(topic.name)
         self.exhausted: list[int] = []  # they have had that many
-        rows = self._jobs.rows
         self._jobs.freed = []
-        self._jobs.returned = [rows.seqs[row] for row in rows.held() if rows.state[row] == _READY]
+        self._jobs.returned = self._jobs.rows.jobs_in(JobState.READY)
 
     # What changes.
 
@@ -166,12 +125,15 @@ class ReadyOrder:
         self.credit = credit
 
     def peek(self, count: int) -> list[int]:
-        """The next jobs, without taking them, and without a share for the starved."""
+        """The next jobs, without taking them, and without a share for the starved; behind them ready ones whose turn
+        within their key is still to come, by seq.
+        """
         found: list[int] = []
         while len(found) < count and (more := self._best(count - len(found))):
             found += more
+        behind = list(islice(self._behind_others(), count - len(found)))
         self._give_back(found)
-        return found
+        return found + behind
 
     def kept(self, seqs: Iterable[int]) -> None:
         """Promises have ended: whoever got these jobs has them, or they are gone."""
@@ -200,21 +162,50 @@ class ReadyOrder:
         if rows.tobytes().strip(b"\0"):
             wanted = bytes(map(int.__and__, wanted, map((0).__eq__, rows)))
         if self._key_cap and index.key_ids is not None:
-            keyed = bytes(map(bool, index.key_ids[start:stop]))
-            self._put(compress(seqs, map(int.__and__, wanted, keyed)))
+            keys = index.key_ids[start:stop]
+            keyed = bytes(map(int.__and__, wanted, map(bool, keys)))
+            self._put_keyed(compress(seqs, keyed), compress(keys, keyed))
             wanted = bytes(map(int.__gt__, wanted, keyed))
-        if index.jobs is None:
-            self._rank(0).line.extend(seqs if 0 not in wanted else array("Q", compress(seqs, wanted)))
+        jobs = index.jobs[start:stop] if index.jobs is not None else None
+        if 0 in wanted:  # of a million that rest, none is looked at one by one
+            seqs = array("Q", compress(seqs, wanted))
+            jobs = array("Q", compress(jobs, wanted)) if jobs is not None else None
+        if jobs is None:
+            self._rank(0).line.extend(seqs)
             return
-        jobs = index.jobs[start:stop]
-        delayed = bytes(unpack_job(job)[1] is not None for job in jobs)
-        if 1 in delayed:
-            self._put(compress(seqs, map(int.__and__, wanted, delayed)))
-            wanted = bytes(map(int.__gt__, wanted, delayed))
+        late = {job for job in set(jobs) if unpack_job(job)[1] is not None}
+        if late:
+            delayed = bytes(map(late.__contains__, jobs))
+            self._put(compress(seqs, delayed))
+            at_once = delayed.translate(_IS[0])
+            seqs, jobs = array("Q", compress(seqs, at_once)), array("Q", compress(jobs, at_once))
         priorities = jobs.tobytes()[_PRIORITY_BYTE::8].translate(_PRIORITY_OF)
         for priority in sorted(set(priorities)):
-            chosen = priorities.translate(_IS[priority])
-            self._rank(priority).line.extend(array("Q", compress(seqs, map(int.__and__, wanted, chosen))))
+            self._rank(priority).line.extend(array("Q", compress(seqs, priorities.translate(_IS[priority]))))
+
+    def _put_keyed(self, seqs: Iterable[int], keys: Iterable[int]) -> None:
+        """These, of bounded keys, came and never were anything else."""
+        offered: dict[int, None] = {}
+        for seq, key in zip(seqs, keys, strict=True):
+            heapq.heappush(self._key_lines.setdefault(key, []), seq)
+            offered[key] = None
+        for key in offered:
+            self._offer(key)
+
+    def _behind_others(self) -> Iterator[int]:
+        """Ready jobs of bounded keys that are not offered, by seq; those that `_best` has found are not ready."""
+        index, jobs = self._index, self._jobs
+        if not self._key_lines:
+            return
+        assert index.key_ids is not None
+        for at in compress(range(index.start, index.stop), index.key_ids[index.start :]):
+            seq = index.seq_at(at)
+            if self._is_ready(seq) and not self._is_exhausted(jobs.row(seq)):
+                yield seq
+
+    def _is_exhausted(self, row: int) -> bool:
+        """It has had all its deliveries."""
+        return bool(row and self.deliveries_max) and self._jobs.rows.deliveries[row] >= self.deliveries_max
 
     def _put(self, seqs: Iterable[int]) -> None:
         """These are ready, and in no line."""
@@ -222,7 +213,7 @@ class ReadyOrder:
         for seq in seqs:
             if self._is_ready(seq):
                 key, row = self._key(seq), jobs.row(seq)
-                if row and self.deliveries_max and jobs.rows.deliveries[row] >= self.deliveries_max:
+                if self._is_exhausted(row):
                     self.exhausted.append(seq)
                 elif key:
                     heapq.heappush(self._key_lines.setdefault(key, []), seq)
@@ -301,11 +292,11 @@ class ReadyOrder:
                 return [seq]
         return []
 
-    def _rank(self, priority: int) -> _Rank:
+    def _rank(self, priority: int) -> Rank:
         for rank in self._ranks:
             if rank.priority == priority:
                 return rank
-        rank = _Rank(priority)
+        rank = Rank(priority)
         self._ranks.append(rank)
         self._ranks.sort(key=attrgetter("priority"), reverse=True)
         return rank

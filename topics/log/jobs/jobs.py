@@ -161,8 +161,8 @@ class Jobs:
 
     def released_all(self, reason: bytes, ts: int) -> None:
         rows = self.rows
-        for row in rows.held():
-            if rows.leased[row] and rows.until[row] >= ts:
+        for row in rows.by_seq(rows.leased):
+            if rows.until[row] >= ts:
                 self._end_lease(row, ts, reason)
 
     def moving(self, seqs: Sequence[int]) -> None:

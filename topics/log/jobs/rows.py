@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import compress, repeat
+from operator import or_
 from typing import Final
 
 from topics.kernel.config import RetryBackoff
@@ -20,6 +21,7 @@ from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
 EXPIRED: Final = b"expired"
+_IS: Final = {state: bytes(value == state for value in range(256)) for state in JobState}  # for `bytes.translate`
 
 
 class Rows:
@@ -128,9 +130,13 @@ class Rows:
         """True if a job is leased at that instant."""
         return any(leased and self.until[row] >= now_ms for row, leased in enumerate(self.leased))
 
-    def in_flight(self) -> list[int]:
-        """The jobs that are leased, as of the last `Jobs.advance`."""
-        return [seq for seq, state in zip(self.seqs, self.state, strict=True) if state == JobState.IN_FLIGHT]
+    def jobs_in(self, state: JobState) -> list[int]:
+        """The jobs that have a row and are in this state, as of the last `Jobs.advance`, by seq."""
+        return sorted(filter(None, compress(self.seqs, self.state.translate(_IS[state]))))
+
+    def by_seq(self, wanted: bytes | bytearray) -> list[int]:
+        """Rows by seq. `wanted`: a byte a row, 1 for those. There may be a million others: they are not sorted."""
+        return sorted(compress(range(len(self.seqs)), wanted), key=self.seqs.__getitem__)
 
     def restore(self, row: int, kept: JobImage) -> None:
         """All of an image but the state."""
@@ -140,12 +146,9 @@ class Rows:
         if kept.reason:
             self.reasons[row] = kept.reason
 
-    def held(self) -> list[int]:
-        """The rows that are somebody's, by seq."""
-        return sorted((row for row in range(1, len(self.seqs)) if self.seqs[row]), key=self.seqs.__getitem__)
-
     def images(self) -> list[JobImage]:
         """Of those of which the log tells more than that they came and when they may be claimed."""
+        told = bytes(map(or_, map(bool, self.deliveries), self.state.translate(_IS[JobState.MOVING])))
         return [
             JobImage(
                 seq=self.seqs[row], moving=self.state[row] == JobState.MOVING, leased=bool(self.leased[row]),
@@ -153,6 +156,5 @@ class Rows:
                 nonce=self.owner(row)[0], counter=self.counters[row], node=self.owner(row)[1],
                 reason=self.reasons.get(row, b""),
             )
-            for row in self.held()
-            if self.deliveries[row] or self.state[row] == JobState.MOVING
+            for row in self.by_seq(told)
         ]  # fmt: skip
