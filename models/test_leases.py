@@ -44,6 +44,7 @@ from topics.engine.commands import (
     Release,
     Retire,
 )  # fmt: skip
+from topics.engine.queue import ready
 from topics.engine.queue.control import peek
 from topics.engine.tickets import Stage
 from topics.engine.verify import digest
@@ -63,6 +64,16 @@ pytestmark = [
 ]  # fmt: skip
 
 NODES = [b"a", b"b", b"c"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_jobs_are_many():
+    """What is done for many jobs at once is done for two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ready, "_MANY", 2)
+        yield
+
+
 nodes = st.sampled_from(NODES)
 KEYS = [b"", b"k", b"k", b"l"]
 INSTANTS = [0, 1, 49, 50, 51, 99, 100, 101, 500, 1001]
@@ -667,9 +678,9 @@ class Leases(RuleBasedStateMachine):
         assert (queue.ready, queue.in_flight, queue.delayed) == oracle.counts(self.now)  # I-12
         assert queue.paused == oracle.paused
         lane = self.lane
-        ready = peek(lane, JobState.READY, 99, self.now)
-        assert [view.seq for view in ready] == oracle.shown(self.now, self.busy)
-        for view in ready:
+        shown = peek(lane, JobState.READY, 99, self.now)
+        assert [view.seq for view in shown] == oracle.shown(self.now, self.busy)
+        for view in shown:
             job = oracle.jobs[view.seq]
             assert (view.deliveries, view.priority) == (job.deliveries, job.priority)
             assert view.reason == (b"expired" if job.lease else job.reason)

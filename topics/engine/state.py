@@ -277,7 +277,9 @@ class EngineState:
             self.release_parked(lane)
             self._fail_claimers(lane, no_topic(lane.name))
             if lane.queue is not None and lane.queue.jobs.ended is not None:
-                self.tell_ended(lane, lane.queue.jobs.ended + lane.queue.jobs.rows.jobs_in(JobState.IN_FLIGHT))
+                self.tell_ended(
+                    lane, lane.queue.jobs.ended + lane.queue.jobs.rows.jobs_in(JobState.IN_FLIGHT)
+                )
             self.drop_lane(lane)
 
     def finish_entry(self, entry: Entry) -> None:

@@ -272,3 +272,26 @@ def test_what_was_delayed_and_is_due_before_anybody_asks_keeps_its_place():
            priority=[0, 0, 0, 9, 5, 0])  # fmt: skip
     q.passes(101)
     assert q.seqs(9) == [5, 1, 2, 3]
+
+
+@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("starved", [False, True])
+def test_many_jobs_that_become_due_at_once_go_in_the_order_of_few(looks, starved):
+    q = Queue(starvation_ms=0 if starved else 3_600_000, starvation_share=100 if starved else 1)
+    count = 300
+    delays = [1 + (seq * 7) % 5 for seq in range(1, count + 1)]
+    priorities = [seq % 10 for seq in range(1, count + 1)]
+    q.jobs(*range(count), delay_ms=delays, priority=priorities)
+    q.jobs(*range(3), priority=[0, 9, 0])
+    if looks:
+        q.peek(1)  # there is an order, to which they come later
+    q.passes(10)
+    q.peek(1000)
+    found = range(1, count + 4)
+    delays += [0, 0, 0]
+    priorities += [0, 9, 0]
+    by_wait = sorted(found, key=lambda seq: (delays[seq - 1], seq))
+    by_priority = sorted(found, key=lambda seq: (-priorities[seq - 1], seq))
+    assert q.seqs(1000) == (by_wait if starved else by_priority)
+    assert q.counts() == (0, count + 3, 0)
+    q.agrees()

@@ -101,8 +101,8 @@ class JobView(NamedTuple):
 
 
 def peek(lane: Lane, wanted: JobState, limit: int, now_ms: int) -> Sequence[JobView]:
-    """The jobs of a state, at most so many: ready ones in the order in which they would be handed out, behind them those
-    whose turn is only when others of their key are done, by seq; else by seq.
+    """The jobs of a state, at most so many: ready ones in the order in which they would be handed out, and behind them
+    by seq those whose turn is only when others of their key are done; else by seq.
     """
     queue, topic = queue_of(lane)
     queue.jobs.advance(now_ms)
@@ -110,7 +110,9 @@ def peek(lane: Lane, wanted: JobState, limit: int, now_ms: int) -> Sequence[JobV
         return [_view(queue.jobs.row(seq), seq, lane) for seq in queue.ready_order(topic).peek(limit)]
     states, rows, index = _SHOWN_AS[wanted], queue.jobs.rows, topic.index
     assert index.job_rows is not None
-    limit = min(limit, sum(queue.jobs.counts[state] for state in states))  # no look further than there are some
+    limit = min(limit, sum(queue.jobs.counts[state] for state in states))
+    if not limit:
+        return []
     found = (row for row in filter(None, index.job_rows[index.start :]) if rows.state[row] in states)
     return [_view(row, rows.seqs[row], lane) for row in islice(found, limit)]
 

@@ -1,13 +1,26 @@
-"""The ready jobs of one priority, in the order in which they are handed out."""
+"""The ready jobs by their priorities: of each, in the order in which they are handed out."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from operator import attrgetter
 from typing import Final
 
+PRIORITY_MAX: Final = 9
 _COMPACT_MIN: Final = 4096
+_PRIORITY_BYTE: Final = 7 if array("Q", (1,)).tobytes()[0] else 0  # of `pack_job`
+_PRIORITY_OF: Final = bytes(min(max(high - 1, 0), PRIORITY_MAX) for high in range(256))  # absent is 0
+_IS: Final = [bytes(value == priority for value in range(256)) for priority in range(PRIORITY_MAX + 1)]
+
+
+def by_priority(seqs: array[int], jobs: array[int]) -> Iterator[tuple[int, array[int]]]:
+    """The seqs of each priority. `jobs`: of each, as `pack_job` has it."""
+    priorities = jobs.tobytes()[_PRIORITY_BYTE::8].translate(_PRIORITY_OF)
+    for priority in sorted(set(priorities)):
+        yield priority, array("Q", compress(seqs, priorities.translate(_IS[priority])))
 
 
 class Rank:
@@ -47,3 +60,16 @@ class Rank:
         if self.at > _COMPACT_MIN and self.at * 2 > len(self.line):
             del self.line[: self.at]
             self.at = 0
+
+
+class Ranks(list[Rank]):
+    """Those of the priorities that are in use, the highest first."""
+
+    def of(self, priority: int) -> Rank:
+        for rank in self:
+            if rank.priority == priority:
+                return rank
+        rank = Rank(priority)
+        self.append(rank)
+        self.sort(key=attrgetter("priority"), reverse=True)
+        return rank

@@ -6,7 +6,7 @@ Columns, because a queue may have a million jobs on lease: a row takes 42 bytes,
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress, repeat
 from operator import or_
 from typing import Final
@@ -21,7 +21,9 @@ from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
 EXPIRED: Final = b"expired"
-_IS: Final = {state: bytes(value == state for value in range(256)) for state in JobState}  # for `bytes.translate`
+_IS: Final = {
+    state: bytes(value == state for value in range(256)) for state in JobState
+}  # for `bytes.translate`
 
 
 class Rows:
@@ -137,6 +139,27 @@ class Rows:
     def by_seq(self, wanted: bytes | bytearray) -> list[int]:
         """Rows by seq. `wanted`: a byte a row, 1 for those. There may be a million others: they are not sorted."""
         return sorted(compress(range(len(self.seqs)), wanted), key=self.seqs.__getitem__)
+
+    def ready_at(self, row: int) -> int:
+        """When a job that is not moving is ready, if nothing else happens to it."""
+        return self.until[row] + max(self.backoffs[row], 1) if self.leased[row] else self.until[row]
+
+    def ends(self) -> Iterator[tuple[int, int]]:
+        """(its last ms, whose) of each lease and each rest."""
+        for row, state in enumerate(self.state):
+            if state == JobState.IN_FLIGHT:
+                yield self.until[row], self.seqs[row]
+            elif state == JobState.DELAYED:
+                yield self.ready_at(row) - 1, self.seqs[row]
+
+    def that_came(self, rows: Sequence[int], now_ms: int) -> list[int]:
+        """Which of these only waited for the time at which they may be claimed, and that has come."""
+        state, delayed = self.state, int(JobState.DELAYED)
+        return [
+            row
+            for row in dict.fromkeys(rows)
+            if state[row] == delayed and not self.deliveries[row] and self.until[row] <= now_ms
+        ]
 
     def restore(self, row: int, kept: JobImage) -> None:
         """All of an image but the state."""

@@ -333,7 +333,8 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         ),
     ),
     "Peeked": s.answer_of(
-        "Ready jobs in the order in which they would be handed out, others by seq", "ignored",
+        "Ready jobs in the order in which they would be handed out, behind them those that wait for others of their"
+        " key, by seq; jobs of other states by seq", "ignored",
         topic=s.TOPIC, state=s.text("Which jobs"), jobs=s.list_of(s.ref("PeekedJob"), "As many as fit"),
         count=s.count("How many"), ignored=s.IGNORED,
     ),
