@@ -164,7 +164,7 @@ def test_a_call_takes_a_thousand_jobs_and_says_so_of_one_more(queue: topics.Queu
     assert len(queue.ack(iter(range(1000))).skipped) == 1000
     with pytest.raises(topics.Rejected, match="more than the limit of 1000 a call"):
         queue.ack(iter(range(1001)))
-    with pytest.raises(topics.Rejected, match="more than the limit of 1000 jobs"):
+    with pytest.raises(topics.Rejected, match="more than the limit of 1000"):
         queue.redrive(range(1001), source="letters")
 
 
