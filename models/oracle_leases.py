@@ -185,6 +185,16 @@ class OracleQueue:
             busy.add(seq)
         return found
 
+    def shown(self, now, busy):
+        """The order, and behind it those that wait for others of their key."""
+        first = self.order(now, busy)
+        return first + [
+            job.seq
+            for job in sorted(self.jobs.values(), key=lambda job: job.seq)
+            if job.seq not in first and job.seq not in busy
+            if self.state(job.seq, now) == "ready" and not self.expired(job, now)
+        ]
+
     def best(self, now, busy):
         ready = [j for j in self.jobs.values() if self.may_go(j, now, busy)]
         return min(((-j.priority, not j.deliveries, j.seq) for j in ready), default=(0, 0, None))[2]

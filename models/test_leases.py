@@ -44,6 +44,7 @@ from topics.engine.commands import (
     Release,
     Retire,
 )  # fmt: skip
+from topics.engine.queue import ready
 from topics.engine.queue.control import peek
 from topics.engine.tickets import Stage
 from topics.engine.verify import digest
@@ -63,6 +64,16 @@ pytestmark = [
 ]  # fmt: skip
 
 NODES = [b"a", b"b", b"c"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_jobs_are_many():
+    """What is done for many jobs at once is done for two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ready, "_MANY", 2)
+        yield
+
+
 nodes = st.sampled_from(NODES)
 KEYS = [b"", b"k", b"k", b"l"]
 INSTANTS = [0, 1, 49, 50, 51, 99, 100, 101, 500, 1001]
@@ -555,13 +566,20 @@ class Leases(RuleBasedStateMachine):
                     assert ticket.result().jobs == ()
 
     def deal(self):
-        claimers, together = list(self.claimers), self.oracle.config.claim_jitter_ms
-        turn = self.oracle.turn % len(claimers)
-        for group in [claimers[turn:] + claimers[:turn]] if together else [[one] for one in claimers]:
-            hands = {ticket: hand for ticket, hand in zip(group, self.hands(group), strict=True) if hand}
+        together, ended = bool(self.oracle.config.claim_jitter_ms), False
+        while self.claimers and not ended:
+            group = list(self.claimers)
+            if together:
+                turn = self.oracle.turn % len(group)
+                group = group[turn:] + group[:turn]
+            else:  # each by itself, those for whom there may be something in one frame
+                group = group[: max(self.oracle.counts(self.now)[0], 1)]
+            found = zip(group, self.hands(group, together=together), strict=True)
+            hands = {ticket: hand for ticket, hand in found if hand}
             if not hands:
                 return
-            self.oracle.turn += bool(together)
+            self.oracle.turn += together
+            ended = together
             now, config = self.now, self.oracle.config
             grants = [
                 (t.command.node, now + (t.command.lease_ms or config.lease_ms), hand)
@@ -592,9 +610,19 @@ class Leases(RuleBasedStateMachine):
             room = min(room, int(oracle.tokens_at(self.now) // 1) - self.claiming)
         return max(room, 0)
 
-    def hands(self, group):
-        """One job a round to each, until it has its number or its bytes, or no more may go."""
-        oracle, busy, room = self.oracle, self.busy, self.room()
+    def hands(self, group, *, together):
+        """What each gets: all of them together, or one after the other."""
+        busy, room = self.busy, self.room()
+        if together:
+            return self.shared_out(group, busy, room)
+        hands = []
+        for one in group:
+            hands += self.shared_out([one], busy, room - sum(map(len, hands)))
+        return hands
+
+    def shared_out(self, group, busy, room):
+        """One job a round to each, until it has its number or its bytes, or no more may go. They are busy then."""
+        oracle = self.oracle
         hands, open_ones, held = [[] for _ in group], list(range(len(group))), None
         left = [ticket.command.bytes_max for ticket in group]
         while open_ones and room:
@@ -650,9 +678,9 @@ class Leases(RuleBasedStateMachine):
         assert (queue.ready, queue.in_flight, queue.delayed) == oracle.counts(self.now)  # I-12
         assert queue.paused == oracle.paused
         lane = self.lane
-        ready = peek(lane, JobState.READY, 99, self.now)
-        assert [view.seq for view in ready] == oracle.order(self.now, self.busy)
-        for view in ready:
+        shown = peek(lane, JobState.READY, 99, self.now)
+        assert [view.seq for view in shown] == oracle.shown(self.now, self.busy)
+        for view in shown:
             job = oracle.jobs[view.seq]
             assert (view.deliveries, view.priority) == (job.deliveries, job.priority)
             assert view.reason == (b"expired" if job.lease else job.reason)

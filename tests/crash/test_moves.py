@@ -21,10 +21,10 @@ ALL = sorted(DATA[name][seq - 1] for name, seqs in MOVED.items() for seq in seqs
 
 
 def topics(scene):
+    scene.do(put_topic("dlq"))
     for name, data in DATA.items():
         scene.do(put_topic(name, durability=name))
         scene.do(append(name, *data, tag=[b"red", b"", b"green", b""]), sync=True)
-    scene.do(put_topic("dlq"))
 
 
 def topics_in_segments(scene):
@@ -33,7 +33,7 @@ def topics_in_segments(scene):
 
 
 def moving_all(scene):
-    """From three topics to one, with what else goes on."""
+    """From three topics to one, and on from there; with what else goes on."""
     for name, seqs in MOVED.items():
         scene.begin_moves(name, seqs, "dlq")
         scene.do(append(name, BEHIND))
@@ -88,7 +88,7 @@ def struck(found, points):
 def check(scene):
     """What was begun is finished; each record is in one place, and it is the right one."""
     scene.move()
-    there = [int(data) for data in scene.read("dlq").values()] if "dlq" in scene.engine.names() else []
+    there = [int(data) for data in scene.read("dlq").values()]
     assert len(there) == len(set(there))
     assert not scene.engine.state.moves
     for name, data in DATA.items():

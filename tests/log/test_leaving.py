@@ -21,6 +21,7 @@ from topics.engine.apply import Catalog
 from topics.kernel.config import Durability, TopicConfig, TopicType
 from topics.log import fold, leaving
 from topics.log.image import take_image, topic_of
+from topics.log.jobs.transitions import JobState
 from topics.log.kinds import kind_of
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
@@ -311,7 +312,7 @@ def test_finished_jobs_behind_one_that_is_held_take_no_room(order):
     assert room_of(again.index) < 2 * SLOT * leaving.RUN_MIN
     assert digest_of(kept) == digest_of(topic) == digest_of(again)
     assert topic.jobs is not None
-    assert topic.jobs.rows.in_flight() == [1]
+    assert topic.jobs.rows.jobs_in(JobState.IN_FLIGHT) == [1]
 
 
 def test_until_a_segment_has_them_they_stay():

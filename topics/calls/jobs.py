@@ -193,7 +193,8 @@ class _State(OfTopic, frozen=True, eq=False):
 
 
 class Peek(_State, Call[list[PeekedJob]], frozen=True, eq=False, kw_only=True):
-    """Look at jobs without leasing them: ready ones in the order in which they would be handed out, the others by seq.
+    """Look at jobs without leasing them: ready ones in the order in which they would be handed out, behind them those
+    that wait for others of their key; the others by seq.
 
     `limit`: 1000 at most, 0 is the default (256). Fewer come if they are large, or if records are damaged.
 

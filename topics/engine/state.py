@@ -23,6 +23,7 @@ from topics.kernel.errors import Code, Fatal, Rejected, TopicsError
 from topics.kernel.ids import shard_of
 from topics.kernel.limits import PARKED_PER_TOPIC_MAX, PENDING_BYTES_MAX, TOPIC_IDLE_MS, Limits
 from topics.log import retention
+from topics.log.jobs.transitions import JobState
 from topics.log.reads.waiting import NO_NEWS, News
 from topics.log.regions import Source, WalFileId
 from topics.log.topic import Topic
@@ -276,7 +277,9 @@ class EngineState:
             self.release_parked(lane)
             self._fail_claimers(lane, no_topic(lane.name))
             if lane.queue is not None and lane.queue.jobs.ended is not None:
-                self.tell_ended(lane, lane.queue.jobs.ended + lane.queue.jobs.rows.in_flight())
+                self.tell_ended(
+                    lane, lane.queue.jobs.ended + lane.queue.jobs.rows.jobs_in(JobState.IN_FLIGHT)
+                )
             self.drop_lane(lane)
 
     def finish_entry(self, entry: Entry) -> None:

@@ -16,6 +16,7 @@ from topics.kernel.config import Durability, TopicConfig
 from topics.log import retention
 from topics.log.dedupe import Result
 from topics.log.floors import Reason
+from topics.log.jobs.bucket import Bucket
 from topics.log.lost import LostRange
 from topics.log.past import DeathCause
 from topics.log.places import place
@@ -131,7 +132,7 @@ def config(topic: Topic, new: TopicConfig, ts: int) -> None:
     if new.durability is Durability.EPHEMERAL is not topic.config.durability:
         topic.forget_writes()
     if topic.jobs is not None and new.rate_limit != topic.config.rate_limit:
-        topic.jobs.fill_bucket()
+        topic.jobs.bucket = Bucket()
     topic.config = new
     retention.retire(topic, ts)
     retention.evict(topic)

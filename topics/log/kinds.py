@@ -63,10 +63,8 @@ class JobQueue(Kind):
         return [jobs.rows.deliveries[jobs.row(seq)] for seq in seqs]
 
     def check(self, topic: Topic) -> None:
-        rows = _jobs(topic).rows
         check_jobs(_jobs(topic), topic.index)
-        moving = [rows.seqs[row] for row in rows.held() if rows.state[row] == JobState.MOVING]
-        assert moving == sorted(topic.moving())
+        assert _jobs(topic).rows.jobs_in(JobState.MOVING) == sorted(topic.moving())
 
     def fold(self, topic: Topic, item: Control) -> None:
         jobs = _jobs(topic)

@@ -16,6 +16,7 @@ from topics.kernel.limits import CEILING_STEP_FIRST
 from topics.log.dedupe import DedupIds, Results
 from topics.log.floors import Floors
 from topics.log.index import Index
+from topics.log.jobs.bucket import Bucket
 from topics.log.jobs.jobs import Jobs
 from topics.log.leaving import let_go
 from topics.log.places import put_places
@@ -91,7 +92,7 @@ class Topic:
         """What is remembered of single records ends: of an ephemeral topic no image keeps it (`facts.OF_RECORDS`)."""
         self.results, self.dedup_ids = Results(), DedupIds()
         if self.jobs is not None:
-            self.jobs.fill_bucket()
+            self.jobs.bucket = Bucket()
             self.jobs.dead_lettered = 0
 
     def note_deadlines(self, run: Run) -> None:

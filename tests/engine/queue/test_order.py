@@ -6,6 +6,7 @@ from tests.engine.driving import config
 from tests.engine.queue.driving import Queue
 from topics.engine.commands import Extend, PutMode, PutTopic
 from topics.engine.tickets import Stage
+from topics.log.jobs.transitions import JobState
 
 
 @pytest.mark.rule("Q3.1")
@@ -238,3 +239,59 @@ def test_where_a_lease_must_be_named_none_is_nobodys():
     assert q.ack(1).skipped == [1]
     assert q.nack(1, 2, leases=[None, other[1:3]]).skipped == [1]
     assert list(q.ack(1, leases=[one[1:3]]).seqs) == [1]
+
+
+def test_a_peek_shows_ready_jobs_that_wait_for_others_of_their_key():
+    q = Queue(max_in_flight_per_key=1, max_deliveries=1, dead_letter="dlq")
+    keys = [b"a", b"a", b"", b"b", b"a", b"b"]
+    q.jobs(*range(6), key=keys, priority=[0, 0, 0, 5, 0, 9])
+    assert [view.seq for view in q.peek(9)] == [4, 1, 3, 2, 5, 6]
+    assert [view.seq for view in q.peek(4)] == [4, 1, 3, 2]
+    assert q.seqs(2) == [4, 1]
+    assert [view.seq for view in q.peek(9)] == [3, 2, 5, 6]
+    assert len(q.peek(9)) == q.counts()[0]
+    q.ack(1, 4)
+    assert [view.seq for view in q.peek(9)] == [6, 2, 3, 5]
+    assert q.seqs(9) == [6, 2, 3]
+
+
+def test_a_peek_of_jobs_that_nobody_may_have_yet_is_by_seq():
+    q = Queue()
+    q.jobs(*range(6), delay_ms=[None, 500, None, 500, 500, None])
+    q.claim(3)
+    q.ack(1)
+    q.nack(3, delay_ms=100)  # its row is another one's
+    assert [view.seq for view in q.peek(2, JobState.DELAYED)] == [2, 3]
+    assert [view.seq for view in q.peek(9, JobState.DELAYED)] == [2, 3, 4, 5]
+    assert [view.seq for view in q.peek(9, JobState.IN_FLIGHT)] == [6]
+
+
+def test_what_was_delayed_and_is_due_before_anybody_asks_keeps_its_place():
+    q = Queue(max_in_flight_per_key=1)
+    q.jobs(*range(6), delay_ms=[100, None, 100, None, 100, 900], key=[b"", b"", b"k", b"k", b"", b""],
+           priority=[0, 0, 0, 9, 5, 0])  # fmt: skip
+    q.passes(101)
+    assert q.seqs(9) == [5, 1, 2, 3]
+
+
+@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("starved", [False, True])
+def test_many_jobs_that_become_due_at_once_go_in_the_order_of_few(looks, starved):
+    q = Queue(starvation_ms=0 if starved else 3_600_000, starvation_share=100 if starved else 1)
+    count = 300
+    delays = [1 + (seq * 7) % 5 for seq in range(1, count + 1)]
+    priorities = [seq % 10 for seq in range(1, count + 1)]
+    q.jobs(*range(count), delay_ms=delays, priority=priorities)
+    q.jobs(*range(3), priority=[0, 9, 0])
+    if looks:
+        q.peek(1)  # there is an order, to which they come later
+    q.passes(10)
+    q.peek(1000)
+    found = range(1, count + 4)
+    delays += [0, 0, 0]
+    priorities += [0, 9, 0]
+    by_wait = sorted(found, key=lambda seq: (delays[seq - 1], seq))
+    by_priority = sorted(found, key=lambda seq: (-priorities[seq - 1], seq))
+    assert q.seqs(1000) == (by_wait if starved else by_priority)
+    assert q.counts() == (0, count + 3, 0)
+    q.agrees()

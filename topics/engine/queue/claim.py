@@ -176,7 +176,7 @@ def _room(queue: QueueLane, topic: Topic, now_ms: int) -> tuple[int, int | None]
             return 0, None
     limit = config.rate_limit
     if limit is not None:
-        tokens = queue.jobs.tokens_at(now_ms, limit) - queue.claiming * limit.per_ms
+        tokens = queue.jobs.bucket.at(now_ms, limit) - queue.claiming * limit.per_ms
         room = min(room, max(tokens // limit.per_ms, 0))
         if not room:
             return 0, now_ms + -(-(limit.per_ms - tokens) // limit.count)

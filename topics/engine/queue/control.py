@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from topics.codec.log.leases import Paused, Purged, Resumed
@@ -100,15 +101,20 @@ class JobView(NamedTuple):
 
 
 def peek(lane: Lane, wanted: JobState, limit: int, now_ms: int) -> Sequence[JobView]:
-    """The jobs of a state, at most so many: ready ones in the order in which they would be handed out, else by seq."""
+    """The jobs of a state, at most so many: ready ones in the order in which they would be handed out, and behind them
+    by seq those whose turn is only when others of their key are done; else by seq.
+    """
     queue, topic = queue_of(lane)
     queue.jobs.advance(now_ms)
     if wanted is JobState.READY:
         return [_view(queue.jobs.row(seq), seq, lane) for seq in queue.ready_order(topic).peek(limit)]
-    states = _SHOWN_AS[wanted]
-    rows = queue.jobs.rows
-    found = [row for row in rows.held() if rows.state[row] in states]
-    return [_view(row, rows.seqs[row], lane) for row in found[:limit]]
+    states, rows, index = _SHOWN_AS[wanted], queue.jobs.rows, topic.index
+    assert index.job_rows is not None
+    limit = min(limit, sum(queue.jobs.counts[state] for state in states))
+    if not limit:
+        return []
+    found = (row for row in filter(None, index.job_rows[index.start :]) if rows.state[row] in states)
+    return [_view(row, rows.seqs[row], lane) for row in islice(found, limit)]
 
 
 _SHOWN_AS: Final = {

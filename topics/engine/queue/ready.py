@@ -9,66 +9,24 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from bisect import bisect_left
-from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import compress
-from operator import attrgetter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice
+from operator import and_, gt, not_
 from typing import Final
 
 from topics.codec.log.run import unpack_job
+from topics.engine.queue.rank import PRIORITY_MAX, Ranks, by_priority
+from topics.kernel.grouped import gather
 from topics.log.index import IS_LIVE, TIMED
 from topics.log.jobs.transitions import JobState
 from topics.log.topic import Topic
 
-_PRIORITY_MAX: Final = 9
 _READY: Final = int(JobState.READY)
 _SEQ_BITS: Final = 64
 _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
-_COMPACT_MIN: Final = 4096
 _STALE_MIN: Final = 4096
 _SHARE_OF: Final = 100
-_PRIORITY_BYTE: Final = 7 if array("Q", (1,)).tobytes()[0] else 0  # of `pack_job`
-_PRIORITY_OF: Final = bytes(min(max(high - 1, 0), _PRIORITY_MAX) for high in range(256))  # absent is 0
-_IS: Final = [bytes(value == priority for value in range(256)) for priority in range(_PRIORITY_MAX + 1)]
-
-
-class _Rank:
-    """The ready jobs of one priority. Those of the line ascend and are taken from the front: fresh ones that nobody has
-    delayed. `back`: handed out before, `late`: never, and not in the line; heaps.
-    """
-
-    __slots__ = ("at", "back", "late", "line", "priority")
-
-    def __init__(self, priority: int) -> None:
-        self.priority = priority
-        self.line = array("Q")
-        self.at = 0
-        self.back: list[int] = []
-        self.late: list[int] = []
-
-    @property
-    def first(self) -> int:
-        """Of the line; 0: there is none."""
-        return self.line[self.at] if self.at < len(self.line) else 0
-
-    def take(self, count: int) -> Sequence[int]:
-        """From the line, what comes before the late ones."""
-        stop = self.at + count
-        if self.late:
-            stop = min(stop, bisect_left(self.line, self.late[0], self.at))
-        taken = self.line[self.at : stop]
-        self._drop(len(taken))
-        return taken
-
-    def drop_first(self) -> None:
-        """Of the line, whatever is late."""
-        self._drop(1)
-
-    def _drop(self, count: int) -> None:
-        self.at += count
-        if self.at > _COMPACT_MIN and self.at * 2 > len(self.line):
-            del self.line[: self.at]
-            self.at = 0
+_MANY: Final = 100
 
 
 class ReadyOrder:
@@ -97,7 +55,7 @@ class ReadyOrder:
         self._starvation_ms, self._starvation_share = config.starvation_ms, config.starvation_share
         self._key_cap, self._ttl_ms = config.max_in_flight_per_key, config.ttl_ms
         self._seen_seq = topic.earliest_seq - 1
-        self._ranks: list[_Rank] = []  # the highest first
+        self._ranks = Ranks()
         self._waits: list[int] = []  # (ready since, seq) in one number, of what is in no line
         self._entries, self._entries_max = 0, _STALE_MIN  # of the heaps above
         self.credit = 0
@@ -110,9 +68,8 @@ class ReadyOrder:
         self._promised_keys: dict[int, int] = {}  # the key of each of these
         self.deliveries_max = config.deliveries_max_of(topic.name)
         self.exhausted: list[int] = []  # they have had that many
-        rows = self._jobs.rows
         self._jobs.freed = []
-        self._jobs.returned = [rows.seqs[row] for row in rows.held() if rows.state[row] == _READY]
+        self._jobs.returned = self._jobs.rows.jobs_in(JobState.READY)
 
     # What changes.
 
@@ -166,12 +123,15 @@ class ReadyOrder:
         self.credit = credit
 
     def peek(self, count: int) -> list[int]:
-        """The next jobs, without taking them, and without a share for the starved."""
+        """The next jobs, without taking them, and without a share for the starved; behind them ready ones whose turn
+        within their key is still to come, by seq.
+        """
         found: list[int] = []
         while len(found) < count and (more := self._best(count - len(found))):
             found += more
+        behind = list(islice(self._behind_others(), count - len(found)))
         self._give_back(found)
-        return found
+        return found + behind
 
     def kept(self, seqs: Iterable[int]) -> None:
         """Promises have ended: whoever got these jobs has them, or they are gone."""
@@ -198,37 +158,84 @@ class ReadyOrder:
             self._calm_until = min(self._calm_until, index.ts[start] + self._starvation_ms)
         wanted = bytes(index.flags[start:stop]).translate(IS_LIVE)
         if rows.tobytes().strip(b"\0"):
-            wanted = bytes(map(int.__and__, wanted, map((0).__eq__, rows)))
+            wanted = bytes(map(and_, wanted, map(not_, rows)))
         if self._key_cap and index.key_ids is not None:
-            keyed = bytes(map(bool, index.key_ids[start:stop]))
-            self._put(compress(seqs, map(int.__and__, wanted, keyed)))
-            wanted = bytes(map(int.__gt__, wanted, keyed))
-        if index.jobs is None:
-            self._rank(0).line.extend(seqs if 0 not in wanted else array("Q", compress(seqs, wanted)))
+            keys = index.key_ids[start:stop]
+            keyed = bytes(map(and_, wanted, map(bool, keys)))
+            self._put_keyed(compress(seqs, keyed), compress(keys, keyed))
+            wanted = bytes(map(gt, wanted, keyed))
+        jobs = index.jobs[start:stop] if index.jobs is not None else None
+        if 0 in wanted:  # of a million that rest, none is looked at one by one
+            seqs = array("Q", compress(seqs, wanted))
+            jobs = array("Q", compress(jobs, wanted)) if jobs is not None else None
+        if jobs is None:
+            self._ranks.of(0).line.extend(seqs)
             return
-        jobs = index.jobs[start:stop]
-        delayed = bytes(unpack_job(job)[1] is not None for job in jobs)
-        if 1 in delayed:
-            self._put(compress(seqs, map(int.__and__, wanted, delayed)))
-            wanted = bytes(map(int.__gt__, wanted, delayed))
-        priorities = jobs.tobytes()[_PRIORITY_BYTE::8].translate(_PRIORITY_OF)
-        for priority in sorted(set(priorities)):
-            chosen = priorities.translate(_IS[priority])
-            self._rank(priority).line.extend(array("Q", compress(seqs, map(int.__and__, wanted, chosen))))
+        late = {job for job in set(jobs) if unpack_job(job)[1] is not None}
+        if late:
+            delayed = bytes(map(late.__contains__, jobs))
+            self._put(compress(seqs, delayed))
+            at_once = bytes(map(not_, delayed))
+            seqs, jobs = array("Q", compress(seqs, at_once)), array("Q", compress(jobs, at_once))
+        for priority, some in by_priority(seqs, jobs):
+            self._ranks.of(priority).line.extend(some)
+
+    def _put_keyed(self, seqs: Iterable[int], keys: Iterable[int]) -> None:
+        """These, of bounded keys, came and never were anything else."""
+        of_keys = list(keys)
+        for seq, key in zip(seqs, of_keys, strict=True):
+            heapq.heappush(self._key_lines.setdefault(key, []), seq)
+        for key in dict.fromkeys(of_keys):
+            self._offer(key)
+
+    def _behind_others(self) -> Iterator[int]:
+        """Ready jobs of bounded keys that are not offered, by seq; those that `_best` has found are not ready."""
+        index, jobs = self._index, self._jobs
+        keys = index.key_ids[index.start :] if index.key_ids is not None and self._key_lines else ()
+        for at in compress(range(index.start, index.stop), keys):
+            seq = index.seq_at(at)
+            if self._is_ready(seq) and not self._is_exhausted(jobs.row(seq)):
+                yield seq
+
+    def _is_exhausted(self, row: int) -> bool:
+        """It has had all its deliveries."""
+        return bool(row and self.deliveries_max) and self._jobs.rows.deliveries[row] >= self.deliveries_max
 
     def _put(self, seqs: Iterable[int]) -> None:
         """These are ready, and in no line."""
-        jobs = self._jobs
-        for seq in seqs:
+        jobs, seqs = self._jobs, list(seqs)
+        for seq in self._put_late(seqs):
             if self._is_ready(seq):
                 key, row = self._key(seq), jobs.row(seq)
-                if row and self.deliveries_max and jobs.rows.deliveries[row] >= self.deliveries_max:
+                if self._is_exhausted(row):
                     self.exhausted.append(seq)
                 elif key:
                     heapq.heappush(self._key_lines.setdefault(key, []), seq)
                     self._offer(key)
                 else:
                     self._push(seq)
+
+    def _put_late(self, seqs: Sequence[int]) -> Iterable[int]:
+        """If there are many, those that were never handed out, together. Returns the others."""
+        if self._key_cap or len(seqs) < max(_MANY, len(self._waits) >> 4):  # all heaps are made anew
+            return seqs
+        index, late = self._index, array("Q", self._fresh(seqs))
+        places = index.find_all(late)
+        given = array("Q", gather(index.jobs, places) if index.jobs is not None else bytes(8 * len(late)))
+        for priority, some in by_priority(late, given):
+            self._ranks.of(priority).late += some
+            heapq.heapify(self._ranks.of(priority).late)
+        due = {job: unpack_job(job)[1] or 0 for job in set(given)}
+        since = [max(ts, due[job]) for ts, job in zip(gather(index.ts, places), given, strict=True)]
+        self._waits += [ms << _SEQ_BITS | seq for ms, seq in zip(since, late, strict=True)]
+        heapq.heapify(self._waits)
+        self._entries, self._entries_max = (
+            self._entries + len(late),
+            max(self._entries_max, 2 * len(late) + _STALE_MIN),
+        )
+        self._calm_until = min(self._calm_until, min(since, default=self._calm_until) + self._starvation_ms)
+        put = set(late)
+        return [seq for seq in seqs if seq not in put]
 
     def _give_back(self, seqs: Sequence[int]) -> None:
         """Nobody gets these after all."""
@@ -238,7 +245,7 @@ class ReadyOrder:
     def _push(self, seq: int) -> None:
         jobs = self._jobs
         self._entries += 1
-        row, rank = jobs.row(seq), self._rank(min(jobs.priority(seq), _PRIORITY_MAX))
+        row, rank = jobs.row(seq), self._ranks.of(min(jobs.priority(seq), PRIORITY_MAX))
         heapq.heappush(rank.back if row and jobs.rows.deliveries[row] else rank.late, seq)
         since = jobs.waiting_since(seq)
         heapq.heappush(self._waits, since << _SEQ_BITS | seq)
@@ -246,13 +253,13 @@ class ReadyOrder:
 
     def _drop_stale(self) -> None:
         """A job that comes back again and again leaves an entry each time, behind those that wait longer."""
-        ready = [seq for seq in {wait & _SEQ_MASK for wait in self._waits} if self._is_due(seq)]
+        ready = [seq for seq in sorted({wait & _SEQ_MASK for wait in self._waits}) if self._is_due(seq)]
         self._waits.clear()
         for rank in self._ranks:
             rank.back.clear()
             rank.late.clear()
         self._entries, self._entries_max = 0, 2 * len(ready) + _STALE_MIN
-        for seq in ready:
+        for seq in self._put_late(ready):
             self._push(seq)
 
     def _offer(self, key: int) -> None:
@@ -300,15 +307,6 @@ class ReadyOrder:
                 self._promise(seq)
                 return [seq]
         return []
-
-    def _rank(self, priority: int) -> _Rank:
-        for rank in self._ranks:
-            if rank.priority == priority:
-                return rank
-        rank = _Rank(priority)
-        self._ranks.append(rank)
-        self._ranks.sort(key=attrgetter("priority"), reverse=True)
-        return rank
 
     def _longest_waiting(self, now_ms: int) -> int | None:
         """The starved job that has waited longest, taken from its line if it is in one; None if there is none."""

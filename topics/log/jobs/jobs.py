@@ -16,11 +16,12 @@ from typing import Final
 
 from topics.codec.log.leases import NOBODY, Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
-from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
+from topics.kernel.config import RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
 from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
 from topics.log.index import LIVE, Index
+from topics.log.jobs.bucket import Bucket
 from topics.log.jobs.image import JobsImage
 from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
@@ -40,8 +41,8 @@ class Jobs:
     """
 
     __slots__ = (
-        "_index", "counts", "dead_lettered", "due", "ended", "freed", "key_leases", "key_rests", "now_ms", "paused",
-        "returned", "rows", "tokens", "tokens_ms",
+        "_index", "bucket", "counts", "dead_lettered", "due", "ended", "freed", "key_leases", "key_rests", "now_ms",
+        "paused", "returned", "rows",
     )  # fmt: skip
 
     def __init__(self, index: Index) -> None:
@@ -54,7 +55,7 @@ class Jobs:
         self.now_ms = 0
         self.paused = False
         self.dead_lettered = 0
-        self.tokens = self.tokens_ms = 0
+        self.bucket = Bucket()
         self.key_leases: dict[int, int] = {}  # by the number of a key
         self.key_rests: dict[int, int] = {}  # jobs of it that wait for their retry
         self.returned: list[int] | None = None
@@ -96,7 +97,7 @@ class Jobs:
         """From when on a ready job has been ready."""
         row, index = self.row(seq), self._index
         if row:
-            return self._ready_at(row)
+            return self.rows.ready_at(row)
         at = index.position(seq)
         not_before = 0 if index.jobs is None else unpack_job(index.jobs[at])[1] or 0
         return max(index.ts[at], not_before)
@@ -108,11 +109,6 @@ class Jobs:
             return b""
         is_over = rows.leased[row] and rows.state[row] != _IN_FLIGHT
         return EXPIRED if is_over else rows.reasons.get(row, b"")
-
-    def tokens_at(self, now_ms: int, limit: RateLimit) -> int:
-        """How full the bucket is, in parts of `limit.per_ms` a job."""
-        filled = self.tokens + (now_ms - self.tokens_ms) * limit.count
-        return min(filled, limit.count * limit.per_ms)
 
     def is_leased(self, seq: int, lease: Lease) -> bool:
         """True if that lease of the job lasts, as of the last `advance`."""
@@ -129,10 +125,7 @@ class Jobs:
 
     def arrive(self, seq_start: int, jobs: Sequence[int], ts: int) -> None:
         """Records came: those that must not be claimed yet rest. `jobs` as in `Run.jobs`."""
-        for seq, job in enumerate(jobs, seq_start):
-            if job and (not_before := unpack_job(job)[1] or 0) > ts:
-                (row,) = self._rows_of((seq,))
-                self._rest(row, not_before)
+        self._delay(enumerate(jobs, seq_start), ts)
 
     def claimed(self, event: Claimed, ts: int, config: TopicConfig, *, deliveries_max: int = 0) -> None:
         """`deliveries_max`: behind the last of so many a job does not rest, for it is moved then; 0: it never is."""
@@ -144,8 +137,8 @@ class Jobs:
             if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
                 self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
                 first, grants = stop, []
-        if (limit := config.rate_limit) is not None:
-            self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
+        if config.rate_limit is not None:
+            self.bucket.spend(len(event.seqs), ts, config.rate_limit)
 
     def extended(self, event: Extended) -> None:
         rows = [row for row in self._leased_rows(event.seqs, event.leases) if row]
@@ -161,8 +154,8 @@ class Jobs:
 
     def released_all(self, reason: bytes, ts: int) -> None:
         rows = self.rows
-        for row in rows.held():
-            if rows.leased[row] and rows.until[row] >= ts:
+        for row in rows.by_seq(rows.leased):
+            if rows.until[row] >= ts:
                 self._end_lease(row, ts, reason)
 
     def moving(self, seqs: Sequence[int]) -> None:
@@ -186,10 +179,6 @@ class Jobs:
                 found.append(index.seq_at(at))
         return found
 
-    def fill_bucket(self) -> None:
-        """The rate limit begins anew."""
-        self.tokens = self.tokens_ms = 0
-
     # Time.
 
     def advance(self, now_ms: int) -> None:
@@ -197,17 +186,19 @@ class Jobs:
         rows = self.rows
         self.now_ms = max(self.now_ms, now_ms)
         while (first := self.due.first_ms()) is not None and first < now_ms:
-            for seq in self.due.take_due(now_ms):
-                row = self.row(seq)
-                ends = row and rows.state[row] == _IN_FLIGHT and rows.until[row] < now_ms
-                if ends or (row and rows.state[row] == _DELAYED and self._ready_at(row) <= now_ms):
-                    self._rest(row, self._ready_at(row))
+            seqs = self.due.take_due(now_ms)
+            self._let_go(rows.that_came(self.rows_of(seqs), now_ms))
+            for row in dict.fromkeys(self.rows_of(seqs)):
+                ends = rows.state[row] == _IN_FLIGHT and rows.until[row] < now_ms
+                if ends or (rows.state[row] == _DELAYED and rows.ready_at(row) <= now_ms):
+                    self._rest(row, rows.ready_at(row))
 
     # Keeping.
 
     def image(self) -> JobsImage:
         """What the log says; a job that only waits for its time says so by its record."""
-        return JobsImage(self.paused, self.dead_lettered, self.tokens, self.tokens_ms, self.rows.images())
+        bucket, rows = self.bucket, self.rows.images()
+        return JobsImage(self.paused, self.dead_lettered, bucket.tokens, bucket.tokens_ms, rows)
 
     def restore(self, image: JobsImage | None) -> None:
         """Into an index that has all its records."""
@@ -215,7 +206,7 @@ class Jobs:
         index.job_rows = array("I", bytes(4 * len(index.flags)))
         if image is not None:
             self.paused, self.dead_lettered = image.paused, image.dead_lettered
-            self.tokens, self.tokens_ms = image.tokens, image.tokens_ms
+            self.bucket = Bucket(image.tokens, image.tokens_ms)
         for kept in image.rows if image is not None else ():
             (row,) = self._rows_of((kept.seq,))
             if not row:
@@ -230,13 +221,34 @@ class Jobs:
                 self._rest(row, kept.until)
         if index.jobs is None:
             return
-        for at, job in enumerate(index.jobs[index.start :], index.start):
-            is_new = job and index.flags[at] & LIVE and not index.job_rows[at]
-            if is_new and (not_before := unpack_job(job)[1]):
-                (row,) = self._rows_of((index.seq_at(at),))
-                self._rest(row, not_before)
+        with_job = compress(range(index.start, index.stop), index.jobs[index.start :])
+        new = (at for at in with_job if index.flags[at] & LIVE and not index.job_rows[at])
+        self._delay(((index.seq_at(at), index.jobs[at]) for at in new), 0)
 
     # Inside.
+
+    def _delay(self, jobs: Iterable[tuple[int, int]], ts: int) -> None:
+        """Jobs that nobody ever had, as (seq, job), rest until they may be claimed if that is behind `ts`."""
+        together: dict[int, list[int]] = {}
+        for seq, job in jobs:
+            if job and (not_before := unpack_job(job)[1] or 0) > max(ts, self.now_ms):
+                together.setdefault(not_before, []).append(seq)
+        for not_before, seqs in together.items():
+            rows = grouped(self._rows_of(seqs))
+            fill(self.rows.until, rows, not_before)
+            self._put(rows, Change.RESTED)
+            self._look_behind(rows, not_before - 1)
+
+    def _let_go(self, rows: Sequence[int]) -> None:
+        """These, which were never delivered, rest no longer: each is as if it had just come."""
+        seqs = gather(self.rows.seqs, group := grouped(rows))
+        self._put(group, Change.RETURNED)
+        assert self._index.job_rows is not None
+        fill(self._index.job_rows, self._index.find_all(seqs), 0)
+        self.counts[_READY] -= len(rows)
+        self.rows.free(group)
+        if self.returned is not None:
+            self.returned += seqs
 
     def _rows_of(self, seqs: Sequence[int]) -> Sequence[int]:
         """The row of each of these jobs, made if it has none; 0 if there is no such job."""
@@ -304,11 +316,6 @@ class Jobs:
             rows.reasons.pop(row, None)
         self._rest(row, ready_at)
 
-    def _ready_at(self, row: int) -> int:
-        """When a job that is not moving is ready, if nothing else happens to it."""
-        rows = self.rows
-        return rows.until[row] + max(rows.backoffs[row], 1) if rows.leased[row] else rows.until[row]
-
     def _rest(self, row: int, ready_at: int) -> None:
         """Nobody has the job, and it is ready from that instant on: now, or when `advance` comes to it."""
         rows, seq = self.rows, self.rows.seqs[row]
@@ -318,28 +325,20 @@ class Jobs:
             self._put([row], Change.RESTED)
             self._look_behind([row], ready_at - 1)
             return
+        if not rows.deliveries[row]:
+            self._let_go([row])
+            return
         self._put([row], Change.RETURNED)
-        if not rows.deliveries[row]:  # as if it had just come
-            assert self._index.job_rows is not None
-            self._index.job_rows[self._index.find(seq)] = 0
-            self.counts[_READY] -= 1
-            rows.free([row])
         if self.returned is not None:
             self.returned.append(seq)
 
     def _look_behind(self, rows: Group, instant: int) -> None:
         """`advance` is to come to these when that instant has passed: what has changed by then it passes over."""
         if len(self.due) > 4 * len(self.rows) + _STALE_DEADLINES_MIN:
-            self._forget_stale()
+            self.due = Deadlines()
+            for last_ms, seq in self.rows.ends():
+                self.due.add(last_ms, seq)
         self.due.add_all(instant, gather(self.rows.seqs, rows))
-
-    def _forget_stale(self) -> None:
-        rows, self.due = self.rows, Deadlines()
-        for row in range(1, len(rows.seqs)):
-            if rows.state[row] == _IN_FLIGHT:
-                self.due.add(rows.until[row], rows.seqs[row])
-            elif rows.state[row] == _DELAYED:
-                self.due.add(self._ready_at(row) - 1, rows.seqs[row])
 
     def _gone(self, positions: Iterable[int]) -> None:
         """These records end, and with them whatever was of them (queues 2)."""

@@ -6,8 +6,9 @@ Columns, because a queue may have a million jobs on lease: a row takes 42 bytes,
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress, repeat
+from operator import or_
 from typing import Final
 
 from topics.kernel.config import RetryBackoff
@@ -20,6 +21,9 @@ from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
 EXPIRED: Final = b"expired"
+_IS: Final = {
+    state: bytes(value == state for value in range(256)) for state in JobState
+}  # for `bytes.translate`
 
 
 class Rows:
@@ -128,9 +132,34 @@ class Rows:
         """True if a job is leased at that instant."""
         return any(leased and self.until[row] >= now_ms for row, leased in enumerate(self.leased))
 
-    def in_flight(self) -> list[int]:
-        """The jobs that are leased, as of the last `Jobs.advance`."""
-        return [seq for seq, state in zip(self.seqs, self.state, strict=True) if state == JobState.IN_FLIGHT]
+    def jobs_in(self, state: JobState) -> list[int]:
+        """The jobs that have a row and are in this state, as of the last `Jobs.advance`, by seq."""
+        return sorted(filter(None, compress(self.seqs, self.state.translate(_IS[state]))))
+
+    def by_seq(self, wanted: bytes | bytearray) -> list[int]:
+        """Rows by seq. `wanted`: a byte a row, 1 for those. There may be a million others: they are not sorted."""
+        return sorted(compress(range(len(self.seqs)), wanted), key=self.seqs.__getitem__)
+
+    def ready_at(self, row: int) -> int:
+        """When a job that is not moving is ready, if nothing else happens to it."""
+        return self.until[row] + max(self.backoffs[row], 1) if self.leased[row] else self.until[row]
+
+    def ends(self) -> Iterator[tuple[int, int]]:
+        """(its last ms, whose) of each lease and each rest."""
+        for row, state in enumerate(self.state):
+            if state == JobState.IN_FLIGHT:
+                yield self.until[row], self.seqs[row]
+            elif state == JobState.DELAYED:
+                yield self.ready_at(row) - 1, self.seqs[row]
+
+    def that_came(self, rows: Sequence[int], now_ms: int) -> list[int]:
+        """Which of these only waited for the time at which they may be claimed, and that has come."""
+        state, delayed = self.state, int(JobState.DELAYED)
+        return [
+            row
+            for row in dict.fromkeys(rows)
+            if state[row] == delayed and not self.deliveries[row] and self.until[row] <= now_ms
+        ]
 
     def restore(self, row: int, kept: JobImage) -> None:
         """All of an image but the state."""
@@ -140,12 +169,9 @@ class Rows:
         if kept.reason:
             self.reasons[row] = kept.reason
 
-    def held(self) -> list[int]:
-        """The rows that are somebody's, by seq."""
-        return sorted((row for row in range(1, len(self.seqs)) if self.seqs[row]), key=self.seqs.__getitem__)
-
     def images(self) -> list[JobImage]:
         """Of those of which the log tells more than that they came and when they may be claimed."""
+        told = bytes(map(or_, map(bool, self.deliveries), self.state.translate(_IS[JobState.MOVING])))
         return [
             JobImage(
                 seq=self.seqs[row], moving=self.state[row] == JobState.MOVING, leased=bool(self.leased[row]),
@@ -153,6 +179,5 @@ class Rows:
                 nonce=self.owner(row)[0], counter=self.counters[row], node=self.owner(row)[1],
                 reason=self.reasons.get(row, b""),
             )
-            for row in self.held()
-            if self.deliveries[row] or self.state[row] == JobState.MOVING
+            for row in self.by_seq(told)
         ]  # fmt: skip

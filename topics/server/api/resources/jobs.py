@@ -333,7 +333,7 @@ SCHEMAS: Final[Mapping[str, s.Schema]] = {
         ),
     ),
     "Peeked": s.answer_of(
-        "Ready jobs in the order in which they would be handed out, others by seq", "ignored",
+        "Ready jobs as they would be handed out, then those behind others of their key; others by seq", "ignored",
         topic=s.TOPIC, state=s.text("Which jobs"), jobs=s.list_of(s.ref("PeekedJob"), "As many as fit"),
         count=s.count("How many"), ignored=s.IGNORED,
     ),
