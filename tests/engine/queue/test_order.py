@@ -4,7 +4,7 @@ import pytest
 
 from tests.engine.driving import config
 from tests.engine.queue.driving import Queue
-from topics.engine.commands import PutMode, PutTopic
+from topics.engine.commands import Ack, Extend, Nack, PutMode, PutTopic
 from topics.engine.tickets import Stage
 
 
@@ -163,4 +163,30 @@ def test_a_time_as_an_ephemeral_queue_is_not_remembered():
     q.ack(*q.seqs(2))
     limit = {"count": 2, "per_ms": 1000}
     q.do(PutTopic(topic="q", config=config(type="queue", rate_limit=limit), mode=PutMode.REPLACE))
+    q.agrees()
+
+
+@pytest.mark.rule("Q1.11")
+@pytest.mark.parametrize("is_older", [False, True])
+@pytest.mark.parametrize("say", [Ack, Nack, Extend])
+def test_the_key_of_a_job_that_is_being_settled_has_no_room_though_the_lease_lapses(say, is_older):
+    """It was free from then on, so the next job of the key was handed out, and then the one before it was leased."""
+    q = Queue(max_in_flight_per_key=1, lease_ms=1000, leases_durable=True)
+    q.jobs(b"1", b"2", key=b"k")
+    assert q.seqs(2) == [1]
+    if is_older:  # nobody has claimed since the start
+        q.begin(q.replay())
+    q.clock.advance(900)
+    settling = q.propose(
+        say(topic="q", node=b"w", seqs=(1,), **({"lease_ms": 1000} if say is Extend else {}))
+    )
+    q.clock.advance(200)
+    claim = q.propose(q.claiming(2, node=b"other", wait_ms=None))
+    assert claim.stage is Stage.WAITING
+    q.run()
+    assert list(settling.result().seqs) == [1]
+    if say is Extend:
+        assert claim.stage is Stage.WAITING
+        assert list(q.ack(1).seqs) == [1]
+    assert [job.seq for job in claim.result().jobs] == [1 if say is Nack else 2]
     q.agrees()

@@ -101,11 +101,12 @@ class ReadyOrder:
         self._key_lines: dict[int, list[int]] = {}  # ready seqs of each key, a heap
         self._offered: dict[int, int] = {}  # of each key the one that is in a heap above
         self._offered_keys: dict[int, int] = {}  # and the other way round
-        self._promised: dict[int, int] = {}  # of each key how many are busy
+        self._promised: dict[int, int] = {}  # of each key how many are busy; of some a lease counts, too
         self._promised_keys: dict[int, int] = {}  # the key of each of these
         has_letters = config.dead_letter not in (None, topic.name)  # an earlier build took its own name
         self.deliveries_max = config.max_deliveries if has_letters else 0
         self.exhausted: list[int] = []  # they have had that many
+        self.settle(busy)
         rows = self._jobs.rows
         self._jobs.freed = []
         self._jobs.returned = [rows.seqs[row] for row in rows.held() if rows.state[row] == _READY]
@@ -168,6 +169,12 @@ class ReadyOrder:
             found += more
         self._give_back(found)
         return found
+
+    def settle(self, seqs: Iterable[int]) -> None:
+        """These are busy. Until that has ended their keys have no room, though their leases may lapse meanwhile."""
+        self._busy.update(seqs)
+        for seq in seqs if self._key_cap else ():
+            self._hold_key(seq, self._key(seq))
 
     def kept(self, seqs: Iterable[int]) -> None:
         """Promises have ended: whoever got these jobs has them, or they are gone."""
@@ -367,9 +374,13 @@ class ReadyOrder:
         self._busy.add(seq)
         key = self._offered_keys.get(seq, 0)
         if key:
+            self._hold_key(seq, key)
+            self._forget(seq)
+
+    def _hold_key(self, seq: int, key: int) -> None:
+        if key and seq not in self._promised_keys:
             self._promised[key] = self._promised.get(key, 0) + 1
             self._promised_keys[seq] = key
-            self._forget(seq)
 
     def _forget(self, seq: int) -> None:
         """It is not the one of its key any more; another one may be."""

@@ -114,7 +114,7 @@ class _Settlement(Entry, eq=False, kw_only=True):
 
     def release(self) -> None:
         assert self.lane.queue is not None
-        self.lane.queue.busy.difference_update(self.seqs)
+        self.lane.queue.settled(self.seqs)
 
     def reply(self) -> JobsSettled:
         queue = self.lane.queue
@@ -186,7 +186,7 @@ def _enqueue(
     state: EngineState, lane: Lane, queue: QueueLane, entry: _Settlement, seqs: Sequence[int], skipped: Sequence[int]
 ) -> None:  # fmt: skip
     entry.seqs, entry.skipped = seqs, skipped
-    queue.busy.update(seqs)
+    queue.settle(seqs)
     state.enqueue(lane.shard, entry)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -49,6 +49,19 @@ class QueueLane:
             self.order = ReadyOrder(topic, self.busy)
         self.order.refresh()
         return self.order
+
+    def settle(self, seqs: Iterable[int]) -> None:
+        """These are busy: they are being settled."""
+        if self.order is None:
+            self.busy.update(seqs)
+        else:
+            self.order.settle(seqs)
+
+    def settled(self, seqs: Iterable[int]) -> None:
+        if self.order is None:
+            self.busy.difference_update(seqs)
+        else:
+            self.order.kept(seqs)
 
     def forget_order(self) -> None:
         """Another config: the order is made anew when it is asked for. Nothing is on its way."""
