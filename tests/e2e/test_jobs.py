@@ -24,8 +24,8 @@ from tests.e2e.fleet import Fleet, Q
     ],
 )
 def test_a_fleet_that_is_killed_here_and_there_does_every_job(tmp_path, over, leases_durable):
-    with Fleet(tmp_path, over=over, jobs=500, workers=4, leases_durable=leases_durable) as fleet:
-        fleet.run(server_kills=1, worker_kills=3)
+    with Fleet(tmp_path, over=over, jobs=500, workers=3, leases_durable=leases_durable) as fleet:
+        fleet.run(server_kills=1, worker_kills=2)
         fleet.check()
 
 
