@@ -159,6 +159,7 @@ class Fleet:
                 heard_s = time.monotonic()
             while due and len(self.history.acked) >= due[0][0]:
                 due.pop(0)[1]()
+                heard_s = time.monotonic()
             if event[0] == "idle" and self._produced.is_set() and self.counts() == (0, 0, 0):
                 break
             assert time.monotonic() < heard_s + NEWS_S, f"nobody does the rest: {self.counts()}"

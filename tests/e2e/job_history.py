@@ -182,6 +182,6 @@ class History:
             return "its worker was killed"
         if before.froze:
             return "its worker was frozen"
-        if before.fate in ("skipped", "lost") and before.deadline <= one.answered_ms:
+        if (before.fate == "lost" or before.settling_ms is not None) and before.deadline <= one.answered_ms:
             return "its worker was late"
         return "unexplained"

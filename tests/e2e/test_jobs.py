@@ -24,8 +24,8 @@ from tests.e2e.fleet import Fleet, Q
     ],
 )
 def test_a_fleet_that_is_killed_here_and_there_does_every_job(tmp_path, over, leases_durable):
-    with Fleet(tmp_path, over=over, jobs=500, workers=4, leases_durable=leases_durable) as fleet:
-        fleet.run(server_kills=1, worker_kills=3)
+    with Fleet(tmp_path, over=over, jobs=500, workers=3, leases_durable=leases_durable) as fleet:
+        fleet.run(server_kills=1, worker_kills=2)
         fleet.check()
 
 
@@ -34,7 +34,8 @@ def test_a_fleet_that_is_killed_here_and_there_does_every_job(tmp_path, over, le
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
 def test_sixteen_workers_do_fifty_thousand_jobs_over_five_kills_of_the_server(tmp_path, durability):
     durable = durability == "fsync"
-    with Fleet(tmp_path, jobs=50_000, workers=16, durability=durability, leases_durable=durable) as fleet:
+    config = {"durability": durability, "leases_durable": durable, "lease_ms": 3000}  # of a busy machine
+    with Fleet(tmp_path, jobs=50_000, workers=16, **config) as fleet:
         fleet.run(server_kills=5, worker_kills=40)
         fleet.check()
 

@@ -112,6 +112,7 @@ class _Line(Generic[J]):
         self._pinged_s: float | None = None  # when it was asked, if that is not answered
         self._first_s = math.inf  # when it was first asked
         self._ahead_s = math.inf  # how far the server's clock is ahead of ours, at most
+        self._has_gained = False  # as jobs of the future say
         self._refused: TopicsError | None = None
         self._unsent: list[_Asked] = []
         self._asked: dict[int, _Asked] = {}
@@ -238,6 +239,7 @@ class _Line(Generic[J]):
         now_s, lease_s = time.monotonic(), self._desk.leases.lease_ms / 1000
         began_s = job.deadline / 1000 - lease_s - self._ahead_s
         self._desk.bring([job], min(began_s if self._ahead_s < math.inf else self._first_s, now_s))
+        self._has_gained = self._has_gained or began_s > now_s
         if self._pinged_s is None and not now_s - lease_s / 3 <= began_s <= now_s:
             self._has_to_ping = True
             self._socket.wake()
@@ -245,7 +247,9 @@ class _Line(Generic[J]):
     def _told_time(self, now_ms: int | None, asked_s: float) -> None:
         self._pinged_s = None
         if now_ms is not None:
-            self._ahead_s = (now_ms + 1) / 1000 - asked_s  # it tells whole ms
+            ahead_s = (now_ms + 1) / 1000 - asked_s  # it tells whole ms
+            if self._has_gained or ahead_s < self._ahead_s:  # the answer that came fastest says most
+                self._ahead_s, self._has_gained = ahead_s, False
 
     def _worked(self, head: _Head) -> None:
         if head.op == "working":

@@ -4,7 +4,7 @@ import pytest
 
 from tests.engine.driving import config
 from tests.engine.queue.driving import Queue
-from topics.engine.commands import Extend, PutMode, PutTopic
+from topics.engine.commands import Ack, Extend, Nack, PutMode, PutTopic
 from topics.engine.tickets import Stage
 from topics.log.jobs.transitions import JobState
 
@@ -294,4 +294,30 @@ def test_many_jobs_that_become_due_at_once_go_in_the_order_of_few(looks, starved
     by_priority = sorted(found, key=lambda seq: (-priorities[seq - 1], seq))
     assert q.seqs(1000) == (by_wait if starved else by_priority)
     assert q.counts() == (0, count + 3, 0)
+    q.agrees()
+
+
+@pytest.mark.rule("Q1.11")
+@pytest.mark.parametrize("is_older", [False, True])
+@pytest.mark.parametrize("say", [Ack, Nack, Extend])
+def test_the_key_of_a_job_that_is_being_settled_has_no_room_though_the_lease_lapses(say, is_older):
+    """It was free from then on, so the next job of the key was handed out, and then the one before it was leased."""
+    q = Queue(max_in_flight_per_key=1, lease_ms=1000, leases_durable=True)
+    q.jobs(b"1", b"2", key=b"k")
+    assert q.seqs(2) == [1]
+    if is_older:  # nobody has claimed since the start
+        q.begin(q.replay())
+    q.clock.advance(900)
+    settling = q.propose(
+        say(topic="q", node=b"w", seqs=(1,), **({"lease_ms": 1000} if say is Extend else {}))
+    )
+    q.clock.advance(200)
+    claim = q.propose(q.claiming(2, node=b"other", wait_ms=None))
+    assert claim.stage is Stage.WAITING
+    q.run()
+    assert list(settling.result().seqs) == [1]
+    if say is Extend:
+        assert claim.stage is Stage.WAITING
+        assert list(q.ack(1).seqs) == [1]
+    assert [job.seq for job in claim.result().jobs] == [1 if say is Nack else 2]
     q.agrees()

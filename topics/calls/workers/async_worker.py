@@ -51,6 +51,7 @@ class AsyncWorker(Generic[J]):
         self._backs_off = False  # the queue says when a job that failed is handed out again
         self._left: list[J] = []  # by loops that ended before their job was done
         self._scopes: dict[str, anyio.CancelScope] = {}
+        self._telling: set[str] = set()  # leases of jobs that are done, which the queue is being told
         self._is_extending = False
         self._is_over = False
 
@@ -149,6 +150,7 @@ class AsyncWorker(Generic[J]):
             _log.warning("queue %s: job %d failed", self._queue.name, job.seq, exc_info=failure)
             tell = self._nack([job], reason_of(failure), failed=True)
         failures = 0
+        self._telling.add(job.lease_id)
         while not job.is_settled:
             try:
                 await self._supply.tell(tell)
@@ -161,6 +163,7 @@ class AsyncWorker(Generic[J]):
                 await anyio.sleep(pause_s(failures, _chance()))
             else:
                 job.is_settled = True
+        self._telling.discard(job.lease_id)
         self.desk.done(job)
 
     def _leave(self, job: J) -> None:
@@ -175,7 +178,7 @@ class AsyncWorker(Generic[J]):
             for job in leases.lost(now_s):
                 if job.lease_id in self._scopes:
                     self._scopes[job.lease_id].cancel()
-                else:
+                elif job.lease_id not in self._telling:
                     self.desk.goes_on(job)
             if (due := leases.due(now_s)) and not self._is_extending:
                 self._is_extending = True
