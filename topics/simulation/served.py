@@ -43,9 +43,10 @@ from topics.simulation.machine import COLD_FOLDER
 from topics.simulation.oracle import PromiseBroken
 from topics.simulation.queues.job_workload import JobWorkload
 from topics.simulation.queues.queue_history import check_queue_history
+from topics.simulation.queues.waiting_claims import check_waiting
 from topics.simulation.queues.wire_jobs import OverheardEdge, WireJobs
 from topics.simulation.scheduling import LoopClock, innermost, run_seeded
-from topics.simulation.simulated_threads import Doubtful, SeededThreads, watched
+from topics.simulation.simulated_threads import Doubtful, SeededThreads, watch_claims, watched
 from topics.simulation.wire_claims import WireClaims
 from topics.simulation.workload import Workload
 from topics.simulation.world import World, WorldReport
@@ -148,6 +149,7 @@ class ServedWorld(World):
         threads = SeededThreads(self.random, self._die)
         doubtful = cast(Reader, Doubtful(self.opened.reader, self.random))
         self.runtime = self._runtime_type(attrs.evolve(self.opened, reader=doubtful), threads=threads)
+        watch_claims(self.runtime.claims, lambda ticket: self._askers.update({id(ticket): _SERVED.get()}))
         self.site = SteadySite(route_table(), SiteOptions(limits=self._options.limits))
         if end == "crash":
             self.disk.crash_at(self.random.randrange(80), self.random.choice(list(Landed)))
@@ -191,6 +193,8 @@ class ServedWorld(World):
         """Time that jumps, errors of the disk, a disk that fills."""
         while True:
             await trio.sleep(self.random.choice((0.01, 0.05, 0.3)))
+            with self._checking():
+                check_waiting(self.engine, [ticket for ticket, _, _ in self.asked.values()])
             kind = self.random.choices(("time", "fault", "space", "nothing"), (10, 1.5, 2, 20))[0]
             if kind == "time":
                 self._pass_time()
@@ -302,7 +306,6 @@ class ServedWorld(World):
     def asked_for(self, ticket: Ticket, asked_ms: int, acked: Sequence[int]) -> None:
         self._note(f"proposed {type(ticket.command).__name__} sync={ticket.sync}")
         self.asked[id(ticket)] = (ticket, asked_ms, list(acked))
-        self._askers[id(ticket)] = _SERVED.get()
         self.ledger.looked(self.engine)
 
     def ended(self, tickets: Sequence[Ticket]) -> None:

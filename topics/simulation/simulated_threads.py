@@ -17,8 +17,9 @@ import attrs
 import msgspec
 import trio
 
+from topics.embed.aio.claims import Claims
 from topics.embed.aio.thread import Threads
-from topics.engine.commands import Append, Command, DeleteRecords
+from topics.engine.commands import Append, Claim, Command, DeleteRecords
 from topics.engine.engine import Engine
 from topics.engine.state import Effects
 from topics.engine.tickets import Ticket
@@ -125,6 +126,12 @@ class WatchedEngine(Engine):
         watcher.asked_for(ticket, asked_ms, acked)
         return ticket
 
+    def propose_all(self, tickets: Sequence[Ticket]) -> None:
+        asked_ms = self.now_ms()
+        for ticket in tickets:
+            self._watcher.asked_for(ticket, asked_ms, ())
+        super().propose_all(tickets)
+
     def take_effects(self) -> Effects:
         effects = super().take_effects()
         for ticket in effects.finished:
@@ -139,6 +146,24 @@ class WatchedEngine(Engine):
         plan = super().plan_diff(query)
         self._watcher.planned(query, plan)
         return plan
+
+
+class WatchedClaims(Claims):
+    """A runtime's claims, of which somebody is told while the task runs that claims."""
+
+    began: Callable[[Ticket], None]
+
+    def begin(self, command: Claim, ended: Callable[[Ticket], None]) -> Ticket:
+        ticket = super().begin(command, ended)
+        self.began(ticket)
+        return ticket
+
+
+def watch_claims(claims: Claims, began: Callable[[Ticket], None]) -> None:
+    """They stay the object that all parts of the runtime have."""
+    claims.__class__ = WatchedClaims
+    assert isinstance(claims, WatchedClaims)
+    claims.began = began
 
 
 def watched(opened: Opened, watcher: Watcher) -> Opened:

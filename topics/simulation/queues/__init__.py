@@ -6,6 +6,7 @@ job_workload       what simulated workers ask of queues: they claim, wait, settl
 queue_history      who had which job when, by the log alone: what `fsck` says of the queues on a simulated disk
 socket_speaker     a WebSocket over memory from the client's side
 socket_worker      a worker on a WebSocket: it has jobs pushed, claims, settles, answers late, and goes, well or badly
+waiting_claims     nobody waits for what is there: a claim that waits, and a job that may be claimed now
 wire_jobs          what workers were told of jobs over the wire, held against what the engine had promised before it
                    was sent
 """
