@@ -2,13 +2,11 @@
 
 import pytest
 
-from topics.log import leaving
+from tests.support.dead_runs import leaving_from
 
 
 @pytest.fixture(autouse=True, scope="module")
-def dead_runs_leave_at_once():
+def dead_runs_leave_early():
     """Of three slots on: so runs leave, and shorter ones stay."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaving, "RUN_MIN", 3)
-        patch.setattr(leaving, "PAID_FOR", 1 << 40)
+    with leaving_from(3):
         yield

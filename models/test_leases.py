@@ -115,7 +115,7 @@ works = _steps(
         "node": st.none() | nodes, "fenced": st.sampled_from(["no", "right", "some"]),
         "delay_ms": st.sampled_from([None, 0, 100]), "lease_ms": st.sampled_from([50, 500]),
     },
-    disconnect={"picks": st.lists(st.integers(0, 5), min_size=1, max_size=3)},
+    disconnect={"picks": st.lists(st.integers(0, 5), min_size=1, max_size=3), "was_sent": st.booleans()},
     withdraw={"which": st.integers(0, 3)},
     let_time_pass={"ms": st.sampled_from(INSTANTS), "ticks": st.booleans()},
     sleep_until_due={},
@@ -263,10 +263,11 @@ class Leases(RuleBasedStateMachine):
         leases = None if fenced == "no" else tokens
         self.propose(kind(topic="q", node=node, seqs=[seq for seq, _ in chosen], leases=leases, **own))
 
-    def disconnect(self, picks):
+    def disconnect(self, picks, was_sent):
         if self.tokens:
             given = [self.tokens[-1 - i % len(self.tokens)] for i in picks]
-            self.propose(Release(topic="q", seqs=[s for s, _ in given], leases=[t for _, t in given]))
+            seqs, leases = [seq for seq, _ in given], [token for _, token in given]
+            self.propose(Release(topic="q", seqs=seqs, leases=leases, was_sent=was_sent))
 
     def pause(self, paused):
         self.propose(Pause(topic="q", paused=paused))
@@ -459,6 +460,9 @@ class Leases(RuleBasedStateMachine):
             case Extend():
                 event = Event(now, "extended", (deadline, kept, tokens), busy)
                 payload = Extended(node, deadline, _q(kept), _q(numbers))
+            case Release(was_sent=False):
+                event = Event(now, "taken_back", (kept, tokens, ready_at), busy)
+                payload = Released(b"", b"", _q(kept), _q(numbers), _q(ready_at))
             case _:
                 reason = command.reason if isinstance(command, Nack) else b"disconnect"
                 event = Event(now, "released", (kept, tokens, ready_at, reason), busy)

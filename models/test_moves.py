@@ -1,8 +1,8 @@
 """Model of moves: whatever comes between intent, append and end, a record is in one place, and once.
 
-Three sources and two topics that records go to, one of them full now and then, or not there yet, on three shards. Orders are carried out
-step by step, with writes, deletes, changes, time and restarts in between. A record that nobody has deleted is where it
-was or where it was sent, and when all has come to rest it is there.
+Three sources and two topics that records go to, one of them full now and then, or not there yet, on three shards.
+Orders are carried out step by step, with writes, deletes, changes, time and restarts in between. A record that nobody
+has deleted is where it was or where it was sent, and when all has come to rest it is there.
 """
 
 from __future__ import annotations

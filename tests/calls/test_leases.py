@@ -124,6 +124,14 @@ def test_a_reason_is_what_a_nack_takes(text: str) -> None:
     assert len(reason.encode()) <= 1024
 
 
+def test_an_exception_that_has_no_text_is_a_reason_by_its_name() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert reason_of(MuteError()) == "MuteError"
+
+
 def test_what_fails_again_rests_for_twice_as_long_up_to_a_minute() -> None:
     assert [retry_ms(deliveries) for deliveries in (1, 2, 3, 6, 7, 10**6)] == [
         1000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ class Line:
 
     def next(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.connection.recv(timeout=PATIENCE_S))
-        assert found["topic"] == "q"
+        assert found.get("topic", "q") == "q"
         return found
 
     def get(self, op: str, **fields: Any) -> dict[str, Any]:
@@ -40,10 +41,20 @@ class Line:
     def say(self, op: str, **fields: Any) -> None:
         self.connection.send(json.dumps({"op": op, **fields}))
 
-    def work(self, most: int, *, ahead_ms: int = 0) -> None:
-        """Be asked for so many, and say so, by a clock that is ahead of ours."""
+    def work(self, most: int) -> None:
+        """Be asked for so many, and say so."""
         asked = self.get("work", node="w", max=most, lease_ms=60_000)
-        self.say("working", request_id=asked["request_id"], topic="q", max=most, now=now_ms() + ahead_ms)
+        self.say("working", request_id=asked["request_id"], topic="q", max=most)
+
+    def begin(self, most: int, *, ahead_ms: int = 0) -> None:
+        """The same of a connection that is new."""
+        self.work(most)
+        self.ping(ahead_ms)
+
+    def ping(self, ahead_ms: int | None = 0) -> None:
+        """Be asked what time it is, and say so, by a clock that is ahead of ours; None: it is not known yet."""
+        assert self.next() == {"op": "ping"}
+        self.say("pong", **({} if ahead_ms is None else {"now": now_ms() + ahead_ms}))
 
     def stop(self) -> None:
         self.say("stopped", request_id=self.get("stop_work")["request_id"], topic="q")
@@ -71,7 +82,7 @@ def now_ms() -> int:
 
 
 @contextmanager
-def scripted(*lives: Callable[[Line], None]) -> Iterator[str]:
+def scripted(*lives: Callable[[Line], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """A server whose connections do this, one after another; its URL. What one raises, and what is left, is raised."""
     rest, failures = list(lives), list[BaseException]()
 
@@ -84,11 +95,12 @@ def scripted(*lives: Callable[[Line], None]) -> Iterator[str]:
         except BaseException as error:  # noqa: BLE001 -- raised below
             failures.append(error)
 
-    server = serve(live, "127.0.0.1", 0, subprotocols=["topics.v0"], compression=None)
+    server = serve(live, "127.0.0.1", 0, ssl=tls, subprotocols=["topics.v0"], compression=None)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        port = server.socket.getsockname()[1]
+        yield f"http://127.0.0.1:{port}" if tls is None else f"https://localhost:{port}"
     finally:
         server.shutdown()
         thread.join(PATIENCE_S)

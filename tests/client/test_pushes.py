@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -27,11 +28,11 @@ from topics.calls.trouble import Trouble, Unreachable
 from topics.calls.workers.desk import Desk
 from topics.calls.workers.leases import Leases
 from topics.cli.demo.private_server import PrivateServer
-from topics.client import websocket
 from topics.client.pushes import Pushes
 from topics.client.websocket import Way, connected
 from topics.kernel.errors import Code
 
+TLS = Path(__file__).parents[1] / "server" / "tls"
 AT_ONCE = {"base_ms": 0, "factor": 1, "max_ms": 0}
 
 
@@ -44,9 +45,9 @@ class Queue:
 class Place:
     """A desk and its supply, with so many hands."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, silent_s: float) -> None:
         self.desk = Desk(Leases[AsyncJob](60_000))
-        self.supply = Pushes[AsyncJob](Way(url, {}, trust=False), Queue())
+        self.supply = Pushes[AsyncJob](Way(url, {}, trust=False, silent_s=silent_s), Queue())
         self.failure: topics.TopicsError | None = None
 
     @asynccontextmanager
@@ -86,11 +87,14 @@ def play(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Play what connections do against what a worker does there, which is given a place."""
 
     def run(
-        worker: Callable[[Place], Awaitable[None]], *lives: Callable[[Line], None], hands: int = 1
+        worker: Callable[[Place], Awaitable[None]],
+        *lives: Callable[[Line], None],
+        hands: int = 1,
+        silent_s: float = 25,
     ) -> None:
         async def main(url: str) -> None:
             with anyio.fail_after(30):
-                async with Place(url).working(hands) as place:
+                async with Place(url, silent_s).working(hands) as place:
                     await worker(place)
 
         with scripted(*lives) as url:
@@ -101,7 +105,7 @@ def play(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 def test_it_asks_for_as_many_as_there_are_hands_and_acks_that_are_due_together_are_one(play) -> None:
     def live(line: Line) -> None:
-        line.work(3)
+        line.begin(3)
         for seq in (1, 2, 3):
             line.push(seq)
         asked = [line.next(), line.next()]  # tasks of Trio begin in any order
@@ -133,13 +137,13 @@ def test_it_asks_for_as_many_as_there_are_hands_and_acks_that_are_due_together_a
 @pytest.mark.parametrize("code", [1001, 1011, 1013])
 def test_a_connection_that_is_closed_loses_its_leases_and_another_one_is_made(play, code: int) -> None:
     def first(line: Line) -> None:
-        line.work(1)
+        line.begin(1)
         line.push(1)
         line.get("ack")
         line.connection.close(code, "away")
 
     def second(line: Line) -> None:
-        line.work(1)
+        line.begin(1)
         line.push(1)  # which waits for its earlier run to end
         line.settle("ack", 1)
 
@@ -153,9 +157,7 @@ def test_a_connection_that_is_closed_loses_its_leases_and_another_one_is_made(pl
             True,
             False,
         )
-        assert place.desk.wanted == 0
         place.desk.done(lost)
-        place.desk.wishes.ring()
         again = await place.next()
         assert (again.seq, again.is_lost) == (1, False)
         await place.ack(again)
@@ -179,8 +181,9 @@ def test_what_is_refused_for_good_is_raised(play) -> None:
 def test_what_is_refused_for_now_is_asked_again_and_no_lease_is_lost(play) -> None:
     def live(line: Line) -> None:
         asked = line.get("work")
-        line.say("error", request_id=asked["request_id"], code="throttled", message="later")
-        line.work(2)
+        line.ping(None)
+        line.say("error", request_id=asked["request_id"], code="not_ready", message="later")
+        line.begin(2)
         line.push(1)
         line.say("error", topic="q", code="disk_low", message="no room")  # of no message: it pushes no more
         line.work(2)
@@ -199,7 +202,7 @@ def test_what_comes_when_nobody_is_here_any_more_is_given_back(play) -> None:
     is_asked, is_given_back = threading.Event(), threading.Event()
 
     def live(line: Line) -> None:
-        line.work(1)
+        line.begin(1)
         is_asked.set()
         asked = line.get("stop_work")
         line.push(1)  # before it heard of that
@@ -219,21 +222,58 @@ def test_what_comes_when_nobody_is_here_any_more_is_given_back(play) -> None:
     play(work, live)
 
 
+def test_who_still_does_what_is_lost_is_brought_nothing(play) -> None:
+    def live(line: Line) -> None:
+        line.begin(2)
+        line.push(1)
+        line.work(1)
+        line.work(2)
+        line.push(2)
+        line.settle("ack", 2)
+
+    async def work(place: Place) -> None:
+        lost = await place.next()
+        place.desk.leases.extended([lost], (), 0)
+        place.desk.goes_on(lost)
+        place.desk.goes_on(lost)
+        await place.until(lambda: place.supply._line is not None and place.supply._line._room == 1)
+        place.desk.done(lost)
+        await place.ack(await place.next())
+
+    play(work, live, hands=2)
+
+
+def test_over_tls_and_a_server_that_is_not_trusted() -> None:
+    certificate = TLS / "one.pem"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, TLS / "one.key")
+
+    async def main(url: str, trust: ssl.SSLContext) -> None:
+        async with connected(Way(url, {}, trust)) as line:
+            assert await line.receive() == [b'{"op": "hello"}']
+
+    with scripted(lambda line: line.say("hello"), tls=context) as url:
+        anyio.run(main, url, ssl.create_default_context(cafile=certificate))
+        with pytest.raises(Unreachable, match="not trusted") as told:
+            anyio.run(main, url, ssl.create_default_context())
+        assert told.value.reason is Trouble.TLS
+
+
 @pytest.mark.rule("Q6.2")
 @pytest.mark.parametrize("ahead_ms", [0, 3_600_000, -3_600_000])
 def test_a_lease_is_lost_here_no_later_than_there_whatever_the_clocks_say(play, ahead_ms: int) -> None:
     """And a clock that was moved is found out by the next job."""
 
     def live(line: Line) -> None:
-        line.work(4, ahead_ms=ahead_ms)
+        line.begin(4, ahead_ms=ahead_ms)
         line.push(1, age_ms=-ahead_ms)
         line.push(2, age_ms=61_000 - ahead_ms)  # it was on its way for so long
-        line.work(4, ahead_ms=ahead_ms)
+        line.ping(ahead_ms)
         line.push(3, age_ms=-ahead_ms - 5000)  # of the future: the clock there was set forward
-        line.work(4, ahead_ms=ahead_ms + 5000)
+        line.ping(ahead_ms + 5000)
         line.push(4, age_ms=-ahead_ms - 5000)
         line.push(5, age_ms=-ahead_ms + 65_000)  # set back, by more than a lease
-        line.work(4, ahead_ms=ahead_ms - 70_000)
+        line.ping(ahead_ms - 70_000)
         line.push(6, age_ms=-ahead_ms + 70_000)
         line.settle("ack", 6)
 
@@ -297,13 +337,12 @@ def test_what_a_server_answers_instead_is_raised_and_nobody_is_found_out() -> No
 
 
 def test_a_peer_of_whom_nothing_comes_is_asked_and_one_that_answers_is_kept(
-    play, monkeypatch: pytest.MonkeyPatch
+    play,
 ) -> None:
-    monkeypatch.setattr(websocket, "SILENT_S", 0.02)
     silent = threading.Event()
 
     def live(line: Line) -> None:
-        line.work(1)
+        line.begin(1)
         silent.wait(0.5)
         line.push(1)
         line.settle("ack", 1)
@@ -311,11 +350,10 @@ def test_a_peer_of_whom_nothing_comes_is_asked_and_one_that_answers_is_kept(
     async def work(place: Place) -> None:
         await place.ack(await place.next())
 
-    play(work, live)
+    play(work, live, silent_s=0.02)
 
 
-def test_a_peer_that_says_nothing_though_asked_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "SILENT_S", 0.02)
+def test_a_peer_that_says_nothing_though_asked_is_given_up() -> None:
     heard: list[Frame] = []
 
     def mute(listener: socket.socket) -> None:
@@ -332,7 +370,10 @@ def test_a_peer_that_says_nothing_though_asked_is_given_up(monkeypatch: pytest.M
                         heard.append(event)
 
     async def main(url: str) -> None:
-        async with connected(Way(url, {}, trust=False)) as line, anyio.create_task_group() as tasks:
+        async with (
+            connected(Way(url, {}, trust=False, silent_s=0.02)) as line,
+            anyio.create_task_group() as tasks,
+        ):
             tasks.start_soon(line.write, list)
             with pytest.raises(Unreachable, match="silent") as told:
                 await line.receive()

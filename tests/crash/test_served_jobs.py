@@ -48,7 +48,11 @@ def test_one_seed_with_workers_gives_one_trace_byte_for_byte():
 class Keeping(JobDesk):
     """Gives nothing back."""
 
-    def release(self, topic, jobs): ...
+    def release(self, topic, jobs, *, was_sent): ...
+
+
+def parts(runtime):
+    return runtime.engine, runtime._fetcher, runtime, runtime.claims, runtime._log
 
 
 def parts(runtime):
@@ -93,7 +97,7 @@ class Twice(JobDesk):
     def at_hand(self, reply, room):
         claimed = super().at_hand(reply, room)
         self.last = claimed if claimed is not None and claimed.jobs else self.last
-        return claimed and self.last or claimed
+        return (claimed and self.last) or claimed
 
 
 class TellsTwice(Runtime):

@@ -51,6 +51,9 @@ class History:
     def _refused(self, node, action, status, code):
         self.refusals[f"{action} {status} {code}"] += 1
 
+    def _away(self, node, at_ms, message):
+        self.refusals[message] += 1
+
     def _claimed(self, node, asked_ms, answered_ms, jobs):
         for data, key, seq, lease, deadline, deliveries in jobs:
             assert lease not in self.deliveries, f"{lease} was given twice"
@@ -60,6 +63,11 @@ class History:
     def _extended(self, node, deadlines):
         for seq, deadline in deadlines.items():
             self._hands[node][int(seq)].deadline = deadline
+
+    def _longer(self, node, deadlines):
+        for lease, deadline in deadlines.items():
+            if lease in self.deliveries:  # else its worker has not begun it yet, and tells it then
+                self.deliveries[lease].deadline = deadline
 
     def _froze(self, node, leases):
         for lease in leases:

@@ -11,8 +11,10 @@ import logging
 import os
 import pathlib
 import random
+import select
 import sys
 import time
+from typing import ClassVar
 
 import anyio
 
@@ -35,6 +37,8 @@ def tell(*event):
 class Telling:
     """A supply that tells what it tells."""
 
+    deadlines: ClassVar[dict[str, int]] = {}  # of leases that were extended, some before their job is begun
+
     def __init__(self, supply):
         self.run, self._supply = supply.run, supply
 
@@ -42,7 +46,9 @@ class Telling:
         jobs, asked_ms = list(call.jobs), now_ms()
         if isinstance(call, Extend):
             found = await self._supply.tell(call)
-            tell("extended", dict.fromkeys(found.seqs, found.deadline))
+            longer = {job.lease_id: found.deadline for job in jobs if job.seq in found.seqs}
+            self.deadlines.update(longer)
+            tell("longer", longer)
             return found
         action = "ack" if isinstance(call, Ack) else "nack"
         tell(f"{action}ing", asked_ms, [job.lease_id for job in jobs])
@@ -50,6 +56,12 @@ class Telling:
         done, skipped = ([job.seq for job in jobs if job.seq in seqs] for seqs in (found.seqs, found.skipped))
         tell(f"{action}ed", asked_ms, now_ms(), done, skipped)  # acks of others may have gone with it
         return found
+
+
+class Said(logging.Handler):
+    def emit(self, record):
+        if "trying again" in (message := record.getMessage()):
+            tell("away", now_ms(), message.partition(": ")[2])
 
 
 class Client(topics.AsyncClient):
@@ -64,8 +76,9 @@ class Handler:
 
     async def __call__(self, job):
         began_ms = job.deadline - self.lease_ms
+        deadline = Telling.deadlines.get(job.lease_id, job.deadline)
         tell("claimed", began_ms, now_ms(),
-             [[job.data, job.key or None, job.seq, job.lease_id, job.deadline, job.deliveries]])  # fmt: skip
+             [[job.data, job.key or None, job.seq, job.lease_id, deadline, job.deliveries]])  # fmt: skip
         self.hands.add(job.lease_id)
         try:
             await self.work(job)
@@ -79,7 +92,7 @@ class Handler:
         chance = self.random.random()
         if chance < FREEZES:
             tell("froze", sorted(self.hands))
-            time.sleep(self.lease_ms * 1.3 / 1000)  # noqa: ASYNC251 -- so stands everything still here
+            select.select([], [], [], self.lease_ms * 1.3 / 1000)  # so stands everything still here
         elif chance < FREEZES + LASTS:
             await anyio.sleep(self.lease_ms * 0.8 / 1000)
         if job.data["fails"]:
@@ -87,7 +100,7 @@ class Handler:
 
 
 async def main(port, node, seed, lease_ms):
-    logging.getLogger("topics.worker").addHandler(logging.NullHandler())
+    logging.getLogger("topics.worker").addHandler(Said())
     async with (
         Client(f"http://127.0.0.1:{port}", patience=Patience(reach_ms=30_000)) as client,
         client.worker("q", node=node, concurrency=CONCURRENCY) as worker,

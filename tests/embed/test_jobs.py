@@ -162,7 +162,7 @@ def test_numbers_out_of_range_are_clamped(queue: topics.Queue, clock: ManualCloc
 def test_a_call_takes_a_thousand_jobs_and_says_so_of_one_more(queue: topics.Queue) -> None:
     assert len(queue.ack(range(1000)).skipped) == 1000
     assert len(queue.ack(iter(range(1000))).skipped) == 1000
-    with pytest.raises(topics.Rejected, match="more than the limit of 1000 jobs"):
+    with pytest.raises(topics.Rejected, match="more than the limit of 1000 a call"):
         queue.ack(iter(range(1001)))
     with pytest.raises(topics.Rejected, match="more than the limit of 1000 jobs"):
         queue.redrive(range(1001), source="letters")
@@ -371,3 +371,15 @@ def test_dead_letters_are_put_back_as_fresh_jobs(tmp_path: Path) -> None:
         store.create("plain", type="queue")
         with pytest.raises(topics.Rejected, match="has no dead_letter of its own"):
             store.queue("plain").redrive()
+
+
+def test_a_claim_is_bounded_by_what_its_jobs_are_unfolded(store: topics.Store) -> None:
+    store.create("q", type="queue", compression="gzip")
+    queue = store.queue("q", node="w")
+    for priority in (0, 0, 0, 9):
+        queue.put("0" * 4000, priority=priority)
+    peeked = queue.peek()
+    assert seqs(queue.claim(9, max_bytes=9000)) == [4, 1]
+    assert [(job.seq, job.deliveries) for job in queue.peek()] == [(2, 0), (3, 0)]
+    assert seqs(queue.claim(9, max_bytes=1)) == [2]
+    assert [job.seq for job in peeked] == [4, 1, 2, 3]

@@ -189,8 +189,9 @@ def test_queue_fields_are_taken_on_a_log():
     )  # fmt: skip
     for wrong in ("", "$x", 5, True):
         refused(dead_letter=wrong)
-    for wrong in ({}, {**backoff, "x": 1}, {**backoff, "factor": "2"}, {**backoff, "factor": True}, {**backoff, "factor": float("nan")},
-                  {**backoff, "base_ms": -1}, {**backoff, "max_ms": 1.5}, [1, 2, 3]):  # fmt: skip
+    for wrong in ({}, {**backoff, "x": 1}, {**backoff, "factor": "2"}, {**backoff, "factor": True},
+                  {**backoff, "factor": float("nan")}, {**backoff, "base_ms": -1},
+                  {**backoff, "max_ms": 1.5}, [1, 2, 3]):  # fmt: skip
         refused(retry_backoff=wrong)
 
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
 from topics.kernel.config import TopicConfig
-from topics.log import fold, masks
+from topics.log import fold
 from topics.log.index import LIVE
-from topics.log.masks import Members
 from topics.log.past import DeathCause
+from topics.log.reads import masks
 from topics.log.reads.diff import DiffQuery, plan
+from topics.log.reads.masks import Members
 from topics.log.reads.match import Match, Operator
 from topics.log.topic import Topic
 

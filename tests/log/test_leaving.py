@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from contextlib import contextmanager
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from tests.support.dead_runs import leaving_from
 from topics.codec.log.control import CheckpointMark
 from topics.codec.log.frame import Run
 from topics.codec.log.layout import NODE, TAG
@@ -42,17 +43,6 @@ CONFIGS = st.fixed_dictionaries(
 )
 
 
-@contextmanager
-def runs_of(size):
-    """From so many slots on a run leaves, at every look."""
-    before = leaving.RUN_MIN, leaving.PAID_FOR
-    leaving.RUN_MIN, leaving.PAID_FOR = size, NEVER
-    try:
-        yield
-    finally:
-        leaving.RUN_MIN, leaving.PAID_FOR = before
-
-
 def digest_of(topic):
     catalog = Catalog()
     catalog.topics[1] = topic
@@ -71,9 +61,9 @@ class Twins(RuleBasedStateMachine):
             self.append(12, 2, tagged, None, None, stored=True)
 
     def fold(self, act):
-        with runs_of(NEVER):
+        with leaving_from(NEVER):
             act(self.kept)
-        with runs_of(2):
+        with leaving_from(2):
             act(self.left)
         self.look()
 
@@ -201,9 +191,9 @@ class Twins(RuleBasedStateMachine):
             return
         stored = [one for slots in self.stored if (one := self.loaded(slots)) is not None]
         before = digest_of(self.kept)
-        with runs_of(NEVER):
+        with leaving_from(NEVER):
             self.kept = topic_of(image, stored)
-        with runs_of(2):
+        with leaving_from(2):
             self.left = topic_of(image, stored)
 
         assert before == digest_of(self.kept)
@@ -262,7 +252,7 @@ class Twins(RuleBasedStateMachine):
 
 def unsourced(plan):
     """Live records of a topic in memory lie in other extents where what is between them has gone."""
-    return attrs.evolve(plan, extents=())
+    return msgspec.structs.replace(plan, extents=())
 
 
 JOBS, TOGETHER, SEGMENT = 200_000, 1000, 10_000
@@ -308,10 +298,10 @@ def room_of(index):
     return columns + 150 * len(index.slotless)
 
 
-@pytest.mark.rule("T5.23")
+@pytest.mark.rule("T5.24")
 @pytest.mark.parametrize("order", [("store", "finish"), ("finish", "store")])
 def test_finished_jobs_behind_one_that_is_held_take_no_room(order):
-    with runs_of(NEVER):
+    with leaving_from(NEVER):
         kept, _ = held_in_front(order)
     topic, stored = held_in_front(order)
     again = topic_of(take_image(topic), [stored])
@@ -321,7 +311,7 @@ def test_finished_jobs_behind_one_that_is_held_take_no_room(order):
     assert room_of(again.index) < 2 * SLOT * leaving.RUN_MIN
     assert digest_of(kept) == digest_of(topic) == digest_of(again)
     assert topic.jobs is not None
-    assert topic.jobs.leased() == [1]
+    assert topic.jobs.rows.in_flight() == [1]
 
 
 def test_until_a_segment_has_them_they_stay():

@@ -42,7 +42,8 @@ _ENDINGS = frozenset({"acked", "moved", "deleted"})
 @attrs.frozen(kw_only=True)
 class LogEvent:
     """`ts`, `deadline` and `ready_at` in ms; what an event does not say is None. `dest`: where it is moved. A `purged`
-    is told of what the log does not show leased; that is not for certain where the log begins later than the job.
+    is told of what the log does not show leased; that is not for certain where the log begins later than the job. A
+    `released` without a `node`: nobody was given the job, and that was no delivery.
     """
 
     ts: int
@@ -270,13 +271,13 @@ def _told(
             return {"dest": _text(dest), "reason": _text(reason)}
         case Extended() | Released() | Acked():
             told: dict[str, object] = {
-                "node": _text(event.node),
+                "node": _text(event.node) or None,
                 "lease_id": None if nonce is None else lease_id(nonce, event.leases[i]),
             }
             if isinstance(event, Extended):
                 told["deadline"] = event.deadline
             if isinstance(event, Released):
-                told |= {"reason": _text(event.reason), "ready_at": event.ready_at[i]}
+                told |= {"reason": _text(event.reason) or None, "ready_at": event.ready_at[i]}
             return told
         case _:
             pass

@@ -4,9 +4,9 @@ A worker has one connection. What it says of its jobs goes there too, and what s
 together. Leases that a connection was pushed end with it: then the desk is told that all are lost, and another
 connection is made.
 
-When a lease began is known in the server's time only. `working` says what time it was there when it was asked, so that
-a lease is lost here no later than there, however long it was on its way or this process stood still. A job that seems
-to be of the future, or older than a third of its lease, says that a clock has moved, or that we stood still: `work` is
+When a lease began is known in the server's time only. `pong` says what time it was there when it was asked, so that a
+lease is lost here no later than there, however long it was on its way or this process stood still. A job that seems to
+be of the future, or older than a third of its lease, says that a clock has moved, or that we stood still: `ping` is
 asked again.
 """
 
@@ -49,12 +49,12 @@ class _Head(msgspec.Struct):
     detail: dict[str, Any] = {}
 
 
-class _Working(msgspec.Struct):
-    now: int
+class _Pong(msgspec.Struct):
+    now: int | None = None  # while the server recovers
 
 
 _head: Final = msgspec.json.Decoder(_Head).decode
-_working: Final = msgspec.json.Decoder(_Working).decode
+_pong: Final = msgspec.json.Decoder(_Pong).decode
 
 
 class _Asked:
@@ -106,11 +106,12 @@ class _Line(Generic[J]):
         self._queue = queue
         self._desk = desk
         self._absence = absence
-        self._room = 0  # for so many jobs `work` was asked; -1: ask again
-        self._works: dict[int, float] = {}  # asked and not answered, and when
-        self._first_s = self._ahead_s = (
-            math.inf
-        )  # when it was first asked; how far the server's clock is ahead, at most
+        self._room = 0  # for so many jobs `work` was asked
+        self._works: set[int] = set()  # asked and not answered
+        self._has_to_ping = False
+        self._pinged_s: float | None = None  # when it was asked, if that is not answered
+        self._first_s = math.inf  # when it was first asked
+        self._ahead_s = math.inf  # how far the server's clock is ahead of ours, at most
         self._refused: TopicsError | None = None
         self._unsent: list[_Asked] = []
         self._asked: dict[int, _Asked] = {}
@@ -191,6 +192,9 @@ class _Line(Generic[J]):
         if room != self._room:
             self._room = room
             yield self._work(room)
+        if self._has_to_ping and self._pinged_s is None:
+            self._has_to_ping, self._pinged_s = False, time.monotonic()
+            yield b'{"op":"ping"}'
         unsent, self._unsent = self._unsent, []
         for asked in unsent:
             number = next(self._numbers)
@@ -198,11 +202,12 @@ class _Line(Generic[J]):
             yield self._message(*asked.call.message(), number)
 
     def _work(self, room: int) -> bytes:
-        number, asked_s = next(self._numbers), time.monotonic()
-        self._works[number] = asked_s
+        number = next(self._numbers)
+        self._works.add(number)
         if not room:
             return self._message("stop_work", b"{}", number)
-        self._first_s = min(self._first_s, asked_s)
+        self._first_s = min(self._first_s, time.monotonic())
+        self._has_to_ping = self._has_to_ping or self._ahead_s == math.inf
         fields = {"node": self._queue.node, "max": room, "lease_ms": self._desk.leases.lease_ms}
         return self._message("work", _encode(fields), number)
 
@@ -218,7 +223,10 @@ class _Line(Generic[J]):
             if head.op == "job":
                 self._bring(cast("J", read_pushed(self._queue, text)))
             elif head.request_id in self._works:
-                self._worked(self._works.pop(head.request_id), head, text)
+                self._works.discard(head.request_id)
+                self._worked(head)
+            elif head.op == "pong" and self._pinged_s is not None:
+                self._told_time(_pong(text).now, self._pinged_s)
             elif head.request_id in self._asked:
                 self._answered(self._asked.pop(head.request_id), head, text)
             elif head.op == "error":  # of no message: it pushes no more
@@ -230,14 +238,18 @@ class _Line(Generic[J]):
         now_s, lease_s = time.monotonic(), self._desk.leases.lease_ms / 1000
         began_s = job.deadline / 1000 - lease_s - self._ahead_s
         self._desk.bring([job], min(began_s if self._ahead_s < math.inf else self._first_s, now_s))
-        if not self._works and not now_s - lease_s / 3 <= began_s <= now_s:
-            self._room = -1
+        if self._pinged_s is None and not now_s - lease_s / 3 <= began_s <= now_s:
+            self._has_to_ping = True
             self._socket.wake()
 
-    def _worked(self, asked_s: float, head: _Head, text: bytes) -> None:
+    def _told_time(self, now_ms: int | None, asked_s: float) -> None:
+        self._pinged_s = None
+        if now_ms is not None:
+            self._ahead_s = (now_ms + 1) / 1000 - asked_s  # it tells whole ms
+
+    def _worked(self, head: _Head) -> None:
         if head.op == "working":
             self._absence.ended()
-            self._ahead_s = (_working(text).now + 1) / 1000 - asked_s  # it tells whole ms
         elif head.op == "error":
             self._refuse(head)
         elif not self._desk.is_stopping and (jobs := self._desk.unwanted()):

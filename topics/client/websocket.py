@@ -38,18 +38,20 @@ _NO_UPGRADE: Final = (
 
 @attrs.frozen
 class Way:
-    """To a server. `trust`: an ssl.SSLContext, and False where there is no TLS."""
+    """To a server. `trust`: an ssl.SSLContext, and False where there is no TLS. `silent_s`: see `SILENT_S`."""
 
     url: str
     headers: dict[str, str]
     trust: Any
+    silent_s: float = SILENT_S
 
 
 class WebSocket:
     """A connection, from the acceptance on."""
 
-    def __init__(self, url: str, stream: ByteStream, protocol: ClientProtocol) -> None:
-        self.url = url
+    def __init__(self, way: Way, stream: ByteStream, protocol: ClientProtocol) -> None:
+        self.url = way.url
+        self._silent_s = way.silent_s
         self._stream = stream
         self._protocol = protocol
         self._fragments: list[bytes] = []
@@ -96,13 +98,13 @@ class WebSocket:
 
     async def _read(self) -> bytes:
         for is_asked in (False, True):
-            with anyio.move_on_after(SILENT_S):
+            with anyio.move_on_after(self._silent_s):
                 return await self._stream.receive()
             if not is_asked:
                 self._protocol.send_ping(b"")
                 self.wake()
         raise Unreachable(
-            Trouble.TIMEOUT, self.url, f"silent for {2 * SILENT_S:.0f} s, though asked", sent=True
+            Trouble.TIMEOUT, self.url, f"silent for {2 * self._silent_s:.0f} s, though asked", sent=True
         )
 
     def _whole(self, event: object) -> Iterable[bytes]:
@@ -139,7 +141,7 @@ async def connected(way: Way) -> AsyncIterator[WebSocket]:
         with failures_told(way.url, lambda: False):
             await _shake_hands(stream, protocol)
         _check(protocol, way.url)
-        yield WebSocket(way.url, stream, protocol)
+        yield WebSocket(way, stream, protocol)
     finally:
         await anyio.aclose_forcefully(stream)
 

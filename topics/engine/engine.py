@@ -309,15 +309,13 @@ class Engine:
         return self._state.catalog.names(prefix, after, count_max)
 
     def topic_figures(self, queues_max: int) -> Iterator[tuple[Topic, int, QueueState | None]]:
-        """Each topic with its durable seq, for statistics; the one created first comes first. Of queues among the first
-        `queues_max` topics also how their jobs stand.
-
-        The figures are those of the moment a topic's turn comes, so a caller may take them in slices.
+        """Each topic, the one created first first, with its durable seq; of queues among the first `queues_max` topics
+        also how their jobs stand. All as of the moment a topic's turn comes, so a caller may take them in slices.
         """
         for lane in list(self._state.lanes.values()):
             if lane.topic is not None:
-                now_ms = self._state.time.read()
-                queue = queue_state(lane, lane.topic, now_ms) if queues_max > 0 else None
+                counted = queues_max > 0
+                queue = queue_state(lane, lane.topic, self._state.time.read()) if counted else None
                 yield lane.topic, lane.durable_seq, queue
                 queues_max -= 1
 

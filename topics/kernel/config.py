@@ -7,6 +7,7 @@ topic and inert on a log (queues 1).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 from functools import lru_cache
@@ -113,11 +114,11 @@ class TopicConfig:
         return self.durability is Durability.FSYNC
 
     def dead_letter_of(self, name: str) -> str | None:
-        """Where a queue of this name sends its dead letters; None: nowhere, as one that an earlier build let name itself."""
+        """Where a queue of this name sends its dead letters; None: nowhere. Earlier builds let it name itself."""
         return self.dead_letter if self.type is TopicType.QUEUE and self.dead_letter != name else None
 
     def deliveries_max_of(self, name: str) -> int:
-        """After so many deliveries a job of a queue of this name is dead; 0: never, as without dead letters (queues 1)."""
+        """After so many deliveries a job of a queue of this name is dead; 0: never, as without `dead_letter`."""
         return self.max_deliveries if self.dead_letter_of(name) is not None else 0
 
     def echo(self) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def _backoff(field: str, value: object) -> RetryBackoff | None:
     if not isinstance(value, Mapping) or set(value) != {"base_ms", "factor", "max_ms"}:
         raise invalid(field, "must be null or an object of base_ms, factor and max_ms")
     factor = value["factor"]
-    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or factor != factor:
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or math.isnan(factor):
         raise invalid(f"{field}.factor", f"must be a number, not {factor!r:.80}")
     base_ms = min(whole_number(f"{field}.base_ms", value["base_ms"]), WINDOW_MS_MAX)
     max_ms = min(whole_number(f"{field}.max_ms", value["max_ms"]), WINDOW_MS_MAX)

@@ -12,10 +12,10 @@ index           the columnar index of one topic: a slot a record, an array a fie
                 (performance 4)
 jobs            the jobs of a queue: what its leases log says of them
 kinds           the types of topics: what each does beyond keeping records
+leaving         long runs of dead slots leave the index, once nobody needs their places
 lost            lost ranges: seqs known lost between live records
-masks           masks: a byte a slot, 1 or 0, as one big number, so that thousands of slots are decided in a few
-                calls
-past            what became of seqs whose slots are gone, run-length encoded, so that every account adds up
+past            what became of seqs that have no slot, as runs, so that every account adds up
+places          where the frames of an index's slots lie in their file, when that changes
 reads           what a reader gets: the plan of a page, filters, tombstones, and when a read goes on waiting
 regions         where the bytes of a topic's records lie: runs of seqs, each in one source
 retention       eviction and expiry as functions of the log: "now" is always the ts of the frame being applied

@@ -52,7 +52,7 @@ def let_go(index: Index, stop_seq: int) -> list[Gone]:
         moved = column[:0]
         for behind, following in kept:
             moved += column[behind:following]  # type: ignore[operator]  # of one type
-        column[start:stop] = moved  # type: ignore[assignment]
+        column[start:stop] = moved  # type: ignore[assignment]  # of one type
     index.slotless = index.slotless.with_runs(gone)
     if moves_up:
         index.skip_to(start)

@@ -1,12 +1,12 @@
 """What a repair keeps of the log, where seqs are missing in it (storage 4)."""
 
+from tests.support.dead_runs import leaving_from
 from tests.support.reclaiming import half_dead, idx_of, scene_with
 from tests.support.repaired import mended, open_it, view
 from topics.audit.repair.repairing import repair
 from topics.embed.store import Store
 from topics.host.directory.layout import find_wal_files, segment_path, wal_path
 from topics.kernel.limits import Limits
-from topics.log import leaving
 from topics.simulation.machine import open_simulated
 from topics.store.opened import StoreOptions
 from topics.testing.clock import ManualClock
@@ -47,23 +47,22 @@ def test_a_repair_keeps_every_record_of_a_log_that_goes_on_in_new_files_behind_a
     assert records == [*range(1, 11), *range(65, 72), *range(73, 165)]
 
 
-def test_what_is_dead_and_has_left_the_index_keeps_its_entry_in_the_segments_of_a_repair(monkeypatch):
+def test_what_is_dead_and_has_left_the_index_keeps_its_entry_in_the_segments_of_a_repair():
     """A segment covers seqs without a gap; only a live record that is damaged ends one."""
-    monkeypatch.setattr(leaving, "RUN_MIN", 2)
-    monkeypatch.setattr(leaving, "PAID_FOR", 1000)
     scene = scene_with()
-    half_dead(scene, 30)  # of each five seqs the last four
-    scene.checkpoint()
-    scene.checkpoint()
+    with leaving_from(2):
+        half_dead(scene, 30)  # of each five seqs the last four
+        scene.checkpoint()
+        scene.checkpoint()
     slotless = [run.first for run in scene.engine.catalog.find("t").index.slotless]
     idx = idx_of(scene, 1)
     scene.disk.flip(segment_path(1, 1, "data"), (idx.offsets[5] + 45) * 8)  # seq 6
     scene.process_death()
-    before = view(scene.disk)["t"][0]
-
-    mended(scene.disk)
-    records, lost, *_ = view(scene.disk)["t"]
-    index = open_it(scene.disk).engine.catalog.find("t").index
+    with leaving_from(2):
+        before = view(scene.disk)["t"][0]
+        mended(scene.disk)
+        records, lost, *_ = view(scene.disk)["t"]
+        index = open_it(scene.disk).engine.catalog.find("t").index
 
     assert slotless == [2, 7, 12, 17, 22, 27]
     assert (list(before), list(records), lost) == ([1, 6, 11, 16, 21, 26], [1, 11, 16, 21, 26], [(6, 6)])

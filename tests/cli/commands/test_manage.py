@@ -113,7 +113,7 @@ def test_rm_asks_and_takes_all_or_none(call: Call) -> None:
         (("configure", "t", "type=queue"), 1, "never changes"),
         (("create", "u", "type=heap"), 2, "config.type: must be one of 'log', 'queue'"),
         (
-            ("create", "u", "dead_letter=u"),
+            ("create", "u", "type=queue", "dead_letter=u"),
             2,
             "config.dead_letter: must name another topic: 'u' is this topic itself",
         ),

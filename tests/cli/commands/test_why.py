@@ -134,3 +134,17 @@ def test_a_lease_whose_claim_is_in_no_log_any_more_is_not_named(call, tmp_path):
     )  # fmt: skip
     acked, _ = call("why", "q", "--job", "1", "--json", "--data", str(root)).text.splitlines()
     assert "lease_id" not in json.loads(acked)
+
+
+def test_a_job_that_nobody_was_given_is_told_so(call, tmp_path):
+    root = tmp_path / "data"
+    with topics.open(root) as store:
+        store.create("q", type="queue", compression="zstd")
+        queue = store.queue("q", node="w")
+        queue.put_many([{"data": "x" * 100_000}] * 2)
+        assert len(queue.claim(2, max_bytes=150_000)) == 1
+    told, _ = words(call("why", "q", "--job", "2", "--data", str(root)).text)
+    rows = call("why", "q", "--job", "2", "--json", "--data", str(root)).text.splitlines()
+
+    assert told[-1] == "given back: it was not sent to anybody, and that counts as no delivery"
+    assert json.loads(rows[-2]).keys() == {"ts", "event", "file", "offset", "lease_id", "ready_at"}

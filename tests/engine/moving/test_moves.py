@@ -60,8 +60,8 @@ def test_a_record_goes_with_all_it_has_and_says_where_it_was(durability, shards)
     one, other = mover.read("dlq")[1]
     assert (one.data, one.tag, one.key, one.node) == (b"1", b"red", b"k", b"n")
     assert (other.data, other.content_type) == (b"\x00", b"text/plain")
-    assert (mover.topic().topic_id, mover.topic().epoch) == (3, 2)
-    assert [record.dedup_id for record in (one, other)] == [b"dl:3:2:1", b"dl:3:2:4"]
+    assert (mover.topic().topic_id, mover.topic().epoch) == (4, 2)
+    assert [record.dedup_id for record in (one, other)] == [b"dl:4:2:1", b"dl:4:2:4"]
     assert meta_of(other) == {
         "a": "b",
         "$dead_letter_from": "t",

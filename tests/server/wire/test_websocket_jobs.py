@@ -221,7 +221,7 @@ async def test_jobs_are_pushed_as_those_before_are_settled(mock_clock):
         await place.put(*"abcdefgh", priority=3)
         await peer.send(work(2, lease_ms=1000, request_id=7))
         assert await peer.message() == {
-            "op": "working", "topic": "q", "max": 2, "lease_ms": 1000, "request_id": 7, "now": place.clock.now_ms(),
+            "op": "working", "topic": "q", "max": 2, "lease_ms": 1000, "request_id": 7
         }  # fmt: skip
         first = await peer.message()
         assert first.pop("lease_id").startswith("lease_")
@@ -292,6 +292,29 @@ async def test_work_that_is_stopped_takes_no_more_and_keeps_what_it_has(mock_clo
         await peer.send(work(2))  # job 2 is still in its hand
         assert ops(await peer.messages(2)) == ["working", "job"]
         await peer.quiet()
+
+
+async def test_jobs_that_leave_in_the_moment_in_which_their_work_is_stopped_have_gone(mock_clock):
+    """They were given back as if they had never been sent, so two workers had one."""
+    async with queue() as place, place.socket(back=200) as (peer, connection):
+        socket, scope, gone = connection._socket, trio.CancelScope(), []
+
+        async def push():
+            with scope:
+                await socket.push([b"{}"])
+                gone.append(True)
+
+        async with trio.open_nursery() as nursery:
+            await peer.send(*[text(op="ping", request_id="x" * 100)] * 3)  # the peer does not read
+            await place.settled()
+            nursery.start_soon(push)
+            await place.settled()
+            assert len(socket._pushed) == 1
+            scope.cancel()
+            socket._gather()
+        assert gone == [True]
+        assert await peer.messages(3)
+        assert (await peer.message()) == {}
 
 
 async def test_work_once_more_is_other_work(mock_clock):

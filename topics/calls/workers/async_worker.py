@@ -172,11 +172,11 @@ class AsyncWorker(Generic[J]):
         leases = self.desk.leases
         while True:
             now_s = time.monotonic()
-            if lost := leases.lost(now_s):
-                self.desk.wishes.ring()  # fewer hands are free
-            for job in lost:
+            for job in leases.lost(now_s):
                 if job.lease_id in self._scopes:
                     self._scopes[job.lease_id].cancel()
+                else:
+                    self.desk.goes_on(job)
             if (due := leases.due(now_s)) and not self._is_extending:
                 self._is_extending = True
                 tasks.start_soon(self._extend, due[: self._store.limits.claim_limit])

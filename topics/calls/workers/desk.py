@@ -51,6 +51,7 @@ class Desk(Generic[J]):
         self._failure: TopicsError | None = None
         self._ready: deque[J] = deque()
         self._under_way: dict[int, J] = {}  # by seq
+        self._useless: set[str] = set()  # leases that are lost, and whose runs go on
         self._turn = anyio.Lock()  # one task waits for all, so a job wakes one
         self._moved = Bell()
 
@@ -64,7 +65,7 @@ class Desk(Generic[J]):
     @property
     def wanted(self) -> int:
         """How many jobs may be leased here: one for each who does jobs, but for those who still do what is lost."""
-        return max(self.hands - sum(job.is_lost for job in self._under_way.values()), 0)
+        return max(self.hands - len(self._useless), 0)
 
     def bring(self, jobs: Iterable[J], asked_s: float) -> None:
         """They are leased, from `asked_s` on or later."""
@@ -102,6 +103,12 @@ class Desk(Generic[J]):
             while not self.is_stopping:
                 await self.wishes.wait()
 
+    def goes_on(self, job: J) -> None:
+        """Its lease is lost, and nobody can end its run."""
+        if self._under_way.get(job.seq) is job and job.lease_id not in self._useless:
+            self._useless.add(job.lease_id)
+            self.wishes.ring()
+
     # For those who do jobs.
 
     def add_hands(self, count: int) -> None:
@@ -136,6 +143,7 @@ class Desk(Generic[J]):
         self.leases.drop(job)
         if self._under_way.get(job.seq) is job:
             del self._under_way[job.seq]
+            self._useless.discard(job.lease_id)
         self._moved.ring()
 
     def _pick(self) -> J | None:

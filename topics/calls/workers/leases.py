@@ -149,5 +149,9 @@ def retry_ms(deliveries: int) -> int:
 
 def reason_of(error: BaseException) -> str:
     """Why a job failed, as a nack says it."""
-    text = f"{type(error).__name__}: {error}".encode(errors="replace")
+    try:
+        said = f": {error}"
+    except Exception:  # noqa: BLE001 -- the user's exception cannot say what it is; its job has failed all the same
+        said = ""
+    text = f"{type(error).__name__}{said}".encode(errors="replace")
     return text[:REASON_BYTES_MAX].decode(errors="ignore")

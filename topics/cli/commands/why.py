@@ -93,6 +93,8 @@ def _words(event: LogEvent) -> str:
             return f"leased by {node} until {moment(event.deadline)}"
         case "extended":
             return f"extended by {node} until {moment(event.deadline)}"
+        case "released" if event.node is None:
+            return "given back: it was not sent to anybody, and that counts as no delivery"
         case "released":
             rests = event.ready_at is not None and event.ready_at > event.ts
             again = f", to be ready at {moment(event.ready_at)}" if rests else ""

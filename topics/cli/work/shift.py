@@ -84,6 +84,17 @@ class _Run:
                 self.task.stop()
 
 
+class _Heard(logging.Handler):
+    """Says what is logged."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(record.getMessage())
+
+
 class Shift:
     """`start`: begins what does a job. `tell`: is given what became of each, in its thread. `say`: tells the user."""
 
@@ -205,8 +216,7 @@ class Shift:
     @contextmanager
     def _heard(self) -> Iterator[None]:
         """What the worker says of its server is told to the user."""
-        handler = logging.Handler()
-        handler.emit = lambda record: self._say(record.getMessage())  # type: ignore[method-assign]
+        handler = _Heard(self._say)
         _log.addHandler(handler)
         try:
             yield

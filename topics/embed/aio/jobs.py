@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -12,6 +11,7 @@ import attrs
 import msgspec
 import trio
 
+from topics.calls.call import drive_async
 from topics.codec.json_text import with_members
 from topics.codec.log.frame import FrameView
 from topics.embed.aio.claims import Claims
@@ -25,6 +25,7 @@ from topics.engine.tickets import Ticket
 from topics.kernel.ids import LEASE_ID
 from topics.log.jobs.transitions import JobState
 from topics.log.reads.records import RecordsPlan, RecordsQuery
+from topics.store.records import Found, first_records, size_of
 
 T = TypeVar("T")
 _Fetch: TypeAlias = Callable[[RecordsQuery], Awaitable[tuple[RecordsPlan, Sequence[T]]]]
@@ -81,7 +82,7 @@ class JobDesk:
         reply = await self._leased(command, until_s)
         if reply is None:
             return None
-        return self.at_hand(reply, room) or await self.fetch(reply, room)
+        return self.at_hand(reply, room) or await self.fetch(reply, room, bytes_max=command.bytes_max)
 
     def begin(self, command: Claim, told: Callable[[Ticket], None]) -> Callable[[], None]:
         """A claim for which no task waits. `told` is called once, with its ticket: it has ended, or it was withdrawn
@@ -110,26 +111,25 @@ class JobDesk:
                 self._engine, _query(reply, self._engine), form=_FORM, room=room
             )
         except BaseException:
-            self.release(reply.topic, reply.jobs)
+            self.release(reply.topic, reply.jobs, was_sent=False)
             raise
         return None if texts is None else _claimed(reply, texts)
 
-    async def fetch(self, reply: JobsClaimed, room: AnswerRoom) -> Claimed:
-        """As `at_hand`, wherever they are. What cannot be fetched is left out. Whoever is cancelled has nothing leased.
+    async def fetch(self, reply: JobsClaimed, room: AnswerRoom, *, bytes_max: int) -> Claimed:
+        """As `at_hand`, wherever they are, as many of the first as so many bytes hold. What cannot be fetched is left
+        out. Whoever is cancelled has nothing leased.
 
         Raises:
             Rejected: topic_not_found, throttled; nothing is leased any longer.
             Corrupt: the records cannot be read now; nor is it then.
         """
         try:
-            seqs, bytes_max = [job.seq for job in reply.jobs], self._engine.limits.page_bytes
+            seqs = [job.seq for job in reply.jobs]
             texts, left, damaged = await self._texts(reply.topic_id, seqs, room, bytes_max)
         except BaseException:
-            self.release(reply.topic, reply.jobs)
+            self.release(reply.topic, reply.jobs, was_sent=False)
             raise
-        self._give_up(reply, damaged)
-        if left:  # unfolded they are more than an answer holds
-            self.release(reply.topic, [job for job in reply.jobs if job.seq in left])
+        self._end_others(reply, left, damaged)
         return _claimed(reply, texts)
 
     async def claim_records(self, command: Claim) -> Sequence[tuple[FrameView, LeasedJob]] | None:
@@ -138,16 +138,19 @@ class JobDesk:
         if reply is None:
             return None
         try:
-            views, damaged = await self._views(reply.topic_id, [job.seq for job in reply.jobs])
+            seqs = [job.seq for job in reply.jobs]
+            views, left, damaged = await self._views(reply.topic_id, seqs, command.bytes_max)
         except BaseException:
-            self.release(reply.topic, reply.jobs)
+            self.release(reply.topic, reply.jobs, was_sent=False)
             raise
-        self._give_up(reply, damaged)
+        self._end_others(reply, left, damaged)
         return [(views[job.seq], job) for job in reply.jobs if job.seq in views]
 
-    def release(self, topic: str, jobs: Iterable[LeasedJob]) -> None:
-        """Nobody has these jobs: they are ready again. Where that cannot be logged, their leases end in their time."""
-        self._tell(Release, topic, jobs)
+    def release(self, topic: str, jobs: Iterable[LeasedJob], *, was_sent: bool) -> None:
+        """Nobody has these jobs: they are ready again, and without `was_sent` nobody was ever given them. Where that
+        cannot be logged, their leases end in their time.
+        """
+        self._tell(partial(Release, was_sent=was_sent), topic, jobs)
 
     def end_waits(self) -> None:
         """Nobody waits for jobs any longer."""
@@ -190,17 +193,19 @@ class JobDesk:
     ) -> Sequence[tuple[FrameView, JobView]]:
         """As `peek`: the records as they are stored, decompressed."""
         jobs, topic_id = self._peeked(topic, state, limit)
-        views, _ = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
+        views, _, _ = await self._views(topic_id, [job.seq for job in jobs], bytes_max)
         return [(views[job.seq], job) for job in jobs if job.seq in views]
 
     # Inside.
 
-    def _give_up(self, reply: JobsClaimed, damaged: Collection[int]) -> None:
-        """Jobs whose records are damaged go to the dead letters."""
+    def _end_others(self, reply: JobsClaimed, left: Collection[int], damaged: Collection[int]) -> None:
+        """Jobs whose records are damaged go to the dead letters; those for which there is no room are ready again."""
         if damaged:
             self._tell(GiveUp, reply.topic, [job for job in reply.jobs if job.seq in damaged])
+        if left:
+            self.release(reply.topic, [job for job in reply.jobs if job.seq in left], was_sent=False)
 
-    def _tell(self, command: type[Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
+    def _tell(self, command: Callable[..., Release], topic: str, jobs: Iterable[LeasedJob]) -> None:
         leases = {job.seq: (job.nonce, job.counter) for job in jobs}
         if leases:
             self._driver.give(command(topic=topic, seqs=list(leases), leases=list(leases.values())))
@@ -221,7 +226,7 @@ class JobDesk:
 
     def _give_back(self, ticket: Ticket) -> None:
         if isinstance(ticket.reply, JobsClaimed):
-            self.release(ticket.reply.topic, ticket.reply.jobs)
+            self.release(ticket.reply.topic, ticket.reply.jobs, was_sent=False)
 
     async def _leased(self, command: Claim, until_s: float) -> JobsClaimed | None:
         return await self.wait(partial(self._claims.claim, command), until_s)
@@ -234,37 +239,30 @@ class JobDesk:
 
     async def _texts(
         self, topic_id: int, seqs: Sequence[int], room: AnswerRoom, bytes_max: int
-    ) -> tuple[dict[int, bytes], set[int], set[int]]:
-        """(the records by seq as JSON objects, those for which there was no room, damaged ones)."""
+    ) -> Found[bytes]:
+        """As `first_records`: JSON objects."""
         fetch = partial(self._fetcher.texts, self._engine, form=_FORM, room=room)
         return await self._pages(fetch, len, topic_id, seqs, bytes_max)
 
-    async def _views(
-        self, topic_id: int, seqs: Sequence[int], bytes_max: int = sys.maxsize
-    ) -> tuple[dict[int, FrameView], set[int]]:
-        """(the records by seq, damaged ones)."""
+    async def _views(self, topic_id: int, seqs: Sequence[int], bytes_max: int) -> Found[FrameView]:
+        """As `first_records`."""
         fetch = partial(self._fetcher.records, self._engine, room=NO_BOUND)
-        views, _, damaged = await self._pages(fetch, _size, topic_id, seqs, bytes_max)
-        return views, damaged
+        return await self._pages(fetch, size_of, topic_id, seqs, bytes_max)
 
     async def _pages(
         self, fetch: _Fetch[T], size: Callable[[T], int], topic_id: int, seqs: Sequence[int], bytes_max: int
-    ) -> tuple[dict[int, T], set[int], set[int]]:
-        """(these records by seq without those that have gone, those behind so many bytes, damaged ones)."""
-        found: dict[int, T] = {}
-        damaged: set[int] = set()
-        left, page_bytes = sorted(seqs), self._engine.limits.page_bytes
-        while left and bytes_max > 0:
-            plan, records = await fetch(
-                RecordsQuery(topic_id=topic_id, seqs=left, bytes_max=min(bytes_max, page_bytes))
-            )
+    ) -> Found[T]:
+        steps = first_records(
+            topic_id, seqs, bytes_max=bytes_max, page_bytes=self._engine.limits.page_bytes, size=size
+        )
+
+        async def read(query: RecordsQuery) -> tuple[RecordsPlan, Sequence[T]]:
+            plan, records = await fetch(query)
             if plan.damaged:
                 self._log.error("jobs.damaged", topic=plan.topic, seqs=plan.damaged[:100])
-                damaged.update(plan.damaged)
-            found.update(zip(plan.seqs, records, strict=True))
-            bytes_max -= sum(map(size, records))
-            left = list(plan.left)
-        return found, set(left), damaged
+            return plan, records
+
+        return await drive_async(steps, read)
 
 
 def _query(reply: JobsClaimed, engine: Engine) -> RecordsQuery:
@@ -284,10 +282,6 @@ def _claimed(reply: JobsClaimed, texts: Mapping[int, bytes]) -> Claimed:
         for seq, nonce, counter, deadline, deliveries, priority in jobs
     ]
     return Claimed(jobs, entries, reply.ready, reply.topic_id)
-
-
-def _size(view: FrameView) -> int:
-    return len(view.data) + len(view.meta)
 
 
 def _shown(job: JobView) -> bytes:

@@ -74,7 +74,8 @@ class _Rank:
 class ReadyOrder:
     """Made of the topic as it is; from then on it follows what comes and what comes back. `busy`: seqs that are
     promised to somebody and not yet his, and those that are being settled; `extending`: those whose leases are being
-    extended, so that one that lapses meanwhile is nobody else's; `settling`: both kinds that are being, by key. `exhausted`: ready jobs that had all their deliveries. `credit`: what the starved have earned, in hundredths of a job.
+    extended, so that one that lapses meanwhile is nobody else's; `settling`: both kinds by key. `exhausted`: ready
+    jobs that had all their deliveries. `credit`: what the starved have earned, in hundredths of a job.
 
     The starved: each job that is handed out earns them `starvation_share` hundredths of one. Once that is a whole one,
     the next is theirs if there is any; what nobody is there for is not saved beyond one.
@@ -82,8 +83,8 @@ class ReadyOrder:
 
     __slots__ = (
         "_busy", "_calm_until", "_entries", "_entries_max", "_extending", "_index", "_jobs", "_key_cap", "_key_lines",
-        "_offered", "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_settling", "_starvation_ms",
-        "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
+        "_offered", "_offered_keys", "_promised", "_promised_keys", "_ranks", "_seen_seq", "_settling",
+        "_starvation_ms", "_starvation_share", "_starved", "_ttl_ms", "_waits", "credit", "deliveries_max", "exhausted",
     )  # fmt: skip
 
     def __init__(

@@ -13,7 +13,7 @@ from itertools import compress, repeat
 from operator import not_
 from typing import Final
 
-from topics.codec.log.leases import Acked, Extended, Released
+from topics.codec.log.leases import NOBODY, Acked, Extended, Released
 from topics.engine.batch import Entry
 from topics.engine.change import in_class, in_lease_class
 from topics.engine.commands import Ack, Extend, GiveUp, Nack, Release, Settle
@@ -78,7 +78,7 @@ def propose_extend(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) 
 
 
 def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int) -> None:
-    """They are ready at once. Whose they were is in the lease."""
+    """They are ready at once. Whose they were is in the lease; those that nobody was given the frame calls nobody's."""
     command = ticket.command
     assert isinstance(command, Release)
     queue, _ = queue_of(lane)
@@ -89,9 +89,11 @@ def propose_release(state: EngineState, lane: Lane, ticket: Ticket, now_ms: int)
         state.finish(ticket, _told(lane, queue, (), skipped))
         return
     rows = queue.jobs.rows
-    _, node = rows.owner(queue.jobs.row(seqs[0]))
+    node, reason = NOBODY, b""
+    if command.was_sent:
+        (_, node), reason = rows.owner(queue.jobs.row(seqs[0])), b"disconnect"
     ready_at = array("Q", (now_ms,)) * len(seqs)
-    event = Released(node, b"disconnect", array("Q", seqs), array("Q", counters), ready_at)
+    event = Released(node, reason, array("Q", seqs), array("Q", counters), ready_at)
     entry = in_lease_class(state, _Settlement, lane, ticket, [event], now_ms)
     _enqueue(state, lane, queue, entry, seqs, skipped)
 
@@ -135,7 +137,7 @@ class _Settlement(Entry, eq=False, kw_only=True):
 
 
 class _Extension(_Settlement, eq=False, kw_only=True):
-    """Jobs whose leases are about to last longer: until then nobody else may have them, and their holder may say more."""
+    """Jobs whose leases are about to last longer: until then nobody else may have them; their holder may say more."""
 
     def hold(self, queue: QueueLane) -> None:
         for seq in self.seqs:

@@ -28,8 +28,8 @@ class QueueLane:
     """`busy`: jobs promised by a claim, or whose lease something ends, each to a ticket in flight. `claiming`: how many
     of them are promised. `extending`: of each job whose lease is being extended, by how many tickets in flight: nobody
     else may claim it, and whoever has it may settle it. `settling`: both, by the number of their key if keys are
-    bounded; a lease that lapses meanwhile still has its key's place. `window_ms`: when the cohort that is gathering is served, of
-    the engine's time. `turn`: how many passes have served somebody.
+    bounded; a lease that lapses meanwhile still has its key's place. `window_ms`: when the cohort that is gathering is
+    served, of the engine's time. `turn`: how many passes have served somebody.
     """
 
     __slots__ = (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
 from typing import Final
 
-from topics.codec.log.leases import Claimed, Extended, Grant, Released
+from topics.codec.log.leases import NOBODY, Claimed, Extended, Grant, Released
 from topics.codec.log.run import unpack_job
 from topics.kernel.config import RateLimit, RetryBackoff, TopicConfig
 from topics.kernel.deadlines import Deadlines
@@ -22,7 +22,7 @@ from topics.kernel.grouped import Group, fill, gather, grouped, scatter
 from topics.kernel.ids import Lease
 from topics.log.index import LIVE, Index
 from topics.log.jobs.image import JobsImage
-from topics.log.jobs.rows import NONCE_SIZE, Rows
+from topics.log.jobs.rows import EXPIRED, NONCE_SIZE, Rows
 from topics.log.jobs.transitions import NEXT, REFUSED, Change, JobState
 
 _READY, _DELAYED, _IN_FLIGHT, _MOVING, _ = (int(state) for state in JobState)
@@ -107,7 +107,7 @@ class Jobs:
         if not row:
             return b""
         is_over = rows.leased[row] and rows.state[row] != _IN_FLIGHT
-        return b"expired" if is_over else rows.reasons.get(row, b"")
+        return EXPIRED if is_over else rows.reasons.get(row, b"")
 
     def tokens_at(self, now_ms: int, limit: RateLimit) -> int:
         """How full the bucket is, in parts of `limit.per_ms` a job."""
@@ -123,8 +123,7 @@ class Jobs:
 
     def next_due_ms(self) -> int | None:
         """The first instant at which time alone changes a state; None if there is none. May be early, never late."""
-        first = self.due.first_ms()
-        return None if first is None else first + 1
+        return None if (first := self.due.first_ms()) is None else first + 1
 
     # Folding: each is a function of the log, and an event of a job that is not there does nothing.
 
@@ -145,8 +144,7 @@ class Jobs:
             if stop - first >= _TOGETHER_MIN or stop == len(event.seqs):
                 self._lease(event, first, stop, config.retry_backoff, deliveries_max, grants)
                 first, grants = stop, []
-        if config.rate_limit is not None:
-            limit = config.rate_limit
+        if (limit := config.rate_limit) is not None:
             self.tokens, self.tokens_ms = self.tokens_at(ts, limit) - len(event.seqs) * limit.per_ms, ts
 
     def extended(self, event: Extended) -> None:
@@ -159,7 +157,7 @@ class Jobs:
         rows = self._leased_rows(event.seqs, event.leases)
         for row, ready_at in zip(rows, event.ready_at, strict=True):
             if row:
-                self._end_lease(row, ready_at, event.reason)
+                self._end_lease(row, ready_at, event.reason if event.node != NOBODY else None)
 
     def released_all(self, reason: bytes, ts: int) -> None:
         rows = self.rows
@@ -222,11 +220,7 @@ class Jobs:
             (row,) = self._rows_of((kept.seq,))
             if not row:
                 continue  # its record is damaged and gone
-            rows.leased[row], rows.deliveries[row], rows.until[row] = kept.leased, kept.deliveries, kept.until
-            rows.backoffs[row], rows.counters[row] = kept.backoff, kept.counter
-            rows.own([row], kept.nonce, kept.node)
-            if kept.reason:
-                rows.reasons[row] = kept.reason
+            rows.restore(row, kept)
             if kept.moving:
                 self._put([row], Change.LEFT)
             elif kept.leased:
@@ -237,11 +231,10 @@ class Jobs:
         if index.jobs is None:
             return
         for at, job in enumerate(index.jobs[index.start :], index.start):
-            if job and index.flags[at] & LIVE and not index.job_rows[at]:
-                not_before = unpack_job(job)[1]
-                if not_before:
-                    (row,) = self._rows_of((index.seq_at(at),))
-                    self._rest(row, not_before)
+            is_new = job and index.flags[at] & LIVE and not index.job_rows[at]
+            if is_new and (not_before := unpack_job(job)[1]):
+                (row,) = self._rows_of((index.seq_at(at),))
+                self._rest(row, not_before)
 
     # Inside.
 
@@ -296,12 +289,16 @@ class Jobs:
                 self._look_behind(rows, deadline)
             first += count
 
-    def _end_lease(self, row: int, ready_at: int, reason: bytes) -> None:
+    def _end_lease(self, row: int, ready_at: int, reason: bytes | None) -> None:
+        """`reason`: None if nobody was given the job, which then is as it was before."""
         rows = self.rows
         rows.drop_owners([row])
         rows.leased[row] = rows.counters[row] = rows.backoffs[row] = 0
         rows.until[row] = ready_at
-        if reason:
+        if reason is None:
+            self._put([row], Change.RETURNED)  # its key has counted the delivery
+            rows.deliveries[row] -= rows.deliveries[row] > 0
+        elif reason:
             rows.reasons[row] = reason
         else:
             rows.reasons.pop(row, None)
@@ -361,11 +358,9 @@ class Jobs:
     def _open_to(self, change: Change, rows: Sequence[int]) -> Sequence[int]:
         """The same, 0 for those to which it does nothing."""
         after = bytes(gather(self.rows.state, grouped(rows))).translate(NEXT[change])
-        return (
-            rows
-            if REFUSED not in after
-            else [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
-        )
+        if REFUSED not in after:
+            return rows
+        return [row if state != REFUSED else 0 for row, state in zip(rows, after, strict=True)]
 
     def _put(self, rows: Group, change: Change) -> None:
         """These change their state; their keys are told, and who asks for ends of leases."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Final
 
 from topics.kernel.config import RetryBackoff
@@ -19,6 +19,7 @@ from topics.log.jobs.transitions import JobState
 from topics.log.tags import Labels
 
 NONCE_SIZE: Final = 8
+EXPIRED: Final = b"expired"
 
 
 class Rows:
@@ -90,6 +91,8 @@ class Rows:
         """These have leases with these numbers; whose, and until when, is for `own` to say. `deliveries_max`: no rest
         is behind the last of so many; 0: it is as any other.
         """
+        if 1 in (lapsed := gather(self.leased, rows)):  # time has ended that lease, and no event
+            self.reasons.update(zip(compress(rows, lapsed), repeat(EXPIRED)))
         fill(self.leased, rows, 1)
         scatter(self.counters, rows, counters)
         deliveries = array("I", [times + (times < U32_MAX) for times in gather(self.deliveries, rows)])
@@ -128,6 +131,14 @@ class Rows:
     def in_flight(self) -> list[int]:
         """The jobs that are leased, as of the last `Jobs.advance`."""
         return [seq for seq, state in zip(self.seqs, self.state, strict=True) if state == JobState.IN_FLIGHT]
+
+    def restore(self, row: int, kept: JobImage) -> None:
+        """All of an image but the state."""
+        self.leased[row], self.deliveries[row], self.until[row] = kept.leased, kept.deliveries, kept.until
+        self.backoffs[row], self.counters[row] = kept.backoff, kept.counter
+        self.own([row], kept.nonce, kept.node)
+        if kept.reason:
+            self.reasons[row] = kept.reason
 
     def held(self) -> list[int]:
         """The rows that are somebody's, by seq."""

@@ -16,13 +16,12 @@ from typing import Final
 import attrs
 
 from topics.kernel.limits import SCAN_SEQS_MAX, SCAN_SLICE_SEQS
-from topics.log import masks
 from topics.log.floors import Gap
 from topics.log.index import LIVE, TIMED
-from topics.log.masks import Members
 from topics.log.past import LOST, DeathCause, Gone
-from topics.log.reads import tombstone
+from topics.log.reads import masks, tombstone
 from topics.log.reads.frames import FramesPlan, extents_at
+from topics.log.reads.masks import Members
 from topics.log.reads.match import Match
 from topics.log.topic import Topic
 

@@ -21,8 +21,8 @@ from topics.log.topic import Topic
 
 @attrs.frozen(kw_only=True)
 class RecordsQuery:
-    """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max`: of one page, which
-    has one record at least. `damaged`: left out, for they were found so.
+    """Records of one instance of a topic. `seqs` ascend, each is there once. `limit`, `bytes_max` (of data and meta as
+    they are stored): of one page, which has one record at least. `damaged`: left out, for they were found so.
     """
 
     topic_id: int
@@ -63,7 +63,7 @@ def plan(topic: Topic, query: RecordsQuery) -> RecordsPlan:
         seqs = array("Q", [seq for seq, at in zip(asked, places, strict=True) if at >= 0])
         places = grouped([at for at in places if at >= 0])
     lengths = array("I", gather(index.lengths, places))
-    fitting = bisect_right(list(accumulate(lengths)), query.bytes_max)
+    fitting = bisect_right(list(accumulate(gather(index.sizes, places))), query.bytes_max)
     fitting = min(max(fitting, 1), query.limit, len(places))
     if fitting < len(places):
         first_left = seqs[fitting]

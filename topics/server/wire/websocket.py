@@ -109,9 +109,8 @@ class WebSocket:
         self._ready.append(call)
         if not self._resting:
             return  # who sends will look
-        if self._under_way == 1 and self._send_now():
-            return
-        self._resting.unpark_all()
+        if self._under_way != 1 or not self._send_now():
+            self._resting.unpark_all()
 
     def start(self, task: Callable[[], Awaitable[object]]) -> None:
         self._tasks.start_soon(task)
@@ -124,6 +123,8 @@ class WebSocket:
             while any(one is pushed for one in self._pushed):
                 await self._takes.park()
         except trio.Cancelled:
+            if not any(one is pushed for one in self._pushed):
+                return  # they went in the same moment, and nobody takes them back
             self._pushed = deque(one for one in self._pushed if one is not pushed)
             raise
 
@@ -353,8 +354,7 @@ class WebSocket:
             call.taken()
         self._under_way -= len(self._leaving)
         self._leaving.clear()
-        if self._moved:
-            self._moved.unpark_all()
+        self._moved.unpark_all()
 
     def _gather(self) -> None:
         """Make some of the messages that are to be sent. Whoever closes is sent none."""

@@ -97,7 +97,7 @@ def _claimed(call: OpCall, command: Claim, ignored: Sequence[str], ticket: Ticke
         if claimed is not None:
             _answer_claim(call, command.topic, claimed, ignored)
             return
-        later = partial(jobs.fetch, reply, room)
+        later = partial(jobs.fetch, reply, room, bytes_max=command.bytes_max)
     call.session.start(partial(_answer_later, call, command.topic, later, ignored))
 
 
@@ -116,9 +116,8 @@ def _answer_claim(call: OpCall, topic: str, claimed: Claimed | None, ignored: Se
     """None: nobody waits any longer."""
     runtime = call.runtime
     if claimed is not None and claimed.jobs:
-        call.unsent = partial(
-            runtime.jobs.release, topic, claimed.jobs
-        )  # else it has them, whatever happens to it
+        # If it was sent it has them, whatever happens to it.
+        call.unsent = partial(runtime.jobs.release, topic, claimed.jobs, was_sent=False)
 
     def fields() -> bytes:
         found = nothing_claimed(runtime, topic) if claimed is None else claimed
@@ -166,7 +165,7 @@ async def work(call: OpCall) -> None:
         session.at_end(works[name].hand.give_back)
     works[name].begin(command)
     session.start(partial(_push_jobs, works[name], name, Share(call.site.answers), session))
-    fields: dict[str, object] = {"topic": name, "max": command.count_max, "now": runtime.engine.now_ms()}
+    fields: dict[str, object] = {"topic": name, "max": command.count_max}
     fields |= {"lease_ms": command.lease_ms} if command.lease_ms is not None else {}
     fields |= {"ignored": ignored} if ignored else {}
     call.answer(lambda: msgspec.json.encode(fields))
