@@ -55,10 +55,6 @@ def parts(runtime):
     return runtime.engine, runtime._fetcher, runtime, runtime.claims, runtime._log
 
 
-def parts(runtime):
-    return runtime.engine, runtime._fetcher, runtime, runtime.claims, runtime._log
-
-
 class SocketsKeep(Runtime):
     """A socket that closes keeps what it was pushed."""
 
